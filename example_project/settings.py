@@ -1,0 +1,130 @@
+"""Settings of the example project, all from the environment; nothing needs to be set.
+
+A file ``.env`` beside manage.py is read when it exists. ``python manage.py demo`` sets these variables for its children.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+from payments_integration.schedule import BEAT_SCHEDULE
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+env = environ.Env()
+if (BASE_DIR / ".env").exists():
+    env.read_env(BASE_DIR / ".env")
+
+DEBUG = env.bool("DEBUG", default=True)
+SECRET_KEY = env.str("SECRET_KEY", default="")
+if not SECRET_KEY:
+    if not DEBUG:
+        raise ImproperlyConfigured("Set SECRET_KEY: without DEBUG there is no default for it.")
+    SECRET_KEY = "an-example-key-for-development-only-never-for-production-0123456789"
+
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "payments_integration",
+    "example_project.shop",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "example_project.urls"
+WSGI_APPLICATION = "example_project.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+DATABASES: dict[str, Any] = {"default": env.db("DATABASE_URL", default=f"sqlite:///{BASE_DIR / 'db.sqlite3'}")}
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    # Writers wait for each other in turn, instead of failing with "database is locked".
+    DATABASES["default"]["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20}
+elif DATABASES["default"]["ENGINE"] == "django.db.backends.mysql":
+    DATABASES["default"]["OPTIONS"] = {"charset": "utf8mb4"}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+LANGUAGE_CODE = "en"
+USE_TZ = True
+TIME_ZONE = "UTC"
+STATIC_URL = "static/"
+STATIC_ROOT = env.path("STATIC_ROOT", default=str(BASE_DIR / "var" / "static"))
+
+PAYMENTS_INTEGRATION = {
+    "ACCOUNTS": {
+        "default": {
+            # Where `python manage.py payments_sandbox` listens.
+            "BASE_URL": env.str("PAYMENTS_BASE_URL", default="http://127.0.0.1:8400"),
+            "API_KEY": env.str("PAYMENTS_API_KEY", default="sk_test_sandbox"),
+            "WEBHOOK_SECRETS": env.list("PAYMENTS_WEBHOOK_SECRETS", default=[]),
+        },
+    },
+    # "inline" needs no worker; "celery" needs one, and beat.
+    "PROCESSING": env.str("PAYMENTS_PROCESSING", default="inline"),
+    "REORDER_WINDOW": env.int("PAYMENTS_REORDER_WINDOW", default=0),
+    "ENCRYPTION_KEYS": env.list("PAYMENTS_ENCRYPTION_KEYS", default=[]),
+}
+
+#: Messages are files in a folder: no server is needed. Any other broker goes into BROKER_URL.
+CELERY_BROKER_URL = env.str("BROKER_URL", default="filesystem://")
+BROKER_FOLDER = Path(env.str("BROKER_FOLDER", default=str(BASE_DIR / "var" / "broker")))
+if CELERY_BROKER_URL == "filesystem://":
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "data_folder_in": str(BROKER_FOLDER / "messages"),
+        "data_folder_out": str(BROKER_FOLDER / "messages"),
+        "control_folder": str(BROKER_FOLDER / "control"),
+        "processed_folder": str(BROKER_FOLDER / "processed"),
+        "polling_interval": 0.1,
+    }
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+#: The app's schedule; SCHEDULE_RECONCILE_EVENTS=5 (seconds) and the like change an entry.
+CELERY_BEAT_SCHEDULE = {
+    name: {
+        **entry,
+        "schedule": env.float(f"SCHEDULE_{name.rpartition('.')[2].upper()}", default=entry["schedule"]),
+    }
+    for name, entry in BEAT_SCHEDULE.items()
+}
+
+#: Where a person can play the payer; the shop links to it. Empty: this is no test.
+SHOP_SANDBOX_URL = env.str("SHOP_SANDBOX_URL", default=PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]["BASE_URL"] if DEBUG else "")
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
+}

@@ -1,0 +1,8 @@
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("payments/", include("payments_integration.urls")),
+    path("", include("example_project.shop.urls")),
+]

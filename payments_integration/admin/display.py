@@ -1,0 +1,123 @@
+"""Values as people read them: statuses, amounts, JSON, links. Everything is escaped here or by the template."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from django.contrib.admin import AdminSite
+from django.contrib.admin.utils import quote
+from django.db.models import Model
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from payments_integration.money import format_money
+
+#: Shown where there is nothing.
+EMPTY = "–"
+
+#: How a status looks. The word is always there too: colour alone tells nothing to many people.
+_TONES = {
+    "good": {"succeeded", "active", "done"},
+    "bad": {
+        "failed", "chargeback", "returned", "disabled", "parked", "quarantined", "rejected", "needs_person",
+    },
+    "open": {
+        "created", "requires_action", "processing", "on_hold", "partially_paid", "overpaid", "pending", "applied",
+        "due", "unknown", "running", "awaiting_approval",
+    },
+    "quiet": {"expired", "canceled", "closed", "skipped"},
+}  # fmt: skip
+_TONE_OF = {status: tone for tone, statuses in _TONES.items() for status in statuses}
+
+#: A scheme that a browser may follow, and nothing that a browser drops while it reads an address.
+_WEB_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f<>\"\\]+", re.IGNORECASE)
+
+
+def text(value: object) -> str:
+    """Plain text that any response can encode; JSON of the provider may hold half a surrogate pair."""
+    if value is None or value == "":
+        return EMPTY
+    return str(value).encode("utf-8", "backslashreplace").decode()
+
+
+def status(value: str | None, choices: Any) -> str:
+    """A status in words. One that this version does not know is shown as it came."""
+    if not value:
+        return EMPTY
+    label = dict(choices.choices).get(value, value)
+    return format_html(
+        '<span class="pi-status pi-status-{}">{}</span>', _TONE_OF.get(value, "odd"), text(label)
+    )
+
+
+def money(amount: int | None, currency: str) -> str:
+    """Minor units in the decimals of their currency."""
+    if amount is None:
+        return EMPTY
+    return format_html('<span class="pi-money">{}</span>', text(format_money(amount, currency)))
+
+
+def pretty_json(value: object) -> str:
+    """JSON that a person can read, as text."""
+    if value in (None, {}, []):
+        return EMPTY
+    return preformatted(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def body(raw: bytes | memoryview | None, *, exact: bool = False) -> str:
+    """The bytes of a request or an event: laid out if they are JSON, else (or if ``exact``) as they are."""
+    if raw is None:
+        return _("no longer kept")
+    raw = bytes(raw)
+    if not raw:
+        return EMPTY
+    content = raw.decode("utf-8", "backslashreplace")
+    if not exact:
+        try:
+            content = json.dumps(json.loads(content), indent=2, ensure_ascii=False)
+        except (ValueError, RecursionError):
+            pass
+    return preformatted(content)
+
+
+def preformatted(content: str) -> SafeString:
+    """Text with its line breaks and spaces, such as a traceback."""
+    return format_html('<pre class="pi-pre">{}</pre>', text(content))
+
+
+def web_link(url: str | None) -> str:
+    """A link for http and https; any other address (``javascript:``) stays text."""
+    if not url or not _WEB_ADDRESS.fullmatch(url):
+        return text(url)
+    return format_html('<a href="{}" rel="noopener noreferrer" target="_blank">{}</a>', text(url), text(url))
+
+
+def admin_link(site: AdminSite, model: type[Model], pk: object, label: object = None) -> str:
+    """A link to a row's page. Needs no query, so the row need not exist: references are soft."""
+    if not pk:
+        return EMPTY
+    url = change_url(site, model, pk)
+    shown = text(pk if label is None else label)
+    return format_html('<a href="{}">{}</a>', url, shown) if url else shown
+
+
+def change_url(site: AdminSite, model: type[Model], pk: object) -> str:
+    """The address of a row's page; empty where the site does not have the model."""
+    name = f"admin:{model._meta.app_label}_{model._meta.model_name}_change"
+    try:
+        return reverse(name, args=(quote(pk),), current_app=site.name)
+    except NoReverseMatch:
+        return ""
+
+
+def list_url(site: AdminSite, model: type[Model]) -> str:
+    """The address of a model's list; empty where the site does not have the model."""
+    name = f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"
+    try:
+        return reverse(name, current_app=site.name)
+    except NoReverseMatch:
+        return ""

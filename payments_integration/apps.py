@@ -1,0 +1,37 @@
+"""Wiring: checks, handlers, and who is woken when there is work."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from django.apps import AppConfig
+from django.core import checks
+from django.utils.module_loading import autodiscover_modules
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration import conf, wakeup
+
+
+class PaymentsIntegrationConfig(AppConfig):
+    name = "payments_integration"
+    verbose_name = _("Payments")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        # Models are loaded only now, so what needs them is imported only now.
+        door = import_module("payments_integration.checks")
+        checks.register(door.check_settings, checks.Tags.compatibility)
+        checks.register(door.check_deployment, checks.Tags.security, deploy=True)
+        checks.register(door.check_keys, checks.Tags.database)
+        wakeup.set_hook(_on_wake)
+        autodiscover_modules("payment_handlers")
+
+
+_publisher = wakeup.Publisher(lambda account: import_module("payments_integration.tasks").wake_up(account))
+
+
+def _on_wake(account: str, deadline: float | None) -> None:
+    if conf.current().PROCESSING == "celery":
+        _publisher.publish(account)
+    else:
+        import_module("payments_integration.reconciliation").work_off(account, deadline=deadline)

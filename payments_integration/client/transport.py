@@ -1,0 +1,188 @@
+"""One HTTP exchange: exact bytes out, a status with headers and bytes back, within the total deadline."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from http.cookiejar import DefaultCookiePolicy
+
+import requests
+import urllib3
+from django.views.decorators.debug import sensitive_variables
+
+from payments_integration import __version__, conf
+from payments_integration.client.deadline import BoundedAdapter, within
+from payments_integration.exceptions import NoAnswer
+
+logger = logging.getLogger("payments_integration.client")
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+POOL_SIZE = 32
+_CHUNK = 64 * 1024
+_REQUEST_ID_HEADERS = ("X-Request-Id", "Request-Id")
+_MAX_REQUEST_ID = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back, before anybody judges it.
+
+    ``problem`` is empty when the body arrived whole; else it says what cut it short, and ``body`` is empty.
+    """
+
+    method: str
+    path: str
+    status_code: int
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    problem: str
+    #: Seconds from before sending until the last byte.
+    duration: float
+
+    @property
+    def request_id(self) -> str:
+        """The provider's id of this request; empty when the headers name none."""
+        for name in _REQUEST_ID_HEADERS:
+            value = self.headers.get(name, "")
+            if value and value.isascii() and value.isprintable():
+                return value[:_MAX_REQUEST_ID]
+        return ""
+
+    def no_answer(self, why: str) -> NoAnswer:
+        """The error for a reply that cannot be used. ``why`` names a place, never a value."""
+        message = f"{self.method} {self.path}: {why} (HTTP {self.status_code})"
+        return NoAnswer(message, status_code=self.status_code, request_id=self.request_id)
+
+
+class Transport:
+    """A pooled session that sends one account's requests. Threads may share it; processes may not."""
+
+    def __init__(self, account: conf.Account) -> None:
+        self._url = f"{account.base_url}/v1"
+        self._session = _session(account.api_key)
+
+    @sensitive_variables("body", "params", "headers", "response")
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Reply:
+        """Send once; ``path`` is already quoted. Raises NoAnswer when not even status and headers came."""
+        headers: dict[str, str] = {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = idempotency_key
+        limits = conf.current()
+        started = time.monotonic()
+        response: requests.Response | None = None
+        content, problem = b"", ""
+        # The errors of requests carry the request with its headers and body: they end here, and what is
+        # raised below is raised outside the except block so that they are not even its context.
+        try:
+            with within(limits.REQUEST_DEADLINE, limits.READ_TIMEOUT):
+                response = self._session.request(
+                    method,
+                    self._url + path,
+                    params=params,
+                    data=body,
+                    headers=headers,
+                    timeout=(
+                        min(limits.CONNECT_TIMEOUT, limits.REQUEST_DEADLINE),
+                        min(limits.READ_TIMEOUT, limits.REQUEST_DEADLINE),
+                    ),
+                    allow_redirects=False,
+                    stream=True,
+                )
+                content, problem = _read(response)
+        except (OSError, urllib3.exceptions.HTTPError, HTTPException) as error:
+            problem = _name(error)
+        finally:
+            if response is not None:
+                response.close()
+        duration = time.monotonic() - started
+        if response is None:
+            logger.debug("%s %s: %s after %.3f s", method, path, problem, duration)
+            raise NoAnswer(f"{method} {path}: {problem}")
+        reply = Reply(
+            method,
+            path,
+            response.status_code,
+            response.headers,
+            b"" if problem else content,
+            problem,
+            duration,
+        )
+        logger.debug(
+            "%s %s: HTTP %d in %.3f s, request %s%s",
+            method,
+            path,
+            reply.status_code,
+            duration,
+            reply.request_id or "-",
+            f", {problem}" if problem else "",
+        )
+        return reply
+
+
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        # Even when told not to follow, requests prepares the next request, and reads the whole body for it.
+        return None
+
+
+def _session(api_key: str) -> requests.Session:
+    session = _Session()
+    # With trust_env, requests prefers a .netrc entry for the host over our Authorization header, and whoever
+    # sets the environment could put a proxy or a CA of theirs between us and the provider.
+    session.trust_env = False
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # shared by threads: no state
+    session.headers.clear()
+    session.headers.update(
+        {
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip",
+            "Authorization": f"Bearer {api_key}",
+            "User-Agent": f"payments_integration/{__version__}",
+        }
+    )
+    # No retries of the library's own: only the owner of an idempotency key may send twice.
+    adapter = BoundedAdapter(pool_connections=1, pool_maxsize=POOL_SIZE, max_retries=0)
+    session.mount("https://", adapter)
+    session.mount("http://", adapter)
+    return session
+
+
+def _read(response: requests.Response) -> tuple[bytes, str]:
+    """The whole body, or what is wrong with it."""
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        for chunk in response.iter_content(_CHUNK):
+            size += len(chunk)
+            if size > MAX_ANSWER_BYTES:
+                return b"", "the answer is too large"
+            chunks.append(chunk)
+    except (OSError, urllib3.exceptions.HTTPError, HTTPException) as error:
+        return b"", _name(error)
+    return b"".join(chunks), ""
+
+
+def _name(error: Exception) -> str:
+    """A few words for an error whose own text may hold the URL with its query."""
+    if isinstance(error, requests.ConnectTimeout):
+        return "no connection in time"
+    if isinstance(error, requests.Timeout | TimeoutError) or "timed out" in str(error):
+        return "no whole answer in time"
+    if isinstance(error, requests.exceptions.SSLError):
+        return "the TLS connection failed"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
+        return "the answer is truncated"
+    return "the connection failed"

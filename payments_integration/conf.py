@@ -1,0 +1,232 @@
+"""The setting ``PAYMENTS_INTEGRATION``: read lazily, typed, with a sound default for everything but ACCOUNTS.
+
+``current()`` raises ImproperlyConfigured for a wrong setting; ``problems()`` lists all of them for the system checks.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+NAME = "PAYMENTS_INTEGRATION"
+DEFAULT_ACCOUNT = "default"
+
+#: An alias stands in URLs and in every row.
+ALIAS_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One provider project. The repr shows no secret."""
+
+    alias: str
+    base_url: str
+    api_key: str = field(repr=False)
+    webhook_secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every option, with its default. Times are seconds unless the name says days."""
+
+    #: Aliases to BASE_URL, API_KEY and WEBHOOK_SECRETS; one per provider project.
+    ACCOUNTS: Mapping[str, Account] = field(default_factory=dict)
+    #: "inline": apply within the request, after commit; "celery": in a worker.
+    PROCESSING: str = "inline"
+    #: How long a worker holds events back to sort late ones in ("celery" only).
+    REORDER_WINDOW: int = 0
+    #: Keys that encrypt webhook secrets, newest first; empty: derived from SECRET_KEY and its fallbacks.
+    ENCRYPTION_KEYS: tuple[str, ...] = field(default=(), repr=False)
+    #: Largest webhook body that is read, in bytes.
+    MAX_WEBHOOK_BYTES: int = 1024 * 1024
+    #: Events applied per transaction.
+    BATCH_SIZE: int = 500
+    #: Waits before a failing receiver is tried again; after the last one the event is parked.
+    RECEIVER_RETRIES: tuple[int, ...] = (10, 30, 60, 120, 300)
+    #: Connecting to the provider.
+    CONNECT_TIMEOUT: float = 5.0
+    #: Silence while waiting for the provider's answer.
+    READ_TIMEOUT: float = 20.0
+    #: A whole request, from connecting to the last byte of the answer.
+    REQUEST_DEADLINE: float = 30.0
+    #: An open object that was silent for so long is read by GET.
+    SILENT_AFTER: int = 6 * 3600
+    #: How far back the list sweeps look.
+    SWEEP_DAYS: int = 35
+    #: How long raw event bodies are kept.
+    EVENT_BODY_DAYS: int = 90
+    #: How long event rows are kept.
+    EVENT_DAYS: int = 400
+
+    def account(self, alias: str = DEFAULT_ACCOUNT) -> Account:
+        """The account of that alias, or ImproperlyConfigured with the aliases that exist."""
+        try:
+            return self.ACCOUNTS[alias]
+        except KeyError:
+            known = ", ".join(sorted(self.ACCOUNTS)) or "none"
+            raise ImproperlyConfigured(
+                f'{NAME}["ACCOUNTS"] has no account "{alias}" (known: {known}). Add it, or pass account=.'
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with the setting: a stable check id, what, and what to write instead."""
+
+    id: str
+    message: str
+    hint: str
+
+
+#: Event rows must outlive the provider's 30 days and a week, or a redelivery would be told again.
+MIN_EVENT_DAYS = 37
+
+_NUMBERS: dict[str, tuple[type, float, float]] = {
+    "REORDER_WINDOW": (int, 0, 3600),
+    "MAX_WEBHOOK_BYTES": (int, 16 * 1024, 64 * 1024 * 1024),
+    "BATCH_SIZE": (int, 1, 1000),
+    "CONNECT_TIMEOUT": (float, 0.01, 120),
+    "READ_TIMEOUT": (float, 0.01, 120),
+    "REQUEST_DEADLINE": (float, 0.01, 300),
+    "SILENT_AFTER": (int, 60, 30 * 86400),
+    "SWEEP_DAYS": (int, 1, 3650),
+    "EVENT_BODY_DAYS": (int, MIN_EVENT_DAYS, 36500),
+    "EVENT_DAYS": (int, MIN_EVENT_DAYS, 36500),
+}
+_ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS")
+
+_cache: tuple[Any, Settings] | None = None
+
+
+def current() -> Settings:
+    """The settings as they are now (``override_settings`` works), or ImproperlyConfigured."""
+    global _cache  # noqa: PLW0603  (parsed once per distinct value)
+    raw = getattr(settings, NAME, {})
+    if _cache is not None and _cache[0] == raw:
+        return _cache[1]
+    for problem in problems(raw):
+        raise ImproperlyConfigured(f"{problem.message} {problem.hint}")
+    parsed = _parse(raw)
+    _cache = (copy.deepcopy(raw), parsed)
+    return parsed
+
+
+def account(alias: str = DEFAULT_ACCOUNT) -> Account:
+    return current().account(alias)
+
+
+def aliases(only: str | None = None) -> list[str]:
+    """Every alias in the order of the setting, or just ``only`` (which must exist)."""
+    return [account(only).alias] if only is not None else list(current().ACCOUNTS)
+
+
+def _parse(raw: Mapping[str, Any]) -> Settings:
+    values: dict[str, Any] = dict(raw)
+    values["ACCOUNTS"] = {
+        alias: Account(
+            alias=alias,
+            base_url=entry["BASE_URL"].rstrip("/"),
+            api_key=entry["API_KEY"],
+            webhook_secrets=tuple(entry.get("WEBHOOK_SECRETS", ())),
+        )
+        for alias, entry in raw.get("ACCOUNTS", {}).items()
+    }
+    for name in ("ENCRYPTION_KEYS", "RECEIVER_RETRIES"):
+        if name in values:
+            values[name] = tuple(values[name])
+    return Settings(**values)
+
+
+def problems(raw: object) -> Iterator[Problem]:
+    """Everything wrong with a value of the setting, in the order of the option's check ids."""
+    if not isinstance(raw, Mapping):
+        yield Problem("E001", f"{NAME} must be a dict.", f"Write {NAME} = {{'ACCOUNTS': {{…}}}}.")
+        return
+    known = [option.name for option in dataclasses.fields(Settings)]
+    for name in raw:
+        if name not in known:
+            yield Problem("E002", f"{NAME} has an unknown option {name!r}.", f"Known: {', '.join(known)}.")
+    yield from _account_problems(raw.get("ACCOUNTS", {}))
+    if raw.get("PROCESSING", "inline") not in ("inline", "celery"):
+        yield Problem("E006", f'{NAME}["PROCESSING"] is wrong.', 'Write "inline" or "celery".')
+    for name, (kind, low, high) in _NUMBERS.items():
+        if name in raw and not _is_number(raw[name], kind, low, high):
+            what = "a whole number" if kind is int else "a number"
+            yield Problem("E007", f'{NAME}["{name}"] is wrong.', f"Write {what} from {low:g} to {high:g}.")
+    retries = raw.get("RECEIVER_RETRIES", ())
+    if not isinstance(retries, list | tuple) or not all(_is_number(wait, int, 0, 3600) for wait in retries):
+        yield Problem("E008", f'{NAME}["RECEIVER_RETRIES"] is wrong.', "Write a list of seconds, 0 to 3600 each.")
+    keys = raw.get("ENCRYPTION_KEYS", ())
+    if not isinstance(keys, list | tuple) or not all(isinstance(key, str) and key for key in keys):
+        yield Problem("E009", f'{NAME}["ENCRYPTION_KEYS"] is wrong.', "Write a list of non-empty strings.")
+
+
+def _account_problems(accounts: object) -> Iterator[Problem]:
+    where = f'{NAME}["ACCOUNTS"]'
+    if not isinstance(accounts, Mapping):
+        yield Problem("E003", f"{where} must be a dict.", "Write {'default': {'BASE_URL': …, 'API_KEY': …}}.")
+        return
+    seen: dict[tuple[str, str], str] = {}
+    for alias, entry in accounts.items():
+        if not isinstance(alias, str) or not ALIAS_PATTERN.fullmatch(alias):
+            yield Problem(
+                "E004", f"{where} has an alias {alias!r}.", "Use 1 to 64 ASCII letters, digits, hyphens, underscores."
+            )
+            continue
+        here = f'{where}["{alias}"]'
+        if not isinstance(entry, Mapping):
+            yield Problem("E005", f"{here} must be a dict.", f"Give it {', '.join(_ACCOUNT_KEYS)}.")
+            continue
+        for key in entry:
+            if key not in _ACCOUNT_KEYS:
+                yield Problem("E005", f"{here} has an unknown key {key!r}.", f"Known: {', '.join(_ACCOUNT_KEYS)}.")
+        base_url, api_key = entry.get("BASE_URL"), entry.get("API_KEY")
+        if not isinstance(base_url, str) or not is_safe_url(base_url):
+            yield Problem(
+                "E005",
+                f'{here}["BASE_URL"] is missing or wrong.',
+                "Write an https:// address without /v1 and without query (http:// on the loopback only).",
+            )
+        elif urlsplit(base_url).path.rstrip("/").endswith("/v1"):
+            yield Problem("E005", f'{here}["BASE_URL"] ends in /v1.', "Leave /v1 off: the client appends it.")
+        if not isinstance(api_key, str) or not _is_header_value(api_key):
+            yield Problem("E005", f'{here}["API_KEY"] is missing or wrong.', 'Write the secret key, e.g. "sk_test_…".')
+        elif isinstance(base_url, str):
+            other = seen.setdefault((base_url.rstrip("/"), api_key), alias)
+            if other != alias:
+                yield Problem("E005", f"{here} has the same key as {other!r}.", "One account per provider project.")
+        secrets = entry.get("WEBHOOK_SECRETS", [])
+        if not isinstance(secrets, list | tuple) or not all(isinstance(s, str) and s for s in secrets):
+            yield Problem("E005", f'{here}["WEBHOOK_SECRETS"] is wrong.', "Write a list of non-empty strings.")
+
+
+def is_safe_url(url: str) -> bool:
+    """HTTPS, or HTTP to this machine; a host; no user, query or fragment."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        _ = parts.port  # raises ValueError when it is no port
+    except ValueError:
+        return False
+    if not host or parts.username or parts.query or parts.fragment or not url.isprintable() or " " in url:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK_HOSTS)
+
+
+def _is_header_value(value: str) -> bool:
+    return bool(value) and value.isascii() and value.isprintable() and " " not in value
+
+
+def _is_number(value: object, kind: type, low: float, high: float) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+        return False
+    return low <= value <= high

@@ -1,0 +1,47 @@
+"""Encryption of webhook secrets at rest (MultiFernet: the first key encrypts, all decrypt)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import lru_cache
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from django.conf import settings
+
+from payments_integration import conf
+
+
+class DecryptionError(RuntimeError):
+    """A stored secret cannot be read with any of the keys: a key is missing."""
+
+
+def encrypt(text: str) -> str:
+    """An ASCII token that only our keys can read."""
+    return _fernet(_keys()).encrypt(text.encode()).decode("ascii")
+
+
+def decrypt(token: str) -> str:
+    """The text of a token; DecryptionError when no key fits."""
+    try:
+        return _fernet(_keys()).decrypt(token.encode("ascii")).decode()
+    except InvalidToken:
+        raise DecryptionError(
+            "A stored webhook secret cannot be read. Put the key that wrote it back into "
+            'PAYMENTS_INTEGRATION["ENCRYPTION_KEYS"] (or the old SECRET_KEY into SECRET_KEY_FALLBACKS).'
+        ) from None
+
+
+def _keys() -> tuple[str, ...]:
+    return conf.current().ENCRYPTION_KEYS or (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+
+
+@lru_cache(maxsize=8)
+def _fernet(keys: tuple[str, ...]) -> MultiFernet:
+    # Any text serves as a key; the label keeps it apart from other uses of SECRET_KEY.
+    return MultiFernet(
+        [
+            Fernet(base64.urlsafe_b64encode(hashlib.sha256(b"payments_integration:" + key.encode()).digest()))
+            for key in keys
+        ]
+    )

@@ -1,0 +1,157 @@
+"""The provider's closed sets (spec, "Resources and their fields" and "Events").
+
+They validate what *we* send. What the provider sends may hold values that this version does not know; those are
+stored as they come.
+"""
+
+from __future__ import annotations
+
+from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _
+
+
+class Kind(TextChoices):
+    """The ``object`` of a mirrored resource."""
+
+    PAYMENT = "payment", _("payment")
+    PAYOUT = "payout", _("payout")
+    REFUND = "refund", _("refund")
+    DEPOSIT_REFERENCE = "deposit_reference", _("deposit reference")
+    BALANCE = "balance", _("balance")
+    WEBHOOK_ENDPOINT = "webhook_endpoint", _("webhook endpoint")
+
+
+class Country(TextChoices):
+    CL = "CL", _("Chile")
+    CO = "CO", _("Colombia")
+    EC = "EC", _("Ecuador")
+    PE = "PE", _("Peru")
+    MX = "MX", _("Mexico")
+    BR = "BR", _("Brazil")
+
+
+class Currency(TextChoices):
+    CLP = "CLP", "CLP"
+    COP = "COP", "COP"
+    PEN = "PEN", "PEN"
+    MXN = "MXN", "MXN"
+    BRL = "BRL", "BRL"
+    USD = "USD", "USD"
+
+
+class DocumentType(TextChoices):
+    RUT = "RUT", "RUT"
+    CC = "CC", "CC"
+    NIT = "NIT", "NIT"
+    CE = "CE", "CE"
+    PASS = "PASS", _("passport")  # noqa: S105
+    PPT = "PPT", "PPT"
+    RUC = "RUC", "RUC"
+    DL = "DL", "DL"
+    DNI = "DNI", "DNI"
+    CPP = "CPP", "CPP"
+    CPF = "CPF", "CPF"
+    CNPJ = "CNPJ", "CNPJ"
+    RFC = "RFC", "RFC"
+    CURP = "CURP", "CURP"
+
+
+class AccountType(TextChoices):
+    CHECKING = "checking", _("checking")
+    SAVINGS = "savings", _("savings")
+    VISTA = "vista", _("vista")
+    OTHER = "other", _("other")
+
+
+class Flow(TextChoices):
+    HOSTED = "hosted", _("hosted")
+    S2S = "s2s", _("server to server")
+    DEPOSIT_REFERENCE = "deposit_reference", _("deposit reference")
+
+
+class MethodFamily(TextChoices):
+    CARD = "card", _("card")
+    BANK_REDIRECT = "bank_redirect", _("bank redirect")
+    BANK_TRANSFER = "bank_transfer", _("bank transfer")
+    WALLET = "wallet", _("wallet")
+    CASH = "cash", _("cash")
+    DEPOSIT_REFERENCE = "deposit_reference", _("deposit reference")
+
+
+class PaymentStatus(TextChoices):
+    CREATED = "created", _("created")
+    REQUIRES_ACTION = "requires_action", _("requires action")
+    PROCESSING = "processing", _("processing")
+    SUCCEEDED = "succeeded", _("succeeded")
+    FAILED = "failed", _("failed")
+    EXPIRED = "expired", _("expired")
+    CANCELED = "canceled", _("canceled")
+    ON_HOLD = "on_hold", _("on hold")
+    PARTIALLY_PAID = "partially_paid", _("partially paid")
+    OVERPAID = "overpaid", _("overpaid")
+    CHARGEBACK = "chargeback", _("chargeback")
+
+
+class PayoutStatus(TextChoices):
+    CREATED = "created", _("created")
+    PROCESSING = "processing", _("processing")
+    SUCCEEDED = "succeeded", _("succeeded")
+    FAILED = "failed", _("failed")
+    CANCELED = "canceled", _("canceled")
+    ON_HOLD = "on_hold", _("on hold")
+    RETURNED = "returned", _("returned")
+
+
+class RefundStatus(TextChoices):
+    CREATED = "created", _("created")
+    PROCESSING = "processing", _("processing")
+    SUCCEEDED = "succeeded", _("succeeded")
+    FAILED = "failed", _("failed")
+    CANCELED = "canceled", _("canceled")
+    RETURNED = "returned", _("returned")
+
+
+class ActiveStatus(TextChoices):
+    """Deposit references and webhook endpoints."""
+
+    ACTIVE = "active", _("active")
+    DISABLED = "disabled", _("disabled")
+
+
+#: A payment that may still change by itself; the others change only by a late payment, a refund or a chargeback.
+OPEN_PAYMENT_STATUSES = frozenset({"created", "requires_action", "processing", "on_hold", "partially_paid"})
+OPEN_PAYOUT_STATUSES = frozenset({"created", "processing", "on_hold"})
+OPEN_REFUND_STATUSES = frozenset({"created", "processing"})
+
+#: Statuses from which a cancel is accepted (spec, "States and transitions").
+CANCELABLE_PAYMENT_STATUSES = frozenset({"created", "requires_action"})
+CANCELABLE_PAYOUT_STATUSES = frozenset({"created"})
+
+#: The event types of the spec. Others may come and are stored.
+EVENT_TYPES: tuple[str, ...] = (
+    "payment.created",
+    "payment.requires_action",
+    "payment.processing",
+    "payment.succeeded",
+    "payment.failed",
+    "payment.expired",
+    "payment.canceled",
+    "payment.on_hold",
+    "payment.partially_paid",
+    "payment.overpaid",
+    "payment.chargeback",
+    "payout.created",
+    "payout.processing",
+    "payout.succeeded",
+    "payout.failed",
+    "payout.canceled",
+    "payout.on_hold",
+    "payout.delayed",
+    "payout.returned",
+    "refund.created",
+    "refund.processing",
+    "refund.succeeded",
+    "refund.failed",
+    "refund.returned",
+    "balance.updated",
+)

@@ -1,0 +1,76 @@
+"""Decorators over the signals, for a module ``payment_handlers.py`` in any installed app (found by itself).
+
+    @on_status(Payment, "succeeded")
+    def deliver(payment, **kwargs): ...
+
+    @on_event("payout.*")
+    def log(event, instance, **kwargs): ...
+
+A handler runs inside the transaction that records that it ran: its database work commits exactly once. It must not
+call the provider (use ``services.defer``) and should put slow work into ``transaction.on_commit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from payments_integration.models import MIRRORS, Event
+from payments_integration.signals import event_received, status_changed
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+def on_event(*patterns: str, include_stale: bool = False) -> Callable[[Handler], Handler]:
+    """Call ``handler(event=…, instance=…, previous_status=…, is_stale=…, sender=…)`` for events of these types.
+
+    A pattern is a type, or has ``*`` for any part. Stale events are skipped unless ``include_stale``. For
+    state-driven work prefer :func:`on_status`.
+    """
+    if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
+        raise TypeError('on_event() takes event types, e.g. @on_event("payment.succeeded", "payout.*")')
+
+    def decorate(handler: Handler) -> Handler:
+        def receiver(sender: type[Any], event: Any, is_stale: bool, **kwargs: Any) -> None:
+            if is_stale and not include_stale:
+                return
+            if any(fnmatchcase(event.type, pattern) for pattern in patterns):
+                kwargs.pop("signal", None)
+                handler(sender=sender, event=event, is_stale=is_stale, **kwargs)
+
+        for sender in _senders(patterns):
+            event_received.connect(receiver, sender=sender, weak=False, dispatch_uid=("on_event", handler, patterns))
+        return handler
+
+    return decorate
+
+
+def _senders(patterns: tuple[str, ...]) -> set[type[Any] | None]:
+    """The narrowest senders that can match: kinds nobody listens to cost nothing to tell."""
+    senders: set[type[Any] | None] = set()
+    for pattern in patterns:
+        prefix = pattern.partition(".")[0]
+        senders.add(None if any(sign in prefix for sign in "*?[") else MIRRORS.get(prefix, Event))
+    return {None} if None in senders else senders
+
+
+def on_status(model: type[Any], *statuses: str) -> Callable[[Handler], Handler]:
+    """Call ``handler(instance, previous_status=…, status=…, event=…, sender=…)`` when a mirror of ``model`` comes to
+    one of these statuses (none given: to any).
+
+    ``instance`` is the row as it is now: it may have moved on already.
+    """
+    if not isinstance(model, type):
+        raise TypeError('on_status() takes a model first, e.g. @on_status(Payment, "succeeded")')
+
+    def decorate(handler: Handler) -> Handler:
+        def receiver(sender: type[Any], instance: Any, status: str, **kwargs: Any) -> None:
+            if not statuses or status in statuses:
+                kwargs.pop("signal", None)
+                handler(instance, sender=sender, status=status, **kwargs)
+
+        status_changed.connect(receiver, sender=model, weak=False, dispatch_uid=("on_status", handler, statuses))
+        return handler
+
+    return decorate

@@ -1,0 +1,190 @@
+"""Storing events. An event is stored once, whatever door it comes through and however often.
+
+An authentic body that cannot be understood is stored too, in quarantine: refusing it would only get the endpoint
+disabled, and dropping it would lose it.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from django.db import IntegrityError, router, transaction
+from django.utils import timezone
+
+from payments_integration import wire
+from payments_integration.conf import MIN_EVENT_DAYS
+from payments_integration.enums import Kind
+from payments_integration.models import Event, EventSource, EventState
+from payments_integration.signals import call_attention
+from payments_integration.transactions import repeatable
+
+#: An event found later than this is kept for the record and never told: nobody expects it any more.
+TOO_OLD_TO_TELL = timedelta(days=MIN_EVENT_DAYS)
+
+
+class Receipt(enum.Enum):
+    """What became of a body."""
+
+    NEW = "new"
+    KNOWN = "known"
+    QUARANTINED = "quarantined"
+
+
+def receive(account: str, body: bytes, *, source: str = EventSource.WEBHOOK) -> Receipt:
+    """Store one authentic body, durably: when this returns, the event is committed.
+
+    One INSERT for a new event; two statements for one that is known.
+    """
+    event = read(account, body, source=source)
+    using = router.db_for_write(Event)
+    try:
+        with transaction.atomic(using=using, durable=True):
+            event.save(force_insert=True, using=using)
+    except IntegrityError:
+        return _receive_known(event)
+    return _receipt(event)
+
+
+def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Counter[Receipt]:
+    """Store many bodies: one SELECT where all are known, else one transaction that inserts what is new."""
+    events: dict[str, Event] = {}
+    counts: Counter[Receipt] = Counter()
+    for body in bodies:
+        event = read(account, body, source=source)
+        if event.id in events:
+            counts[Receipt.KNOWN] += 1
+        else:
+            events[event.id] = event
+
+    def store() -> tuple[list[Event], list[Event]]:
+        fresh, strays = _sort(events)
+        Event.objects.bulk_create([*fresh, *strays])
+        return fresh, strays
+
+    fresh, strays = _sort(events)
+    if fresh or strays:
+        # Sorted anew in the transaction: another door may have stored some meanwhile.
+        fresh, strays = repeatable(store, using=router.db_for_write(Event), durable=True)
+    for stray in strays:
+        _alert(stray)
+    counts.update(_receipt(event) for event in fresh)
+    counts[Receipt.QUARANTINED] += len(strays)
+    counts[Receipt.KNOWN] += len(events) - len(fresh) - len(strays)
+    return counts
+
+
+def read(account: str, body: bytes, *, source: str) -> Event:
+    """An unsaved row for these bytes; in quarantine where they cannot be understood."""
+    try:
+        event = wire.decode_event(body)
+        resource = wire.event_resource(event)
+    except wire.WireError as error:
+        return quarantined(account, body, source=source, reason=str(error))
+    if resource is None:
+        kind, object_id = _foreign_identity(event)
+    else:
+        kind = resource.object
+        object_id = resource.currency if isinstance(resource, wire.Balance) else resource.id
+    return Event(
+        id=event.id,
+        account=account,
+        type=event.type.replace("\x00", "\ufffd"),
+        created_at=event.created_at,
+        object_kind=kind,
+        object_id=object_id,
+        source=source,
+        body=body,
+        content_hash=hashlib.sha256(wire.canonical(event)).hexdigest(),
+    )
+
+
+def quarantined(account: str, body: bytes, *, source: str, reason: str) -> Event:
+    """An unsaved row that keeps bytes for a person to look at."""
+    digest = hashlib.sha256(body).hexdigest()
+    return Event(
+        id=f"quarantine_{digest}",
+        account=account,
+        type="",
+        created_at=timezone.now(),
+        object_kind="",
+        object_id="",
+        source=source,
+        body=body,
+        content_hash=digest,
+        state=EventState.QUARANTINED,
+        error=reason,
+    )
+
+
+def _receive_known(event: Event) -> Receipt:
+    known = Event.objects.filter(id=event.id).only("account", "content_hash").first()
+    if known is None:
+        # The other delivery rolled back, or a key was refused for another reason: the provider sends it again.
+        raise IntegrityError(f"event {event.id} could be neither stored nor found")
+    for stray in _strays(event, known):
+        try:
+            with transaction.atomic(using=router.db_for_write(Event), durable=True):
+                stray.save(force_insert=True)
+        except IntegrityError:
+            return Receipt.KNOWN
+        _alert(stray)
+        return Receipt.QUARANTINED
+    return Receipt.KNOWN
+
+
+def _strays(event: Event, known: Event) -> list[Event]:
+    """A row for the quarantine where an id came before with another account or other content."""
+    if event.state == EventState.QUARANTINED:
+        return []
+    if known.account != event.account:
+        reason = "this event id belongs to another account"
+    elif known.content_hash != event.content_hash:
+        reason = "this event id came before with other content; the first is kept"
+    else:
+        return []
+    return [quarantined(event.account, bytes(event.body or b""), source=event.source, reason=reason)]
+
+
+def _sort(events: dict[str, Event]) -> tuple[list[Event], list[Event]]:
+    """What of these is new, and what goes to quarantine because its id came before with something else."""
+    known = {row.id: row for row in _known(events)}
+    fresh = [event for event in events.values() if event.id not in known]
+    strays = [stray for event in events.values() if event.id in known for stray in _strays(event, known[event.id])]
+    if strays:
+        there = {row.id for row in _known([stray.id for stray in strays])}
+        strays = [stray for stray in strays if stray.id not in there]
+    return fresh, strays
+
+
+def _known(ids: Iterable[str]) -> Sequence[Event]:
+    return Event.objects.filter(id__in=list(ids)).only("account", "content_hash")
+
+
+def _receipt(event: Event) -> Receipt:
+    if event.state != EventState.QUARANTINED:
+        return Receipt.NEW
+    _alert(event)
+    return Receipt.QUARANTINED
+
+
+def _alert(event: Event) -> None:
+    call_attention(Event, "event_quarantined", account=event.account, message=event.error, instance=event)
+
+
+def _foreign_identity(event: wire.Event) -> tuple[str, str]:
+    """Of an object that is not mirrored: its kind and id as far as it has sound ones, for telling in order."""
+    kind, object_id = event.data.get("object"), event.data.get("id")
+    sound = (
+        isinstance(kind, str)
+        and isinstance(object_id, str)
+        and 0 < len(kind) <= 64
+        and 0 < len(object_id) <= 255
+        and f"{kind}{object_id}".isascii()
+        and f"{kind}{object_id}".isprintable()
+        and kind not in Kind.values
+    )
+    return (str(kind), str(object_id)) if sound else ("event", event.id)

@@ -1,0 +1,116 @@
+"""``python manage.py payments_sandbox``: the fake provider as a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from argparse import ArgumentTypeError
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from payments_integration.sandbox import Engine, SandboxError, SandboxServer
+from payments_integration.sandbox.engine import DEFAULT_API_KEY
+from payments_integration.sandbox.ratelimit import RateLimits
+
+
+def funding(text: str) -> tuple[str, int]:
+    """``CLP=100000`` as a currency and minor units."""
+    currency, separator, amount = text.partition("=")
+    if not separator or not amount.isascii() or not amount.isdigit():
+        raise ArgumentTypeError("give CURRENCY=AMOUNT with the amount in minor units, such as CLP=100000")
+    return currency.upper(), int(amount)
+
+
+class Command(BaseCommand):
+    """Serves until Ctrl-C or SIGTERM. Touches no database and needs no migrations."""
+
+    help = "Serves a complete fake of the payment provider, in memory, until Ctrl-C or SIGTERM."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """The options; all have defaults."""
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+        parser.add_argument(
+            "--port", type=int, default=8400, help="port to listen on; 0 picks a free one (8400)"
+        )
+        parser.add_argument(
+            "--public-url", help="address in checkout links, when it differs from host and port"
+        )
+        parser.add_argument("--api-key", default=DEFAULT_API_KEY, help=f"the API key ({DEFAULT_API_KEY})")
+        parser.add_argument("--webhook-url", help="register an endpoint there for all events")
+        parser.add_argument(
+            "--webhook-secret", help="its signing secret; one is made up and printed if absent"
+        )
+        parser.add_argument(
+            "--auto-progress", type=float, default=1.0, metavar="SECONDS",
+            help="seconds per step of payouts and refunds; a negative number: only by hand (1)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--fund", type=funding, action="append", default=[], metavar="CURRENCY=AMOUNT",
+            help="start with this balance, in minor units; may be given several times",
+        )  # fmt: skip
+        parser.add_argument("--no-rate-limits", action="store_true", help="send the headers, refuse nobody")
+        parser.add_argument("--seed", type=int, default=0, help="seed of the faults' probabilities (0)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Start, print what one needs to know, and wait for a signal."""
+        if options["webhook_secret"] and not options["webhook_url"]:
+            raise CommandError("--webhook-secret needs --webhook-url")
+        step = options["auto_progress"]
+        engine = Engine(
+            options["api_key"],
+            auto_progress=None if step < 0 else step,
+            rate_limits=RateLimits(enforced=not options["no_rate_limits"]),
+            seed=options["seed"],
+            base_url=options["public_url"],
+        )
+        try:
+            for currency, amount in options["fund"]:
+                engine.fund(currency, amount)
+        except SandboxError as error:
+            raise CommandError(str(error)) from error
+        secret = None
+        if options["webhook_url"]:
+            secret = engine.add_endpoint(options["webhook_url"], secret=options["webhook_secret"])["secret"]
+
+        stopping = threading.Event()
+        before = {
+            number: signal.signal(number, lambda *_: stopping.set())
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        server = SandboxServer(engine, options["host"], options["port"])
+        try:
+            server.start()
+            self._greet(server.url, options["api_key"], options["webhook_url"], secret)
+            # a wait without end would not let the signal's handler run on every platform
+            while not stopping.wait(0.5):
+                pass
+        except OSError as error:
+            raise CommandError(f"cannot listen on {options['host']}:{options['port']}: {error}") from error
+        finally:
+            server.stop()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        self.stdout.write("Stopped.")
+
+    def _greet(self, url: str, api_key: str, webhook_url: str | None, secret: str | None) -> None:
+        lines = [
+            "The payments sandbox is running. Everything is in memory; Ctrl-C ends it.",
+            "",
+            f"  Base URL   {url}   (the API is under {url}/v1)",
+            f"  API key    {api_key}",
+            f"  Overview   {url}/",
+        ]
+        if webhook_url:
+            lines += [f"  Webhook    {webhook_url}", f"  Secret     {secret}"]
+        lines += [
+            "",
+            "Try it:",
+            "",
+            f"  curl {url}/v1/payments -H 'Authorization: Bearer {api_key}' \\",
+            "    -H 'Content-Type: application/json' -H \"Idempotency-Key: $(date +%s%N)\" \\",
+            '    -d \'{"amount": 1250, "currency": "CLP", "country": "CL", "method_code": "cl_khipu"}\'',
+        ]
+        self.stdout.write("\n".join(lines))
+        self.stdout.flush()

@@ -1,0 +1,86 @@
+"""Amounts: integers in minor units and what people read and type (spec, "What the service does").
+
+A currency without decimals (CLP) is counted in whole units, one with two decimals in hundredths. No floats anywhere:
+they cannot hold an amount exactly.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+from django.utils.translation import get_language, to_locale
+
+#: Decimals of each currency of the spec.
+EXPONENTS: dict[str, int] = {"CLP": 0, "COP": 2, "PEN": 2, "MXN": 2, "BRL": 2, "USD": 2}
+#: What the spec says of every currency that has decimals.
+DEFAULT_EXPONENT = 2
+
+INT64_MAX = 2**63 - 1
+
+
+def exponent(currency: str) -> int:
+    """How many decimals the currency has: 0 for CLP, 2 for every other one, known or not."""
+    return EXPONENTS.get(currency, DEFAULT_EXPONENT)
+
+
+def to_minor(amount: Decimal | str | int, currency: str) -> int:
+    """Minor units of an amount in whole units: ``to_minor("12.50", "USD") == 1250``, ``to_minor(990, "CLP") == 990``.
+
+    Raises TypeError for floats and other types, ValueError for text that is no plain number, for more decimals than
+    the currency has and for what int64 cannot hold. Nothing is rounded.
+    """
+    if isinstance(amount, bool) or not isinstance(amount, Decimal | str | int):
+        raise TypeError(f"an amount is a Decimal, a text or an int, not {type(amount).__name__}")
+    try:
+        value = Decimal(amount)
+    except InvalidOperation:
+        raise ValueError("this is no number") from None
+    if not value.is_finite() or (isinstance(amount, str) and not _is_plain(amount)):
+        raise ValueError("this is no plain number")
+    # Digits are shifted by hand: arithmetic would round to the context's precision.
+    sign, digits, power = value.as_tuple()
+    assert isinstance(power, int)  # a finite number
+    power += exponent(currency)
+    if len(digits) + max(power, 0) > 30:
+        raise ValueError("the amount is out of range")
+    if power < 0 and any(digits[power:] if -power <= len(digits) else digits):
+        raise ValueError(f"{currency} has {exponent(currency)} decimals")
+    kept = digits[:power] if power < 0 else digits + (0,) * power
+    minor = int("".join(map(str, kept)) or "0")
+    if minor > INT64_MAX:
+        raise ValueError("the amount is out of range")
+    return -minor if sign else minor
+
+
+def to_major(amount: int, currency: str) -> Decimal:
+    """Whole units of an amount in minor units: ``to_major(1250, "USD") == Decimal("12.50")``. TypeError unless an int."""
+    if isinstance(amount, bool) or not isinstance(amount, int):
+        raise TypeError(f"minor units are an int, not {type(amount).__name__}")
+    return Decimal(f"{amount}E-{exponent(currency)}")
+
+
+def format_money(amount: int, currency: str, locale: str | None = None) -> str:
+    """Minor units as people read them, in ``locale`` ("es-CL" or "es_CL") or the language that is active.
+
+    The decimals shown are those of the provider's interface, whatever a country's habit is.
+    """
+    # Babel's data is heavy; loaded when money is first shown.
+    from babel.core import Locale, UnknownLocaleError  # noqa: PLC0415
+
+    try:
+        known = Locale.parse(to_locale((locale or get_language() or "en").lower().replace("_", "-")))
+    except (UnknownLocaleError, ValueError):
+        known = Locale.parse("en")
+    decimals = exponent(currency)
+    return known.currency_formats["standard"].apply(
+        to_major(amount, currency),
+        known,
+        currency=currency,
+        currency_digits=False,
+        force_frac=(decimals, decimals),
+    )
+
+
+def _is_plain(text: str) -> bool:
+    """Digits, perhaps a sign and a decimal point: Decimal also takes exponents, underscores and other scripts."""
+    return text.isascii() and set(text) <= set("0123456789.+-") and text == text.strip()

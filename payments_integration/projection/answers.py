@@ -1,0 +1,175 @@
+"""Answers of the provider to mirror rows. An answer never overwrites a newer state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import router
+from django.utils import timezone
+
+from payments_integration import wire
+from payments_integration.enums import Kind
+from payments_integration.models import Balance, Event, Mirror, StateBy
+from payments_integration.projection import changes, ordering, rows
+from payments_integration.projection.refreshes import request_refresh
+from payments_integration.transactions import repeatable
+
+
+class Snapshot(NamedTuple):
+    """What we knew of an object before a request left. Equal afterwards: nothing came in between."""
+
+    version: int | None
+    events: int
+
+
+def snapshot(kind: str, account: str, object_id: str) -> Snapshot:
+    """Read it before sending; two statements."""
+    model = rows.model_of(kind)
+    version = model._default_manager.filter(**_identity(kind, account, object_id)).values_list("version").first()
+    return Snapshot(version[0] if version else None, _events(kind, account, object_id))
+
+
+#: Of an object that does not exist before the request: the first POST that creates it.
+ABSENT = Snapshot(None, 0)
+
+
+def write_answer(
+    account: str,
+    resource: wire.AnyResource,
+    *,
+    answered_at: datetime | None,
+    duration: float,
+    before: Snapshot,
+) -> Any:
+    """Write what a GET, or a POST sent for the first time, answered; returns the row as it is now.
+
+    It is written only if the object is still as it was ``before`` sending. Otherwise, where content differs, the
+    object is marked to be read again. ``duration``: seconds. Joins a transaction or makes its own.
+    """
+
+    def write() -> Any:
+        return _write(account, resource, answered_at, duration, before)
+
+    return repeatable(write, using=router.db_for_write(Event))
+
+
+def record_identity(account: str, resource: wire.AnyResource) -> Any:
+    """The answer of a repeated POST: it may be older than anything we know, and proves only that the object exists.
+
+    Inserted if absent, and marked to be read again either way; returns the row as it is now.
+    """
+
+    def write() -> Any:
+        row = _held(rows.KIND_OF[type(resource)], account, rows.object_id_of(resource))
+        if row is None:
+            row = _insert(account, resource, resource_time(resource), ordering.UNDATED_SPAN)
+        _same_account(row, account)
+        request_refresh(account, row.kind, row.object_id, "repeated_post")
+        return row
+
+    return repeatable(write, using=router.db_for_write(Event))
+
+
+def write_balances(
+    account: str,
+    resources: Iterable[wire.Balance],
+    *,
+    answered_at: datetime | None,
+    duration: float,
+    before: dict[str, Snapshot] | None = None,
+) -> list[Balance]:
+    """Write the answer of GET /balances, one row per currency; rows that are newer already stay."""
+    return [
+        write_answer(
+            account,
+            resource,
+            answered_at=answered_at,
+            duration=duration,
+            before=(before or {}).get(resource.currency) or snapshot(Kind.BALANCE, account, resource.currency),
+        )
+        for resource in resources
+    ]
+
+
+def mark_gone(account: str, kind: str, object_id: str) -> None:
+    """The provider answered 404: the row is kept, and says so."""
+    rows.model_of(kind)._default_manager.filter(**_identity(kind, account, object_id), gone_at=None).update(
+        gone_at=timezone.now(), synced_at=timezone.now()
+    )
+
+
+def resource_time(resource: wire.AnyResource) -> datetime:
+    """The earliest time at which an object can have had this content."""
+    return getattr(resource, "created_at", None) or timezone.now()
+
+
+def _write(
+    account: str, resource: wire.AnyResource, answered_at: datetime | None, duration: float, before: Snapshot
+) -> Any:
+    kind, object_id = rows.KIND_OF[type(resource)], rows.object_id_of(resource)
+    span = duration
+    if answered_at is None:
+        # Without a Date the local clock has to do, with all the doubt that brings.
+        answered_at, span = timezone.now(), duration + ordering.UNDATED_SPAN
+    row = _held(kind, account, object_id)
+    unchanged = before == Snapshot(row.version if row else None, _events(kind, account, object_id))
+    if row is None:
+        # An event of the object is stored but not applied yet; its turn comes, and is ordered by this row.
+        return _insert(account, resource, answered_at, span)
+    _same_account(row, account)
+    differs = rows.differences(row, resource)
+    if not differs and row.state_by == StateBy.EVENT:
+        rows.model_of(kind)._default_manager.filter(pk=row.pk).update(synced_at=timezone.now(), gone_at=None)
+        return row
+    if not unchanged or (
+        row.state_by == StateBy.EVENT and not ordering.answer_may_replace_event(answered_at, row.state_at)
+    ):
+        if differs:
+            request_refresh(account, kind, object_id, "changed_meanwhile")
+        return row
+    previous_status = rows.status_of(row)
+    amounts = changes.balance_amounts(row) if isinstance(row, Balance) else ()
+    rows.assign(row, rows.row_values(resource))
+    rows.stamp(row, at=answered_at, by=StateBy.ANSWER, span=span)
+    row.save(force_update=True)
+    _record(row, previous_status, amounts)
+    if isinstance(resource, wire.Refund) and differs:
+        request_refresh(account, Kind.PAYMENT, resource.payment_id, "refund_changed")
+    return row
+
+
+def _same_account(row: Mirror, account: str) -> None:
+    if row.account != account:
+        raise wire.WireError("the object belongs to another account")
+
+
+def _insert(account: str, resource: wire.AnyResource, at: datetime, span: float) -> Any:
+    row = rows.new_row(account, resource, rows.row_values(resource), at=at, by=StateBy.ANSWER, span=span)
+    row.save(force_insert=True)
+    _record(row, "", ())
+    if isinstance(resource, wire.Refund):
+        request_refresh(account, Kind.PAYMENT, resource.payment_id, "refund_changed")
+    return row
+
+
+def _record(row: Mirror, previous_status: str, amounts: tuple[int, ...]) -> None:
+    if isinstance(row, Balance):
+        if changes.balance_amounts(row) != amounts:
+            changes.balance_change(row, at=row.state_at).save(force_insert=True)
+    elif change := changes.status_change(row, previous_status, at=row.state_at, event=None):
+        change.save(force_insert=True)
+
+
+def _held(kind: str, account: str, object_id: str) -> Any | None:
+    model = rows.model_of(kind)
+    return model._default_manager.select_for_update().filter(**_identity(kind, account, object_id)).first()
+
+
+def _identity(kind: str, account: str, object_id: str) -> dict[str, str]:
+    return {"account": account, "currency": object_id} if kind == Kind.BALANCE else {"pk": object_id}
+
+
+def _events(kind: str, account: str, object_id: str) -> int:
+    return Event.objects.filter(account=account, object_kind=kind, object_id=object_id).count()

@@ -1,0 +1,103 @@
+"""Webhook endpoints and their secrets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.core.signals import setting_changed
+from django.db import router
+from django.utils import timezone
+
+from payments_integration import conf, wire
+from payments_integration.encryption import decrypt, encrypt
+from payments_integration.models import WebhookEndpoint
+from payments_integration.projection.answers import snapshot, write_answer
+from payments_integration.transactions import repeatable
+
+#: After a rotation the old secret stays valid so long (spec, "Webhook endpoints").
+PREVIOUS_SECRET_VALID = timedelta(hours=24)
+#: How long the webhook view trusts the secrets it has read.
+SECRET_CACHE_SECONDS = 10.0
+
+_secrets: dict[str, tuple[float, tuple[str, ...]]] = {}
+
+
+def write_endpoints(
+    account: str, resources: Iterable[wire.WebhookEndpoint], *, answered_at: datetime | None, duration: float
+) -> list[WebhookEndpoint]:
+    """Write the answer of GET /webhook-endpoints; rows that it does not list any more are marked as gone."""
+    rows = [
+        write_answer(
+            account,
+            resource,
+            answered_at=answered_at,
+            duration=duration,
+            before=snapshot(resource.object, account, resource.id),
+        )
+        for resource in resources
+    ]
+    WebhookEndpoint.objects.filter(account=account, deleted_at=None, gone_at=None).exclude(
+        pk__in=[row.pk for row in rows]
+    ).update(gone_at=timezone.now())
+    return rows
+
+
+def store_secret(account: str, endpoint_id: str, secret: str) -> None:
+    """Keep a secret from create or rotate, encrypted; the one before it stays valid for 24 hours."""
+
+    def store() -> None:
+        endpoint = WebhookEndpoint.objects.select_for_update().get(pk=endpoint_id, account=account)
+        if endpoint.secret_token:
+            if decrypt(endpoint.secret_token) == secret:
+                return
+            endpoint.previous_secret_token = endpoint.secret_token
+            endpoint.previous_secret_until = timezone.now() + PREVIOUS_SECRET_VALID
+        endpoint.secret_token = encrypt(secret)
+        endpoint.secret_since = timezone.now()
+        endpoint.save(
+            update_fields=["secret_token", "secret_since", "previous_secret_token", "previous_secret_until"]
+        )
+
+    repeatable(store, using=router.db_for_write(WebhookEndpoint))
+    forget_secrets()
+
+
+def mark_endpoint_deleted(account: str, endpoint_id: str) -> None:
+    """The provider deleted it: its secret goes too."""
+    WebhookEndpoint.objects.filter(pk=endpoint_id, account=account, deleted_at=None).update(
+        deleted_at=timezone.now(), status="disabled", secret_token="", previous_secret_token=""
+    )
+    forget_secrets()
+
+
+def active_secrets(account: str, *, fresh: bool = False) -> tuple[str, ...]:
+    """Every secret that may sign a delivery to this account now; read at most every ten seconds.
+
+    Those of the setting come first. ``fresh`` reads the database whatever is cached. DecryptionError when a stored
+    one cannot be read.
+    """
+    cached = _secrets.get(account)
+    if not fresh and cached is not None and time.monotonic() < cached[0]:
+        return cached[1]
+    now = timezone.now()
+    found = list(conf.account(account).webhook_secrets)
+    stored = WebhookEndpoint.objects.filter(account=account, deleted_at=None).exclude(secret_token="")
+    for token, previous, until in stored.values_list(
+        "secret_token", "previous_secret_token", "previous_secret_until"
+    ):
+        found.append(decrypt(token))
+        if previous and until is not None and until > now:
+            found.append(decrypt(previous))
+    secrets = tuple(dict.fromkeys(found))
+    _secrets[account] = (time.monotonic() + SECRET_CACHE_SECONDS, secrets)
+    return secrets
+
+
+def forget_secrets(**_: object) -> None:
+    """Have the next delivery read the secrets anew (other processes do within ten seconds)."""
+    _secrets.clear()
+
+
+setting_changed.connect(forget_secrets, dispatch_uid="payments_integration.forget_secrets")

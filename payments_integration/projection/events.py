@@ -1,0 +1,164 @@
+"""Events to mirror rows, in batches with a bounded number of statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import connections, router
+
+from payments_integration import wire
+from payments_integration.enums import Kind
+from payments_integration.models import (
+    MIRRORS,
+    Balance,
+    BalanceChange,
+    Event,
+    Mirror,
+    StateBy,
+    StatusChange,
+)
+from payments_integration.projection import changes, ordering, rows
+from payments_integration.projection.ordering import Order
+from payments_integration.projection.refreshes import ObjectKey, request_refreshes
+
+
+@dataclass(slots=True)
+class Applied:
+    """What a batch did, for the inbox to mark."""
+
+    #: Event id to the mirrored status when it was applied.
+    previous_status: dict[str, str] = field(default_factory=dict)
+    #: Event id to why it cannot be applied: it must go to quarantine.
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Object:
+    """One mirrored object while a batch goes over it."""
+
+    row: Any | None
+    is_new: bool = False
+    changed: bool = False
+    first_status: str = ""
+    last_event: Event | None = None
+    amounts: tuple[int, ...] = ()
+
+
+def apply_events(
+    events: Iterable[tuple[Event, wire.AnyResource]], *, provider_now: datetime
+) -> Applied:
+    """Apply events to the mirror, in ``created_at`` order per object. Call inside a transaction.
+
+    Locks the touched rows in one fixed order, inserts those that are absent (an IntegrityError means that another
+    transaction was first: repeat the whole batch) and updates only rows held under lock.
+    """
+    batch = sorted(events, key=lambda item: (item[0].created_at, item[0].id))
+    objects = _lock(batch)
+    applied = Applied()
+    refreshes: dict[ObjectKey, str] = {}
+    for event, resource in batch:
+        item = objects[_key(event)]
+        if item.row is not None and item.row.account != event.account:
+            applied.refused[event.id] = "the object belongs to another account"
+            continue
+        applied.previous_status[event.id] = rows.status_of(item.row) if item.row is not None else ""
+        reason = _apply(item, event, resource, provider_now)
+        if reason:
+            refreshes[(event.account, event.object_kind, event.object_id)] = reason
+        if isinstance(resource, wire.Refund) and item.last_event is event:
+            # A refund may change its payment's refunded_amount without an event of the payment; and where the
+            # payment is not here yet, this brings it.
+            refreshes.setdefault((event.account, Kind.PAYMENT, resource.payment_id), "refund_changed")
+    _save(objects.values())
+    request_refreshes(refreshes)
+    return applied
+
+
+def _apply(item: _Object, event: Event, resource: wire.AnyResource, provider_now: datetime) -> str:
+    """Bring one event to its object; returns why the object must be read again, or ""."""
+    values = rows.row_values(resource)
+    too_far_ahead = event.created_at > provider_now + ordering.MAX_AHEAD
+    if item.row is None:
+        at = provider_now if too_far_ahead else event.created_at
+        item.row = rows.new_row(event.account, resource, values, at=at, by=StateBy.EVENT)
+        item.is_new = item.changed = True
+        item.last_event = event
+        return "time_ahead" if too_far_ahead else ""
+    if too_far_ahead:
+        return "time_ahead"
+    row: Mirror = item.row
+    if row.state_by == StateBy.EVENT:
+        order = ordering.event_after_event(event.created_at, row.state_at)
+    else:
+        order = ordering.event_after_answer(event.created_at, row.state_at, row.state_span)
+    if order is Order.OLDER:
+        return ""
+    if order is Order.UNCLEAR:
+        return "order_unclear" if rows.value_differences(row, values) else ""
+    rows.assign(row, values)
+    rows.stamp(row, at=event.created_at, by=StateBy.EVENT)
+    item.changed = True
+    item.last_event = event
+    return ""
+
+
+def _key(event: Event) -> tuple[str, str, str]:
+    # Ids are unique across accounts (a foreign row must be found, to refuse the event); currencies are not.
+    scope = event.account if event.object_kind == Kind.BALANCE else ""
+    return (event.object_kind, scope, event.object_id)
+
+
+def _lock(batch: list[tuple[Event, Any]]) -> dict[tuple[str, str, str], _Object]:
+    objects = {_key(event): _Object(row=None) for event, _ in batch}
+    for kind, model in MIRRORS.items():
+        keys = [key for key in objects if key[0] == kind]
+        if not keys:
+            continue
+        held = model._default_manager.select_for_update()
+        if model is Balance:
+            held = held.filter(account__in={key[1] for key in keys}, currency__in={key[2] for key in keys})
+        else:
+            held = held.filter(pk__in=[key[2] for key in keys])
+        for row in held.order_by("pk"):
+            item = objects.get((kind, row.account if model is Balance else "", row.object_id))
+            if item is not None:
+                item.row = row
+                item.first_status = rows.status_of(row)
+                item.amounts = changes.balance_amounts(row) if isinstance(row, Balance) else ()
+    return objects
+
+
+def _save(objects: Iterable[_Object]) -> None:
+    touched = [item for item in objects if item.changed]
+    for model in MIRRORS.values():
+        mine = [item.row for item in touched if isinstance(item.row, model) and item.is_new]
+        if mine:
+            model._default_manager.bulk_create(mine)
+        mine = [item.row for item in touched if isinstance(item.row, model) and not item.is_new]
+        if mine:
+            _overwrite(model, mine)
+    status_changes: list[StatusChange] = []
+    balance_changes: list[BalanceChange] = []
+    for item in touched:
+        row, event = item.row, item.last_event
+        assert row is not None and event is not None
+        if isinstance(row, Balance):
+            if changes.balance_amounts(row) != item.amounts:
+                balance_changes.append(changes.balance_change(row, at=row.state_at))
+        elif change := changes.status_change(row, item.first_status, at=event.created_at, event=event):
+            status_changes.append(change)
+    if status_changes:
+        StatusChange.objects.bulk_create(status_changes)
+    if balance_changes:
+        BalanceChange.objects.bulk_create(balance_changes)
+
+
+def _overwrite(model: type[Any], held: list[Any]) -> None:
+    """Write rows that this transaction holds under lock: an upsert that can only update, in one statement."""
+    fields = [field.name for field in model._meta.concrete_fields if not field.primary_key]
+    connection = connections[router.db_for_write(model)]
+    target = {"unique_fields": ["pk"]} if connection.features.supports_update_conflicts_with_target else {}
+    model._default_manager.bulk_create(held, update_conflicts=True, update_fields=fields, **target)

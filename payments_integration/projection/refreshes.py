@@ -1,0 +1,59 @@
+"""Marks for objects that must be read by GET: because what came does not tell their state for sure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import reduce
+from operator import or_
+
+from django.db.models import F, Q
+from django.utils import timezone
+
+from payments_integration.models import DueRefresh
+
+#: (account, kind, id)
+ObjectKey = tuple[str, str, str]
+
+
+def request_refresh(account: str, kind: str, object_id: str, reason: str, *, due_at: datetime | None = None) -> None:
+    """Have one object read again, now or at ``due_at``."""
+    request_refreshes({(account, str(kind), object_id): reason}, due_at=due_at)
+
+
+def request_refreshes(reasons: Mapping[ObjectKey, str], *, due_at: datetime | None = None) -> None:
+    """Have objects read again. At most three statements; an IntegrityError means a lost race: repeat the transaction.
+
+    An object that is marked already becomes due at the earlier time, and its mark counts one up, so that a GET that
+    is under way does not settle this request too.
+    """
+    if not reasons:
+        return
+    due = due_at or timezone.now()
+    marked = {mark.key: mark for mark in DueRefresh.objects.filter(_any_of(reasons))}
+    DueRefresh.objects.bulk_create(
+        [
+            DueRefresh(account=account, object_kind=kind, object_id=object_id, reason=reason, due_at=due)
+            for (account, kind, object_id), reason in sorted(reasons.items())
+            if (account, kind, object_id) not in marked
+        ]
+    )
+    if marked:
+        ids = [mark.pk for mark in marked.values()]
+        later = [mark.pk for mark in marked.values() if mark.due_at > due]
+        DueRefresh.objects.filter(pk__in=ids).update(marks=F("marks") + 1)
+        if later:
+            DueRefresh.objects.filter(pk__in=later, due_at__gt=due).update(due_at=due, attempts=0)
+
+
+def _any_of(keys: Mapping[ObjectKey, str]) -> Q:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for account, kind, object_id in keys:
+        groups.setdefault((account, kind), []).append(object_id)
+    return reduce(
+        or_,
+        (
+            Q(account=account, object_kind=kind, object_id__in=object_ids)
+            for (account, kind), object_ids in sorted(groups.items())
+        ),
+    )

@@ -1,0 +1,206 @@
+"""Objects against the provider: those that are silent too long, and sweeps over the lists.
+
+Some changes have no event (refund.canceled, deposit references) and an event may be gone for good. A sweep walks a
+list from the newest down to a horizon, inserts what is absent and compares every field of the rest. A difference is
+drift: it is recorded field by field, then repaired by reading the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import router
+from django.utils import timezone
+
+from payments_integration import conf, inbox, projection
+from payments_integration.client import Answer, PageOf, get_client
+from payments_integration.enums import (
+    OPEN_PAYMENT_STATUSES,
+    OPEN_PAYOUT_STATUSES,
+    OPEN_REFUND_STATUSES,
+    Kind,
+)
+from payments_integration.models import (
+    AccountState,
+    DepositReference,
+    DueRefresh,
+    Event,
+    EventState,
+    Mirror,
+    Payment,
+    Payout,
+    ReconciliationRun,
+    Refund,
+    RunKind,
+)
+from payments_integration.reconciliation.endpoints import check_endpoints
+from payments_integration.reconciliation.fetching import ahead
+from payments_integration.reconciliation.leases import ensure_state
+from payments_integration.reconciliation.refreshing import refresh_due
+from payments_integration.reconciliation.runs import Progress, add_drift, recorded
+from payments_integration.services import sync_balances
+from payments_integration.transactions import repeatable
+
+SWEEP_EVERY = timedelta(days=1)
+#: Per kind and pass: the longest silent first, the rest next time.
+SILENT_BATCH = 500
+
+_OPEN: tuple[tuple[type[Any], frozenset[str]], ...] = (
+    (Payment, OPEN_PAYMENT_STATUSES),
+    (Payout, OPEN_PAYOUT_STATUSES),
+    (Refund, OPEN_REFUND_STATUSES),
+    (DepositReference, frozenset({"active"})),
+)
+_LISTED = (Payment, Payout, Refund)
+
+
+def reconcile_objects(
+    account: str = conf.DEFAULT_ACCOUNT, *, full: bool = False, progress: Progress | None = None
+) -> ReconciliationRun:
+    """Due refreshes, silent objects, once a day a sweep over the lists, endpoints; returns the record.
+
+    ``full``: the lists down to their ends, then every object that is known and was not in them.
+    """
+    conf.account(account)
+    if full:
+        return resync(account, progress=progress)
+    with recorded(account, RunKind.OBJECTS) as run:
+        _ask_silent(account)
+        if _sweep_is_due(account):
+            _sweep(run, horizon=timezone.now() - timedelta(days=conf.current().SWEEP_DAYS), progress=progress)
+            AccountState.objects.filter(pk=account).update(swept_at=run.started_at)
+        _repair(run)
+        check_endpoints(account)
+    inbox.tell(account)
+    return run
+
+
+def resync(account: str, *, progress: Progress | None = None) -> ReconciliationRun:
+    """Make every object that the provider lists, and every object known by id, equal to the provider's."""
+    with recorded(account, RunKind.FULL) as run:
+        ensure_state(account)
+        begun = timezone.now()
+        _sweep(run, horizon=None, progress=progress)
+        for model, _ in _OPEN:
+            _ask_unconfirmed(model, account, before=begun)
+            _repair(run)
+        sync_balances(account=account)
+        check_endpoints(account)
+        AccountState.objects.filter(pk=account).update(swept_at=begun)
+    inbox.tell(account)
+    return run
+
+
+def reconcile_balances(account: str = conf.DEFAULT_ACCOUNT) -> ReconciliationRun:
+    """Read the balances; returns the record."""
+    conf.account(account)
+    with recorded(account, RunKind.BALANCES) as run:
+        run.seen = len(sync_balances(account=account))
+    return run
+
+
+def _ask_silent(account: str) -> None:
+    quiet_since = timezone.now() - timedelta(seconds=conf.current().SILENT_AFTER)
+    for model, statuses in _OPEN:
+        silent = model._default_manager.filter(
+            account=account, status__in=statuses, synced_at__lt=quiet_since, gone_at=None
+        )
+        _ask(account, model, silent.order_by("synced_at").values_list("pk", flat=True)[:SILENT_BATCH], "silent")
+
+
+def _ask_unconfirmed(model: type[Any], account: str, *, before: datetime) -> None:
+    """Have every row read that the sweep did not confirm, a page at a time."""
+    rows = model._default_manager.filter(account=account, synced_at__lt=before, gone_at=None)
+    last = ""
+    while ids := list(rows.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:SILENT_BATCH]):
+        _ask(account, model, ids, "full_resync")
+        last = ids[-1]
+
+
+def _ask(account: str, model: type[Any], ids: Any, reason: str) -> None:
+    reasons = {(account, str(model.kind), object_id): reason for object_id in ids}
+    repeatable(lambda: projection.request_refreshes(reasons), using=router.db_for_write(DueRefresh))
+
+
+def _sweep_is_due(account: str) -> bool:
+    ensure_state(account)
+    swept_at = AccountState.objects.values_list("swept_at", flat=True).get(pk=account)
+    return swept_at is None or timezone.now() - swept_at >= SWEEP_EVERY
+
+
+def _sweep(run: ReconciliationRun, *, horizon: datetime | None, progress: Progress | None) -> None:
+    for model in _LISTED:
+        for answer in _pages(run.account, model, horizon):
+            items = [item for item in answer.data.items if horizon is None or item.created_at >= horizon]
+            _compare(run, model, answer, items)
+            run.pages += 1
+            if progress is not None:
+                progress(run)
+            if len(items) < len(answer.data.items):
+                break
+
+
+def _pages(account: str, model: type[Any], horizon: datetime | None) -> Iterator[Answer[PageOf[Any]]]:
+    client = get_client(account)
+    pages: Iterator[Answer[PageOf[Any]]]
+    match model.kind:
+        case Kind.PAYMENT:
+            pages = client.payments.pages(created_from=horizon, background=True)
+        case Kind.PAYOUT:
+            pages = client.payouts.pages(background=True)
+        case _:
+            pages = client.refunds.pages(background=True)
+    return ahead(pages, lambda: None)
+
+
+def _compare(run: ReconciliationRun, model: type[Any], answer: Answer[PageOf[Any]], items: list[Any]) -> None:
+    """One page: insert what is absent, confirm what is equal, have the rest read."""
+    held: dict[str, Mirror] = model._default_manager.in_bulk([item.id for item in items])
+    equal: list[str] = []
+    different: dict[str, dict[str, tuple[Any, Any]]] = {}
+    for item in items:
+        row = held.get(item.id)
+        if row is None:
+            projection.write_answer(
+                run.account,
+                item,
+                answered_at=answer.answered_at,
+                duration=answer.duration,
+                before=projection.ABSENT,
+            )
+            run.recovered += 1
+        elif differences := projection.differences(row, item):
+            different[item.id] = differences
+        else:
+            equal.append(item.id)
+    run.seen += len(items)
+    if equal:
+        model._default_manager.filter(pk__in=equal).update(synced_at=timezone.now(), gone_at=None)
+    if different:
+        on_their_way = _pending(run.account, model, different)
+        for object_id, fields in different.items():
+            if object_id not in on_their_way:
+                add_drift(run, object_id, fields)
+        _ask(run.account, model, different, "drift")
+
+
+def _pending(account: str, model: type[Any], ids: Any) -> set[str]:
+    """Objects whose events are stored and not applied yet: behind, but not adrift."""
+    return set(
+        Event.objects.filter(
+            account=account, object_kind=model.kind, object_id__in=list(ids), state=EventState.PENDING
+        ).values_list("object_id", flat=True)
+    )
+
+
+def _repair(run: ReconciliationRun) -> None:
+    """Read what is due; what was adrift and is read counts as repaired."""
+    drifted = set(_drifting(run.account))
+    refresh_due(run.account)
+    run.repaired += len(drifted - set(_drifting(run.account)))
+
+
+def _drifting(account: str) -> list[str]:
+    return list(DueRefresh.objects.filter(account=account, reason="drift").values_list("object_id", flat=True))

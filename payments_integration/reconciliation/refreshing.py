@@ -1,0 +1,127 @@
+"""Working off due refreshes: a GET outside any transaction, then a write that never goes back in time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import F
+from django.utils import timezone
+
+from payments_integration import conf, projection
+from payments_integration.client import Answer, get_client
+from payments_integration.enums import Kind
+from payments_integration.exceptions import NotFound, PaymentsError
+from payments_integration.models import DueRefresh
+from payments_integration.wire import WireError
+
+logger = logging.getLogger(__name__)
+
+#: While one process reads an object, the others leave it alone.
+CLAIM = timedelta(seconds=90)
+FIRST_WAIT = timedelta(seconds=5)
+LONGEST_WAIT = timedelta(hours=1)
+_PAGE = 100
+
+
+def refresh_due(account: str | None = None, *, deadline: float | None = None) -> int:
+    """Read every object that is due by GET; returns how many were settled.
+
+    Failures are recorded and tried again later. ``deadline``: a ``time.monotonic()`` after which none is begun.
+    """
+    settled = 0
+    begun = timezone.now()
+    while True:
+        due = DueRefresh.objects.filter(due_at__lte=begun)
+        if account is not None:
+            due = due.filter(account=account)
+        page = list(due.order_by("due_at", "pk")[:_PAGE])
+        for mark in page:
+            if deadline is not None and time.monotonic() >= deadline:
+                return settled
+            settled += _refresh(mark, hurry=deadline is not None)
+        if len(page) < _PAGE:
+            return settled
+
+
+def _refresh(mark: DueRefresh, *, hurry: bool) -> bool:
+    claimed = DueRefresh.objects.filter(pk=mark.pk, due_at=mark.due_at, marks=mark.marks).update(
+        due_at=timezone.now() + CLAIM
+    )
+    if not claimed:
+        return False
+    if mark.account not in conf.current().ACCOUNTS:
+        _postpone(mark, f"the account {mark.account} is not configured any more")
+        return False
+    try:
+        _read(mark, hurry=hurry)
+    except (PaymentsError, WireError) as error:
+        logger.info("Reading %s failed: %s", mark, error)
+        _postpone(mark, f"{type(error).__name__}: {error}")
+        return False
+    # Asked for again meanwhile: it stays, and is due now.
+    if DueRefresh.objects.filter(pk=mark.pk, marks=mark.marks).delete()[0]:
+        return True
+    DueRefresh.objects.filter(pk=mark.pk).update(due_at=_later(mark), attempts=F("attempts") + 1)
+    return False
+
+
+def _read(mark: DueRefresh, *, hurry: bool) -> None:
+    before = projection.snapshot(mark.object_kind, mark.account, mark.object_id)
+    try:
+        answer = fetch(mark.account, mark.object_kind, mark.object_id, hurry=hurry)
+    except NotFound:
+        projection.mark_gone(mark.account, mark.object_kind, mark.object_id)
+        return
+    if answer is None:
+        return
+    projection.write_answer(
+        mark.account,
+        answer.data,
+        answered_at=answer.answered_at,
+        duration=answer.duration,
+        before=before,
+    )
+
+
+def fetch(account: str, kind: str, object_id: str, *, hurry: bool = False) -> Answer[Any] | None:
+    """GET one object of any kind; None for a balance or endpoint that the list has no more."""
+    client = get_client(account)
+    pace: dict[str, Any] = {"max_wait": 0.0} if hurry else {"background": True}
+    match kind:
+        case Kind.PAYMENT:
+            return client.payments.get(object_id, **pace)
+        case Kind.PAYOUT:
+            return client.payouts.get(object_id, **pace)
+        case Kind.REFUND:
+            return client.refunds.get(object_id, **pace)
+        case Kind.DEPOSIT_REFERENCE:
+            return client.deposit_references.get(object_id, **pace)
+        case Kind.BALANCE:
+            return _pick(client.balances.list(**pace), "currency", object_id)
+        case Kind.WEBHOOK_ENDPOINT:
+            return _pick(client.webhook_endpoints.list(**pace), "id", object_id)
+    raise ValueError(f"nothing can be read of kind {kind!r}")
+
+
+def _pick(answer: Answer[Any], name: str, value: str) -> Answer[Any] | None:
+    for item in answer.data:
+        if getattr(item, name) == value:
+            return Answer(
+                data=item,
+                status_code=answer.status_code,
+                request_id=answer.request_id,
+                answered_at=answer.answered_at,
+                duration=answer.duration,
+            )
+    return None
+
+
+def _postpone(mark: DueRefresh, error: str) -> None:
+    DueRefresh.objects.filter(pk=mark.pk).update(due_at=_later(mark), attempts=F("attempts") + 1, error=error)
+
+
+def _later(mark: DueRefresh) -> Any:
+    return timezone.now() + min(FIRST_WAIT * 2 ** min(mark.attempts, 20), LONGEST_WAIT)

@@ -1,0 +1,158 @@
+"""Webhook endpoints: registering, rotating, and their health ("Webhook endpoint", "Webhook endpoints")."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from .clock import Clock
+from .errors import ApiError, UnknownObjectError
+from .shapes import DAY, EVENT_TYPES, MAX_ACTIVE_ENDPOINTS, Wire, iso, new_id
+from .validation import Fields
+
+CREATE_FIELDS: Final = ("url", "events")
+OLD_SECRET_VALIDITY: Final = timedelta(seconds=DAY)
+FAILING_AFTER: Final = timedelta(seconds=3 * DAY)
+DISABLED_AFTER: Final = timedelta(seconds=7 * DAY)
+
+
+@dataclass
+class Endpoint:
+    """One registered address. ``failing_since`` is the first failure of an unbroken row of them."""
+
+    id: str
+    url: str
+    events: list[str]
+    created_at: str
+    secret: str
+    status: str = "active"
+    old_secret: str | None = None
+    old_secret_until: datetime | None = None
+    failing_since: datetime | None = None
+    failing: bool = False
+
+    def wire(self, *, with_secret: bool = False) -> Wire:
+        """The endpoint as the API shows it; the secret only on creation and rotation."""
+        item: Wire = {
+            "id": self.id,
+            "object": "webhook_endpoint",
+            "url": self.url,
+            "events": list(self.events),
+            "status": self.status,
+            "created_at": self.created_at,
+        }
+        return {**item, "secret": self.secret} if with_secret else item
+
+    def health(self) -> Wire:
+        """What the provider's dashboard would show beside it."""
+        return {
+            "id": self.id,
+            "failing": self.failing,
+            "failing_since": None if self.failing_since is None else iso(self.failing_since),
+        }
+
+    def secrets_at(self, now: datetime) -> list[str]:
+        """The secrets a delivery is signed with: the new one first, the old one for 24 hours after a
+        rotation.
+        """
+        if self.old_secret is not None and self.old_secret_until is not None and now < self.old_secret_until:
+            return [self.secret, self.old_secret]
+        return [self.secret]
+
+
+class Endpoints:
+    """The webhook endpoints of one project, and the messages their owner gets."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.by_id: dict[str, Endpoint] = {}
+        self.notifications: list[Wire] = []
+        self._clock = clock
+
+    # what the API does
+
+    def create(self, body: Wire) -> Wire:
+        """POST /webhook-endpoints. Required: url; without events: all of them. 422 limit_exceeded beyond ten
+        active.
+        """
+        fields = Fields(body, CREATE_FIELDS)
+        url, events = fields.endpoint_url(), fields.event_types()
+        if sum(endpoint.status == "active" for endpoint in self.by_id.values()) >= MAX_ACTIVE_ENDPOINTS:
+            raise ApiError("limit_exceeded", f"At most {MAX_ACTIVE_ENDPOINTS} endpoints can be active.")
+        return self.add(url, events).wire(with_secret=True)
+
+    def rotate(self, endpoint_id: str) -> Wire:
+        """POST /webhook-endpoints/{id}/rotate-secret: the old secret signs along for 24 hours more."""
+        endpoint = self.fetch(endpoint_id)
+        endpoint.old_secret = endpoint.secret
+        endpoint.old_secret_until = self._clock.now() + OLD_SECRET_VALIDITY
+        endpoint.secret = new_secret()
+        return endpoint.wire(with_secret=True)
+
+    def delete(self, endpoint_id: str) -> Wire:
+        """DELETE /webhook-endpoints/{id}: what was not delivered to it yet never will be."""
+        endpoint = self.fetch(endpoint_id)
+        del self.by_id[endpoint_id]
+        return {"id": endpoint.id, "object": "webhook_endpoint", "deleted": True}
+
+    def fetch(self, endpoint_id: str) -> Endpoint:
+        """The endpoint for the API; raises resource_not_found."""
+        if endpoint_id not in self.by_id:
+            raise ApiError("resource_not_found", f"There is no object with the id {endpoint_id!r}.")
+        return self.by_id[endpoint_id]
+
+    # at the controls
+
+    def add(self, url: str, events: list[str] | None = None, secret: str | None = None) -> Endpoint:
+        """Register without a request, with a secret known from elsewhere if given."""
+        endpoint = Endpoint(
+            new_id("whk"), url, list(events or EVENT_TYPES), iso(self._clock.stamp()), secret or new_secret()
+        )
+        self.by_id[endpoint.id] = endpoint
+        return endpoint
+
+    def enable(self, endpoint_id: str) -> Endpoint:
+        """Make a disabled endpoint active again, as its owner would in the dashboard."""
+        endpoint = self.at_hand(endpoint_id)
+        endpoint.status, endpoint.failing, endpoint.failing_since = "active", False, None
+        return endpoint
+
+    def at_hand(self, endpoint_id: str) -> Endpoint:
+        """The endpoint for the controls; raises UnknownObjectError."""
+        if endpoint_id not in self.by_id:
+            raise UnknownObjectError(f"there is no {endpoint_id!r} in the sandbox")
+        return self.by_id[endpoint_id]
+
+    # health
+
+    def record_success(self, endpoint: Endpoint) -> None:
+        """An acknowledged delivery ends a row of failures."""
+        endpoint.failing, endpoint.failing_since = False, None
+
+    def record_failure(self, endpoint: Endpoint) -> None:
+        """A failed delivery begins or lengthens a row; after 7 days of it the endpoint is disabled."""
+        now = self._clock.now()
+        endpoint.failing_since = endpoint.failing_since or now
+        self.mark_failing()
+        if endpoint.status == "active" and now - endpoint.failing_since >= DISABLED_AFTER:
+            endpoint.status = "disabled"
+            self._notify(endpoint, "disabled")
+
+    def mark_failing(self) -> None:
+        """Mark what has failed for 3 days without a success in between."""
+        now = self._clock.now()
+        for endpoint in self.by_id.values():
+            since = endpoint.failing_since
+            if since is not None and not endpoint.failing and now - since >= FAILING_AFTER:
+                endpoint.failing = True
+
+    def _notify(self, endpoint: Endpoint, what: str) -> None:
+        self.notifications.append(
+            {"at": iso(self._clock.now()), "endpoint_id": endpoint.id, "url": endpoint.url, "what": what}
+        )
+
+
+def new_secret() -> str:
+    """A fresh signing secret."""
+    return f"whsec_{secrets.token_hex(24)}"

@@ -1,0 +1,259 @@
+"""The connections of the sandbox's server: keep-alive, and resets, truncations and slow answers on demand."""
+
+from __future__ import annotations
+
+import io
+import logging
+import socket
+import struct
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
+
+from .application import SandboxApplication
+from .shapes import MAX_BODY_BYTES
+from .views import LINE_KEY
+from .wire import LineFault
+
+logger = logging.getLogger("payments_integration.sandbox")
+
+KEEP_BYTES: Final = MAX_BODY_BYTES + 1  # one more than allowed is enough to refuse a body
+DRAIN_BYTES: Final = (
+    32 * 1024 * 1024
+)  # what is read and thrown away so that the client gets to see the refusal
+RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER of zero seconds: close() sends RST
+IDLE_SECONDS: Final = 60.0
+
+
+class UnreadableBodyError(Exception):
+    """The request's body is not framed as HTTP demands."""
+
+
+class SandboxTCPServer(TCPServer):
+    """One daemon thread per connection; all connections can be cut and all threads joined."""
+
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], application: SandboxApplication) -> None:
+        self.application = application
+        self._guard = threading.Lock()
+        self._connections: dict[socket.socket, threading.Thread] = {}
+        self._to_reset: set[socket.socket] = set()
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a new connection in a thread."""
+        thread = threading.Thread(
+            target=self._serve,
+            args=(request, client_address),
+            name="payments-sandbox-connection",
+            daemon=True,
+        )
+        with self._guard:
+            self._connections[request] = thread
+        thread.start()
+
+    def reset(self, connection: socket.socket) -> None:
+        """Let this connection end in a TCP reset."""
+        with self._guard:
+            self._to_reset.add(connection)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection: with a reset if so marked, else in order."""
+        with self._guard:
+            resetting = request in self._to_reset
+            self._to_reset.discard(request)
+        if resetting:
+            request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            request.close()
+        else:
+            super().shutdown_request(request)
+
+    def close_all(self) -> None:
+        """Stop listening, cut every connection and join its thread."""
+        self.server_close()
+        with self._guard:
+            connections = dict(self._connections)
+        for connection in connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # closed by the other side meanwhile
+        for thread in connections.values():
+            thread.join()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no error; anything else goes to the log."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            logger.exception("A connection to the sandbox failed")
+
+    def _serve(self, request: socket.socket, client_address: Any) -> None:
+        try:
+            self.finish_request(request, client_address)
+        except Exception:
+            self.handle_error(request, client_address)
+        finally:
+            self.shutdown_request(request)
+            with self._guard:
+                del self._connections[request]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Requests on one connection, one after the other."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    timeout = IDLE_SECONDS
+    server: SandboxTCPServer
+
+    def handle_one_request(self) -> None:
+        """Read, answer and, if a fault says so, spoil one request."""
+        try:
+            self.raw_requestline = self.rfile.readline(65_537)
+            if not self.raw_requestline:
+                self.close_connection = True
+                return
+            if len(self.raw_requestline) > 65_536 or not self.parse_request():
+                self.close_connection = True
+                return
+            body = self._read_body()
+        except UnreadableBodyError as error:
+            self.close_connection = True
+            self.send_error(400, str(error))
+            return
+        except TimeoutError:
+            self.close_connection = True
+            return
+        environ = self._environ(body)
+        answered: list[Any] = []
+        content = b"".join(
+            self.server.application(environ, lambda status, headers: answered.extend((status, headers)))
+        )
+        self._write(answered[0], answered[1], content, environ.get(LINE_KEY))
+
+    def handle_expect_100(self) -> bool:
+        """Ask for the body at once."""
+        proceed = super().handle_expect_100()
+        self.wfile.flush()
+        return proceed
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """To the log at debug level, not to stderr."""
+        logger.debug(format, *args)
+
+    # reading
+
+    def _read_body(self) -> bytes:
+        if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
+            return self._read_chunks()
+        text = self.headers.get("Content-Length", "0").strip()
+        if not text.isascii() or not text.isdigit():
+            raise UnreadableBodyError("Content-Length is not a number")
+        length = int(text)
+        kept = self._read_exactly(min(length, KEEP_BYTES))
+        self._drain(length - len(kept))
+        return kept
+
+    def _read_exactly(self, count: int) -> bytes:
+        data = self.rfile.read(count)
+        if len(data) < count:
+            raise UnreadableBodyError("the body is shorter than announced")
+        return data
+
+    def _drain(self, count: int) -> None:
+        if count > DRAIN_BYTES:
+            self.close_connection = True
+            return
+        while count > 0:
+            count -= len(self._read_exactly(min(count, 65_536)))
+
+    def _read_chunks(self) -> bytes:
+        kept = bytearray()
+        total = 0
+        while True:
+            size_text = self.rfile.readline(1_024).split(b";")[0].strip()
+            try:
+                size = int(size_text, 16)
+            except ValueError as error:
+                raise UnreadableBodyError("a chunk has no size") from error
+            total += size
+            if size < 0 or total > DRAIN_BYTES:
+                raise UnreadableBodyError("the chunks are too large")
+            chunk = self._read_exactly(size)
+            kept += chunk[: max(0, KEEP_BYTES - len(kept))]
+            while (line := self.rfile.readline(1_024)) not in (b"\r\n", b"\n", b""):
+                if size:
+                    raise UnreadableBodyError(f"a chunk is followed by {line[:20]!r}")
+            if size == 0:
+                return bytes(kept)
+
+    def _environ(self, body: bytes) -> dict[str, Any]:
+        path, _, query = self.path.partition("?")
+        environ: dict[str, Any] = {
+            "REQUEST_METHOD": self.command,
+            "SCRIPT_NAME": "",
+            "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
+            "QUERY_STRING": query,
+            "SERVER_NAME": str(self.server.server_address[0]),
+            "SERVER_PORT": str(self.server.server_address[1]),
+            "SERVER_PROTOCOL": self.request_version,
+            "REMOTE_ADDR": self.client_address[0],
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)),
+            "wsgi.version": (1, 0),
+            "wsgi.url_scheme": "http",
+            "wsgi.input": io.BytesIO(body),
+            "wsgi.errors": sys.stderr,
+            "wsgi.multithread": True,
+            "wsgi.multiprocess": False,
+            "wsgi.run_once": False,
+            "payments_sandbox.server": True,
+        }
+        for name, value in self.headers.items():
+            key = name.upper().replace("-", "_")
+            if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+                environ[f"HTTP_{key}"] = value
+        return environ
+
+    # writing
+
+    def _write(
+        self, status: str, headers: list[tuple[str, str]], content: bytes, line: LineFault | None
+    ) -> None:
+        if line is not None and line.kind == "reset":
+            self.close_connection = True
+            self.server.reset(self.connection)
+            return
+        code, _, reason = status.partition(" ")
+        self.send_response_only(int(code), reason)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        if self.close_connection or (line is not None and line.kind == "truncate"):
+            self.close_connection = True
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command == "HEAD":
+            content = b""
+        if line is not None and line.kind == "truncate":
+            content = content[: len(content) // 2]
+        if line is not None and line.kind == "drip":
+            self._drip(content, line)
+        else:
+            self.wfile.write(content)
+        self.wfile.flush()
+
+    def _drip(self, content: bytes, line: LineFault) -> None:
+        closing = self.server.application.engine.gateway.closing
+        size = max(1, -(-len(content) // max(1, line.count)))
+        for start in range(0, len(content), size):
+            self.wfile.flush()
+            closing.wait(line.delay)
+            self.wfile.write(content[start : start + size])

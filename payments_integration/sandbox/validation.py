@@ -1,0 +1,223 @@
+"""Reading request bodies field by field: every refusal names the parameter ("Shared shapes", "Limits")."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+from .errors import ApiError
+from .shapes import (
+    ACCOUNT_TYPES,
+    COUNTRIES,
+    CURRENCIES,
+    DOCUMENT_TYPES,
+    EVENT_TYPES,
+    INT64_MAX,
+    MAX_METADATA_KEYS,
+    MAX_METADATA_VALUE,
+    Wire,
+)
+
+MAX_TEXT = 500
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
+_E164 = re.compile(r"\+[1-9][0-9]{1,14}")
+
+
+class Fields:
+    """One JSON object of a request, read by name. ``null`` counts as absent; unknown names are refused."""
+
+    def __init__(self, data: Wire, known: Iterable[str], prefix: str = "") -> None:
+        self._data = data
+        self._prefix = prefix
+        known = frozenset(known)
+        for name in data:
+            if name not in known:
+                raise self.invalid(name, "This parameter is not known.")
+
+    def invalid(self, name: str, message: str) -> ApiError:
+        """A parameter_invalid for this field."""
+        return ApiError("parameter_invalid", message, param=self._prefix + name)
+
+    def require(self, *names: str) -> None:
+        """Refuse with parameter_missing at the first of these names that is absent."""
+        for name in names:
+            if self._data.get(name) is None:
+                raise ApiError("parameter_missing", "This parameter is required.", param=self._prefix + name)
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._data.get(name) is not None
+
+    def raw(self, name: str) -> Any:
+        """The value as it came; None when absent."""
+        return self._data.get(name)
+
+    def text(self, name: str, *, max_length: int = MAX_TEXT) -> str | None:
+        """A string that is not blank."""
+        value = self._data.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value.strip():
+            raise self.invalid(name, "This must be a string that is not empty.")
+        if len(value) > max_length:
+            raise self.invalid(name, f"This must have at most {max_length} characters.")
+        return value
+
+    def choice(self, name: str, options: tuple[str, ...]) -> str | None:
+        """One of a fixed set of strings."""
+        value = self._data.get(name)
+        if value is not None and (not isinstance(value, str) or value not in options):
+            raise self.invalid(name, f"This must be one of {', '.join(options)}.")
+        return value
+
+    def amount(self, name: str = "amount") -> int | None:
+        """An integer in minor units: never a bool, a float or a string; above zero and within int64."""
+        value = self._data.get(name)
+        if value is None:
+            return None
+        if type(value) is not int:
+            raise self.invalid(name, "This must be an integer in minor units.")
+        if not 0 < value <= INT64_MAX:
+            raise ApiError(
+                "amount_out_of_range",
+                "The amount must be above zero and fit int64.",
+                param=self._prefix + name,
+            )
+        return value
+
+    def sub(self, name: str, known: Iterable[str]) -> Fields | None:
+        """A nested object."""
+        value = self._data.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise self.invalid(name, "This must be an object.")
+        return Fields(value, known, f"{self._prefix}{name}.")
+
+    def present(self, *names: str) -> Wire:
+        """A copy of the named fields that are there."""
+        return {name: self._data[name] for name in names if self._data.get(name) is not None}
+
+    # the shapes of the interface
+
+    def country(self, *, required: bool = True) -> str:
+        """A supported country."""
+        if required:
+            self.require("country")
+        return self.choice("country", COUNTRIES) or ""
+
+    def currency(self, *, required: bool = True) -> str:
+        """A supported currency."""
+        if required:
+            self.require("currency")
+        return self.choice("currency", CURRENCIES) or ""
+
+    def document(self, name: str) -> Wire | None:
+        """``{type, number}``, both required."""
+        fields = self.sub(name, ("type", "number"))
+        if fields is None:
+            return None
+        fields.require("type", "number")
+        fields.choice("type", DOCUMENT_TYPES)
+        fields.text("number", max_length=64)
+        return fields.present("type", "number")
+
+    def payer(self) -> Wire | None:
+        """Who pays; every field is optional."""
+        names = ("name", "email", "phone", "document", "ip", "device_id")
+        fields = self.sub("payer", names)
+        if fields is None:
+            return None
+        for name in ("name", "email", "phone", "ip", "device_id"):
+            fields.text(name)
+        if fields.has("email") and not _EMAIL.fullmatch(fields.raw("email")):
+            raise fields.invalid("email", "This is not an e-mail address.")
+        if fields.has("phone") and not _E164.fullmatch(fields.raw("phone")):
+            raise fields.invalid("phone", "This is not an E.164 number such as +56912345678.")
+        fields.document("document")
+        return fields.present(*names)
+
+    def destination(self) -> Wire | None:
+        """A bank account. Other variants are not shown by the provider and are refused."""
+        names = ("type", "bank_code", "account_number", "account_type", "holder_name", "holder_document")
+        fields = self.sub("destination", names)
+        if fields is None:
+            return None
+        fields.require("type", "account_number", "holder_name", "holder_document")
+        fields.choice("type", ("bank_account",))
+        fields.text("bank_code", max_length=64)
+        fields.text("account_number", max_length=64)
+        fields.choice("account_type", ACCOUNT_TYPES)
+        fields.text("holder_name")
+        fields.document("holder_document")
+        return fields.present(*names)
+
+    def metadata(self) -> Wire:
+        """At most 20 string keys, each with a string of at most 500 characters; empty when absent."""
+        value = self._data.get("metadata")
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise self.invalid("metadata", "This must be an object.")
+        if len(value) > MAX_METADATA_KEYS:
+            raise self.invalid("metadata", f"At most {MAX_METADATA_KEYS} keys are allowed.")
+        for key, text in value.items():
+            if not isinstance(text, str):
+                raise self.invalid(f"metadata.{key}", "Values must be strings.")
+            if len(text) > MAX_METADATA_VALUE:
+                raise self.invalid(f"metadata.{key}", f"Values have at most {MAX_METADATA_VALUE} characters.")
+        return dict(value)
+
+    def return_url(self) -> str | None:
+        """Where the payer returns to: http or https, nothing that a browser would run."""
+        url = self.text("return_url", max_length=2_048)
+        if url is not None and not is_web_url(url):
+            raise self.invalid("return_url", "This must be an absolute http or https URL.")
+        return url
+
+    def endpoint_url(self) -> str:
+        """HTTPS only; plain http is let through for loopback hosts, so that local development works."""
+        self.require("url")
+        url = self.text("url", max_length=2_048) or ""
+        if not is_web_url(url):
+            raise self.invalid("url", "This must be an absolute HTTPS URL.")
+        parts = urlsplit(url)
+        if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+            raise self.invalid("url", "Only HTTPS is allowed; plain http is let through for loopback hosts.")
+        return url
+
+    def event_types(self) -> list[str]:
+        """Known event types without repeats, in the order given; all of them when absent."""
+        value = self._data.get("events")
+        if value is None:
+            return list(EVENT_TYPES)
+        if not isinstance(value, list) or not value:
+            raise self.invalid("events", "This must be a list of event types that is not empty.")
+        for name in value:
+            if not isinstance(name, str) or name not in EVENT_TYPES:
+                raise self.invalid("events", f"{name!r} is not an event type.")
+        return list(dict.fromkeys(value))
+
+
+def is_web_url(url: str) -> bool:
+    """Whether this is an absolute http(s) URL with a host and without blanks or control characters."""
+    if any(character <= " " or character in '"<>\\' for character in url):
+        return False
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name means this machine."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

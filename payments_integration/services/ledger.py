@@ -1,0 +1,164 @@
+"""The ledger: what was asked for, committed before it leaves, unique by (account, key), kept for ever."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.db import IntegrityError, connections
+from django.utils import timezone
+
+from payments_integration import wire
+from payments_integration.exceptions import (
+    PROVIDER_ERRORS,
+    ApiError,
+    ApprovalRequired,
+    IdempotencyMismatch,
+    OperationClosed,
+    OutcomeUnknown,
+    ProviderError,
+)
+from payments_integration.models import MIRRORS, Operation, OperationState
+from payments_integration.services import guards, leases, reads
+from payments_integration.services.intents import Intent
+from payments_integration.services.recipes import DELETE_WEBHOOK_ENDPOINT
+from payments_integration.transactions import repeatable
+
+
+def find(intent: Intent) -> Operation | None:
+    """The operation that this call's key already stands for; IdempotencyMismatch where that was another call."""
+    if not intent.idempotency_key:
+        return None
+    operation = Operation.objects.filter(
+        account=intent.account, idempotency_key=intent.idempotency_key
+    ).first()
+    return _same(operation, intent) if operation is not None else None
+
+
+def record(intent: Intent, *, deferred: bool) -> tuple[Operation, bool]:
+    """The operation of this intent, and whether it is new.
+
+    Not deferred: committed when this returns, and claimed in the same commit, so that no other worker sends it.
+    Deferred: recorded in the caller's transaction, unclaimed. Raises Doubt, IdempotencyMismatch.
+    """
+
+    def write() -> tuple[Operation, bool]:
+        known = find(intent)
+        if known is not None:
+            return known, False
+        decided = intent.guard.decide(intent) if intent.guard is not None else intent
+        operation = _build(decided, deferred=deferred)
+        if not deferred:
+            fields = leases.sending_fields(operation, leases.new_token(), timezone.now())
+            for name, value in fields.items():
+                setattr(operation, name, value)
+        operation.save(force_insert=True)
+        return operation, True
+
+    try:
+        # Where two calls come with one key, the database lets one of them insert; the other finds it on repeating.
+        return repeatable(write, using=guards.database(), durable=not deferred)
+    except IntegrityError:
+        known = _find_locked(intent)
+        if known is None:
+            raise
+        return known, False
+
+
+def claim_of_new(operation: Operation) -> leases.Claim:
+    """The claim that ``record`` committed together with the operation."""
+    return leases.Claim(operation, operation.lease_token, repeated=False)
+
+
+def replay(operation: Operation) -> Any:
+    """What a repeated call with the same key gets. Nothing is sent, ever.
+
+    Done: the mirror row as it is now. Rejected: the same error. Closed: OperationClosed. Otherwise the outcome is
+    still open: OutcomeUnknown, or ApprovalRequired.
+    """
+    if operation.state == OperationState.DONE:
+        return result(operation)
+    if operation.state == OperationState.REJECTED:
+        raise error_of(operation)
+    if operation.state == OperationState.CLOSED:
+        raise OperationClosed(operation, f"operation {operation.pk} was closed; it did not happen and will not")
+    if operation.state == OperationState.AWAITING_APPROVAL:
+        raise ApprovalRequired(operation)
+    raise OutcomeUnknown(operation)
+
+
+def result(operation: Operation) -> Any:
+    """The mirror row that a finished operation made or changed; None for a deletion."""
+    if operation.operation == DELETE_WEBHOOK_ENDPOINT:
+        return None
+    row = MIRRORS[operation.result_kind]._default_manager.filter(pk=operation.result_id).first()
+    # Rows are never deleted by this app; one that somebody deleted is read again.
+    return row or reads.read(operation.result_kind, operation.account, operation.result_id)
+
+
+def error_fields(error: ProviderError) -> dict[str, Any]:
+    """A refusal as it is kept: the envelope's fields and the status, nothing else."""
+    return {
+        "status_code": error.status_code,
+        "type": error.type,
+        "code": error.code,
+        "message": error.message,
+        "param": error.param,
+        "request_id": error.request_id,
+    }
+
+
+def error_of(operation: Operation) -> ProviderError:
+    """The provider's refusal, built anew from what was kept."""
+    kept = operation.error or {}
+    kind = PROVIDER_ERRORS.get(kept.get("type", ""), ApiError)
+    return kind(
+        kept.get("message", ""),
+        status_code=kept.get("status_code", 0),
+        code=kept.get("code", ""),
+        request_id=kept.get("request_id", ""),
+        param=kept.get("param"),
+        type=kept.get("type"),
+    )
+
+
+def _build(intent: Intent, *, deferred: bool) -> Operation:
+    operation = Operation(
+        account=intent.account,
+        operation=intent.operation,
+        arguments=intent.arguments,
+        arguments_hash=intent.arguments_hash,
+        target_id=intent.target_id,
+        amount=intent.amount,
+        currency=intent.currency,
+        idempotency_key=intent.idempotency_key or str(uuid.uuid4()),
+        actor=intent.actor,
+        deferred=deferred,
+    )
+    body = dict(intent.body) if intent.body is not None else None
+    if body is not None:
+        if intent.fills_reference:
+            # Look-ups search by it.
+            body.setdefault("merchant_reference", operation.pk)
+        operation.merchant_reference = body.get("merchant_reference", "")
+    operation.body = wire.encode(body) if body is not None else b""
+    return operation
+
+
+def _same(operation: Operation, intent: Intent) -> Operation:
+    if (operation.operation, operation.arguments_hash) != (intent.operation, intent.arguments_hash):
+        raise IdempotencyMismatch(
+            f"this idempotency key belongs to operation {operation.pk} ({operation.operation}), a different call; "
+            "nothing was sent"
+        )
+    return operation
+
+
+def _find_locked(intent: Intent) -> Operation | None:
+    """Find what won the race for the key, though the caller's transaction may not see it by a plain read."""
+    operations = Operation.objects.filter(account=intent.account, idempotency_key=intent.idempotency_key)
+    if connections[guards.database()].in_atomic_block:
+        # A locking read sees the newest committed row even under REPEATABLE READ (MariaDB).
+        operations = operations.select_for_update()
+    operation = operations.first()
+    return _same(operation, intent) if operation is not None else None

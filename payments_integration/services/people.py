@@ -1,0 +1,124 @@
+"""What a person decides about an operation: look it up, send it again, say what happened.
+
+Each returns the operation as it is afterwards; its ``state`` and ``note`` tell the outcome. Whether the person may do
+it is checked by the door they come through.
+"""
+
+from __future__ import annotations
+
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from payments_integration import wakeup
+from payments_integration.models import Operation, OperationState
+from payments_integration.services import leases, lookups, outcomes, reads, resuming, sending
+from payments_integration.services.checks import Checks
+from payments_integration.services.guards import refuse_transaction
+from payments_integration.services.recipes import RECIPES
+
+_OPEN = (OperationState.UNKNOWN, OperationState.NEEDS_PERSON)
+_SENDABLE = (OperationState.DUE, OperationState.UNKNOWN, OperationState.NEEDS_PERSON)
+#: Never sent, or so unclear that a person was asked: a person may close it.
+_CLOSABLE = (OperationState.DUE, OperationState.NEEDS_PERSON)
+
+
+def look_up(operation: Operation | str) -> Operation:
+    """Search the provider for the result of an operation of open outcome. Raises ValidationError where it is not open."""
+    refuse_transaction("look_up")
+    operation = _load(operation)
+    if not operation.may_have_run:
+        _refuse(_("It was never sent; there is nothing to look up."))
+    claim = _claimed(operation, leases.claim_to_resolve(operation, _OPEN))
+    lookups.look_up(claim)
+    return operation
+
+
+def retry(operation: Operation | str) -> Operation:
+    """Send it again now, with the same key and bytes.
+
+    Raises ValidationError unless that cannot move money twice: it was never sent, or went to the same place under
+    the same key less than 23 hours ago.
+    """
+    refuse_transaction("retry")
+    operation = _load(operation)
+    if not sending.may_resend(operation):
+        _refuse(_("It cannot be sent again: the provider may have forgotten its key. Look it up instead."))
+    if (operation.error or {}).get("code") == "idempotency_conflict":
+        _refuse(_("It cannot be sent again: the provider knows its key for another request."))
+    claim = _claimed(operation, leases.claim_to_send(operation, _SENDABLE))
+    sending.attempt(claim, max_wait=sending.BACKGROUND_WAIT)
+    return operation
+
+
+def mark_never_happened(operation: Operation | str, actor: object, comment: str) -> Operation:
+    """Close it: a person has made sure that it was not executed. It will not be sent.
+
+    For operations that wait for a person or were never sent. Raises ValidationError for others, and without a comment.
+    """
+    operation = _load(operation)
+    who = _words(actor, comment)
+    if operation.state == OperationState.DUE and operation.may_have_run:
+        _refuse(_("It is being sent."))
+    now = timezone.now()
+    note = outcomes.noted(operation, f"{who} closed it as never happened: {comment}")
+    changed = (
+        Operation.objects.filter(leases.free(now), pk=operation.pk, state__in=_CLOSABLE)
+        .filter(attempts=operation.attempts)
+        .update(state=OperationState.CLOSED, closed_at=now, next_attempt_at=None, note=note)
+    )
+    if not changed:
+        _refuse(_("It is not waiting for a person, or somebody is working on it now."))
+    operation.refresh_from_db()
+    return operation
+
+
+def mark_happened(operation: Operation | str, object_id: str, actor: object, comment: str) -> Operation:
+    """Link it to the object that it made, which a person has found. The object is read by GET first.
+
+    Raises ValidationError where the object does not fit or belongs to another operation, NotFound, NoAnswer.
+    """
+    refuse_transaction("mark_happened")
+    operation = _load(operation)
+    who = _words(actor, comment)
+    recipe = RECIPES[operation.operation]
+    if recipe.on_target and object_id != operation.target_id:
+        _refuse(_("It was about another object."))
+    row = reads.read(recipe.kind, operation.account, object_id)
+    if operation.amount is not None and not recipe.on_target:
+        same = (row.amount, row.currency) == (operation.amount, operation.currency)
+        if not same or getattr(row, "payment_id", operation.target_id) != operation.target_id:
+            _refuse(_("The object has another amount, currency or payment."))
+    claim = _claimed(operation, leases.claim_to_resolve(operation, _OPEN))
+    if not outcomes.linked(claim, row, f"{who} linked it to {object_id}: {comment}"):
+        outcomes.person(claim, f"{who} tried to link it to {object_id}, which belongs to another operation")
+        _refuse(_("The object belongs to another operation."))
+    wakeup.wake(operation.account)
+    return operation
+
+
+def _load(operation: Operation | str) -> Operation:
+    """The operation as it is now: what a page showed may be old."""
+    return Operation.objects.get(pk=operation.pk if isinstance(operation, Operation) else operation)
+
+
+def _claimed(operation: Operation, claim: leases.Claim | None) -> leases.Claim:
+    if claim is None:
+        _refuse(_("It is closed, or somebody is working on it now."))
+        raise AssertionError("unreachable")
+    return claim
+
+
+def _words(actor: object, comment: str) -> str:
+    """Who decides; both who and why must be said."""
+    checks = Checks()
+    who = checks.actor("actor", actor)
+    if not who:
+        checks.fail("actor", _("Say who decides."), "required")
+    checks.text("comment", comment, max_length=2000, required=True)
+    checks.finish()
+    return who
+
+
+def _refuse(message: str) -> None:
+    raise ValidationError({"operation": message})

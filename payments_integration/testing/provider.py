@@ -1,0 +1,106 @@
+"""The sandbox as a context manager, with the settings pointed at it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.test import Client, override_settings
+from django.urls import NoReverseMatch, reverse
+
+from payments_integration import conf, reconciliation
+from payments_integration.sandbox import Engine, Project, SandboxServer
+
+API_KEY = "sk_test_sandbox"
+WEBHOOK_SECRET = "whsec_sandbox"  # noqa: S105  (of a provider that lives as long as a test)
+#: Where deliveries seem to go: they reach the webhook view through Django's test client.
+MERCHANT = "https://testserver"
+
+
+class ProviderSandbox:
+    """A provider on a free port of this machine; inside the ``with`` block the account's settings point at it.
+
+    Nothing happens by itself: :meth:`deliver` posts the deliveries that are due to the project's webhook view,
+    :meth:`settle` also does what a worker would do. ``webhook_url``: deliver there over HTTP instead (a live server).
+    ``options`` overrides keys of PAYMENTS_INTEGRATION; further arguments go to the sandbox's ``Engine``.
+    """
+
+    def __init__(
+        self,
+        *,
+        account: str = conf.DEFAULT_ACCOUNT,
+        webhook_url: str | None = None,
+        options: dict[str, Any] | None = None,
+        **engine: Any,
+    ) -> None:
+        engine.setdefault("rate_limits", False)
+        self.account = account
+        self.engine = Engine(API_KEY, **engine)
+        self.webhook_secret = WEBHOOK_SECRET
+        self._webhook_url = webhook_url
+        self._options = options or {}
+        self._server = SandboxServer(self.engine, deliver=False)
+        self._override: override_settings | None = None
+
+    @property
+    def url(self) -> str:
+        """The address, without /v1."""
+        return self._server.url
+
+    @property
+    def project(self) -> Project:
+        return self.engine.default_project
+
+    def deliver(self) -> int:
+        """Post every delivery that is due; returns how many were posted."""
+        return self.engine.deliver_due()
+
+    def settle(self) -> None:
+        """Deliver and work off until nothing is due any more."""
+        while self.deliver():
+            reconciliation.work_off(self.account)
+        reconciliation.work_off(self.account)
+
+    def __enter__(self) -> ProviderSandbox:
+        self._server.start()
+        configured = dict(getattr(settings, conf.NAME, {}))
+        accounts = dict(configured.get("ACCOUNTS", {}))
+        accounts[self.account] = {
+            "BASE_URL": self.url,
+            "API_KEY": API_KEY,
+            "WEBHOOK_SECRETS": [self.webhook_secret],
+        }
+        self._override = override_settings(
+            **{conf.NAME: {**configured, **self._options, "ACCOUNTS": accounts}}
+        )
+        self._override.enable()
+        self._add_endpoint()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._override is not None:
+            self._override.disable()
+        self._server.stop()
+
+    def _add_endpoint(self) -> None:
+        if self._webhook_url is None:
+            try:
+                path = reverse("payments_integration:webhook-account", kwargs={"account": self.account})
+            except NoReverseMatch:
+                return  # a project that does not take deliveries
+            self.engine.transport = self._post
+        self.engine.add_endpoint(self._webhook_url or f"{MERCHANT}{path}", secret=self.webhook_secret)
+
+    def _post(self, url: str, headers: dict[str, str], body: bytes) -> int:
+        response = Client().post(
+            urlsplit(url).path,
+            data=body,
+            content_type="application/json",
+            headers={"Service-Signature": headers["Service-Signature"]},
+            secure=True,
+        )
+        return response.status_code

@@ -1,0 +1,96 @@
+"""The hook that flows call to say "there is work".
+
+``apps`` sets it at start-up: to a publisher of Celery messages ("celery") or to the processor itself ("inline").
+Flows never know which, and never import ``tasks``. A wake-up is a hint: losing one costs time, never an event,
+because the sweeper in the schedule looks for itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+Hook = Callable[[str, float | None], None]
+_hook: Hook | None = None
+
+
+def set_hook(hook: Hook | None) -> Hook | None:
+    """``hook(account, deadline)`` is called for every wake-up; ``deadline`` is a ``time.monotonic()`` or None.
+
+    Returns the hook before it.
+    """
+    global _hook
+    previous, _hook = _hook, hook
+    return previous
+
+
+def wake(account: str, *, deadline: float | None = None) -> None:
+    """Say that the account has work. Never raises: what called us has already committed."""
+    if _hook is None:
+        return
+    try:
+        _hook(account, deadline)
+    except Exception:
+        logger.exception("The wake-up for account %s failed; the scheduled sweeper will find the work", account)
+
+
+class Publisher:
+    """Publishes wake-ups from a thread of its own, coalesced.
+
+    A dead or hanging broker can delay only that thread, never an answer. However many wake-ups come, at most one
+    message per account leaves in ``interval`` seconds, and one always leaves after the last of them.
+    """
+
+    def __init__(self, send: Callable[[str], None], *, interval: float = 0.1) -> None:
+        self._send = send
+        self._interval = interval
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+        atexit.register(self.flush)
+
+    def publish(self, account: str) -> None:
+        """Have a message sent soon; returns at once."""
+        with self._lock:
+            self._accounts[account] = None
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="payments-wakeup", daemon=True)
+                self._thread.start()
+            self._work.set()
+
+    def flush(self, timeout: float = 2.0) -> None:
+        """Give messages that are due a chance to leave; at exit."""
+        end = time.monotonic() + timeout
+        while self._busy and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._work = threading.Event()
+        self._accounts: dict[str, None] = {}
+        self._sending = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def _busy(self) -> bool:
+        return bool(self._accounts) or self._sending
+
+    def _run(self) -> None:
+        while True:
+            self._work.wait()
+            with self._lock:
+                self._work.clear()
+                accounts, self._accounts = self._accounts, {}
+                self._sending = True
+            for account in accounts:
+                try:
+                    self._send(account)
+                except Exception:
+                    logger.exception("No wake-up for account %s; the scheduled sweeper will find the work", account)
+            self._sending = False
+            time.sleep(self._interval)

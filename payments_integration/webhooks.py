@@ -1,0 +1,79 @@
+"""The door for deliveries: verify, store, wake, answer."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from typing import Any
+
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import RequestDataTooBig
+from django.db import DatabaseError, connections, transaction
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, UnreadablePostError
+from django.http.request import RawPostDataException
+from django.views.decorators.csrf import csrf_exempt
+
+from payments_integration import conf, inbox, projection, wakeup
+from payments_integration.encryption import DecryptionError
+from payments_integration.exceptions import SignatureError
+from payments_integration.signatures import HEADER, verify
+
+logger = logging.getLogger(__name__)
+
+#: "inline" processing starts no further work so long after the request came: the provider waits 10 seconds.
+INLINE_SECONDS = 4.0
+
+_DIGITS = re.compile(r"[0-9]+")  # int() takes more than digits, and refuses thousands of them
+_MAX_DIGITS = 18
+
+
+@csrf_exempt
+@login_not_required
+def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpResponse:
+    """Take in one delivery (spec, "Webhook signature" and "Delivery rules").
+
+    200: committed, or known already. 400: not signed by a secret of this account, or not now; nothing was written.
+    405, 413: not a delivery. 503: our database or our keys are out of order; the provider comes again.
+    """
+    started = time.monotonic()
+    if request.method != "POST":
+        return HttpResponseNotAllowed(["POST"])
+    if account not in conf.current().ACCOUNTS:
+        raise Http404
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if not _DIGITS.fullmatch(length):
+        return HttpResponse(status=400)
+    if int(length[-_MAX_DIGITS:]) > conf.current().MAX_WEBHOOK_BYTES or len(length) > _MAX_DIGITS:
+        return HttpResponse(status=413)
+    try:
+        body = request.body
+        verify(body, request.headers.get(HEADER, ""), secrets=projection.active_secrets(account))
+        inbox.receive(account, body)
+    except RequestDataTooBig:
+        return HttpResponse(status=413)
+    except RawPostDataException:
+        logger.error("The body of a delivery was read before the view: exempt the webhook URL from that middleware")
+        return HttpResponse(status=503)
+    except UnreadablePostError:
+        return HttpResponse(status=400)
+    except SignatureError as error:
+        logger.warning("A delivery for account %s was refused: %s%s", account, error, _hint(request))
+        return HttpResponse(status=400)
+    except (DatabaseError, DecryptionError):
+        logger.exception("A delivery for account %s could not be stored; the provider will send it again", account)
+        return HttpResponse(status=503)
+    wakeup.wake(account, deadline=started + INLINE_SECONDS)
+    return HttpResponse(status=200)
+
+
+for _alias in connections:
+    # The INSERT must be committed before the 200 leaves, also where ATOMIC_REQUESTS is on.
+    webhook = transaction.non_atomic_requests(using=_alias)(webhook)
+
+
+def _hint(request: HttpRequest) -> str:
+    meta: dict[str, Any] = request.META
+    if meta.get("HTTP_TRANSFER_ENCODING") and not meta.get("CONTENT_LENGTH"):
+        return " (the body came in chunks, which WSGI does not pass on: have the proxy buffer requests)"
+    return ""

@@ -1,0 +1,77 @@
+"""Every order of arrival, with repetitions, by every door, ends in the same rows; each event is told once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from payments_integration import inbox
+from payments_integration.models import Event, Payment, StatusChange
+from tests import factories
+from tests.conftest import Receiver
+from tests.factories import body
+from tests.receivers.models import Told
+
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.usefixtures("woken"),
+    pytest.mark.promise(2),
+    pytest.mark.promise(3),
+    pytest.mark.case(43),
+]
+
+LIFE = factories.life()
+ORDERS = list(permutations(range(5)))
+ROW = ("status", "amount_received", "fee", "net_amount", "state_at", "state_by")
+
+
+def deliveries(order: tuple[int, ...], rng: random.Random) -> Iterator[bytes]:
+    """The events in this order, about a third of them repeated at random later places."""
+    queue = [LIFE[index] for index in order]
+    for item in list(queue):
+        if rng.random() < 0.35:
+            queue.insert(rng.randrange(queue.index(item), len(queue) + 1), item)
+    return map(body, queue)
+
+
+def arrive(bodies: Iterator[bytes], door: str, rng: random.Random) -> None:
+    """Bring bodies in, processing and telling at random moments between them."""
+    pending = list(bodies)
+    while pending:
+        size = rng.randint(1, len(pending))
+        now, pending = pending[:size], pending[size:]
+        if door == "reconciliation" or (door == "mixed" and rng.random() < 0.5):
+            inbox.receive_many("default", now, source="reconciliation")
+        else:
+            for item in now:
+                inbox.receive("default", item)
+        if rng.random() < 0.7:
+            inbox.process()
+        if rng.random() < 0.5:
+            inbox.tell()
+    inbox.process()
+    inbox.tell()
+
+
+@pytest.mark.parametrize("door", ["webhook", "reconciliation", "mixed"])
+def test_every_permutation(door: str, receiver: Receiver) -> None:
+    rng = random.Random(20)
+    ends: set[tuple[Any, ...]] = set()
+    for order in ORDERS:
+        for model in (Event, Payment, StatusChange, Told):
+            model.objects.all().delete()
+        receiver.events.clear()
+        arrive(deliveries(order, rng), door, rng)
+        ends.add(Payment.objects.values_list(*ROW).get())
+        assert sorted(receiver.events) == sorted({told[0]: told for told in receiver.events}.values())
+        assert sorted(told for told, _ in receiver.events) == sorted(item["id"] for item in LIFE)
+        fresh = [told for told, is_stale in receiver.events if not is_stale]
+        times = {item["id"]: item["created_at"] for item in LIFE}
+        assert [times[told] for told in fresh] == sorted(times[told] for told in fresh)
+        assert StatusChange.objects.order_by("-pk").first().status == "chargeback"  # type: ignore[union-attr]
+    assert len(ends) == 1
+    assert ends.pop()[0] == "chargeback"

@@ -1,0 +1,1 @@
+"""An app whose receivers note what they are told; its table shares their transaction."""

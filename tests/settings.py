@@ -1,0 +1,73 @@
+"""Settings of the test suite: SQLite unless an environment variable names a server."""
+
+from pathlib import Path
+
+import environ
+
+env = environ.Env()
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+SECRET_KEY = "test-secret-key-that-is-long-enough-for-the-checks-0123456789"
+DEBUG = False
+ALLOWED_HOSTS = ["*"]
+USE_TZ = True
+TIME_ZONE = "UTC"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+ROOT_URLCONF = "tests.urls"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "rest_framework",
+    "payments_integration",
+    "tests.receivers",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+STATIC_URL = "static/"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+DATABASES = {"default": env.db("TEST_DATABASE_URL", default="sqlite://:memory:")}
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+    DATABASES["default"]["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20}
+    # A file, not memory: threads and processes of a test must see one database.
+    DATABASES["default"]["TEST"] = {"NAME": env.str("TEST_SQLITE_PATH", default=None)}
+elif DATABASES["default"]["ENGINE"] == "django.db.backends.mysql":
+    DATABASES["default"]["OPTIONS"] = {"charset": "utf8mb4"}
+
+PAYMENTS_INTEGRATION = {
+    "ACCOUNTS": {
+        "default": {
+            "BASE_URL": "http://127.0.0.1:9",  # discard: nothing listens, nothing leaves
+            "API_KEY": "sk_test_default",
+            "WEBHOOK_SECRETS": ["whsec_default"],
+        },
+        "second": {
+            "BASE_URL": "http://127.0.0.1:9",
+            "API_KEY": "sk_test_second",
+            "WEBHOOK_SECRETS": ["whsec_second"],
+        },
+    },
+}

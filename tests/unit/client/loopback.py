@@ -1,0 +1,136 @@
+"""A server of bytes: what HTTP libraries cannot be made to send, a socket can."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Script = Callable[[socket.socket], None]
+
+
+class Loopback:
+    """Reads one request after another from each connection and lets the script answer it."""
+
+    def __init__(self, script: Script) -> None:
+        self.requests: list[bytes] = []
+        self.connections = 0
+        self._script = script
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._open.append(connection)
+            thread = threading.Thread(target=self._serve, args=(connection,))
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        # The client hangs up in the middle of many of these answers.
+        with contextlib.suppress(OSError), connection:
+            while request := read_request(connection):
+                self.requests.append(request)
+                self._script(connection)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._open:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+
+
+@contextmanager
+def loopback(script: Script) -> Iterator[Loopback]:
+    server = Loopback(script)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def read_request(connection: socket.socket) -> bytes:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        chunk = connection.recv(65536)
+        if not chunk:
+            return b""
+        data += chunk
+    head, _, body = data.partition(b"\r\n\r\n")
+    length = next(
+        (
+            int(line.split(b":")[1])
+            for line in head.splitlines()
+            if line.lower().startswith(b"content-length:")
+        ),
+        0,
+    )
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+def http(
+    body: bytes = b'{"data": []}', status: str = "200 OK", *headers: str, length: int | None = None
+) -> bytes:
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body) if length is None else length}", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def sends(data: bytes) -> Script:
+    return lambda connection: connection.sendall(data)
+
+
+def hangs_up_after(data: bytes) -> Script:
+    def script(connection: socket.socket) -> None:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_RDWR)
+
+    return script
+
+
+def resets_after(data: bytes) -> Script:
+    def script(connection: socket.socket) -> None:
+        connection.sendall(data)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+        raise ConnectionResetError
+
+    return script
+
+
+def drips(data: bytes, at_once: int, pause: float = 0.1) -> Script:
+    """The first bytes at once, the others one by one."""
+
+    def script(connection: socket.socket) -> None:
+        connection.sendall(data[:at_once])
+        for index in range(at_once, len(data)):
+            time.sleep(pause)
+            connection.sendall(data[index : index + 1])
+
+    return script
+
+
+def is_silent_after(data: bytes, seconds: float = 60.0) -> Script:
+    def script(connection: socket.socket) -> None:
+        connection.sendall(data)
+        connection.settimeout(seconds)
+        connection.recv(1)
+
+    return script

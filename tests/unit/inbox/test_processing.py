@@ -1,0 +1,248 @@
+"""Applying events in batches: what it costs, and what it does with what it finds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from payments_integration import inbox
+from payments_integration.inbox import Receipt
+from payments_integration.models import (
+    AccountState,
+    Balance,
+    BalanceChange,
+    DueRefresh,
+    Event,
+    Payment,
+    Refund,
+    StatusChange,
+)
+from tests import factories
+from tests.factories import body, event
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken")]
+
+
+def receive(*events: dict[str, Any], account: str = "default") -> None:
+    for item in events:
+        inbox.receive(account, body(item))
+
+
+def test_a_batch_of_500_events_costs_at_most_25_statements() -> None:
+    events = [item for n in range(125) for item in factories.life(f"pay_{n}")[:4]]
+    counts = inbox.receive_many("default", map(body, events), source="reconciliation")
+    assert counts[Receipt.NEW] == 500
+    with CaptureQueriesContext(connection) as queries:
+        assert inbox.process() == 500
+        assert inbox.tell() == 0
+    assert len(queries) <= 25, [query["sql"][:80] for query in queries]
+    assert Payment.objects.filter(status="succeeded").count() == 125
+    assert set(Event.objects.values_list("state", flat=True)) == {"done"}
+
+
+def test_the_statements_do_not_grow_with_updates() -> None:
+    first = [item for n in range(100) for item in factories.life(f"pay_{n}")[:2]]
+    later = [item for n in range(100) for item in factories.life(f"pay_{n}")[2:4]]
+    inbox.receive_many("default", map(body, first), source="reconciliation")
+    inbox.process()
+    inbox.receive_many("default", map(body, later), source="reconciliation")
+    with CaptureQueriesContext(connection) as queries:
+        assert inbox.process() == 200
+    assert len(queries) <= 20, [query["sql"][:80] for query in queries]
+    assert Payment.objects.filter(status="succeeded").count() == 100
+
+
+def test_a_page_of_100_known_events_costs_one_statement() -> None:
+    events = [body(item) for n in range(25) for item in factories.life(f"pay_{n}")[:4]]
+    inbox.receive_many("default", events, source="reconciliation")
+    with CaptureQueriesContext(connection) as queries:
+        counts = inbox.receive_many("default", events, source="reconciliation")
+    assert len(queries) <= 1
+    assert counts[Receipt.KNOWN] == 100
+
+
+def test_one_status_change_per_object_and_batch() -> None:
+    receive(*factories.life()[:4])
+    inbox.process()
+    change = StatusChange.objects.get()
+    assert (change.previous_status, change.status, change.event_id) == ("", "succeeded", factories.life()[3]["id"])
+
+
+def test_each_event_knows_the_status_before_it() -> None:
+    receive(*factories.life()[:4])
+    inbox.process()
+    previous = dict(Event.objects.values_list("type", "previous_status"))
+    assert previous == {
+        "payment.created": "",
+        "payment.requires_action": "created",
+        "payment.processing": "requires_action",
+        "payment.succeeded": "processing",
+    }
+
+
+@pytest.mark.promise(3)
+@pytest.mark.case(46)
+def test_an_older_event_is_history() -> None:
+    events = factories.life()
+    receive(events[3])
+    inbox.process()
+    receive(event(factories.payment(status="expired"), seconds=25))
+    inbox.process()
+    assert Payment.objects.get().status == "succeeded"
+    assert StatusChange.objects.count() == 1
+    assert not DueRefresh.objects.exists()
+
+
+@pytest.mark.case(46)
+def test_a_true_change_from_expired_to_succeeded_is_applied() -> None:
+    receive(event(factories.payment(status="expired"), seconds=25))
+    inbox.process()
+    receive(factories.life()[3])
+    inbox.process()
+    assert Payment.objects.get().status == "succeeded"
+    assert list(StatusChange.objects.order_by("pk").values_list("previous_status", "status")) == [
+        ("", "expired"),
+        ("expired", "succeeded"),
+    ]
+
+
+@pytest.mark.case(44)
+def test_equal_times_with_other_content_ask_the_provider() -> None:
+    receive(event(factories.payment(), id="evt_a"), event(factories.payment(status="processing"), id="evt_b"))
+    inbox.process()
+    mark = DueRefresh.objects.get()
+    assert (mark.object_kind, mark.object_id, mark.reason) == ("payment", "pay_1", "order_unclear")
+
+
+def test_equal_times_with_the_same_content_are_nothing_new() -> None:
+    receive(event(factories.payment(), id="evt_a"), event(factories.payment(), id="evt_b"))
+    inbox.process()
+    assert Payment.objects.get().version == 1
+    assert not DueRefresh.objects.exists()
+
+
+@pytest.mark.case(79)
+def test_a_time_ahead_of_the_providers_clock_orders_nothing() -> None:
+    ahead = (timezone.now() - factories.T0 + timedelta(days=1)).total_seconds()
+    receive(event(factories.payment(status="failed"), seconds=ahead))
+    inbox.process()
+    assert Payment.objects.get().state_at <= timezone.now()
+    assert DueRefresh.objects.get().reason == "time_ahead"
+
+
+@pytest.mark.case(78)
+def test_the_providers_clock_counts_not_ours() -> None:
+    AccountState.objects.create(account="default", clock_offset=600.0)
+    in_eight_minutes = (timezone.now() - factories.T0 + timedelta(minutes=8)).total_seconds()
+    receive(event(factories.payment(), seconds=in_eight_minutes))
+    inbox.process()
+    assert not DueRefresh.objects.exists()
+
+
+@pytest.mark.case(31)
+def test_a_refund_before_its_payment_is_kept_and_its_payment_read() -> None:
+    receive(event(factories.refund()))
+    inbox.process()
+    refund = Refund.objects.get()
+    assert refund.payment_id == "pay_1"
+    mark = DueRefresh.objects.get()
+    assert (mark.object_kind, mark.object_id) == ("payment", "pay_1")
+    receive(factories.life()[0])
+    inbox.process()
+    assert Refund.objects.get().payment == Payment.objects.get()
+
+
+@pytest.mark.case(93)
+def test_an_object_of_another_account_goes_to_quarantine(attentions: list[dict[str, Any]]) -> None:
+    receive(factories.life()[0])
+    inbox.process()
+    intruder = factories.life()[3]
+    receive(intruder, account="second")
+    inbox.process()
+    assert Payment.objects.get().status == "created"
+    stray = Event.objects.get(state="quarantined")
+    assert (stray.account, stray.error) == ("second", "the object belongs to another account")
+    assert not Event.objects.filter(id=intruder["id"]).exists()
+    assert [seen["reason"] for seen in attentions] == ["event_quarantined"]
+    receive(intruder)
+    inbox.process()
+    assert Payment.objects.get().status == "succeeded"
+
+
+def test_balances_are_per_account_and_keep_a_history() -> None:
+    receive(event(factories.balance(), seconds=1), event(factories.balance(available=50), seconds=2))
+    receive(event(factories.balance(available=7), seconds=1, id="evt_other"), account="second")
+    inbox.process()
+    receive(event(factories.balance(available=60), seconds=3), event(factories.balance(available=60), seconds=4))
+    inbox.process()
+    assert dict(Balance.objects.values_list("account", "available")) == {"default": 60, "second": 7}
+    mine = BalanceChange.objects.filter(balance__account="default").order_by("pk")
+    assert list(mine.values_list("available", flat=True)) == [50, 60]
+
+
+@pytest.mark.case(19)
+def test_nul_stays_in_the_bytes_and_out_of_the_mirror() -> None:
+    item = event(factories.payment(merchant_reference="a\x00b", metadata={"k\x00": "v\x00"}))
+    receive(item)
+    inbox.process()
+    payment = Payment.objects.get()
+    assert payment.merchant_reference == "a\ufffdb"
+    assert payment.metadata == {"k\ufffd": "v\ufffd"}
+    assert b"\\u0000" in bytes(Event.objects.get().body or b"")
+
+
+@pytest.mark.case(26)
+def test_ids_that_differ_by_case_or_a_space_are_two_objects() -> None:
+    receive(
+        event(factories.payment(id="pay_a"), id="evt_a"),
+        event(factories.payment(id="pay_A"), id="evt_A"),
+        event(factories.payment(id="pay_a "), id="evt_a "),
+    )
+    inbox.process()
+    assert set(Payment.objects.values_list("id", flat=True)) == {"pay_a", "pay_A", "pay_a "}
+    assert Event.objects.count() == 3
+
+
+def test_fields_that_are_new_are_kept() -> None:
+    receive(event(factories.payment(risk={"score": 1.5})))
+    inbox.process()
+    assert Payment.objects.get().extra == {"risk": {"score": 1.5}}
+
+
+@pytest.mark.case(87)
+def test_what_was_erased_stays_erased() -> None:
+    receive(event(factories.payment(payer={"name": "Ana"}), seconds=1))
+    inbox.process()
+    Payment.objects.update(payer=None, erased_at=timezone.now())
+    receive(event(factories.payment(payer={"name": "Ana"}, status="processing"), seconds=2))
+    inbox.process()
+    payment = Payment.objects.get()
+    assert (payment.status, payment.payer) == ("processing", None)
+
+
+def test_the_reorder_window_holds_events_back_in_a_worker_only(settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "REORDER_WINDOW": 60}
+    receive(factories.life()[0])
+    assert inbox.process() == 1
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "PROCESSING": "celery"}
+    receive(factories.life()[1])
+    assert inbox.process() == 0
+    Event.objects.update(received_at=timezone.now() - timedelta(seconds=61))
+    assert inbox.process() == 1
+
+
+def test_of_one_account_only() -> None:
+    receive(factories.life("pay_1")[0])
+    receive(factories.life("pay_2")[0], account="second")
+    assert inbox.process("second") == 1
+    assert Payment.objects.get().id == "pay_2"
+
+
+def test_no_batch_is_begun_after_the_deadline() -> None:
+    receive(factories.life()[0])
+    assert inbox.process(deadline=0.0) == 0

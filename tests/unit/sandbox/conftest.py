@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from payments_integration.sandbox import Clock, Engine, SandboxServer
+
+from .support import Client, Receiver
+
+
+@pytest.fixture
+def clock() -> Clock:
+    clock = Clock()
+    clock.freeze(datetime(2026, 1, 15, 12, tzinfo=UTC))
+    return clock
+
+
+@pytest.fixture
+def receiver() -> Receiver:
+    return Receiver()
+
+
+@pytest.fixture
+def engine(clock: Clock, receiver: Receiver) -> Iterator[Engine]:
+    """An engine on a frozen clock; whatever a test did to it, its books must add up at the end."""
+    engine = Engine(clock=clock, rate_limits=False, transport=receiver)
+    yield engine
+    assert engine.audit() == []
+
+
+@pytest.fixture
+def client(engine: Engine) -> Client:
+    return Client(engine)
+
+
+@pytest.fixture
+def server(engine: Engine) -> Iterator[SandboxServer]:
+    with SandboxServer(engine, deliver=False) as server:
+        yield server
