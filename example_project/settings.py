@@ -1,6 +1,6 @@
 """Settings of the example project, all from the environment; nothing needs to be set.
 
-A file ``.env`` beside manage.py is read when it exists. ``python manage.py demo`` sets these variables for its children.
+A file ``.env`` beside manage.py is read when it exists. ``python manage.py demo`` sets these variables for itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SECRET_KEY = env.str("SECRET_KEY", default="")
 if not SECRET_KEY:
     if not DEBUG:
         raise ImproperlyConfigured("Set SECRET_KEY: without DEBUG there is no default for it.")
-    SECRET_KEY = "an-example-key-for-development-only-never-for-production-0123456789"
+    SECRET_KEY = "an-example-key-for-development-only-never-for-production-0123456789"  # noqa: S105
 
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
@@ -79,11 +79,12 @@ TIME_ZONE = "UTC"
 STATIC_URL = "static/"
 STATIC_ROOT = env.path("STATIC_ROOT", default=str(BASE_DIR / "var" / "static"))
 
+# Where `python manage.py payments_sandbox` listens.
+PROVIDER_URL = env.str("PAYMENTS_BASE_URL", default="http://127.0.0.1:8400")
 PAYMENTS_INTEGRATION = {
     "ACCOUNTS": {
         "default": {
-            # Where `python manage.py payments_sandbox` listens.
-            "BASE_URL": env.str("PAYMENTS_BASE_URL", default="http://127.0.0.1:8400"),
+            "BASE_URL": PROVIDER_URL,
             "API_KEY": env.str("PAYMENTS_API_KEY", default="sk_test_sandbox"),
             "WEBHOOK_SECRETS": env.list("PAYMENTS_WEBHOOK_SECRETS", default=[]),
         },
@@ -119,7 +120,7 @@ CELERY_BEAT_SCHEDULE = {
 }
 
 #: Where a person can play the payer; the shop links to it. Empty: this is no test.
-SHOP_SANDBOX_URL = env.str("SHOP_SANDBOX_URL", default=PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]["BASE_URL"] if DEBUG else "")
+SHOP_SANDBOX_URL = env.str("SHOP_SANDBOX_URL", default=PROVIDER_URL if DEBUG else "")
 
 LOGGING = {
     "version": 1,

@@ -48,8 +48,8 @@ def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[checks.Chec
     if settings.SECURE_SSL_REDIRECT and not settings.SECURE_PROXY_SSL_HEADER and not settings.SECURE_REDIRECT_EXEMPT:
         messages.append(
             checks.Warning(
-                "SECURE_SSL_REDIRECT may answer deliveries with a redirect, which the provider counts as a failure.",
-                hint="Behind a proxy set SECURE_PROXY_SSL_HEADER, or put the webhook's path into SECURE_REDIRECT_EXEMPT.",
+                "SECURE_SSL_REDIRECT may answer deliveries with a redirect, which counts as a failure.",
+                hint="Set SECURE_PROXY_SSL_HEADER, or put the webhook's path into SECURE_REDIRECT_EXEMPT.",
                 id=f"{ID}.W003",
             )
         )

@@ -1,7 +1,7 @@
 """Identity documents of payers and account holders (spec, "Shared shapes", document).
 
-Numbers with a check digit or a known build are checked by python-stdnum; for the others there are only bounds. The
-number is sent as the caller wrote it: the spec shows no format.
+Numbers with a check digit or a known build are checked by python-stdnum; for the others there are only
+bounds. The number is sent as the caller wrote it: the spec shows no format.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _SEPARATORS = str.maketrans("", "", " .-/")
 def validate(document_type: str, number: str, country: str = "") -> None:
     """Raise a Django ValidationError unless the number can be a document of that type.
 
-    ``country``: where it is used, ISO 3166-1 alpha-2; it tells apart types that several countries have. The error's
-    code is ``invalid_document_type`` or ``invalid_document``; its message never repeats the number.
+    ``country``: where it is used, ISO 3166-1 alpha-2; it tells apart types that several countries have. The
+    error's code is ``invalid_document_type`` or ``invalid_document``; its message never repeats the number.
     """
     if document_type not in DocumentType.values:
         raise ValidationError(

@@ -33,7 +33,10 @@ def decrypt(token: str) -> str:
 
 
 def _keys() -> tuple[str, ...]:
-    return conf.current().ENCRYPTION_KEYS or (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    return conf.current().ENCRYPTION_KEYS or tuple(
+        key if isinstance(key, str) else key.decode("latin-1")
+        for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    )
 
 
 @lru_cache(maxsize=8)

@@ -44,7 +44,7 @@ class DocumentType(TextChoices):
     CC = "CC", "CC"
     NIT = "NIT", "NIT"
     CE = "CE", "CE"
-    PASS = "PASS", _("passport")  # noqa: S105
+    PASS = "PASS", _("passport")
     PPT = "PPT", "PPT"
     RUC = "RUC", "RUC"
     DL = "DL", "DL"

@@ -25,7 +25,7 @@ class ProviderError(PaymentsError):
         code: str,
         request_id: str = "",
         param: str | None = None,
-        type: str | None = None,  # noqa: A002  (the envelope's own name)
+        type: str | None = None,
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)

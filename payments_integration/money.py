@@ -1,7 +1,7 @@
 """Amounts: integers in minor units and what people read and type (spec, "What the service does").
 
-A currency without decimals (CLP) is counted in whole units, one with two decimals in hundredths. No floats anywhere:
-they cannot hold an amount exactly.
+A currency without decimals (CLP) is counted in whole units, one with two decimals in hundredths. No floats
+anywhere: they cannot hold an amount exactly.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ def exponent(currency: str) -> int:
 
 
 def to_minor(amount: Decimal | str | int, currency: str) -> int:
-    """Minor units of an amount in whole units: ``to_minor("12.50", "USD") == 1250``, ``to_minor(990, "CLP") == 990``.
+    """Minor units of an amount in whole units: ``to_minor("12.50", "USD") == 1250``, ``to_minor(990, "CLP")
+    == 990``.
 
-    Raises TypeError for floats and other types, ValueError for text that is no plain number, for more decimals than
-    the currency has and for what int64 cannot hold. Nothing is rounded.
+    Raises TypeError for floats and other types, ValueError for text that is no plain number, for more
+    decimals than the currency has and for what int64 cannot hold. Nothing is rounded.
     """
     if isinstance(amount, bool) or not isinstance(amount, Decimal | str | int):
         raise TypeError(f"an amount is a Decimal, a text or an int, not {type(amount).__name__}")
@@ -39,8 +40,7 @@ def to_minor(amount: Decimal | str | int, currency: str) -> int:
         raise ValueError("this is no plain number")
     # Digits are shifted by hand: arithmetic would round to the context's precision.
     sign, digits, power = value.as_tuple()
-    assert isinstance(power, int)  # a finite number
-    power += exponent(currency)
+    power = int(power) + exponent(currency)
     if len(digits) + max(power, 0) > 30:
         raise ValueError("the amount is out of range")
     if power < 0 and any(digits[power:] if -power <= len(digits) else digits):
@@ -53,7 +53,9 @@ def to_minor(amount: Decimal | str | int, currency: str) -> int:
 
 
 def to_major(amount: int, currency: str) -> Decimal:
-    """Whole units of an amount in minor units: ``to_major(1250, "USD") == Decimal("12.50")``. TypeError unless an int."""
+    """Whole units of an amount in minor units: ``to_major(1250, "USD") == Decimal("12.50")``. TypeError
+    unless an int.
+    """
     if isinstance(amount, bool) or not isinstance(amount, int):
         raise TypeError(f"minor units are an int, not {type(amount).__name__}")
     return Decimal(f"{amount}E-{exponent(currency)}")
@@ -66,21 +68,20 @@ def format_money(amount: int, currency: str, locale: str | None = None) -> str:
     """
     # Babel's data is heavy; loaded when money is first shown.
     from babel.core import Locale, UnknownLocaleError  # noqa: PLC0415
+    from babel.numbers import parse_pattern  # noqa: PLC0415
 
     try:
         known = Locale.parse(to_locale((locale or get_language() or "en").lower().replace("_", "-")))
     except (UnknownLocaleError, ValueError):
         known = Locale.parse("en")
-    decimals = exponent(currency)
-    return known.currency_formats["standard"].apply(
-        to_major(amount, currency),
-        known,
-        currency=currency,
-        currency_digits=False,
-        force_frac=(decimals, decimals),
-    )
+    # A copy: the locale's own pattern is shared, and its decimals are the country's habit.
+    pattern = parse_pattern(known.currency_formats["standard"].pattern)
+    pattern.frac_prec = (exponent(currency),) * 2
+    return pattern.apply(to_major(amount, currency), known, currency=currency, currency_digits=False)
 
 
 def _is_plain(text: str) -> bool:
-    """Digits, perhaps a sign and a decimal point: Decimal also takes exponents, underscores and other scripts."""
+    """Digits, perhaps a sign and a decimal point: Decimal also takes exponents, underscores and other
+    scripts.
+    """
     return text.isascii() and set(text) <= set("0123456789.+-") and text == text.strip()

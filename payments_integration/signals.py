@@ -26,9 +26,7 @@ status_changed = Signal()
 attention = Signal()
 
 
-def call_attention(
-    sender: type[Any], reason: str, *, account: str, message: str, instance: Any | None = None
-) -> None:
+def call_attention(sender: type[Any], reason: str, *, account: str, message: str, instance: Any | None = None) -> None:
     """Log and send ``attention``; a failing receiver is logged and stops nothing."""
     logger.error("Attention (%s, account %s): %s", reason, account, message)
     for receiver, result in attention.send_robust(

@@ -21,7 +21,7 @@ MAX_SIGNATURES = 8
 MAX_HEADER_LENGTH = 1024
 MAX_DIGITS = 15
 
-_TIME = re.compile(r"[0-9]{1,%d}" % MAX_DIGITS)  # [0-9], not \d: int() would take Arabic digits too
+_TIME = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}")  # [0-9], not \d: int() would take Arabic digits too
 
 
 def sign(body: bytes, secret: str, *, now: float | None = None) -> str:

@@ -1,7 +1,7 @@
 """Whether the code that runs now is a receiver being told of a change.
 
-The inbox tells inside its own transaction; whatever a receiver sends must wait until that has ended. ``services.defer``
-asks here and then only records what is to be sent.
+The inbox tells inside its own transaction; whatever a receiver sends must wait until that has ended.
+``services.defer`` asks here and then only records what is to be sent.
 """
 
 from __future__ import annotations

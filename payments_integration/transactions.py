@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from django.db import IntegrityError, OperationalError, connections, transaction
+from django.db import IntegrityError, OperationalError, connections, router, transaction
+from django.db.models import Model, QuerySet
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+ModelT = TypeVar("ModelT", bound=Model)
 
 ATTEMPTS = 8
 
@@ -53,6 +55,10 @@ def is_transient(error: BaseException) -> bool:
     return "database is locked" in str(error) or "database table is locked" in str(error)
 
 
-def skip_locked(using: str) -> dict[str, bool]:
-    """Arguments of ``select_for_update`` for claiming work; without support the transaction is the claim (SQLite)."""
-    return {"skip_locked": True} if connections[using].features.has_select_for_update_skip_locked else {}
+def claim(rows: QuerySet[ModelT]) -> QuerySet[ModelT]:
+    """Rows that no other transaction holds, to be held by this one.
+
+    Without row locks (SQLite) the transaction itself is the claim: there is one writer at a time.
+    """
+    rows = rows.using(router.db_for_write(rows.model))
+    return rows.select_for_update(skip_locked=connections[rows.db].features.has_select_for_update_skip_locked)

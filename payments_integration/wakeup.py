@@ -50,6 +50,7 @@ class Publisher:
     def __init__(self, send: Callable[[str], None], *, interval: float = 0.1) -> None:
         self._send = send
         self._interval = interval
+        self._thread: threading.Thread | None = None
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
         atexit.register(self.flush)
@@ -74,7 +75,7 @@ class Publisher:
         self._work = threading.Event()
         self._accounts: dict[str, None] = {}
         self._sending = False
-        self._thread: threading.Thread | None = None
+        self._thread = None
 
     @property
     def _busy(self) -> bool:

@@ -185,7 +185,12 @@ RESOURCES: dict[str, type[AnyResource]] = {
     "webhook_endpoint": WebhookEndpoint,
 }
 #: The kinds that events are about.
-EVENT_KINDS = frozenset({"payment", "payout", "refund", "balance"})
+EVENT_RESOURCES: dict[str, type[Payment | Payout | Refund | Balance]] = {
+    "payment": Payment,
+    "payout": Payout,
+    "refund": Refund,
+    "balance": Balance,
+}
 
 _EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 _LATEST = datetime(9000, 1, 1, tzinfo=UTC)
@@ -212,13 +217,11 @@ def event_resource(event: Event) -> Payment | Payout | Refund | Balance | None:
     """
     kind = event.data.get("object")
     prefix = event.type.partition(".")[0]
-    if prefix not in EVENT_KINDS and kind not in EVENT_KINDS:
+    if prefix not in EVENT_RESOURCES and kind not in EVENT_RESOURCES:
         return None
     if kind != prefix:
         raise WireError(f"$.data.object does not fit the type {event.type}")
-    resource = parse_resource(event.data, RESOURCES[prefix])
-    assert isinstance(resource, Payment | Payout | Refund | Balance)
-    return resource
+    return parse_resource(event.data, EVENT_RESOURCES[prefix])
 
 
 def decode_object(body: bytes) -> JsonObject:
@@ -298,7 +301,7 @@ _TIME_FIELDS: dict[type[Struct], tuple[str, ...]] = {
 def _convert(data: JsonObject, kind: type[StructT]) -> StructT:
     fields = _FIELDS.get(kind)
     known, extra = data, {}
-    if fields is not None and not fields.issuperset(data) or "extra" in data:
+    if "extra" in data or (fields is not None and not fields.issuperset(data)):
         known = {name: value for name, value in data.items() if name in (fields or ()) and name != "extra"}
         extra = {name: value for name, value in data.items() if name not in known}
     try:

@@ -1,5 +1,7 @@
 """Settings of the test suite: SQLite unless an environment variable names a server."""
 
+import os
+import tempfile
 from pathlib import Path
 
 import environ
@@ -21,9 +23,11 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.messages",
     "django.contrib.sessions",
+    "django.contrib.staticfiles",
     "rest_framework",
     "payments_integration",
     "tests.receivers",
+    "example_project.shop",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -51,9 +55,15 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 DATABASES = {"default": env.db("TEST_DATABASE_URL", default="sqlite://:memory:")}
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
-    DATABASES["default"]["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20}
-    # A file, not memory: threads and processes of a test must see one database.
-    DATABASES["default"]["TEST"] = {"NAME": env.str("TEST_SQLITE_PATH", default=None)}
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF",
+    }
+    # A file, not memory: the threads of a test are then as apart as the processes of a site.
+    DATABASES["default"]["TEST"] = {
+        "NAME": str(Path(tempfile.gettempdir()) / f"payments_integration_test_{os.getpid()}.sqlite3")
+    }
 elif DATABASES["default"]["ENGINE"] == "django.db.backends.mysql":
     DATABASES["default"]["OPTIONS"] = {"charset": "utf8mb4"}
 
@@ -71,3 +81,5 @@ PAYMENTS_INTEGRATION = {
         },
     },
 }
+
+SHOP_SANDBOX_URL = ""  # of the example's shop, whose pages are tested too

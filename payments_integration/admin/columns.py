@@ -1,12 +1,101 @@
-"""Columns and fields of the admin, made from a field's name. Assigned in a ModelAdmin they are its methods."""
+"""Columns and fields of the admin, made from a field's name. Assigned in a ModelAdmin they become its methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import Model
-from django_stubs_ext import StrPromise
 
 from payments_integration.admin import display
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+Column = Callable[[Any, Any], str]
+
+
+def plain(name: str, description: StrOrPromise) -> Column:
+    """A value as text; a dash where there is none."""
+
+    @admin.display(description=description)
+    def column(self: Any, obj: Any) -> str:
+        return display.text(getattr(obj, name))
+
+    return column
+
+
+def status(description: StrOrPromise, choices: Any, name: str = "status") -> Column:
+    """A status of ``choices``, or whatever else the provider sent."""
+
+    @admin.display(description=description)
+    def column(self: Any, obj: Any) -> str:
+        return display.status(getattr(obj, name), choices)
+
+    return column
+
+
+def money(name: str, description: StrOrPromise) -> Column:
+    """An amount in the row's currency."""
+
+    @admin.display(description=description)
+    def column(self: Any, obj: Any) -> str:
+        return display.money(getattr(obj, name), obj.currency)
+
+    return column
+
+
+def json(name: str, description: StrOrPromise) -> Column:
+    @admin.display(description=description)
+    def column(self: Any, obj: Any) -> str:
+        if getattr(obj, "erased_at", None) and name in obj.personal:
+            return str(display.ERASED)
+        return display.pretty_json(getattr(obj, name))
+
+    return column
+
+
+def web_link(name: str, description: StrOrPromise) -> Column:
+    @admin.display(description=description)
+    def column(self: Any, obj: Any) -> str:
+        return display.web_link(getattr(obj, name))
+
+    return column
+
+
+def body(name: str, description: StrOrPromise) -> Column:
+    @admin.display(description=description)
+    def column(self: Any, obj: Any) -> str:
+        return display.body(getattr(obj, name))
+
+    return column
+
+
+def preformatted(name: str, description: StrOrPromise) -> Column:
+    @admin.display(description=description)
+    def column(self: Any, obj: Any) -> str:
+        value = getattr(obj, name)
+        return display.preformatted(value) if value else display.EMPTY
+
+    return column
+
+
+def row_link(name: str, description: StrOrPromise, model: type[Model]) -> Column:
+    """A link to the row whose id stands in the field ``name``."""
+
+    @admin.display(description=description)
+    def column(self: Any, obj: Any) -> str:
+        return display.admin_link(self.admin_site, model, getattr(obj, name))
+
+    return column
+
+
+def object_link(description: StrOrPromise, kind: str = "object_kind", pk: str = "object_id") -> Column:
+    """A link to the mirrored object that a row is about."""
+
+    @admin.display(description=description)
+    def column(self: Any, obj: Any) -> str:
+        return display.object_link(self.admin_site, obj.account, getattr(obj, kind), getattr(obj, pk))
+
+    return column

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib.admin import AdminSite
 from django.contrib.admin.utils import quote
@@ -13,11 +15,16 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
+from payments_integration.enums import Kind
+from payments_integration.models import MIRRORS
 from payments_integration.money import format_money
 
 #: Shown where there is nothing.
-EMPTY = "–"
+EMPTY = "–"  # noqa: RUF001  (a dash, on purpose)
+#: Shown in place of personal data that was erased.
+ERASED = gettext_lazy("erased")
 
 #: How a status looks. The word is always there too: colour alone tells nothing to many people.
 _TONES = {
@@ -37,11 +44,16 @@ _TONE_OF = {status: tone for tone, statuses in _TONES.items() for status in stat
 _WEB_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f<>\"\\]+", re.IGNORECASE)
 
 
+#: Controls, and what turns the reading direction: neither may hide or rearrange what a person decides by.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
+
+
 def text(value: object) -> str:
     """Plain text that any response can encode; JSON of the provider may hold half a surrogate pair."""
     if value is None or value == "":
         return EMPTY
-    return str(value).encode("utf-8", "backslashreplace").decode()
+    shown = str(value).encode("utf-8", "backslashreplace").decode()
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", shown)
 
 
 def status(value: str | None, choices: Any) -> str:
@@ -49,9 +61,7 @@ def status(value: str | None, choices: Any) -> str:
     if not value:
         return EMPTY
     label = dict(choices.choices).get(value, value)
-    return format_html(
-        '<span class="pi-status pi-status-{}">{}</span>', _TONE_OF.get(value, "odd"), text(label)
-    )
+    return format_html('<span class="pi-status pi-status-{}">{}</span>', _TONE_OF.get(value, "odd"), text(label))
 
 
 def money(amount: int | None, currency: str) -> str:
@@ -77,10 +87,8 @@ def body(raw: bytes | memoryview | None, *, exact: bool = False) -> str:
         return EMPTY
     content = raw.decode("utf-8", "backslashreplace")
     if not exact:
-        try:
+        with contextlib.suppress(ValueError, RecursionError):
             content = json.dumps(json.loads(content), indent=2, ensure_ascii=False)
-        except (ValueError, RecursionError):
-            pass
     return preformatted(content)
 
 
@@ -105,11 +113,24 @@ def admin_link(site: AdminSite, model: type[Model], pk: object, label: object = 
     return format_html('<a href="{}">{}</a>', url, shown) if url else shown
 
 
+def object_link(site: AdminSite, account: str, kind: str, object_id: str) -> str:
+    """A link to the mirrored object that an event or an operation names."""
+    model = MIRRORS.get(kind)
+    if model is None or not object_id:
+        return text(object_id or kind)
+    if kind != Kind.BALANCE:
+        return admin_link(site, model, object_id)
+    # A balance has no id of its own: the list of its currency has one row per account.
+    url = list_url(site, model)
+    query = urlencode({"account": account, "currency": object_id})
+    return format_html('<a href="{}?{}">{}</a>', url, query, text(object_id)) if url else text(object_id)
+
+
 def change_url(site: AdminSite, model: type[Model], pk: object) -> str:
     """The address of a row's page; empty where the site does not have the model."""
     name = f"admin:{model._meta.app_label}_{model._meta.model_name}_change"
     try:
-        return reverse(name, args=(quote(pk),), current_app=site.name)
+        return reverse(name, args=(quote(str(pk)),), current_app=site.name)
     except NoReverseMatch:
         return ""
 

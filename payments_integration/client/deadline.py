@@ -52,6 +52,28 @@ def within(seconds: float, silence: float) -> Iterator[None]:
         _deadline.reset(token)
 
 
+_budget: ContextVar[float | None] = ContextVar("payments_integration_budget", default=None)
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Requests begun in this block, in this thread, get no more than this, whatever the settings allow.
+
+    For a caller whom somebody else waits for.
+    """
+    token = _budget.set(seconds)
+    try:
+        yield
+    finally:
+        _budget.reset(token)
+
+
+def budget(allowed: float) -> float:
+    """``allowed`` seconds for a request, or less inside :func:`at_most`."""
+    seconds = _budget.get()
+    return allowed if seconds is None else max(0.01, min(allowed, seconds))
+
+
 class _BoundedReader(io.RawIOBase):
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: Deadline) -> None:
         self._raw = raw

@@ -32,7 +32,6 @@ _BY_STATUS: dict[int, type[ProviderError]] = {
     405: InvalidRequest,
     409: IdempotencyError,
     422: InvalidState,
-    TOO_MANY: RateLimited,
 }
 _MAX_MESSAGE = 500
 _MAX_CODE = 64

@@ -14,7 +14,7 @@ import urllib3
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import __version__, conf
-from payments_integration.client.deadline import BoundedAdapter, within
+from payments_integration.client.deadline import BoundedAdapter, budget, within
 from payments_integration.exceptions import NoAnswer
 
 logger = logging.getLogger("payments_integration.client")
@@ -81,13 +81,14 @@ class Transport:
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
         limits = conf.current()
+        deadline = budget(limits.REQUEST_DEADLINE)
         started = time.monotonic()
         response: requests.Response | None = None
         content, problem = b"", ""
         # The errors of requests carry the request with its headers and body: they end here, and what is
         # raised below is raised outside the except block so that they are not even its context.
         try:
-            with within(limits.REQUEST_DEADLINE, limits.READ_TIMEOUT):
+            with within(deadline, limits.READ_TIMEOUT):
                 response = self._session.request(
                     method,
                     self._url + path,
@@ -95,8 +96,8 @@ class Transport:
                     data=body,
                     headers=headers,
                     timeout=(
-                        min(limits.CONNECT_TIMEOUT, limits.REQUEST_DEADLINE),
-                        min(limits.READ_TIMEOUT, limits.REQUEST_DEADLINE),
+                        min(limits.CONNECT_TIMEOUT, deadline),
+                        min(limits.READ_TIMEOUT, deadline),
                     ),
                     allow_redirects=False,
                     stream=True,

@@ -12,11 +12,11 @@ from django.utils import timezone
 
 from payments_integration import conf, wire
 from payments_integration.enums import Kind
-from payments_integration.inbox.receiving import TOO_OLD_TO_TELL, quarantined
+from payments_integration.inbox.receiving import quarantined
 from payments_integration.models import MIRRORS, AccountState, Event, EventState, StatusChange
-from payments_integration.projection import apply_events
+from payments_integration.projection import TOO_OLD_TO_TELL, apply_events
 from payments_integration.signals import call_attention, event_received, status_changed
-from payments_integration.transactions import repeatable, skip_locked
+from payments_integration.transactions import claim, repeatable
 
 
 def process(account: str | None = None, *, deadline: float | None = None) -> int:
@@ -53,14 +53,12 @@ def process_batch(account: str | None = None) -> int:
 
 def _claim(account: str | None) -> list[Event]:
     settings = conf.current()
-    pending = Event.objects.select_for_update(**skip_locked(router.db_for_write(Event))).filter(
-        state=EventState.PENDING
-    )
+    pending = Event.objects.filter(state=EventState.PENDING)
     if account is not None:
         pending = pending.filter(account=account)
     if settings.PROCESSING == "celery" and settings.REORDER_WINDOW:
         pending = pending.filter(received_at__lte=timezone.now() - timedelta(seconds=settings.REORDER_WINDOW))
-    return list(pending.order_by("created_at", "id")[: settings.BATCH_SIZE])
+    return list(claim(pending).order_by("created_at", "id")[: settings.BATCH_SIZE])
 
 
 def _apply(events: list[Event]) -> list[Event]:
@@ -97,8 +95,8 @@ def _mark(events: list[Event], previous_status: dict[str, str]) -> None:
         state = EventState.APPLIED if untold else EventState.DONE
         told_at = None if untold or too_old else now
         outcomes[(state, previous_status.get(event.id, ""), told_at)].append(event.id)
-    for (state, status, told_at), ids in sorted(outcomes.items(), key=str):
-        Event.objects.filter(pk__in=ids).update(state=state, previous_status=status, told_at=told_at)
+    for (outcome, status, told_at), ids in sorted(outcomes.items(), key=str):
+        Event.objects.filter(pk__in=ids).update(state=outcome, previous_status=status, told_at=told_at)
 
 
 def _quarantine(events: list[Event], reasons: dict[str, str]) -> list[Event]:

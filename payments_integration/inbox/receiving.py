@@ -9,21 +9,16 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Iterable
 
 from django.db import IntegrityError, router, transaction
 from django.utils import timezone
 
 from payments_integration import wire
-from payments_integration.conf import MIN_EVENT_DAYS
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
 from payments_integration.signals import call_attention
 from payments_integration.transactions import repeatable
-
-#: An event found later than this is kept for the record and never told: nobody expects it any more.
-TOO_OLD_TO_TELL = timedelta(days=MIN_EVENT_DAYS)
 
 
 class Receipt(enum.Enum):
@@ -160,7 +155,7 @@ def _sort(events: dict[str, Event]) -> tuple[list[Event], list[Event]]:
     return fresh, strays
 
 
-def _known(ids: Iterable[str]) -> Sequence[Event]:
+def _known(ids: Iterable[str]) -> Iterable[Event]:
     return Event.objects.filter(id__in=list(ids)).only("account", "content_hash")
 
 

@@ -22,7 +22,7 @@ from payments_integration import conf
 from payments_integration.models import MIRRORS, Event, EventState, StatusChange, Telling
 from payments_integration.signals import call_attention, event_received, status_changed
 from payments_integration.telling import telling
-from payments_integration.transactions import is_transient, skip_locked
+from payments_integration.transactions import claim, is_transient
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def _tell_next(key: ObjectKey) -> bool:
 
 def _lock(key: ObjectKey, using: str) -> bool:
     """Take the object's telling lock within the transaction; False: somebody has it, or it must wait."""
-    lock = Telling.objects.select_for_update(**skip_locked(using)).filter(_of(key)).first()
+    lock = claim(Telling.objects.filter(_of(key))).first()
     if lock is None:
         # Absent, or held by another: only the first case inserts. The loser of a race looks again later.
         if Telling.objects.filter(_of(key)).exists():
@@ -141,9 +141,7 @@ def _send(item: Item) -> None:
         if isinstance(item, StatusChange):
             _send_change(sender, instance, item, None)
             return
-        newer_told = Event.objects.filter(
-            _of(_key(item)), created_at__gt=item.created_at, told_at__isnull=False
-        )
+        newer_told = Event.objects.filter(_of(_key(item)), created_at__gt=item.created_at, told_at__isnull=False)
         event_received.send(
             sender=sender,
             event=item,
@@ -191,12 +189,14 @@ def _record_failure(key: ObjectKey, item: Item, error: Exception) -> None:
     next_attempt_at = None if parked else timezone.now() + timedelta(seconds=waits[attempts - 1])
     with transaction.atomic(using=router.db_for_write(Event)):
         # Only if it still stands where we left it: another process may have told it since.
-        updated = type(item)._default_manager.filter(
-            pk=item.pk, state=EventState.APPLIED, attempts=item.attempts
-        ).update(
-            attempts=attempts,
-            error=text.replace("\x00", "\ufffd"),
-            state=EventState.PARKED if parked else EventState.APPLIED,
+        updated = (
+            type(item)
+            ._default_manager.filter(pk=item.pk, state=EventState.APPLIED, attempts=item.attempts)
+            .update(
+                attempts=attempts,
+                error=text.replace("\x00", "\ufffd"),
+                state=EventState.PARKED if parked else EventState.APPLIED,
+            )
         )
         if updated:
             _set_next_attempt(key, next_attempt_at)
@@ -205,7 +205,7 @@ def _record_failure(key: ObjectKey, item: Item, error: Exception) -> None:
             type(item),
             "telling_parked",
             account=item.account,
-            message=f"A receiver keeps failing for {item}; it is parked after {attempts} attempts. Replay it when mended.",
+            message=f"Receivers keep failing for {item}; it is parked after {attempts} tries; replay it when mended.",
             instance=item,
         )
 

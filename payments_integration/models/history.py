@@ -109,7 +109,7 @@ class StatusChange(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.object_id}: {self.previous_status or '–'} → {self.status}"
+        return f"{self.object_id}: {self.previous_status or 'new'} → {self.status}"
 
 
 class BalanceChange(models.Model):
@@ -161,7 +161,9 @@ class Telling(ObjectRef):
     class Meta:
         verbose_name = _("telling")
         verbose_name_plural = _("tellings")
-        constraints = [models.UniqueConstraint(fields=["account", "object_kind", "object_id"], name="pi_telling_object")]
+        constraints = [
+            models.UniqueConstraint(fields=["account", "object_kind", "object_id"], name="pi_telling_object")
+        ]
         indexes = [models.Index(fields=["next_attempt_at"], name="pi_telling_next")]
 
 
@@ -178,5 +180,7 @@ class DueRefresh(ObjectRef):
     class Meta:
         verbose_name = _("due refresh")
         verbose_name_plural = _("due refreshes")
-        constraints = [models.UniqueConstraint(fields=["account", "object_kind", "object_id"], name="pi_refresh_object")]
+        constraints = [
+            models.UniqueConstraint(fields=["account", "object_kind", "object_id"], name="pi_refresh_object")
+        ]
         indexes = [models.Index(fields=["due_at"], name="pi_refresh_due")]

@@ -256,7 +256,7 @@ class Balance(Mirror):
     kind = Kind.BALANCE
     mirrored = ("currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
 
-    currency = ProviderIdField(_("currency"), max_length=64)
+    currency: models.CharField[str, str] = ProviderIdField(_("currency"), max_length=64)
     available = models.BigIntegerField(_("available"))
     pending = models.BigIntegerField(_("pending"))
     reserve = models.BigIntegerField(_("reserve"))

@@ -13,6 +13,7 @@ from payments_integration.projection.answers import (
     write_answer,
     write_balances,
 )
+from payments_integration.projection.changes import TOO_OLD_TO_TELL
 from payments_integration.projection.endpoints import (
     active_secrets,
     mark_endpoint_deleted,
@@ -25,6 +26,7 @@ from payments_integration.projection.rows import differences, row_values
 
 __all__ = [
     "ABSENT",
+    "TOO_OLD_TO_TELL",
     "Snapshot",
     "active_secrets",
     "apply_events",

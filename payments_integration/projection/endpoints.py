@@ -56,9 +56,7 @@ def store_secret(account: str, endpoint_id: str, secret: str) -> None:
             endpoint.previous_secret_until = timezone.now() + PREVIOUS_SECRET_VALID
         endpoint.secret_token = encrypt(secret)
         endpoint.secret_since = timezone.now()
-        endpoint.save(
-            update_fields=["secret_token", "secret_since", "previous_secret_token", "previous_secret_until"]
-        )
+        endpoint.save(update_fields=["secret_token", "secret_since", "previous_secret_token", "previous_secret_until"])
 
     repeatable(store, using=router.db_for_write(WebhookEndpoint))
     forget_secrets()
@@ -84,9 +82,7 @@ def active_secrets(account: str, *, fresh: bool = False) -> tuple[str, ...]:
     now = timezone.now()
     found = list(conf.account(account).webhook_secrets)
     stored = WebhookEndpoint.objects.filter(account=account, deleted_at=None).exclude(secret_token="")
-    for token, previous, until in stored.values_list(
-        "secret_token", "previous_secret_token", "previous_secret_until"
-    ):
+    for token, previous, until in stored.values_list("secret_token", "previous_secret_token", "previous_secret_until"):
         found.append(decrypt(token))
         if previous and until is not None and until > now:
             found.append(decrypt(previous))

@@ -47,9 +47,7 @@ class _Object:
     amounts: tuple[int, ...] = ()
 
 
-def apply_events(
-    events: Iterable[tuple[Event, wire.AnyResource]], *, provider_now: datetime
-) -> Applied:
+def apply_events(events: Iterable[tuple[Event, wire.AnyResource]], *, provider_now: datetime) -> Applied:
     """Apply events to the mirror, in ``created_at`` order per object. Call inside a transaction.
 
     Locks the touched rows in one fixed order, inserts those that are absent (an IntegrityError means that another
@@ -144,7 +142,8 @@ def _save(objects: Iterable[_Object]) -> None:
     balance_changes: list[BalanceChange] = []
     for item in touched:
         row, event = item.row, item.last_event
-        assert row is not None and event is not None
+        if row is None or event is None:
+            continue
         if isinstance(row, Balance):
             if changes.balance_amounts(row) != item.amounts:
                 balance_changes.append(changes.balance_change(row, at=row.state_at))

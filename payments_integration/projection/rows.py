@@ -78,13 +78,25 @@ def stamp(row: Mirror, *, at: datetime, by: str, span: float = 0.0) -> None:
 
 
 def new_row(
-    account: str, resource: wire.AnyResource, values: dict[str, Any], *, at: datetime, by: str, span: float = 0.0
+    account: str,
+    resource: wire.AnyResource,
+    values: dict[str, Any],
+    *,
+    at: datetime,
+    by: str,
+    span: float = 0.0,
 ) -> Any:
     """An unsaved row of an object that was not mirrored before."""
     model = model_of(KIND_OF[type(resource)])
     identity = {} if isinstance(resource, wire.Balance) else {"id": resource.id}
     return model(
-        **identity, **values, account=account, state_at=at, state_by=by, state_span=span, synced_at=timezone.now()
+        **identity,
+        **values,
+        account=account,
+        state_at=at,
+        state_by=by,
+        state_span=span,
+        synced_at=timezone.now(),
     )
 
 

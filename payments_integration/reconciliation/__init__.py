@@ -4,11 +4,13 @@ from payments_integration.reconciliation.due import work_off
 from payments_integration.reconciliation.endpoints import check_endpoints
 from payments_integration.reconciliation.events import reconcile_events
 from payments_integration.reconciliation.objects import reconcile_balances, reconcile_objects
+from payments_integration.reconciliation.polling import poll
 from payments_integration.reconciliation.pruning import prune
 from payments_integration.reconciliation.refreshing import refresh_due
 
 __all__ = [
     "check_endpoints",
+    "poll",
     "prune",
     "reconcile_balances",
     "reconcile_events",

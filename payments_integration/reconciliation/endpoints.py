@@ -17,7 +17,9 @@ def check_endpoints(account: str = conf.DEFAULT_ACCOUNT) -> list[WebhookEndpoint
     for row in rows:
         complaint = _complaint(row)
         if complaint and complaint != before.get(row.pk, ""):
-            call_attention(WebhookEndpoint, "endpoint", account=account, message=f"{row.pk}: {complaint}", instance=row)
+            call_attention(
+                WebhookEndpoint, "endpoint", account=account, message=f"{row.pk}: {complaint}", instance=row
+            )
     return rows
 
 

@@ -11,7 +11,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from payments_integration import conf, projection
-from payments_integration.client import Answer, get_client
+from payments_integration.client import Answer, at_most, get_client
 from payments_integration.enums import Kind
 from payments_integration.exceptions import NotFound, PaymentsError
 from payments_integration.models import DueRefresh
@@ -24,6 +24,8 @@ CLAIM = timedelta(seconds=90)
 FIRST_WAIT = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(hours=1)
 _PAGE = 100
+#: Seconds that a GET gets at least when somebody waits.
+MIN_HURRY = 1.0
 
 
 def refresh_due(account: str | None = None, *, deadline: float | None = None) -> int:
@@ -41,12 +43,16 @@ def refresh_due(account: str | None = None, *, deadline: float | None = None) ->
         for mark in page:
             if deadline is not None and time.monotonic() >= deadline:
                 return settled
-            settled += _refresh(mark, hurry=deadline is not None)
+            if deadline is None:
+                settled += _refresh(mark)
+            else:
+                with at_most(max(MIN_HURRY, deadline - time.monotonic())):
+                    settled += _refresh(mark, hurry=True)
         if len(page) < _PAGE:
             return settled
 
 
-def _refresh(mark: DueRefresh, *, hurry: bool) -> bool:
+def _refresh(mark: DueRefresh, *, hurry: bool = False) -> bool:
     claimed = DueRefresh.objects.filter(pk=mark.pk, due_at=mark.due_at, marks=mark.marks).update(
         due_at=timezone.now() + CLAIM
     )

@@ -20,9 +20,7 @@ logger = logging.getLogger("payments_integration.sandbox")
 
 
 class SandboxApplication:
-    """Serves one engine. Under a server other than the sandbox's own, a reset shows as a
-    ConnectionResetError.
-    """
+    """Serves one engine. Under a server other than the sandbox's own, a reset shows as a ConnectionResetError."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -43,9 +41,7 @@ class SandboxApplication:
         try:
             match = self._resolver.resolve(request.path_info)
         except Resolver404:
-            return page(
-                "message.html", {"title": "Not found", "text": "There is nothing at this address."}, 404
-            )
+            return page("message.html", {"title": "Not found", "text": "There is nothing at this address."}, 404)
         try:
             return cast("HttpResponse", match.func(request, *match.args, **match.kwargs))
         except Exception:

@@ -20,9 +20,7 @@ FUNDING = "funding"
 CLAIMING = ("created", "processing", "succeeded")
 
 
-def audit(
-    ledger: Ledger, payments: Payments, payouts: Payouts, refunds: Refunds, events: EventStore
-) -> list[str]:
+def audit(ledger: Ledger, payments: Payments, payouts: Payouts, refunds: Refunds, events: EventStore) -> list[str]:
     """The violated invariants, in words; empty when the books add up."""
     return [
         *_balances(ledger),

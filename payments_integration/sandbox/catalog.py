@@ -54,9 +54,7 @@ class Method:
         return MAX_CASH_AMOUNT if self.family == "cash" else MAX_AMOUNT
 
     def wire(self, *, available: bool) -> Wire:
-        """The record of GET /payment-methods. The provider's document does not show its fields: these are a
-        choice.
-        """
+        """The record of GET /payment-methods. The provider's document does not show its fields: these are a choice."""
         return {
             "object": "payment_method",
             "code": self.code,

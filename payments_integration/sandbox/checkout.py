@@ -24,9 +24,7 @@ def checkout(request: HttpRequest, payment_id: str) -> HttpResponse:
     try:
         payment = engine.open_checkout(payment_id)
     except UnknownObjectError:
-        return page(
-            "message.html", {"title": "No such payment", "text": "This checkout does not exist."}, 404
-        )
+        return page("message.html", {"title": "No such payment", "text": "This checkout does not exist."}, 404)
     if request.method == "GET":
         return _show(engine, payment)
     if request.method != "POST":
@@ -56,9 +54,7 @@ def _act(engine: Engine, payment: Wire, action: str, amount: str) -> None:
 
 
 def parse_amount(text: str, currency: str) -> int:
-    """Minor units out of what a person types: ``12.34`` USD is 1234, ``1234`` CLP is 1234. Raises
-    SandboxError.
-    """
+    """Minor units out of what a person types: ``12.34`` USD is 1234, ``1234`` CLP is 1234. Raises SandboxError."""
     exponent = EXPONENTS[currency]
     try:
         minor = Decimal(text.strip()).scaleb(exponent)
@@ -91,9 +87,7 @@ def _show(engine: Engine, payment: Wire, problem: str = "") -> HttpResponse:
             "method": METHODS[payment["method_code"]].name,
             "amount": show_amount(payment["amount"], currency),
             "due": show_amount(max(due, 0), currency),
-            "received": show_amount(payment["amount_received"], currency)
-            if payment["amount_received"]
-            else "",
+            "received": show_amount(payment["amount_received"], currency) if payment["amount_received"] else "",
             "status": status.replace("_", " "),
             "payable": status in PAYABLE,
             "transfer": payment["method_family"] in TRANSFERS and status != "on_hold",

@@ -12,9 +12,7 @@ MAX_LIMIT = 100
 
 
 class Collection:
-    """Wire objects by id, oldest first. The oldest can be dropped; a page costs no more than what it passes
-    over.
-    """
+    """Wire objects by id, oldest first. The oldest can be dropped; a page costs no more than what it passes over."""
 
     def __init__(self) -> None:
         self._items: dict[str, Wire] = {}
@@ -67,9 +65,7 @@ class Collection:
         index = len(self._order)
         if starting_after is not None:
             if starting_after not in self._position:
-                raise ApiError(
-                    "resource_not_found", "There is no such object to start after.", param="starting_after"
-                )
+                raise ApiError("resource_not_found", "There is no such object to start after.", param="starting_after")
             index = self._position[starting_after] - self._dropped
         data: list[Wire] = []
         while index > 0:

@@ -44,9 +44,7 @@ MOVES: Final[dict[tuple[str, str], Move]] = {
     ("deposit-references", "transfer"): lambda engine, object_id, data: engine.transfer(
         object_id, data.get("amount", 0)
     ),
-    ("deposit-references", "disable"): lambda engine, object_id, data: engine.disable_deposit_reference(
-        object_id
-    ),
+    ("deposit-references", "disable"): lambda engine, object_id, data: engine.disable_deposit_reference(object_id),
     ("endpoints", "enable"): lambda engine, object_id, data: engine.enable_endpoint(object_id),
     ("events", "redeliver"): lambda engine, object_id, data: {
         "queued": engine.redeliver(object_id, data.get("endpoint_id"))
@@ -120,9 +118,7 @@ Action = Callable[[Engine, Controls, Wire], Any]
 
 
 def _clock(engine: Engine, project: Controls, data: Wire) -> Wire:
-    """Any of advance (seconds), offset (seconds), freeze (true or a date-time), unfreeze (true), in this
-    order.
-    """
+    """Any of advance (seconds), offset (seconds), freeze (true or a date-time), unfreeze (true), in this order."""
     if unknown := set(data) - {"advance", "offset", "freeze", "unfreeze"}:
         raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
     if "offset" in data:
@@ -177,17 +173,13 @@ ACTIONS: Final[dict[tuple[str, str], Action]] = {
     ("GET", "clock"): _clock,
     ("POST", "tick"): _tick,
     ("POST", "deliver"): lambda engine, project, data: {"attempts": engine.deliver_due()},
-    ("GET", "faults"): lambda engine, project, data: {
-        "faults": [fault.wire() for fault in engine.faults.all()]
-    },
+    ("GET", "faults"): lambda engine, project, data: {"faults": [fault.wire() for fault in engine.faults.all()]},
     ("POST", "faults"): _add_fault,
     ("DELETE", "faults"): _clear_faults,
     ("POST", "endpoints"): lambda engine, project, data: project.add_endpoint(
         data["url"], data.get("events"), data.get("secret")
     ),
-    ("POST", "projects"): lambda engine, project, data: {
-        "api_key": engine.add_project(str(data["api_key"])).api_key
-    },
+    ("POST", "projects"): lambda engine, project, data: {"api_key": engine.add_project(str(data["api_key"])).api_key},
     ("POST", "terms"): _terms,
     ("POST", "keys"): _add_key,
     ("POST", "revoke"): _revoke,

@@ -155,9 +155,7 @@ class Controls:
 
     def add_endpoint(self, url: str, events: list[str] | None = None, secret: str | None = None) -> Wire:
         """Register an endpoint without a request; returns it with its secret. Any URL is taken."""
-        return self._do(
-            lambda project: project.webhooks.add(url, events, secret).wire(with_secret=True), None
-        )
+        return self._do(lambda project: project.webhooks.add(url, events, secret).wire(with_secret=True), None)
 
     def enable_endpoint(self, endpoint_id: str) -> Wire:
         """Make a disabled endpoint active again."""
@@ -187,9 +185,7 @@ class Controls:
             self.project_of(None).keys[api_key] = True
 
     def set_terms(self, **changes: object) -> Wire:
-        """Change what the provider allows: the fields of :class:`~.desk.Terms`, lists for sets. Returns them
-        all.
-        """
+        """Change what the provider allows: the fields of :class:`~.desk.Terms`, lists for sets. Returns them all."""
         with self.lock:
             terms = self.project_of(None).terms
             for name, value in changes.items():
@@ -264,9 +260,7 @@ class Controls:
 
 
 class ProjectControls(Controls):
-    """The controls of one project. ``terms`` is what the provider allows it; change it to reach further
-    errors.
-    """
+    """The controls of one project. ``terms`` is what the provider allows it; change it to reach further errors."""
 
     def __init__(self, project: Project, lock: AbstractContextManager[object]) -> None:
         self.inner = project

@@ -56,7 +56,4 @@ def _project(project: ProjectControls) -> dict[str, object]:
 
 
 def _newest(items: Iterable[Wire]) -> list[Wire]:
-    return [
-        {**item, "shown": show_amount(item["amount"], item["currency"])}
-        for item in list(items)[-SHOWN:][::-1]
-    ]
+    return [{**item, "shown": show_amount(item["amount"], item["currency"])} for item in list(items)[-SHOWN:][::-1]]

@@ -70,9 +70,7 @@ class Dispatcher:
         self._count = 0
         self._sending = threading.RLock()
 
-    def enqueue(
-        self, api_key: str, endpoints: Endpoints, endpoint: Endpoint, event: Wire, body: bytes
-    ) -> None:
+    def enqueue(self, api_key: str, endpoints: Endpoints, endpoint: Endpoint, event: Wire, body: bytes) -> None:
         """Send this event to this endpoint, as soon as may be."""
         with self._lock:
             self._count += 1
@@ -133,9 +131,7 @@ class Dispatcher:
             return False
         if fault.kind == "drop":
             delivery.attempts = 1
-            self._record(
-                delivery, delivery.endpoints.by_id[delivery.endpoint_id], None, None, acknowledged=True
-            )
+            self._record(delivery, delivery.endpoints.by_id[delivery.endpoint_id], None, None, acknowledged=True)
             return True
         if fault.kind in ("delay", "reorder"):
             if fault.kind == "reorder":
@@ -171,9 +167,7 @@ class Dispatcher:
             self._let_go(delivery)
         return copies
 
-    def _send(
-        self, delivery: Delivery, endpoint: Endpoint, transport: Transport, headers: dict[str, str]
-    ) -> bool:
+    def _send(self, delivery: Delivery, endpoint: Endpoint, transport: Transport, headers: dict[str, str]) -> bool:
         status: int | None = None
         problem: str | None = None
         try:
@@ -231,8 +225,6 @@ class Dispatcher:
                 "status": status,
                 "error": error,
                 "acknowledged": acknowledged,
-                "fault": delivery.fault.kind
-                if delivery.fault is not None and delivery.attempts == 1
-                else None,
+                "fault": delivery.fault.kind if delivery.fault is not None and delivery.attempts == 1 else None,
             }
         )

@@ -53,16 +53,12 @@ class Desk:
     def method(self, code: str, use: str, country: str, currency: str) -> Method:
         """The method behind a ``method_code``, if this merchant can use it so, there and in that currency."""
         if country not in self.terms.countries:
-            raise ApiError(
-                "country_not_allowed", "Your agreement does not cover this country.", param="country"
-            )
+            raise ApiError("country_not_allowed", "Your agreement does not cover this country.", param="country")
         method = METHODS.get(code)
         if method is None:
             raise ApiError("parameter_invalid", f"There is no payment method {code!r}.", param="method_code")
         if code in self.terms.forbidden_methods:
-            raise ApiError(
-                "method_not_allowed", "Your agreement does not cover this method.", param="method_code"
-            )
+            raise ApiError("method_not_allowed", "Your agreement does not cover this method.", param="method_code")
         fits = use in method.uses and (method.country, method.currency) == (country, currency)
         if not fits or code in self.terms.unavailable_methods:
             raise ApiError(

@@ -10,9 +10,7 @@ from .faults import Fault
 from .shapes import Wire, new_id
 from .wire import ApiAnswer, LineFault
 
-HTML: Final = (
-    b"<!doctype html><html><head><title>Welcome</title></head><body><h1>It works!</h1></body></html>"
-)
+HTML: Final = b"<!doctype html><html><head><title>Welcome</title></head><body><h1>It works!</h1></body></html>"
 OTHER_KINDS: Final = {
     "payment": ("payout", "pout"),
     "event": ("payment", "pay"),

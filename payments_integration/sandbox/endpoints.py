@@ -54,9 +54,7 @@ class Endpoint:
         }
 
     def secrets_at(self, now: datetime) -> list[str]:
-        """The secrets a delivery is signed with: the new one first, the old one for 24 hours after a
-        rotation.
-        """
+        """The secrets a delivery is signed with: the new one first, the old one for 24 hours after a rotation."""
         if self.old_secret is not None and self.old_secret_until is not None and now < self.old_secret_until:
             return [self.secret, self.old_secret]
         return [self.secret]

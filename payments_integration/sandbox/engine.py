@@ -105,9 +105,7 @@ class Engine(Controls):
 
     @property
     def requests(self) -> list[Wire]:
-        """The log of API requests, newest last: ``{at, method, path, operation, idempotency_key, status,
-        …}``.
-        """
+        """The log of API requests, newest last: ``{at, method, path, operation, idempotency_key, status, …}``."""
         with self.lock:
             return copy.deepcopy(list(self.gateway.log))
 
@@ -161,9 +159,7 @@ class Engine(Controls):
     # everything at once
 
     def books(self) -> dict[str, Any]:
-        """Everything there is, as plain JSON: objects, money, events, logs, faults and the audit, per
-        project.
-        """
+        """Everything there is, as plain JSON: objects, money, events, logs, faults and the audit, per project."""
         with self.lock:
             return {
                 "now": iso(self.clock.now()),

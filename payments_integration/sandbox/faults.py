@@ -70,9 +70,7 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.kind not in (*REQUEST_KINDS, *DELIVERY_KINDS):
-            raise ValueError(
-                f"unknown fault {self.kind!r}: one of {', '.join((*REQUEST_KINDS, *DELIVERY_KINDS))}"
-            )
+            raise ValueError(f"unknown fault {self.kind!r}: one of {', '.join((*REQUEST_KINDS, *DELIVERY_KINDS))}")
         if self.code is not None and self.code not in CATALOGUE:
             raise ValueError(f"unknown error code {self.code!r}")
         if self.event_type is not None and self.event_type not in EVENT_TYPES:

@@ -73,9 +73,7 @@ class Gateway:
 
     # the steps
 
-    def _work(
-        self, request: ApiRequest, trace: Trace, fault: Fault | None, headers: dict[str, str]
-    ) -> ApiAnswer:
+    def _work(self, request: ApiRequest, trace: Trace, fault: Fault | None, headers: dict[str, str]) -> ApiAnswer:
         pause = fault.delay if fault is not None and fault.kind == "slow" and not fault.work else None
         try:
             with self._lock:
@@ -89,9 +87,7 @@ class Gateway:
         except ApiError as error:
             return error_answer(error, trace.request_id)
         except Exception as error:  # a bug in the sandbox is told as the provider would tell it
-            return error_answer(
-                ApiError("internal_error", f"{type(error).__name__}: {error}"), trace.request_id
-            )
+            return error_answer(ApiError("internal_error", f"{type(error).__name__}: {error}"), trace.request_id)
 
     def _authenticate(self, api_key: str | None) -> Project:
         project = None if api_key is None else self._host.project_with_key(api_key)
@@ -205,9 +201,7 @@ def _json_object(request: ApiRequest, *, bodiless: bool) -> Wire:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise ApiError("parameter_invalid", "The body must be sent as application/json.", status=415)
     try:
-        data = json.loads(
-            request.body.decode(), object_pairs_hook=_without_repeats, parse_constant=_refuse_constant
-        )
+        data = json.loads(request.body.decode(), object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
         dump({"data": data})  # text that cannot be encoded again, such as half a surrogate pair
     except (ValueError, RecursionError) as error:
         raise ApiError("parameter_invalid", "The body is not valid JSON in UTF-8.") from error

@@ -28,9 +28,7 @@ def transfer_details(method: Method, holder: str = "Sandbox Payments Ltd") -> Wi
 
 
 def next_action(method: Method, page_url: str, expires_at: str | None) -> Wire:
-    """The action that a method asks for in the s2s flow; ``reference`` and ``expires_at`` stand at its top
-    level.
-    """
+    """The action that a method asks for in the s2s flow; ``reference`` and ``expires_at`` stand at its top level."""
     action: Wire = {"type": method.next_action}
     if method.next_action == "redirect":
         action["redirect_url"] = page_url

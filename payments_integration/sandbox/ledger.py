@@ -14,9 +14,7 @@ BUCKETS: Final = ("available", "pending", "reserve", "hold", "debt")
 
 @dataclass(frozen=True)
 class Entry:
-    """One change of one balance, in minor units; ``outside`` is what it brought into (or took out of) the
-    sandbox.
-    """
+    """One change of one balance, in minor units; ``outside`` is what it brought into (or took out of) the sandbox."""
 
     at: str
     currency: str
@@ -95,9 +93,7 @@ class Ledger:
         change = amount - int(self.balances[currency]["reserve"])
         if change < 0:
             repaid = min(self.debt(currency), -change)
-            self._post(
-                currency, "reserve", object_id, reserve=change, available=-change - repaid, debt=-repaid
-            )
+            self._post(currency, "reserve", object_id, reserve=change, available=-change - repaid, debt=-repaid)
         elif change > 0:
             self._post(currency, "reserve", object_id, reserve=change, available=-change)
 

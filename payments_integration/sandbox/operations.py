@@ -107,9 +107,7 @@ def _operation(
 
 @_operation()
 def list_payment_methods(project: Project, call: Call) -> Result:
-    """GET /payment-methods: those of the merchant's agreement that fit the country, currency and amount
-    given.
-    """
+    """GET /payment-methods: those of the merchant's agreement that fit the country, currency and amount given."""
     call.only("country", "currency", "amount")
     country, currency = call.option("country", COUNTRIES), call.option("currency", CURRENCIES)
     amount = call.integer("amount", MIN_AMOUNT, 2**63 - 1)

@@ -169,9 +169,7 @@ class Payments:
         return payment
 
     def chargeback(self, payment_id: str) -> Wire:
-        """The card's holder takes back what is not refunded: from the reserve, available money, then as a
-        debt.
-        """
+        """The card's holder takes back what is not refunded: from the reserve, available money, then as a debt."""
         payment = self._in(payment_id, ("succeeded",), "be charged back")
         if payment["method_family"] != "card":
             raise SandboxError("only card payments are charged back")
@@ -269,11 +267,7 @@ class Payments:
 
     def _move(self, payment: Wire, status: str, *, action: Wire | None = None, **changes: object) -> None:
         if action is None:
-            kept = (
-                {"reference": payment["next_action"]["reference"]}
-                if payment["flow"] == "deposit_reference"
-                else {}
-            )
+            kept = {"reference": payment["next_action"]["reference"]} if payment["flow"] == "deposit_reference" else {}
             action = {**NOTHING, **kept}
         payment.update(status=status, next_action=action, **changes)
         if status == "processing":
@@ -300,7 +294,5 @@ class Payments:
         pending = self._aside(payment).in_pending
         self._aside(payment).in_pending = 0
         self._move(payment, "succeeded", succeeded_at=self._desk.stamp())
-        self._desk.ledger.credit(
-            payment["currency"], pending, "payment_released", payment["id"], from_pending=pending
-        )
+        self._desk.ledger.credit(payment["currency"], pending, "payment_released", payment["id"], from_pending=pending)
         return payment

@@ -33,9 +33,7 @@ class Project:
     ``keys`` maps each API key to whether it is valid (False: revoked). Guarded by the engine's lock.
     """
 
-    def __init__(
-        self, api_key: str, clock: Clock, dispatcher: Dispatcher, page_url: Callable[[str], str]
-    ) -> None:
+    def __init__(self, api_key: str, clock: Clock, dispatcher: Dispatcher, page_url: Callable[[str], str]) -> None:
         self.api_key = api_key
         self.keys: dict[str, bool] = {api_key: True}
         self.terms = Terms()

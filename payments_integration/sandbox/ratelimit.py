@@ -10,9 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RateLimits:
-    """Requests per second; ``burst`` times as many may come at once. ``enforced=False`` only sends the
-    headers.
-    """
+    """Requests per second; ``burst`` times as many may come at once. ``enforced=False`` only sends the headers."""
 
     reads: float = 100.0
     writes: float = 20.0

@@ -57,17 +57,13 @@ class Refunds:
             )
         by_card = payment["method_family"] == "card"
         if destination is None and not by_card:
-            raise ApiError(
-                "parameter_missing", "Only card payments are refunded without one.", param="destination"
-            )
+            raise ApiError("parameter_missing", "Only card payments are refunded without one.", param="destination")
         rest = self._payments.refundable(payment)
         if rest == 0:
             raise ApiError("invalid_state", "Nothing is left to refund.", param="payment_id")
         amount = rest if amount is None else amount
         if amount > rest:
-            raise ApiError(
-                "amount_out_of_range", f"At most {rest} minor units can be refunded.", param="amount"
-            )
+            raise ApiError("amount_out_of_range", f"At most {rest} minor units can be refunded.", param="amount")
         if by_card or destination is None:  # without one it is a card, or was refused above
             self._desk.check_funds(payment["currency"], amount)
             return self._by_card(payment, amount, reason)
@@ -139,9 +135,7 @@ class Refunds:
     def _by_payout(self, payment: Wire, amount: int, reason: str | None, destination: Wire) -> Wire:
         method = payout_method(payment["country"], payment["currency"])
         if method is None:
-            raise ApiError(
-                "method_not_available", "No payout method reaches the payer's country.", param="payment_id"
-            )
+            raise ApiError("method_not_available", "No payout method reaches the payer's country.", param="payment_id")
         refund = self._record(new_id("ref"), payment, amount, reason)
         payout = self._payouts.start(
             amount, payment["currency"], payment["country"], method.code, destination, refund_id=refund["id"]

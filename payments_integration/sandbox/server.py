@@ -17,9 +17,7 @@ class SandboxServer:
     joins every thread. Use it as a context manager or with start() and stop().
     """
 
-    def __init__(
-        self, engine: Engine, host: str = "127.0.0.1", port: int = 0, *, deliver: bool = True
-    ) -> None:
+    def __init__(self, engine: Engine, host: str = "127.0.0.1", port: int = 0, *, deliver: bool = True) -> None:
         self.engine = engine
         self._address = (host, port)
         self._deliver = deliver
@@ -58,9 +56,7 @@ class SandboxServer:
         return self
 
     def stop(self) -> None:
-        """Stop delivering and serving, cut open connections, and join every thread. Does nothing when not
-        running.
-        """
+        """Stop delivering and serving, cut open connections, and join every thread. Does nothing when not running."""
         if self._server is None or self._thread is None:
             return
         self.engine.gateway.closing.set()

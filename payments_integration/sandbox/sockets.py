@@ -21,9 +21,7 @@ from .wire import LineFault
 logger = logging.getLogger("payments_integration.sandbox")
 
 KEEP_BYTES: Final = MAX_BODY_BYTES + 1  # one more than allowed is enough to refuse a body
-DRAIN_BYTES: Final = (
-    32 * 1024 * 1024
-)  # what is read and thrown away so that the client gets to see the refusal
+DRAIN_BYTES: Final = 32 * 1024 * 1024  # what is read and thrown away so that the client gets to see the refusal
 RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER of zero seconds: close() sends RST
 IDLE_SECONDS: Final = 60.0
 
@@ -224,9 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     # writing
 
-    def _write(
-        self, status: str, headers: list[tuple[str, str]], content: bytes, line: LineFault | None
-    ) -> None:
+    def _write(self, status: str, headers: list[tuple[str, str]], content: bytes, line: LineFault | None) -> None:
         if line is not None and line.kind == "reset":
             self.close_connection = True
             self.server.reset(self.connection)

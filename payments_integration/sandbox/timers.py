@@ -1,6 +1,4 @@
-"""What happens by itself as time goes by: payments expire, payouts and refunds move on, old things are
-forgotten.
-"""
+"""What happens by itself as time goes by: payments expire, payouts and refunds move on, old things are forgotten."""
 
 from __future__ import annotations
 

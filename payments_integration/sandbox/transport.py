@@ -22,9 +22,7 @@ class NotAcknowledgedError(Exception):
 
 
 def signature(body: bytes, secrets: list[str], unix_time: int) -> str:
-    """The value of ``Service-Signature``: ``t=…`` and one ``v1=…`` per secret, HMAC-SHA256 over
-    ``<t>.<body>``.
-    """
+    """The value of ``Service-Signature``: ``t=…`` and one ``v1=…`` per secret, HMAC-SHA256 over ``<t>.<body>``."""
     signed = str(unix_time).encode() + b"." + body
     digests = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest() for secret in secrets]
     return ",".join([f"t={unix_time}", *(f"v1={digest}" for digest in digests)])

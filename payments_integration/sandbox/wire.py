@@ -10,9 +10,7 @@ from .shapes import Wire
 
 @dataclass(frozen=True)
 class ApiRequest:
-    """One HTTP request to the API. Header names are in lower case; ``operations`` maps HTTP methods to
-    operations.
-    """
+    """One HTTP request to the API. Header names are in lower case; ``operations`` maps HTTP methods to operations."""
 
     method: str
     path: str

@@ -1,8 +1,8 @@
 """Checks of single values. Everything is checked before anything is recorded or leaves.
 
-An error stands under the name of the service function's argument; where the value is nested, the message begins with
-its place in the argument: ``{"payer": ["document.number: This is not a valid RUT number; …"]}``. No message repeats a
-value.
+An error stands under the name of the service function's argument; where the value is nested, the message
+begins with its place in the argument: ``{"payer": ["document.number: This is not a valid RUT number; …"]}``.
+No message repeats a value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _KEY = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
 class Checks:
     """Collects what is wrong with the arguments of one call; :meth:`finish` raises it all at once.
 
-    Each check returns the value as it goes on the wire. ``name`` is the argument, or ``argument.place.inside``.
+    Each check returns the value as it goes on the wire. ``name`` is the argument, or
+    ``argument.place.inside``.
     """
 
     def __init__(self) -> None:
@@ -51,7 +52,9 @@ class Checks:
             raise ValidationError(dict(self._errors))
 
     def text(self, name: str, value: object, *, max_length: int = MAX_TEXT, required: bool = False) -> str:
-        """Text that every database stores as it is: no NUL, no lone surrogate, not over-long. "" where there is none."""
+        """Text that every database stores as it is: no NUL, no lone surrogate, not over-long. "" where there
+        is none.
+        """
         if value is None:
             if required:
                 self.fail(name, _("This is required."), "required")
@@ -64,7 +67,9 @@ class Checks:
         if not plain.strip():
             self.fail(name, _("This must not be blank."), "blank")
         elif len(plain) > max_length:
-            self.fail(name, _("This must have at most %(max)d characters.") % {"max": max_length}, "max_length")
+            self.fail(
+                name, _("This must have at most %(max)d characters.") % {"max": max_length}, "max_length"
+            )
         elif "\x00" in plain or not _is_utf8(plain):
             self.fail(name, _("This has characters that cannot be stored or sent."), "characters")
         else:
@@ -76,7 +81,11 @@ class Checks:
         if value is None and not required:
             return ""
         if not isinstance(value, str) or str(value) not in options:
-            self.fail(name, _("This must be one of %(options)s.") % {"options": ", ".join(options)}, "invalid_choice")
+            self.fail(
+                name,
+                _("This must be one of %(options)s.") % {"options": ", ".join(options)},
+                "invalid_choice",
+            )
             return ""
         return str(value)
 
@@ -115,7 +124,9 @@ class Checks:
         """HTTPS; plain HTTP to this machine, for development."""
         text = self.text(name, value, max_length=MAX_LONG_TEXT, required=required)
         if text and not is_web_url(text):
-            self.fail(name, _("This must be an https:// address (http:// only to this machine)."), "invalid_url")
+            self.fail(
+                name, _("This must be an https:// address (http:// only to this machine)."), "invalid_url"
+            )
         return text
 
     def mapping(self, name: str, value: object, known: Collection[str]) -> Mapping[str, Any]:
@@ -125,7 +136,9 @@ class Checks:
             return {}
         for key in value:
             if key not in known:
-                self.fail(name, _("It has an unknown key; known are %(known)s.") % {"known": ", ".join(known)})
+                self.fail(
+                    name, _("It has an unknown key; known are %(known)s.") % {"known": ", ".join(known)}
+                )
                 break
         return {key: value[key] for key in known if value.get(key) is not None}
 
@@ -141,9 +154,11 @@ class Checks:
             if not isinstance(key, str) or not isinstance(text, str):
                 self.fail(name, _("Keys and values must be text."))
             elif not key or len(text) > MAX_METADATA_VALUE:
-                self.fail(name, _("Keys must not be empty; values have at most %(max)d characters.") % {
-                    "max": MAX_METADATA_VALUE
-                })
+                self.fail(
+                    name,
+                    _("Keys must not be empty; values have at most %(max)d characters.")
+                    % {"max": MAX_METADATA_VALUE},
+                )
             elif "\x00" in key + text or not _is_utf8(key + text):
                 self.fail(name, _("This has characters that cannot be stored or sent."), "characters")
             else:
@@ -157,7 +172,9 @@ class Checks:
         if value is None:
             return ""
         if not isinstance(value, str) or not _KEY.fullmatch(value):
-            self.fail(name, _("This must be 1 to 255 printable ASCII characters, without spaces at the ends."))
+            self.fail(
+                name, _("This must be 1 to 255 printable ASCII characters, without spaces at the ends.")
+            )
             return ""
         return str(value)
 

@@ -1,6 +1,10 @@
-"""No request inside a database transaction: it would hold locks for seconds, and could be rolled back after money moved."""
+"""No request inside a database transaction: it would hold locks for seconds, and could be rolled back after
+money moved.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from django.db import connections, router
 
@@ -19,12 +23,12 @@ def in_transaction() -> bool:
     if not connection.in_atomic_block:
         # With autocommit off every statement opens a transaction that only the caller ends.
         return not connection.get_autocommit()
-    blocks = connection.atomic_blocks
+    blocks: list[Any] = connection.atomic_blocks
     return not (blocks and blocks[-1]._from_testcase)
 
 
 def refuse_transaction(function: str) -> None:
-    """Raise TransactionRefused where ``function`` was called inside a transaction; nothing has been done yet."""
+    """Raise TransactionRefused inside a transaction, in the name of ``function``, before anything is done."""
     if in_transaction():
         raise TransactionRefused(
             f"services.{function} talks to the provider and cannot run inside a database transaction. "

@@ -23,7 +23,7 @@ _NOT_COMPARED = ("ip", "device_id")
 MirrorT = TypeVar("MirrorT", bound=Mirror)
 
 
-class Doubt(ValidationError):
+class Doubt(ValidationError):  # noqa: N818  (a question to the provider before it is an error)
     """The mirror says no. It may be behind: it is refreshed once, then decided again."""
 
 
@@ -31,7 +31,10 @@ class Guard(Protocol):
     """What must hold at the moment an intent is recorded."""
 
     def before(self) -> None:
-        """Bring the mirror up to date where the decision needs it. Outside transactions: it may send a GET."""
+        """Bring the mirror up to date where the decision needs it.
+
+        Outside transactions: it may send a GET.
+        """
 
     def decide(self, intent: Intent) -> Intent:
         """Check under a lock, within the recording transaction; may fill in the intent. Raises Doubt."""
@@ -76,7 +79,10 @@ class Intent:
 
 
 def check_size(checks: Checks, body: Json) -> None:
-    """Refuse a body over 256 KB, in the name of its largest argument. For bodies that passed every other check."""
+    """Refuse a body over 256 KB, in the name of its largest argument.
+
+    For bodies that passed every other check.
+    """
     encoded = {name: len(wire.encode(value)) for name, value in body.items()}
     # The merchant reference may still be filled in.
     if sum(encoded.values()) + sum(len(name) + 4 for name in encoded) + 100 > MAX_BODY_BYTES:

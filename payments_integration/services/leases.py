@@ -1,7 +1,7 @@
 """Who works on an operation now. Two never do at the same time, and who comes late changes nothing.
 
-A claim writes a token and an expiry; every outcome is written only where the token still stands. A process that dies
-leaves its lease behind, and the operation is taken up again when that has run out.
+A claim writes a token and an expiry; every outcome is written only where the token still stands. A process
+that dies leaves its lease behind, and the operation is taken up again when that has run out.
 """
 
 from __future__ import annotations

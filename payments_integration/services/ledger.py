@@ -26,7 +26,7 @@ from payments_integration.transactions import repeatable
 
 
 def find(intent: Intent) -> Operation | None:
-    """The operation that this call's key already stands for; IdempotencyMismatch where that was another call."""
+    """The operation that this call's key stands for already; IdempotencyMismatch for another call's."""
     if not intent.idempotency_key:
         return None
     operation = Operation.objects.filter(
@@ -38,8 +38,8 @@ def find(intent: Intent) -> Operation | None:
 def record(intent: Intent, *, deferred: bool) -> tuple[Operation, bool]:
     """The operation of this intent, and whether it is new.
 
-    Not deferred: committed when this returns, and claimed in the same commit, so that no other worker sends it.
-    Deferred: recorded in the caller's transaction, unclaimed. Raises Doubt, IdempotencyMismatch.
+    Not deferred: committed when this returns, and claimed in the same commit, so that no other worker sends
+    it. Deferred: recorded in the caller's transaction, unclaimed. Raises Doubt, IdempotencyMismatch.
     """
 
     def write() -> tuple[Operation, bool]:
@@ -56,7 +56,8 @@ def record(intent: Intent, *, deferred: bool) -> tuple[Operation, bool]:
         return operation, True
 
     try:
-        # Where two calls come with one key, the database lets one of them insert; the other finds it on repeating.
+        # Where two calls come with one key, the database lets one of them insert; the other finds it on
+        # repeating.
         return repeatable(write, using=guards.database(), durable=not deferred)
     except IntegrityError:
         known = _find_locked(intent)
@@ -73,15 +74,17 @@ def claim_of_new(operation: Operation) -> leases.Claim:
 def replay(operation: Operation) -> Any:
     """What a repeated call with the same key gets. Nothing is sent, ever.
 
-    Done: the mirror row as it is now. Rejected: the same error. Closed: OperationClosed. Otherwise the outcome is
-    still open: OutcomeUnknown, or ApprovalRequired.
+    Done: the mirror row as it is now. Rejected: the same error. Closed: OperationClosed. Otherwise the
+    outcome is still open: OutcomeUnknown, or ApprovalRequired.
     """
     if operation.state == OperationState.DONE:
         return result(operation)
     if operation.state == OperationState.REJECTED:
         raise error_of(operation)
     if operation.state == OperationState.CLOSED:
-        raise OperationClosed(operation, f"operation {operation.pk} was closed; it did not happen and will not")
+        raise OperationClosed(
+            operation, f"operation {operation.pk} was closed; it did not happen and will not"
+        )
     if operation.state == OperationState.AWAITING_APPROVAL:
         raise ApprovalRequired(operation)
     raise OutcomeUnknown(operation)
@@ -148,8 +151,8 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
 def _same(operation: Operation, intent: Intent) -> Operation:
     if (operation.operation, operation.arguments_hash) != (intent.operation, intent.arguments_hash):
         raise IdempotencyMismatch(
-            f"this idempotency key belongs to operation {operation.pk} ({operation.operation}), a different call; "
-            "nothing was sent"
+            f"this idempotency key belongs to a different call, operation {operation.pk} "
+            f"({operation.operation}); nothing was sent"
         )
     return operation
 

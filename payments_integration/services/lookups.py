@@ -1,7 +1,7 @@
 """Finding out what became of an operation without sending it again.
 
-For operations that are too old to repeat (the provider has forgotten the key) or were sent under another key or
-address. Only one candidate that nothing else explains counts as found; everything else is for a person.
+For operations that are too old to repeat (the provider has forgotten the key) or were sent under another key
+or address. Only one candidate that nothing else explains counts as found; everything else is for a person.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from payments_integration.services.recipes import (
     CREATE_PAYMENT,
     CREATE_PAYOUT,
     CREATE_REFUND,
-    CREATE_WEBHOOK_ENDPOINT,
     DELETE_WEBHOOK_ENDPOINT,
     RECIPES,
     ROTATE_WEBHOOK_SECRET,
@@ -99,7 +98,7 @@ def _resolve_creation(claim: Claim) -> None:
         outcomes.person(claim, f"{len(free)} objects fit it: {', '.join(item.id for item in free[:10])}")
     elif _has_rival(operation):
         outcomes.person(claim, f"{free[0].id} fits it, and another operation whose outcome is open")
-    elif not outcomes.found(claim, free[0], unlinked=True):
+    elif not outcomes.linked(claim, free[0].id, "found by looking it up", resource=free[0]):
         outcomes.person(claim, f"{free[0].id} fits it, but belongs to another operation")
 
 
@@ -132,6 +131,7 @@ def _resolve_deletion(claim: Claim) -> None:
 
 
 def _candidates(client: Client, operation: Operation) -> Candidates:
+    """What the provider lists that this operation may have made (create_webhook_endpoint: the last case)."""
     since = (operation.first_sent_at or operation.created_at) - CLOCK_SLACK
     wait, reference = reads.BACKGROUND_WAIT, operation.merchant_reference
     if operation.operation == CREATE_PAYMENT:
@@ -141,18 +141,22 @@ def _candidates(client: Client, operation: Operation) -> Candidates:
         return _scan(
             payments,
             since,
-            lambda item: item.merchant_reference == reference
-            and item.flow != "deposit_reference"
-            and _same_money(item, operation),
+            lambda item: (
+                item.merchant_reference == reference
+                and item.flow != "deposit_reference"
+                and _same_money(item, operation)
+            ),
         )
     if operation.operation == CREATE_PAYOUT:
         payouts = client.payouts.list(merchant_reference=reference, max_wait=wait, background=True)
         return _scan(
             payouts,
             since,
-            lambda item: item.merchant_reference == reference
-            and item.refund_id is None
-            and _same_money(item, operation),
+            lambda item: (
+                item.merchant_reference == reference
+                and item.refund_id is None
+                and _same_money(item, operation)
+            ),
         )
     if operation.operation == CREATE_REFUND:
         refunds = client.refunds.list(payment_id=operation.target_id, max_wait=wait, background=True)
@@ -161,7 +165,6 @@ def _candidates(client: Client, operation: Operation) -> Candidates:
             since,
             lambda item: item.payment_id == operation.target_id and _same_money(item, operation),
         )
-    assert operation.operation == CREATE_WEBHOOK_ENDPOINT
     asked = operation.arguments
     endpoints = client.webhook_endpoints.list(max_wait=wait, background=True).data
     return Candidates(
@@ -192,7 +195,7 @@ def _until(items: Iterable[ItemT], since: datetime) -> Iterator[ItemT]:
 
 
 def _same_money(item: Any, operation: Operation) -> bool:
-    return item.amount == operation.amount and item.currency == operation.currency
+    return bool(item.amount == operation.amount and item.currency == operation.currency)
 
 
 def _has_rival(operation: Operation) -> bool:

@@ -1,4 +1,7 @@
-"""Writing what became of an operation. Each outcome is one transaction, and only the holder of the lease writes it."""
+"""Writing what became of an operation.
+
+Each outcome is one transaction, and only the holder of the lease writes it.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from typing import Any
 
 from django.utils import timezone
 
-from payments_integration import projection, signals, wakeup, wire
+from payments_integration import projection, signals, wakeup
 from payments_integration.client import Answer
 from payments_integration.exceptions import NoAnswer, ProviderError, UnsendableRequest
-from payments_integration.models import Operation, OperationState
+from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.projection import Snapshot
 from payments_integration.services import guards, ledger, reads
 from payments_integration.services.intents import Intent
@@ -35,9 +38,11 @@ _SECRET_OPERATIONS = (CREATE_WEBHOOK_ENDPOINT, ROTATE_WEBHOOK_SECRET)
 
 
 def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
-    """A successful answer: the operation is closed and the mirror written in one transaction; returns the row.
+    """A successful answer: the operation is closed and the mirror written in one transaction; returns the
+    row.
 
-    The answer to a repeated request may be old: it proves only which object it was, which is then read by GET.
+    The answer to a repeated request may be old: it proves only which object it was, which is then read by
+    GET.
     """
     operation, resource = claim.operation, answer.data
     secret = getattr(resource, "secret", None)
@@ -75,34 +80,41 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
     return row
 
 
-def found(claim: Claim, resource: Any, *, unlinked: bool) -> bool:
-    """A look-up found the object: link it, unless another operation did so first; then False."""
+def linked(claim: Claim, object_id: str, why: str, *, resource: Any = None) -> bool:
+    """The object that the operation made was found: link it, unless another operation did so first; then
+    False.
+
+    ``resource``: what a look-up read, to be mirrored if it is not yet.
+    """
     operation = claim.operation
     recipe = RECIPES[operation.operation]
 
     def close() -> bool:
-        # Locks the mirror row: of two look-ups that found the same object, the second sees the first one's link.
-        row = projection.record_identity(operation.account, resource)
-        if unlinked and _is_linked(operation, row.pk):
+        # Holds the mirror row: of two that found the same object, the second one sees the first one's link.
+        if resource is not None:
+            projection.record_identity(operation.account, resource)
+        else:
+            MIRRORS[recipe.kind]._default_manager.select_for_update().get(pk=object_id)
+        if not recipe.on_target and _is_linked(operation, object_id):
             return False
         release(
             claim,
             state=OperationState.DONE,
             result_kind=recipe.kind,
-            result_id=row.pk,
+            result_id=object_id,
             error=None,
-            note=noted(operation, "found by looking it up"),
+            note=noted(operation, why),
             next_attempt_at=None,
             closed_at=timezone.now(),
         )
         if operation.operation in _SECRET_OPERATIONS:
-            rotate_anew(operation, row.pk)
+            rotate_anew(operation, object_id)
         return True
 
-    linked: bool = _commit(claim, close)
-    if linked:
-        read_quietly(recipe.kind, operation.account, resource.id)
-    return linked
+    is_linked: bool = _commit(claim, close)
+    if is_linked and resource is not None:
+        read_quietly(recipe.kind, operation.account, object_id)
+    return is_linked
 
 
 def deleted(claim: Claim) -> None:
@@ -191,7 +203,9 @@ def unsent(claim: Claim, error: UnsendableRequest) -> None:
 
 
 def due_again(claim: Claim, error: ProviderError) -> None:
-    """Too many requests, and nothing ever left that may have been executed: sent later, as if for the first time."""
+    """Too many requests, and nothing ever left that may have been executed: sent later, as if for the first
+    time.
+    """
     operation = claim.operation
     _commit(
         claim,
@@ -247,7 +261,10 @@ def person(claim: Claim, why: str, error: ProviderError | None = None) -> None:
 
 
 def read_quietly(kind: str, account: str, object_id: str) -> Any | None:
-    """GET after a repeated request. Where it fails, the object is marked to be read, and the schedule does it."""
+    """GET after a repeated request.
+
+    Where it fails, the object is marked to be read, and the schedule does it.
+    """
     try:
         return reads.read(kind, account, object_id, background=True)
     except (ProviderError, NoAnswer) as error:

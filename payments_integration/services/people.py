@@ -1,10 +1,12 @@
 """What a person decides about an operation: look it up, send it again, say what happened.
 
-Each returns the operation as it is afterwards; its ``state`` and ``note`` tell the outcome. Whether the person may do
-it is checked by the door they come through.
+Each returns the operation as it is afterwards; its ``state`` and ``note`` tell the outcome. Whether the
+person may do it is checked by the door they come through.
 """
 
 from __future__ import annotations
+
+from typing import NoReturn
 
 from django.core.exceptions import ValidationError
 from django.utils import timezone
@@ -12,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from payments_integration import wakeup
 from payments_integration.models import Operation, OperationState
-from payments_integration.services import leases, lookups, outcomes, reads, resuming, sending
+from payments_integration.services import leases, lookups, outcomes, reads, sending
 from payments_integration.services.checks import Checks
 from payments_integration.services.guards import refuse_transaction
 from payments_integration.services.recipes import RECIPES
@@ -24,7 +26,10 @@ _CLOSABLE = (OperationState.DUE, OperationState.NEEDS_PERSON)
 
 
 def look_up(operation: Operation | str) -> Operation:
-    """Search the provider for the result of an operation of open outcome. Raises ValidationError where it is not open."""
+    """Search the provider for the result of an operation of open outcome.
+
+    Raises ValidationError where it is not open.
+    """
     refuse_transaction("look_up")
     operation = _load(operation)
     if not operation.may_have_run:
@@ -37,8 +42,8 @@ def look_up(operation: Operation | str) -> Operation:
 def retry(operation: Operation | str) -> Operation:
     """Send it again now, with the same key and bytes.
 
-    Raises ValidationError unless that cannot move money twice: it was never sent, or went to the same place under
-    the same key less than 23 hours ago.
+    Raises ValidationError unless that cannot move money twice: it was never sent, or went to the same place
+    under the same key less than 23 hours ago.
     """
     refuse_transaction("retry")
     operation = _load(operation)
@@ -54,12 +59,11 @@ def retry(operation: Operation | str) -> Operation:
 def mark_never_happened(operation: Operation | str, actor: object, comment: str) -> Operation:
     """Close it: a person has made sure that it was not executed. It will not be sent.
 
-    For operations that wait for a person or were never sent. Raises ValidationError for others, and without a comment.
+    For operations that wait for a person or were never sent. Raises ValidationError for others, and without a
+    comment.
     """
     operation = _load(operation)
     who = _words(actor, comment)
-    if operation.state == OperationState.DUE and operation.may_have_run:
-        _refuse(_("It is being sent."))
     now = timezone.now()
     note = outcomes.noted(operation, f"{who} closed it as never happened: {comment}")
     changed = (
@@ -90,7 +94,7 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
         if not same or getattr(row, "payment_id", operation.target_id) != operation.target_id:
             _refuse(_("The object has another amount, currency or payment."))
     claim = _claimed(operation, leases.claim_to_resolve(operation, _OPEN))
-    if not outcomes.linked(claim, row, f"{who} linked it to {object_id}: {comment}"):
+    if not outcomes.linked(claim, row.pk, f"{who} linked it to {object_id}: {comment}"):
         outcomes.person(claim, f"{who} tried to link it to {object_id}, which belongs to another operation")
         _refuse(_("The object belongs to another operation."))
     wakeup.wake(operation.account)
@@ -105,7 +109,6 @@ def _load(operation: Operation | str) -> Operation:
 def _claimed(operation: Operation, claim: leases.Claim | None) -> leases.Claim:
     if claim is None:
         _refuse(_("It is closed, or somebody is working on it now."))
-        raise AssertionError("unreachable")
     return claim
 
 
@@ -120,5 +123,5 @@ def _words(actor: object, comment: str) -> str:
     return who
 
 
-def _refuse(message: str) -> None:
+def _refuse(message: str) -> NoReturn:
     raise ValidationError({"operation": message})

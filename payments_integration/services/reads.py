@@ -40,14 +40,15 @@ def refresh(obj: str, *, account: str | None = None) -> Mirror: ...
 def refresh(obj: Mirror | str, *, account: str | None = None) -> Mirror:
     """Read one object by GET and return it: the same instance, brought up to date, or for an id its row.
 
-    Balances and webhook endpoints have no GET of their own, so all of the account's are read. Raises NotFound (the
-    row is kept and marked as gone), other ProviderErrors, NoAnswer, and TransactionRefused in a transaction.
+    Balances and webhook endpoints have no GET of their own, so all of the account's are read. Raises NotFound
+    (the row is kept and marked as gone), other ProviderErrors, NoAnswer, and TransactionRefused in a
+    transaction.
     """
     refuse_transaction("refresh")
     if isinstance(obj, Mirror):
         if account is not None and account != obj.account:
             raise ValidationError({"account": _("This object belongs to another account.")})
-        row = read(obj.kind, obj.account, obj.object_id)
+        row: Mirror = read(obj.kind, obj.account, obj.object_id)
         wakeup.wake(obj.account)
         if row.pk != obj.pk:
             return row
@@ -56,13 +57,13 @@ def refresh(obj: Mirror | str, *, account: str | None = None) -> Mirror:
     kind = next((kind for prefix, kind in _PREFIXES.items() if obj.startswith(prefix)), None)
     if kind is None:
         raise ValidationError({"obj": _("This is not the id of a mirrored object.")})
-    known = MIRRORS[kind]._default_manager.filter(pk=obj).first()
+    known: Mirror | None = MIRRORS[kind]._default_manager.filter(pk=obj).first()
     if known is not None:
         return refresh(known, account=account)
     alias = account or conf.DEFAULT_ACCOUNT
-    row = read(kind, alias, obj)
+    new: Mirror = read(kind, alias, obj)
     wakeup.wake(alias)
-    return row
+    return new
 
 
 def read(kind: str, account: str, object_id: str, *, background: bool = False) -> Any:
@@ -84,7 +85,9 @@ def read(kind: str, account: str, object_id: str, *, background: bool = False) -
 
 
 def sync_balances(*, account: str = conf.DEFAULT_ACCOUNT) -> list[Balance]:
-    """GET /balances into the mirror; one row per currency. Raises ProviderError, NoAnswer, TransactionRefused."""
+    """GET /balances into the mirror; one row per currency. Raises ProviderError, NoAnswer,
+    TransactionRefused.
+    """
     refuse_transaction("sync_balances")
     rows = read_balances(account)
     wakeup.wake(account)
@@ -109,7 +112,8 @@ def list_payment_methods(
     amount: int | None = None,
     account: str = conf.DEFAULT_ACCOUNT,
 ) -> list[wire.PaymentMethod]:
-    """GET /payment-methods: ``code`` and, in ``extra``, whatever else the provider shows. ``amount``: minor units.
+    """GET /payment-methods: ``code`` and, in ``extra``, whatever else the provider shows. ``amount``: minor
+    units.
 
     Raises ValidationError, ProviderError, NoAnswer, TransactionRefused.
     """

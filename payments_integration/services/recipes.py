@@ -1,4 +1,6 @@
-"""What each operation is to the provider: its kind of object, its request, and whether it may be repeated at will."""
+"""What each operation is to the provider: its kind of object, its request, and whether it may be repeated at
+will.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,9 @@ def contradiction(operation: Operation, resource: wire.AnyResource | None) -> st
     if resource is None:
         return "" if operation.operation == DELETE_WEBHOOK_ENDPOINT else "the answer has no object"
     if recipe.on_target:
-        return "" if getattr(resource, "id", "") == operation.target_id else "the answer is about another object"
+        return (
+            "" if getattr(resource, "id", "") == operation.target_id else "the answer is about another object"
+        )
     if isinstance(resource, wire.Refund) and resource.payment_id != operation.target_id:
         return "the answer is about another payment"
     if isinstance(resource, wire.Payment | wire.Payout | wire.Refund) and (

@@ -29,9 +29,9 @@ def resume_operations(
 ) -> dict[str, int]:
     """Work off what is due: send, send again, or look up. Returns how many ended up in which state.
 
-    Keys of the result: the values of OperationState, plus ``skipped`` (another worker holds it) and ``failed`` (an
-    error of ours, logged). ``limit``: operations at most. ``deadline``: a ``time.monotonic()`` after which no further
-    one is started. Raises TransactionRefused in a transaction.
+    Keys of the result: the values of OperationState, plus ``skipped`` (another worker holds it) and
+    ``failed`` (an error of ours, logged). ``limit``: operations at most. ``deadline``: a ``time.monotonic()``
+    after which no further one is started. Raises TransactionRefused in a transaction.
     """
     refuse_transaction("resume_operations")
     now = timezone.now()
@@ -50,7 +50,9 @@ def resume_operations(
 
 
 def resume(operation: Operation) -> bool:
-    """Take one operation a step further; False where another worker holds it or it is not due for that any more."""
+    """Take one operation a step further; False where another worker holds it or it is not due for that any
+    more.
+    """
     if operation.state == OperationState.DUE:
         if timezone.now() - operation.created_at > SEND_WITHIN:
             claim = leases.claim_to_resolve(operation, RESUMABLE)

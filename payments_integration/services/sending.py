@@ -62,16 +62,23 @@ def send_now(operation: Operation) -> Any:
     if operation.state == OperationState.REJECTED and sent.error is not None:
         raise sent.error
     if operation.state == OperationState.CLOSED:
-        raise OperationClosed(operation, f"operation {operation.pk} could not be sent; it did not happen") from sent.error
+        raise OperationClosed(
+            operation, f"operation {operation.pk} could not be sent; it did not happen"
+        ) from sent.error
     raise OutcomeUnknown(operation) from sent.error
 
 
 def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) -> Sent:
-    """Send once under a claim and write the outcome. Raises LeaseLost, and whatever went wrong on our side."""
+    """Send once under a claim and write the outcome.
+
+    Raises LeaseLost, and whatever went wrong on our side.
+    """
     operation = claim.operation
     recipe = RECIPES[operation.operation]
     before = (
-        projection.snapshot(recipe.kind, operation.account, operation.target_id) if recipe.on_target else ABSENT
+        projection.snapshot(recipe.kind, operation.account, operation.target_id)
+        if recipe.on_target
+        else ABSENT
     )
     try:
         answer = recipe.send(get_client(operation.account), operation, bytes(operation.body or b""), max_wait)
@@ -96,7 +103,9 @@ def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) 
 
 
 def may_resend(operation: Operation) -> bool:
-    """Whether the same request may leave again: under the same key, where it went first, while the key is kept."""
+    """Whether the same request may leave again: under the same key, where it went first, while the key is
+    kept.
+    """
     if operation.body is None:
         return False  # erased
     if not operation.may_have_run:
@@ -112,8 +121,11 @@ def _judge(claim: Claim, error: ProviderError, *, close_when_limited: bool) -> N
     """What an error envelope means for the operation."""
     gone = error.status_code == 404 and claim.operation.operation == DELETE_WEBHOOK_ENDPOINT
     if isinstance(error, IdempotencyError) and error.code != "idempotency_in_progress":
-        # Our key stands for another request there. Which one, and whether ours ran, only a person can find out.
-        outcomes.person(claim, f"the provider knows this idempotency key for another request ({error.code})", error)
+        # Our key stands for another request there. Which one, and whether ours ran, only a person can find
+        # out.
+        outcomes.person(
+            claim, f"the provider knows this idempotency key for another request ({error.code})", error
+        )
     elif claim.repeated and gone:
         outcomes.deleted(claim)
     elif claim.repeated or not _is_refusal(error):
@@ -125,7 +137,7 @@ def _judge(claim: Claim, error: ProviderError, *, close_when_limited: bool) -> N
 
 
 def _is_refusal(error: ProviderError) -> bool:
-    """Whether the provider says that it did not execute the request: any 4xx but those about its own failing."""
+    """Whether the provider says that it did not execute the request: a 4xx not about its own failing."""
     if isinstance(error, IdempotencyError) or error.type == "api_error":
         return False
     return 400 <= error.status_code < 500 and error.status_code != 408

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -20,13 +20,13 @@ MAX_CODE = 64
 def payer(checks: Checks, name: str, value: object, country: str) -> Json:
     """``{name, email, phone, document, ip, device_id}``, all optional."""
     given = checks.mapping(name, value, ("name", "email", "phone", "document", "ip", "device_id"))
-    read = {
-        "name": lambda place, item: checks.text(place, item),
+    read: dict[str, Callable[[str, object], Any]] = {
+        "name": checks.text,
         "email": checks.email,
         "phone": checks.phone,
         "document": lambda place, item: document(checks, place, item, country),
         "ip": checks.ip,
-        "device_id": lambda place, item: checks.text(place, item),
+        "device_id": checks.text,
     }
     return {field: read[field](f"{name}.{field}", item) for field, item in given.items()}
 
@@ -37,7 +37,9 @@ def document(checks: Checks, name: str, value: object, country: str) -> Json:
     if not isinstance(value, Mapping):
         return {}
     kind = checks.choice(f"{name}.type", given.get("type"), DocumentType.values)
-    number = checks.text(f"{name}.number", given.get("number"), max_length=documents.MAX_LENGTH, required=True)
+    number = checks.text(
+        f"{name}.number", given.get("number"), max_length=documents.MAX_LENGTH, required=True
+    )
     if kind and number:
         try:
             documents.validate(kind, number, country)
@@ -47,7 +49,9 @@ def document(checks: Checks, name: str, value: object, country: str) -> Json:
 
 
 def destination(checks: Checks, name: str, value: object, country: str) -> Json:
-    """``{type: "bank_account", account_number, holder_name, holder_document}``, optional bank_code and account_type."""
+    """``{type: "bank_account", account_number, holder_name, holder_document}``, optional bank_code and
+    account_type.
+    """
     fields = ("type", "bank_code", "account_number", "account_type", "holder_name", "holder_document")
     given = checks.mapping(name, value, fields)
     if not isinstance(value, Mapping):
@@ -59,10 +63,14 @@ def destination(checks: Checks, name: str, value: object, country: str) -> Json:
         f"{name}.account_number", given.get("account_number"), max_length=MAX_CODE, required=True
     )
     if "account_type" in given:
-        found["account_type"] = checks.choice(f"{name}.account_type", given["account_type"], AccountType.values)
+        found["account_type"] = checks.choice(
+            f"{name}.account_type", given["account_type"], AccountType.values
+        )
     found["holder_name"] = checks.text(f"{name}.holder_name", given.get("holder_name"), required=True)
     if "holder_document" in given:
-        found["holder_document"] = document(checks, f"{name}.holder_document", given["holder_document"], country)
+        found["holder_document"] = document(
+            checks, f"{name}.holder_document", given["holder_document"], country
+        )
     else:
         checks.fail(f"{name}.holder_document", _("This is required."), "required")
     return found

@@ -1,11 +1,11 @@
 """For merchants' own tests: a running provider, and signed deliveries.
 
-    def test_order_is_paid(client, db, payments_sandbox):
-        payment = create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
-        payments_sandbox.engine.pay(payment.id)
-        payments_sandbox.settle()
-        payment.refresh_from_db()
-        assert payment.status == "succeeded"
+def test_order_is_paid(client, db, payments_sandbox):
+    payment = create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
+    payments_sandbox.engine.pay(payment.id)
+    payments_sandbox.settle()
+    payment.refresh_from_db()
+    assert payment.status == "succeeded"
 """
 
 from __future__ import annotations

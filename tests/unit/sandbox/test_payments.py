@@ -40,7 +40,7 @@ HOUR, DAY = 3_600, 86_400
         ({"return_url": "javascript:alert(1)"}, "parameter_invalid", "return_url"),
         ({"return_url": "/relative"}, "parameter_invalid", "return_url"),
         ({"return_url": "ftp://x.example"}, "parameter_invalid", "return_url"),
-        ({"return_url": "https://x.example/\"><script>"}, "parameter_invalid", "return_url"),
+        ({"return_url": 'https://x.example/"><script>'}, "parameter_invalid", "return_url"),
         ({"payer": []}, "parameter_invalid", "payer"),
         ({"payer": {"email": "nobody"}}, "parameter_invalid", "payer.email"),
         ({"payer": {"phone": "0912345678"}}, "parameter_invalid", "payer.phone"),

@@ -1,0 +1,107 @@
+"""The later acts: money that goes back and out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from example_project.demo.pay_ins import Cast, wait_for_operation
+from example_project.demo.processes import DemoError
+from example_project.demo.stage import Stage
+from example_project.shop.models import Order, OrderStatus
+from payments_integration import services
+from payments_integration.exceptions import OutcomeUnknown
+from payments_integration.models import Payment, Payout, Refund
+from payments_integration.money import format_money
+
+DIEGOS_ACCOUNT = {
+    "type": "bank_account",
+    "bank_code": "012",
+    "account_number": "012180001234567897",
+    "account_type": "checking",
+    "holder_name": "Diego Ramírez",
+    "holder_document": {"type": "RFC", "number": "GODE561231GR8"},
+}
+ROASTER = {
+    "type": "bank_account",
+    "account_number": "00123456789",
+    "account_type": "checking",
+    "holder_name": "Torrefação Aurora Ltda",
+    "holder_document": {"type": "CNPJ", "number": "11.222.333/0001-81"},
+}
+
+
+def refunds(stage: Stage, cast: Cast) -> None:
+    """Part of a card payment, and all of a bank transfer."""
+    stage.screen.step("Money goes back")
+    ana, ana_payment = _paid(cast.ana)
+    diego, diego_payment = _paid(cast.diego)
+    stage.wait_until_delivered()
+    # Reconciliation will have to find this one too.
+    stage.provider.fault("drop", event_type="refund.succeeded")
+    part = services.create_refund(ana_payment, amount=29_900, reason="one tassel is missing", actor="demo")
+    stage.expected.refunds += 1
+    stage.expected.orders[ana.reference] = OrderStatus.PARTIALLY_REFUNDED
+    stage.wait("Ana's refund", lambda: any(_is_done(item) for item in stage.provider.books().refunds))
+    stage.screen.say(
+        f"{format_money(part.amount, part.currency)} of Ana's {ana.price} went back to her card ({part.pk}); "
+        "the webhook that says so is lost."
+    )
+    whole = services.create_refund(diego_payment, destination=DIEGOS_ACCOUNT, reason="changed his mind", actor="demo")
+    stage.expected.refunds += 1
+    stage.expected.orders[diego.reference] = OrderStatus.REFUNDED
+    stage.wait_for_order(diego, OrderStatus.REFUNDED)
+    whole.refresh_from_db()
+    stage.screen.say(f"All of Diego's {diego.price} went back to his bank account, as payout {whole.payout_id}.")
+
+
+def payouts(stage: Stage) -> None:
+    """Money to a supplier; the answer to the second request is lost."""
+    stage.screen.step("The roaster is paid, twice as meant, never twice by mistake")
+    first = _pay_roaster(150_000, "invoice-41")
+    stage.expected.payouts += 1
+    stage.wait("the payout", _status_is(first, "succeeded"))
+    stage.screen.say(f"{format_money(150_000, 'BRL')} for invoice 41: {first.pk} succeeded.")
+    stage.provider.fault("reset", operation="create_payout", work=True)
+    try:
+        _pay_roaster(98_000, "invoice-42")
+    except OutcomeUnknown:
+        stage.screen.say(f"{format_money(98_000, 'BRL')} for invoice 42: the answer is lost.")
+    else:
+        raise DemoError("the answer arrived although the connection was cut")
+    stage.expected.payouts += 1
+    took = wait_for_operation(stage, "payout-invoice-42")
+    sent = Payout.objects.get(merchant_reference="invoice-42")
+    stage.wait("the second payout", _status_is(sent, "succeeded"))
+    stage.screen.say(f"{took:.1f} s later it is found: {sent.pk}, sent once.")
+
+
+def _pay_roaster(amount: int, invoice: str) -> Payout:
+    return services.create_payout(
+        amount=amount,
+        currency="BRL",
+        country="BR",
+        method_code="br_pix",
+        destination=ROASTER,
+        merchant_reference=invoice,
+        idempotency_key=f"payout-{invoice}",
+        actor="demo",
+    )
+
+
+def _status_is(row: Payout | Refund, status: str) -> Callable[[], bool]:
+    def holds() -> bool:
+        row.refresh_from_db()
+        return row.status == status
+
+    return holds
+
+
+def _paid(order: Order | None) -> tuple[Order, Payment]:
+    payment = order.payment if order is not None else None
+    if order is None or payment is None:
+        raise DemoError("an act before this one is missing")
+    return order, payment
+
+
+def _is_done(refund: dict[str, object]) -> bool:
+    return refund["status"] == "succeeded"

@@ -1,0 +1,86 @@
+"""What the acts of the story share: the provider, the shop, and waiting for things to happen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from django.db.models import QuerySet
+
+from example_project.demo.closing import Expected
+from example_project.demo.processes import Children
+from example_project.demo.provider import Books, Provider
+from example_project.demo.screen import Screen
+from example_project.shop import checkout
+from example_project.shop.models import Order, OrderStatus, Price, Product
+from payments_integration.models import (
+    OPEN_OPERATION_STATES,
+    DueRefresh,
+    Event,
+    EventState,
+    Operation,
+    Payment,
+)
+
+
+@dataclass(slots=True)
+class Stage:
+    provider: Provider
+    site_url: str
+    children: Children
+    screen: Screen
+    expected: Expected = field(default_factory=Expected)
+
+    def order(self, buyer: str, product: str, country: str, currency: str, method_code: str) -> Order:
+        """An order as the shop's form makes it."""
+        price = Price.objects.select_related("product").get(product__slug=product, currency=currency)
+        order = checkout.place(
+            f"demo-{buyer.lower()}",
+            product=price.product,
+            amount=price.amount,
+            currency=currency,
+            country=country,
+            method_code=method_code,
+            name=buyer,
+            email=f"{buyer.lower()}@example.com",
+        )
+        self.expected.orders[order.reference] = OrderStatus.PAID
+        return order
+
+    def pay_for(self, order: Order) -> Payment:
+        return checkout.pay(order, return_url=f"{self.site_url}{order.get_absolute_url()}")
+
+    def wait(self, what: str, holds: Callable[[], bool], timeout: float = 30.0) -> float:
+        """Wait for something; returns the seconds it took. DemoError when it does not happen."""
+        begun = time.monotonic()
+        self.children.wait_until(what, holds, timeout)
+        return time.monotonic() - begun
+
+    def wait_for_order(self, order: Order, status: str) -> float:
+        def there() -> bool:
+            order.refresh_from_db()
+            return order.status == status
+
+        return self.wait(f"order {order.reference} to be {status} (it is {order.status})", there)
+
+    def wait_until_delivered(self) -> Books:
+        """Until the provider has sent what it is to send now: the next fault hits only what is meant."""
+        self.wait("deliveries", lambda: self.provider.books().is_quiet)
+        return self.provider.books()
+
+    def wait_until_settled(self) -> None:
+        """Until nothing is on its way and the worker has nothing left to do."""
+        self.wait("everything to settle", lambda: self.provider.books().is_quiet and not self.work_left())
+
+    def work_left(self) -> bool:
+        unfinished: tuple[QuerySet[Event] | QuerySet[DueRefresh] | QuerySet[Operation], ...] = (
+            Event.objects.filter(state__in=(EventState.PENDING, EventState.APPLIED)),
+            DueRefresh.objects.all(),
+            Operation.objects.filter(state__in=OPEN_OPERATION_STATES),
+        )
+        return any(rows.exists() for rows in unfinished)
+
+
+def product_page(slug: str) -> str:
+    return Product.objects.get(slug=slug).get_absolute_url()

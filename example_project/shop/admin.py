@@ -1,0 +1,75 @@
+"""Orders beside their payments. Refunds are made on the payment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
+
+from example_project.shop.models import Notice, Order, Price, Product
+
+if TYPE_CHECKING:
+    # Generic for type checkers only.
+    AnyAdmin = admin.ModelAdmin[Any]
+    AnyInline = admin.TabularInline[Any, Any]
+else:
+    AnyAdmin = admin.ModelAdmin
+    AnyInline = admin.TabularInline
+
+
+class PriceInline(AnyInline):
+    model = Price
+    extra = 0
+
+
+@admin.register(Product)
+class ProductAdmin(AnyAdmin):
+    list_display = ["name", "slug"]
+    inlines = [PriceInline]
+
+
+class ReadOnlyAdmin(AnyAdmin):
+    """Written by code alone."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Order)
+class OrderAdmin(ReadOnlyAdmin):
+    list_display = ["reference", "product", "price", "status", "payment_link", "email", "created_at"]
+    list_filter = ["status", "currency", "country"]
+    search_fields = ["reference", "email", "name"]
+    date_hierarchy = "created_at"
+    list_select_related = ["product"]
+    fields = [
+        "reference", "product", "quantity", "price", "status", "note", "payment_link",
+        "country", "method_code", "flow", "name", "email", "created_at", "paid_at",
+    ]  # fmt: skip
+
+    @admin.display(description="payment")
+    def payment_link(self, order: Order) -> str:
+        payment = order.payment
+        if payment is None:
+            return "-"
+        try:
+            url = reverse("admin:payments_integration_payment_change", args=[payment.pk])
+        except NoReverseMatch:
+            return str(payment.pk)
+        return format_html('<a href="{}">{}</a> ({})', url, payment.pk, payment.status)
+
+
+@admin.register(Notice)
+class NoticeAdmin(ReadOnlyAdmin):
+    list_display = ["told_at", "type", "object_id", "event_id", "is_stale"]
+    list_filter = ["type", "is_stale"]
+    search_fields = ["event_id", "object_id"]

@@ -1,0 +1,77 @@
+"""``python manage.py demo``: the whole thing in motion, with everything that can go wrong."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from example_project.demo import home as homes
+from example_project.demo import story
+from example_project.demo.home import Home
+from example_project.demo.processes import Children, DemoError, Stopped, raise_on_signals
+from example_project.demo.screen import Screen
+
+
+class Command(BaseCommand):
+    help = (
+        "Starts a sandbox of the provider, the shop, a worker and beat, plays a day of a shop with lost, late and "
+        "doubled webhooks, and compares the mirror with the provider. Then it leaves the shop open until Ctrl-C."
+    )
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--once", action="store_true", help="end after the story: exit code 0 if all held")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        home = homes.current()
+        if home is None:
+            homes.move_in(usual_ports=not options["once"])
+            return
+        raise_on_signals()
+        # What is printed is the story; the rest goes where the children's output goes.
+        logging.basicConfig(filename=home.logs / "story.log", level=logging.INFO, force=True)
+        keep_logs = False
+        try:
+            with Children(home.logs) as children:
+                keep_logs = not self._run(home, children, once=options["once"])
+        except Stopped as signal:
+            if options["once"]:
+                raise CommandError(f"stopped by {signal}", returncode=130) from None
+            self.stdout.write("\nClosed.")
+        except DemoError as error:
+            keep_logs = True
+            raise CommandError(str(error)) from None
+        except BaseException:
+            keep_logs = True
+            raise
+        finally:
+            if keep_logs:
+                self.stderr.write(f"The logs of all processes are in {home.logs}")
+            else:
+                home.remove()
+        if keep_logs:
+            raise CommandError("not everything held; see above")
+
+    def _run(self, home: Home, children: Children, *, once: bool) -> bool:
+        """Returns whether everything held."""
+        screen = Screen()
+        begun = time.monotonic()
+        stage = story.start(home, children, screen)
+        story.play(stage)
+        failed = story.close(stage)
+        screen.line(f"\n    {time.monotonic() - begun:.0f} seconds in all.")
+        if failed:
+            screen.bad("Failed: " + "; ".join(check.name for check in failed))
+        if once:
+            return not failed
+        screen.title("\nNow it is your turn: the shop stays open.")
+        screen.say(f"Shop      {home.site_url}/   buy something, and pay it on the checkout page")
+        screen.say(f"Admin     {home.site_url}/admin/   login {story.LOGIN}, password {story.PASSWORD}")
+        screen.say(f"Provider  {home.sandbox_url}/   what the sandbox knows")
+        screen.say("Ctrl-C closes it.")
+        while True:
+            children.check()
+            time.sleep(0.3)

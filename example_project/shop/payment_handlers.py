@@ -1,0 +1,34 @@
+"""The shop's side of payments_integration: found by itself, told of every change, in order, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from example_project.shop.models import Notice
+from example_project.shop.orders import follow
+from payments_integration.handlers import on_event, on_status
+from payments_integration.models import Event, Payment, Refund
+
+
+@on_status(Payment, "succeeded", "overpaid", "partially_paid")
+def money_came(payment: Payment, **kwargs: Any) -> None:
+    """Also after expiry: expired is not final. What to do is read from the payment, not from the status told."""
+    follow(payment)
+
+
+@on_status(Payment, "failed", "expired", "canceled", "on_hold", "chargeback")
+def money_did_not_come(payment: Payment, **kwargs: Any) -> None:
+    follow(payment)
+
+
+@on_status(Refund, "succeeded", "returned")
+def money_went_back(refund: Refund, **kwargs: Any) -> None:
+    """A refund may be told before its payment is here; then the payment's own telling settles the order."""
+    payment = Payment.objects.filter(pk=refund.payment_id).first()
+    if payment is not None:
+        follow(payment)
+
+
+@on_event("*", include_stale=True)
+def keep_a_record(event: Event, is_stale: bool, **kwargs: Any) -> None:
+    Notice.objects.create(event_id=event.pk, type=event.type, object_id=event.object_id, is_stale=is_stale)

@@ -1,0 +1,207 @@
+"""The base of every page: read-only, with buttons that call services."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from django.contrib import admin, messages
+from django.contrib.admin.utils import flatten_fieldsets, quote, unquote
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
+from django.db import connections, transaction
+from django.db.models import Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration import conf, services
+from payments_integration.admin import columns, display, outcomes
+from payments_integration.admin.buttons import Button, Tool, new_key
+from payments_integration.admin.sections import Page, Section
+from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError
+
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+else:
+    _ModelAdmin = admin.ModelAdmin
+
+ObjectView = Callable[[HttpRequest, str], HttpResponse]
+
+
+class _ChangeList(ChangeList):
+    """Leaves out of a list's query what no list shows: bodies, tracebacks, payers."""
+
+    def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Any]:
+        return super().get_queryset(*args, **kwargs).defer(*self.model_admin.list_defer)  # type: ignore[attr-defined]
+
+
+class ReadOnlyAdmin(_ModelAdmin):
+    """Shows rows that a person cannot write: the provider and the app's flows do."""
+
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    list_per_page = 50
+    list_max_show_all = 200
+    empty_value_display = display.EMPTY
+    #: Large fields that lists do not show.
+    list_defer: tuple[str, ...] = ()
+    #: Further actions on one row.
+    buttons: tuple[Button, ...] = ()
+
+    class Media:
+        css = {"all": ("payments_integration/admin.css",)}
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return flatten_fieldsets(self.get_fieldsets(request, obj))
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return _ChangeList
+
+    def get_list_display(self, request: HttpRequest) -> tuple[Any, ...]:
+        # With one account its name tells nothing.
+        several = len(conf.aliases()) > 1 or self.opts.pk.name == "account"
+        return tuple(name for name in self.list_display if several or name != "account")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """The whole term, matched as ``search_fields`` say: ids and references are no bags of words."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        wanted = functools.reduce(operator.or_, (Q(**{lookup: term}) for lookup in self.search_fields))
+        return queryset.filter(wanted), False
+
+    # Pages of one row
+
+    def sections(self, page: Page, obj: Any) -> Iterable[Section]:
+        """What is shown under the fields."""
+        return ()
+
+    def links(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
+        """Links to further pages, shown beside the buttons."""
+        return ()
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        obj = kwargs.get("obj")
+        if obj is not None:
+            context["pi_sections"] = list(self.sections(Page(self.admin_site, request), obj))
+            context["pi_tools"] = [*self.links(request, obj), *self._button_tools(request, obj)]
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def get_urls(self) -> list[URLPattern]:
+        own = [self.object_path(button.name, self._pressing(button)) for button in self.buttons]
+        return [*own, *super().get_urls()]
+
+    def object_path(self, name: str, view: ObjectView) -> URLPattern:
+        """A page or button below a row's address, outside transactions: services refuse to send inside one."""
+
+        def outside(request: HttpRequest, object_id: str) -> HttpResponse:
+            return view(request, object_id)
+
+        wrapped: Any = outside
+        for alias in connections:
+            wrapped = transaction.non_atomic_requests(using=alias)(wrapped)
+        guarded: Any = self.admin_site.admin_view(wrapped)
+        return cast("URLPattern", path(f"<path:object_id>/{name}/", guarded, name=self.url_name(name)))
+
+    def url_name(self, name: str) -> str:
+        return f"{self.opts.app_label}_{self.opts.model_name}_{name}"
+
+    def object_url(self, name: str, obj: Any) -> str:
+        return reverse(f"admin:{self.url_name(name)}", args=(quote(obj.pk),), current_app=self.admin_site.name)
+
+    def permitted(self, request: HttpRequest, object_id: str, permission: str) -> Any:
+        """The row that a custom page is about; 403 without the permission, whether it exists or not, else 404."""
+        obj = self.get_object(request, unquote(object_id))
+        if not getattr(self, f"has_{permission}_permission")(request, obj):
+            raise PermissionDenied
+        if obj is None:
+            raise Http404
+        return obj
+
+    def back(self, request: HttpRequest, obj: Any) -> HttpResponseRedirect:
+        """To the row's page, for those who may see it."""
+        if self.has_view_permission(request, obj):
+            return HttpResponseRedirect(self.object_url("change", obj))
+        return HttpResponseRedirect(reverse("admin:index", current_app=self.admin_site.name))
+
+    def _button_tools(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
+        for button in self.buttons:
+            if button.shown(obj) and getattr(self, f"has_{button.permission}_permission")(request, obj):
+                url = self.object_url(button.name, obj)
+                yield Tool(button.label, url, question=button.question, key=new_key())
+
+    def _pressing(self, button: Button) -> ObjectView:
+        def view(request: HttpRequest, object_id: str) -> HttpResponse:
+            obj = self.permitted(request, object_id, button.permission)
+            if request.method != "POST":
+                return HttpResponseNotAllowed(["POST"])
+            try:
+                button.call(obj, request.POST.get("idempotency_key") or None, request.user)
+            except ValidationError as error:
+                for _argument, message in outcomes.complaints(error):
+                    self.message_user(request, message, messages.ERROR)
+            except (OutcomeUnknown, ApprovalRequired) as error:
+                self.message_user(request, outcomes.explain(self.admin_site, error), messages.WARNING)
+                if button.logged:
+                    self.log_change(request, obj, f"{button.logged} ({error.operation.pk})")
+            except (PaymentsError, ImproperlyConfigured) as error:
+                self.message_user(request, outcomes.explain(self.admin_site, error), messages.ERROR)
+            else:
+                if button.logged:
+                    self.log_change(request, obj, str(button.logged))
+                self.message_user(request, button.done, messages.SUCCESS)
+            return self.back(request, obj)
+
+        return view
+
+
+#: GET from the provider. Whoever may see the row may have it read anew: it changes nothing there.
+REFRESH = Button(
+    name="refresh",
+    label=_("Refresh"),
+    permission="view",
+    call=lambda obj, key, user: services.refresh(obj),
+    done=_("Read anew from the provider."),
+)
+
+#: How a mirror row came to be as it is.
+MIRROR_FIELDS: Any = (
+    _("Mirror"),
+    {
+        "classes": ("collapse",),
+        "fields": (
+            "account", "state_at", "state_by", "synced_at", "version", "gone_at", "erased_at", "extra_shown",
+        ),
+    },
+)  # fmt: skip
+
+
+class MirrorAdmin(ReadOnlyAdmin):
+    """A mirrored object with its history."""
+
+    ordering: ClassVar[Any] = ("-created_at", "-pk")
+    sortable_by: ClassVar[Any] = ("created_at",)
+    buttons: tuple[Button, ...] = (REFRESH,)
+    list_defer: tuple[str, ...] = ("extra",)
+    fieldsets: ClassVar[Any] = ()
+
+    extra_shown = columns.json("extra", _("further fields"))
+
+    def sections(self, page: Page, obj: Any) -> Iterable[Section]:
+        yield from page.history(obj)

@@ -1,0 +1,167 @@
+"""The inbox and the history: events as they came, changes of status, and what waits to be told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db import router, transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from payments_integration import inbox, wakeup
+from payments_integration.admin import columns, display, filters
+from payments_integration.admin.base import ReadOnlyAdmin
+from payments_integration.admin.buttons import Button, may
+from payments_integration.admin.sections import Page, Section
+from payments_integration.enums import EVENT_TYPES
+from payments_integration.models import Event, EventSource, EventState, StatusChange, Telling
+
+#: What was told or given up may be told once more.
+REPLAYABLE = (EventState.PARKED, EventState.DONE)
+#: A person waits for the page while receivers run; a worker or the sweeper does the rest.
+_SECONDS = 4.0
+
+
+def replay(item: Any) -> None:
+    """Have it told once more, and say that there is work once that is committed."""
+    inbox.replay(item)
+    _wake(item.account)
+
+
+def _wake(account: str) -> None:
+    transaction.on_commit(
+        lambda: wakeup.wake(account, deadline=time.monotonic() + _SECONDS),
+        using=router.db_for_write(Event),
+        robust=True,
+    )
+
+
+class ReplayAdmin(ReadOnlyAdmin):
+    """Rows that receivers are told of: they can be told again."""
+
+    actions = ("replay_selected",)
+    buttons = (
+        Button(
+            name="replay",
+            label=_("Replay"),
+            permission="replay",
+            call=lambda obj, key, user: replay(obj),
+            done=_("It will be told to the receivers once more."),
+            logged=_("Replayed."),
+            shown=lambda obj: obj.state in REPLAYABLE,
+            question=_("Every receiver is called again."),
+        ),
+    )
+
+    def has_replay_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, "replay_event", obj)
+
+    @admin.action(description=_("Replay selected rows"), permissions=["replay"])
+    def replay_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        accounts = set()
+        replayed = skipped = 0
+        for item in queryset:
+            if item.state in REPLAYABLE:
+                inbox.replay(item)
+                self.log_change(request, item, str(_("Replayed.")))
+                accounts.add(item.account)
+                replayed += 1
+            else:
+                skipped += 1
+        for account in accounts:
+            _wake(account)
+        if replayed:
+            text = ngettext("%d will be told once more.", "%d will be told once more.", replayed) % replayed
+            self.message_user(request, text, messages.SUCCESS)
+        if skipped:
+            text = ngettext(
+                "%d was left out: it has not been told yet, or is in quarantine.",
+                "%d were left out: they have not been told yet, or are in quarantine.",
+                skipped,
+            )
+            self.message_user(request, text % skipped, messages.WARNING)
+
+
+@admin.register(Event)
+class EventAdmin(ReplayAdmin):
+    list_display = (
+        "id", "type", "object_shown", "state_shown", "source", "attempts", "account", "created_at", "received_at",
+    )  # fmt: skip
+    list_filter = (
+        filters.known("state", _("state"), EventState, open_ended=False),
+        filters.OBJECT_KIND,
+        filters.known("type", _("type"), lambda: [(name, name) for name in EVENT_TYPES]),
+        filters.known("source", _("source"), EventSource, open_ended=False),
+        filters.ACCOUNT,
+        "created_at",
+    )
+    ordering = ("-created_at", "-pk")
+    sortable_by = ("created_at",)
+    search_fields = ("id__startswith", "object_id__exact")
+    search_help_text = _("The beginning of an event's id, or the whole id of its object")
+    list_defer = ("body", "error")
+    fieldsets = (
+        (None, {"fields": ("id", "type", "object_shown", "account", "source", "created_at", "received_at")}),
+        (_("Telling"), {"fields": ("state_shown", "previous_status", "told_at", "attempts", "error_shown")}),
+        (_("Content"), {"fields": ("body_shown", "content_hash")}),
+    )
+
+    state_shown = columns.status(_("state"), EventState, "state")
+    object_shown = columns.object_link(_("object"))
+    error_shown = columns.preformatted("error", _("error"))
+
+    @admin.display(description=_("body"))
+    def body_shown(self, obj: Event) -> str:
+        # What nobody understood is shown exactly as it came.
+        return display.body(obj.body, exact=obj.state == EventState.QUARANTINED)
+
+    def sections(self, page: Page, obj: Event) -> Iterable[Section]:
+        return page.changes(obj.status_changes.order_by("-at", "-pk"), obj.object_id)
+
+
+@admin.register(StatusChange)
+class StatusChangeAdmin(ReplayAdmin):
+    list_display = (
+        "id", "object_shown", "object_kind", "previous_status_shown", "status", "event_link", "state_shown", "account",
+        "at",
+    )  # fmt: skip
+    list_filter = (
+        filters.OBJECT_KIND,
+        filters.known("state", _("state"), EventState, open_ended=False),
+        filters.ACCOUNT,
+        "at",
+    )
+    ordering = ("-at", "-pk")
+    sortable_by = ("at",)
+    search_fields = ("object_id__exact", "event_id__exact")
+    search_help_text = _("The whole id of an object or of an event")
+    list_defer = ("error",)
+    fieldsets = (
+        (None, {"fields": ("object_shown", "object_kind", "account", "previous_status_shown", "status", "at")}),
+        (_("Brought by"), {"fields": ("event_link", "recorded_at")}),
+        (_("Telling"), {"fields": ("state_shown", "told_at", "attempts", "error_shown")}),
+    )
+
+    object_shown = columns.object_link(_("object"))
+    previous_status_shown = columns.plain("previous_status", _("previous status"))
+    event_link = columns.row_link("event_id", _("event"), Event)
+    state_shown = columns.status(_("state"), EventState, "state")
+    error_shown = columns.preformatted("error", _("error"))
+
+
+@admin.register(Telling)
+class TellingAdmin(ReadOnlyAdmin):
+    list_display = ("id", "object_shown", "object_kind", "account", "next_attempt_at")
+    list_filter = (filters.OBJECT_KIND, filters.ACCOUNT)
+    ordering = ("-next_attempt_at", "-pk")
+    sortable_by = ("next_attempt_at",)
+    search_fields = ("object_id__exact",)
+    search_help_text = _("The whole id of an object")
+    fieldsets = ((None, {"fields": ("object_shown", "object_kind", "account", "next_attempt_at")}),)
+
+    object_shown = columns.object_link(_("object"))

@@ -1,0 +1,75 @@
+"""The ledger: what was asked of the provider, by whom, and what became of it."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration.admin import columns, display, filters
+from payments_integration.admin.base import ReadOnlyAdmin
+from payments_integration.models import Operation, OperationState
+
+#: The service functions that leave an operation.
+NAMES = (
+    "create_payment",
+    "cancel_payment",
+    "create_payout",
+    "cancel_payout",
+    "create_refund",
+    "create_deposit_reference",
+    "create_webhook_endpoint",
+    "rotate_webhook_secret",
+    "delete_webhook_endpoint",
+)
+
+
+@admin.register(Operation)
+class OperationAdmin(ReadOnlyAdmin):
+    list_display = (
+        "id", "operation", "state_shown", "amount_shown", "target_id", "result_shown", "actor", "attempts", "account",
+        "created_at",
+    )  # fmt: skip
+    list_filter = (
+        filters.known("state", _("state"), OperationState, open_ended=False),
+        filters.known("operation", _("operation"), lambda: [(name, name) for name in NAMES]),
+        filters.ACCOUNT,
+        "created_at",
+    )
+    ordering = ("-created_at", "-pk")
+    sortable_by = ("created_at",)
+    search_fields = (
+        "id__startswith", "target_id__exact", "result_id__exact", "merchant_reference__exact",
+        "idempotency_key__exact",
+    )  # fmt: skip
+    search_help_text = _("The beginning of an id; a whole object id, merchant reference or idempotency key")
+    list_defer = ("arguments", "body", "error", "note", "request_ids")
+    fieldsets = (
+        (
+            None,
+            {"fields": ("id", "operation", "state_shown", "note_shown", "error_shown", "request_ids_shown", "actor")},
+        ),
+        (_("What was asked"), {"fields": ("amount_shown", "target_id", "merchant_reference", "arguments_shown")}),
+        (_("What came of it"), {"fields": ("result_shown",)}),
+        (
+            _("Sending"),
+            {
+                "fields": (
+                    "created_at", "first_sent_at", "last_sent_at", "next_attempt_at", "closed_at", "attempts",
+                    "may_have_run", "deferred", "account", "idempotency_key",
+                )
+            },
+        ),
+        (_("Exact request"), {"classes": ("collapse",), "fields": ("body_shown",)}),
+    )  # fmt: skip
+
+    state_shown = columns.status(_("state"), OperationState, "state")
+    amount_shown = columns.money("amount", _("amount"))
+    result_shown = columns.object_link(_("result"), "result_kind", "result_id")
+    note_shown = columns.preformatted("note", _("note"))
+    error_shown = columns.json("error", _("the provider's refusal"))
+    arguments_shown = columns.json("arguments", _("arguments"))
+    body_shown = columns.body("body", _("body"))
+
+    @admin.display(description=_("request ids"))
+    def request_ids_shown(self, obj: Operation) -> str:
+        return display.text(", ".join(map(str, obj.request_ids or ())))

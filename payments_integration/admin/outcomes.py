@@ -1,0 +1,58 @@
+"""What a service's answer or refusal is called in front of a person."""
+
+from __future__ import annotations
+
+from django.contrib.admin import AdminSite
+from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+
+from payments_integration.admin import display
+from payments_integration.exceptions import (
+    ApprovalRequired,
+    IdempotencyMismatch,
+    NoAnswer,
+    OutcomeUnknown,
+    PaymentsError,
+    ProviderError,
+)
+from payments_integration.models import Operation
+
+
+def explain(site: AdminSite, error: PaymentsError | ImproperlyConfigured) -> str:
+    """One paragraph for the person who asked."""
+    if isinstance(error, OutcomeUnknown):
+        return format_html(
+            _("The outcome is not known yet; it resolves by itself. Do not repeat it. Operation: {}"),
+            _operation(site, error.operation),
+        )
+    if isinstance(error, ApprovalRequired):
+        return format_html(
+            _("Another person must approve this first; nothing was sent. Operation: {}"),
+            _operation(site, error.operation),
+        )
+    if isinstance(error, IdempotencyMismatch):
+        return _(
+            "This page was sent before with other values, and nothing was sent now. See what the first one did; "
+            "open the page again for another."
+        )
+    if isinstance(error, ProviderError):
+        return _("The provider refused: %(message)s (code %(code)s, request id %(request_id)s)") % {
+            "message": display.text(error.message),
+            "code": display.text(error.code),
+            "request_id": display.text(error.request_id),
+        }
+    if isinstance(error, NoAnswer):
+        return _("The provider gave no usable answer. Nothing was changed; try again later.")
+    return _("This was not done: %(error)s") % {"error": display.text(error)}
+
+
+def complaints(error: ValidationError) -> list[tuple[str, str]]:
+    """Each message of a service's ValidationError with the argument it is about ("" where none is named)."""
+    if hasattr(error, "error_dict"):
+        return [(name, message) for name, found in error.message_dict.items() for message in found]
+    return [("", message) for message in error.messages]
+
+
+def _operation(site: AdminSite, operation: Operation) -> str:
+    return display.admin_link(site, Operation, operation.pk)

@@ -1,0 +1,75 @@
+"""Payouts: money that went out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration import services
+from payments_integration.admin import columns, filters
+from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
+from payments_integration.admin.buttons import Button, may
+from payments_integration.admin.sections import Page, Section
+from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, PayoutStatus
+from payments_integration.models import Payout, Refund
+
+
+@admin.register(Payout)
+class PayoutAdmin(MirrorAdmin):
+    list_display = (
+        "id", "status_shown", "amount_shown", "method_code", "country", "reference_shown", "refund_link", "account",
+        "created_at",
+    )  # fmt: skip
+    list_filter = (
+        filters.known("status", _("status"), PayoutStatus),
+        filters.COUNTRY,
+        filters.CURRENCY,
+        filters.ACCOUNT,
+        "created_at",
+    )
+    search_fields = ("id__startswith", "merchant_reference__exact", "refund_id__exact")
+    search_help_text = _("The beginning of an id, a whole merchant reference or a refund's id")
+    list_defer = ("destination", "metadata", "extra", "failure_reason")
+    buttons = (
+        REFRESH,
+        Button(
+            name="cancel",
+            label=_("Cancel payout"),
+            permission="cancel",
+            call=lambda obj, key, user: services.cancel_payout(obj, idempotency_key=key, actor=user),
+            done=_("The payout was canceled."),
+            logged=_("Canceled at the provider."),
+            shown=lambda obj: obj.status in CANCELABLE_PAYOUT_STATUSES,
+            question=_("The money goes back to the available balance."),
+        ),
+    )
+    fieldsets = (
+        (None, {"fields": ("id", "status_shown", "failure_reason", "merchant_reference", "country", "method_code")}),
+        (_("Money"), {"fields": ("amount_shown", "fee_shown", "currency")}),
+        (_("Recipient"), {"fields": ("destination_shown", "metadata_shown")}),
+        (_("Refund"), {"fields": ("refund_link",)}),
+        (_("Times"), {"fields": ("created_at", "succeeded_at")}),
+        MIRROR_FIELDS,
+    )
+
+    status_shown = columns.status(_("status"), PayoutStatus)
+    amount_shown = columns.money("amount", _("amount"))
+    fee_shown = columns.money("fee", _("fee"))
+    reference_shown = columns.plain("merchant_reference", _("merchant reference"))
+    destination_shown = columns.json("destination", _("destination"))
+    metadata_shown = columns.json("metadata", _("metadata"))
+    refund_link = columns.row_link("refund_id", _("refund"), Refund)
+
+    def has_cancel_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, "cancel_payout", obj)
+
+    def sections(self, page: Page, obj: Payout) -> Iterable[Section]:
+        # Either side may name the other first.
+        refunds = Refund.objects.filter(Q(payout_id=obj.pk) | Q(pk=obj.refund_id))
+        yield from page.refunds(refunds, obj.object_id)
+        yield from page.history(obj)

@@ -1,0 +1,50 @@
+"""``payments_listen``: events without a public address, for development."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+from django.core.management import BaseCommand
+from django.utils import timezone
+
+from payments_integration import conf, reconciliation
+from payments_integration.exceptions import PaymentsError
+from payments_integration.management.accounts import chosen_accounts, time_argument
+
+
+class Command(BaseCommand):
+    help = (
+        "Polls GET /events and feeds what is new into the inbox, as if it had been delivered: for development on a "
+        "machine that the provider cannot reach. Stop with Ctrl-C."
+    )
+
+    def add_arguments(self, parser: Any) -> None:
+        parser.add_argument("--account", default=conf.DEFAULT_ACCOUNT, help="alias of the account (default)")
+        parser.add_argument("--interval", type=float, default=2.0, help="seconds between polls (2)")
+        parser.add_argument("--since", type=time_argument, help="begin with events from here (now)")
+        parser.add_argument("--once", action="store_true", help="poll once and end")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        (account,) = chosen_accounts(options["account"])
+        since = options["since"] or timezone.now() - timedelta(minutes=1)
+        self.stdout.write(f"Listening for events of account {account}. Ctrl-C ends it.")
+        try:
+            while True:
+                since = self._poll(account, since)
+                if options["once"]:
+                    return
+                time.sleep(max(0.1, options["interval"]))
+        except KeyboardInterrupt:
+            self.stdout.write("Ended.")
+
+    def _poll(self, account: str, since: Any) -> Any:
+        try:
+            found = reconciliation.poll(account, since=since)
+        except PaymentsError as error:
+            self.stderr.write(f"The provider did not answer: {error}")
+            return since
+        for event in found.events:
+            self.stdout.write(f"{event.created_at:%H:%M:%S}  {event.type:<24} {event.object_id}  {event.pk}")
+        return found.next_since

@@ -1,0 +1,61 @@
+"""People who use the admin, and services that must not be called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.admin.utils import quote
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.urls import reverse
+
+from payments_integration import inbox, services
+
+
+@pytest.fixture
+def boss(db: None) -> Client:
+    """A superuser's browser."""
+    return browser(User.objects.create_superuser("boss"))
+
+
+@pytest.fixture
+def staff(db: None) -> Callable[..., Client]:
+    """A staff member's browser, with the permissions named."""
+
+    def make(*codenames: str) -> Client:
+        user = User.objects.create_user(f"staff-{User.objects.count()}", is_staff=True)
+        for codename in codenames:
+            user.user_permissions.add(
+                Permission.objects.get(codename=codename, content_type__app_label="payments_integration")
+            )
+        return browser(user)
+
+    return make
+
+
+@pytest.fixture
+def nothing_called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every service and the replay note that they were called; nothing leaves."""
+    called: list[str] = []
+    for name in services.__all__:
+        monkeypatch.setattr(services, name, lambda *args, name=name, **kwargs: called.append(name))
+    monkeypatch.setattr(inbox, "replay", lambda item: called.append("replay"))
+    return called
+
+
+def browser(user: User, **options: Any) -> Client:
+    client = Client(**options)
+    client.force_login(user)
+    return client
+
+
+def url(model: str, page: str, *ids: Any) -> str:
+    return reverse(f"admin:payments_integration_{model}_{page}", args=[quote(str(pk)) for pk in ids])
+
+
+def page(client: Client, address: str) -> str:
+    response = client.get(address)
+    assert response.status_code == 200, (address, response.status_code)
+    return str(response.content.decode())

@@ -1,0 +1,305 @@
+"""Every page shows what there is, however odd, and nothing that is secret."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from payments_integration.models import BalanceChange, Payment
+from tests.unit.admin import rows
+from tests.unit.admin.conftest import page, url
+
+
+def test_every_model_has_its_page() -> None:
+    models = set(apps.get_app_config("payments_integration").get_models()) - {BalanceChange}
+    assert {model._meta.model_name for model in models} == set(rows.MAKERS)
+    assert all(admin.site.is_registered(model) for model in models)
+
+
+@pytest.mark.parametrize("model", rows.MAKERS)
+def test_a_plain_row_is_listed_and_shown(boss: Client, model: str) -> None:
+    row = rows.MAKERS[model]()
+    address = url(model, "change", row.pk)
+    assert f'href="{address}' in page(boss, url(model, "changelist"))
+    page(boss, address)
+    page(boss, url(model, "history", row.pk))
+
+
+def test_odd_rows_are_listed_and_shown_and_their_markup_is_escaped(boss: Client) -> None:
+    for row in rows.odd_rows():
+        model = row._meta.model_name
+        for address in (url(model, "changelist"), url(model, "change", row.pk)):
+            html = page(boss, address)
+            assert "<script>alert" not in html, address
+            assert 'href="javascript' not in html.lower(), address
+
+
+def test_what_is_odd_is_still_readable(boss: Client) -> None:
+    row = rows.payment(status="quarked", metadata={"note": "<b>x</b> 漢字"}, merchant_reference="Ñandú")
+    html = page(boss, url("payment", "change", row.pk))
+    assert "quarked" in html
+    assert "&lt;b&gt;x&lt;/b&gt; 漢字" in html
+    assert "quarked" in page(boss, url("payment", "changelist"))
+    assert "Ñandú" in page(boss, url("payment", "changelist"))
+
+
+def test_text_of_payers_cannot_hide_or_rearrange_what_is_read(boss: Client) -> None:
+    row = rows.payment(merchant_reference="a\u202eb\x07c", payer={"name": "d\u2066e"})
+    html = page(boss, url("payment", "change", row.pk)) + page(boss, url("payment", "changelist"))
+    assert "a\\u202eb\\u0007c" in html
+    assert "d\\u2066e" in html
+    assert not set("\u202e\u2066\x07") & set(html)
+
+
+@pytest.mark.case(84)
+@pytest.mark.parametrize(
+    ("address", "is_link"),
+    [
+        ("https://pay.example/checkout?a=1&b=2", True),
+        ("HTTP://127.0.0.1:8000/pay", True),
+        ("javascript:alert(1)", False),
+        ("JaVaScRiPt:alert(1)", False),
+        ("java\nscript:alert(1)", False),
+        (" javascript:alert(1)", False),
+        ("data:text/html,x", False),
+        ("//evil.example", False),
+        ("https:evil", False),
+        ('https://x.example/" onclick="x', False),
+    ],
+)
+def test_only_web_addresses_become_links(boss: Client, address: str, is_link: bool) -> None:
+    row = rows.payment(checkout_url=address)
+    html = page(boss, url("payment", "change", row.pk))
+    shown = html.split("field-checkout_link")[1].split("form-row")[0]
+    assert ("<a " in shown) is is_link
+    assert 'onclick="' not in shown
+
+
+def test_amounts_have_the_decimals_of_their_currency(boss: Client) -> None:
+    rows.payment(currency="CLP", amount=12345, amount_received=12345)
+    rows.payment(currency="USD", amount=12345, amount_received=12345)
+    html = page(boss, url("payment", "changelist"))
+    assert "CLP12,345<" in html.replace("\xa0", "")
+    assert "$123.45<" in html
+
+
+def test_amounts_beyond_floats_are_exact(boss: Client) -> None:
+    row = rows.payment(currency="USD", amount=2**63 - 1)
+    assert "$92,233,720,368,547,758.07" in page(boss, url("payment", "change", row.pk))
+
+
+@pytest.mark.promise(7)
+def test_secrets_and_their_tokens_are_never_shown(boss: Client) -> None:
+    row = rows.endpoint()
+    made = rows.operation(sent_to="hash-of-a-key", lease_token="lease-token")
+    state = rows.account_state(lease_token="lease-token")
+    for address in (
+        url("webhookendpoint", "changelist"),
+        url("webhookendpoint", "change", row.pk),
+        url("operation", "change", made.pk),
+        url("accountstate", "change", state.pk),
+    ):
+        html = page(boss, address)
+        assert rows.SECRET not in html
+        assert "hash-of-a-key" not in html
+        assert "lease-token" not in html
+    assert "secret known" in page(boss, url("webhookendpoint", "changelist")).lower()
+
+
+def test_an_object_leads_to_what_belongs_to_it(boss: Client) -> None:
+    pay = rows.payment()
+    out = rows.payout()
+    ref = rows.refund(payment=pay, payout=out)
+    out.refund = ref
+    out.save()
+    told = rows.event(pay)
+    step = rows.change(pay, event=told)
+    asked = rows.operation(target_id=pay.pk, result_kind="refund", result_id=ref.pk)
+    links = {
+        "payment": url("payment", "change", pay.pk),
+        "payout": url("payout", "change", out.pk),
+        "refund": url("refund", "change", ref.pk),
+        "event": url("event", "change", told.pk),
+        "step": url("statuschange", "change", step.pk),
+        "operation": url("operation", "change", asked.pk),
+    }
+    leads = {
+        "payment": {"refund", "payout", "event", "step", "operation"},
+        "refund": {"payment", "payout", "operation"},
+        "payout": {"refund", "payment"},
+        "event": {"payment", "step"},
+        "step": {"payment", "event"},
+        "operation": {"refund"},
+    }
+    for start, ends in leads.items():
+        html = page(boss, links[start])
+        assert {end for end in ends if f'href="{links[end]}"' in html} == ends, start
+
+
+def test_rows_of_another_account_do_not_mix(boss: Client) -> None:
+    pay = rows.payment()
+    other = rows.event(pay, account="second")
+    assert other.pk not in page(boss, url("payment", "change", pay.pk))
+
+
+def test_related_rows_are_shown_to_those_who_may_see_them(staff: Callable[..., Client]) -> None:
+    pay = rows.payment()
+    asked = rows.operation(target_id=pay.pk)
+    told = rows.event(pay)
+    html = page(staff("view_payment", "view_event"), url("payment", "change", pay.pk))
+    assert told.pk in html
+    assert asked.pk not in html
+
+
+def test_long_histories_are_cut_and_lead_to_the_list(boss: Client) -> None:
+    pay = rows.payment()
+    told = [rows.event(pay) for _ in range(30)]
+    html = page(boss, url("payment", "change", pay.pk))
+    assert told[-1].pk in html
+    assert told[0].pk not in html.replace(told[-1].pk, "")
+    assert f"{url('event', 'changelist')}?q={pay.pk}" in html
+    assert told[0].pk in page(boss, f"{url('event', 'changelist')}?q={pay.pk}")
+
+
+def test_an_event_is_shown_laid_out_and_in_quarantine_as_it_came(boss: Client) -> None:
+    good = rows.event(body=b'{"a":{"b":1}}')
+    assert "&quot;b&quot;: 1\n" in page(boss, url("event", "change", good.pk))
+    odd = rows.event(body=b'{"a":1,"a":2}', state="quarantined", error="no id")
+    html = page(boss, url("event", "change", odd.pk))
+    assert "{&quot;a&quot;:1,&quot;a&quot;:2}" in html
+    assert "no id" in html
+
+
+def test_an_event_body_needs_the_permission_to_view_events(staff: Callable[..., Client]) -> None:
+    row = rows.event(body=b'{"payer": "private"}')
+    assert staff("view_payment").get(url("event", "change", row.pk)).status_code == 403
+    assert "private" in page(staff("view_event"), url("event", "change", row.pk))
+
+
+def test_an_operation_shows_its_note_error_and_request_ids(boss: Client) -> None:
+    row = rows.operation(
+        state="needs_person", note="two refunds match", error={"code": "invalid_state"}, request_ids=["req_9", "req_8"]
+    )
+    html = page(boss, url("operation", "change", row.pk))
+    for shown in ("a person must decide", "two refunds match", "invalid_state", "req_9, req_8", "7:ana"):
+        assert shown in html
+
+
+def test_erased_data_is_called_erased(boss: Client) -> None:
+    row = rows.payment(payer={}, erased_at=rows.AT)
+    shown = page(boss, url("payment", "change", row.pk)).split("field-payer_shown")[1].split("form-row")[0]
+    assert "erased" in shown
+
+
+@pytest.mark.parametrize("model", rows.MAKERS)
+def test_a_list_takes_as_many_queries_for_many_rows_as_for_one(boss: Client, model: str) -> None:
+    def count() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            page(boss, url(model, "changelist"))
+        return len(queries)
+
+    def fill() -> None:
+        fields: dict[str, Any] = {}
+        if model == "refund":
+            fields["payment"] = rows.payment()
+        rows.MAKERS[model](**fields)
+
+    fill()
+    page(boss, url(model, "changelist"))  # content types and the like are read once
+    one = count()
+    for _ in range(5):
+        fill()
+    assert count() == one
+    assert one <= 5
+
+
+def test_lists_leave_large_fields_in_the_database(boss: Client) -> None:
+    rows.event()
+    with CaptureQueriesContext(connection) as queries:
+        page(boss, url("event", "changelist"))
+    assert not any('_event"."body"' in query["sql"] for query in queries)
+
+
+def test_a_page_takes_as_many_queries_for_a_long_history_as_for_a_short_one(boss: Client) -> None:
+    pay = rows.payment()
+
+    def add() -> None:
+        rows.refund(payment=pay, payout=rows.payout())
+        rows.change(pay, event=rows.event(pay))
+        rows.operation(target_id=pay.pk)
+
+    def count() -> int:
+        with CaptureQueriesContext(connection) as queries:
+            page(boss, url("payment", "change", pay.pk))
+        return len(queries)
+
+    add()
+    count()
+    one = count()
+    for _ in range(5):
+        add()
+    assert count() == one
+    assert one <= 12
+
+
+def found(client: Client, model: str, query: str) -> set[Any]:
+    response = client.get(f"{url(model, 'changelist')}?{query}")
+    assert response.status_code == 200
+    return {row.pk for row in response.context["cl"].result_list}
+
+
+def test_filters_find_known_and_unknown_values(boss: Client) -> None:
+    good = rows.payment(status="succeeded", country="CL", currency="CLP", method_family="wallet").pk
+    odd = rows.payment(status="quarked", country="CL", account="second").pk
+    assert found(boss, "payment", "status=succeeded") == {good}
+    assert found(boss, "payment", "status=~other") == {odd}
+    assert found(boss, "payment", "country=CL") == {good, odd}
+    assert found(boss, "payment", "currency=CLP") == {good}
+    assert found(boss, "payment", "method_family=wallet") == {good}
+    assert found(boss, "payment", "account=second") == {odd}
+
+
+@pytest.mark.parametrize("model", rows.MAKERS)
+def test_every_filter_offered_works(boss: Client, model: str) -> None:
+    response = boss.get(url(model, "changelist"))
+    changes = response.context["cl"]
+    for spec in changes.filter_specs:
+        for choice in spec.choices(changes):
+            assert boss.get(url(model, "changelist") + choice["query_string"]).status_code == 200
+
+
+def test_search_takes_ids_and_references(boss: Client) -> None:
+    first = rows.payment(id="pay_abc1", merchant_reference="order 12").pk
+    second = rows.payment(id="pay_abc2", merchant_reference="order 13").pk
+    assert found(boss, "payment", "q=pay_abc1") == {first}
+    assert found(boss, "payment", "q=pay_abc") == {first, second}
+    assert found(boss, "payment", "q=order+12") == {first}
+    assert found(boss, "payment", "q=order") == set()
+    assert found(boss, "payment", "q=%27%25_%00") <= {first, second}
+    made = rows.refund(payment=Payment.objects.get(pk=first)).pk
+    assert found(boss, "refund", f"q={first}") == {made}
+
+
+def test_newest_first(boss: Client) -> None:
+    made = [rows.payment().pk for _ in range(3)]
+    response = boss.get(url("payment", "changelist"))
+    assert [row.pk for row in response.context["cl"].result_list] == made[::-1]
+
+
+def test_balances_show_their_latest_changes(boss: Client) -> None:
+    row = rows.balance(currency="CLP", available=777)
+    BalanceChange.objects.bulk_create(
+        BalanceChange(balance=row, at=rows.AT, available=1000 + number, pending=0, reserve=0, hold=0, debt=0)
+        for number in range(60)
+    )
+    response = boss.get(url("balance", "change", row.pk))
+    forms = response.context["inline_admin_formsets"][0].formset.forms
+    assert len(forms) == 50
+    assert "CLP1,059" in response.content.decode().replace("\xa0", "")

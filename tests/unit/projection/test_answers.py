@@ -1,0 +1,270 @@
+"""Answers never overwrite a newer state, and say when they cannot tell."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from payments_integration import inbox, projection, wire
+from payments_integration.enums import Kind
+from payments_integration.models import (
+    Balance,
+    BalanceChange,
+    DueRefresh,
+    Event,
+    Payment,
+    Refund,
+    StatusChange,
+    WebhookEndpoint,
+)
+from payments_integration.projection import ABSENT, Snapshot
+from payments_integration.projection.endpoints import forget_secrets
+from tests import factories
+from tests.conftest import Receiver
+from tests.factories import T0, body, event
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken"), pytest.mark.promise(3)]
+
+
+def payment(**fields: Any) -> wire.Payment:
+    return wire.parse_resource(factories.payment(**fields), wire.Payment)
+
+
+def refund(**fields: Any) -> wire.Refund:
+    return wire.parse_resource(factories.refund(**fields), wire.Refund)
+
+
+def at(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+def write(
+    resource: Any, *, seconds: float | None = 0, duration: float = 0.1, before: Snapshot | None = None, account: str = "default"
+) -> Any:
+    return projection.write_answer(
+        account,
+        resource,
+        answered_at=None if seconds is None else at(seconds),
+        duration=duration,
+        before=before or projection.snapshot(resource.object, account, getattr(resource, "id", "CLP")),
+    )
+
+
+def arrive(*events: dict[str, Any]) -> None:
+    for item in events:
+        inbox.receive("default", body(item))
+    inbox.process()
+
+
+def marks() -> list[str]:
+    return list(DueRefresh.objects.order_by("pk").values_list("reason", flat=True))
+
+
+def test_a_first_answer_makes_the_row() -> None:
+    row = write(payment())
+    assert (row.pk, row.status, row.state_by, row.state_at) == ("pay_1", "created", "answer", T0)
+    assert StatusChange.objects.get().event is None
+    assert not marks()
+
+
+def test_a_newer_answer_replaces_an_older_one() -> None:
+    write(payment())
+    row = write(payment(status="processing"), seconds=60)
+    assert (row.status, row.version, row.state_at) == ("processing", 2, at(60))
+    assert list(StatusChange.objects.order_by("pk").values_list("previous_status", "status")) == [
+        ("", "created"),
+        ("created", "processing"),
+    ]
+
+
+@pytest.mark.case(45)
+def test_an_answer_is_dropped_when_the_row_moved_on_meanwhile() -> None:
+    arrive(factories.life()[0])
+    before = projection.snapshot(Kind.PAYMENT, "default", "pay_1")
+    arrive(factories.life()[3])
+    row = write(payment(status="processing"), seconds=60, before=before)
+    assert row.status == "succeeded"
+    assert marks() == ["changed_meanwhile"]
+
+
+@pytest.mark.case(45)
+def test_an_answer_is_dropped_when_an_event_was_stored_meanwhile() -> None:
+    arrive(factories.life()[0])
+    before = projection.snapshot(Kind.PAYMENT, "default", "pay_1")
+    inbox.receive("default", body(factories.life()[3]))
+    row = write(payment(status="processing"), seconds=60, before=before)
+    assert row.status == "created"
+    assert marks() == ["changed_meanwhile"]
+
+
+def test_an_answer_read_before_the_rows_event_is_dropped() -> None:
+    arrive(factories.life()[3])
+    row = write(payment(status="processing"), seconds=20)
+    assert row.status == "succeeded"
+    assert marks() == ["changed_meanwhile"]
+
+
+def test_an_answer_with_the_same_content_leaves_the_events_exact_time() -> None:
+    arrive(factories.life()[0])
+    row = write(payment(), seconds=60)
+    assert (row.state_by, row.state_at, row.version) == ("event", T0, 1)
+
+
+@pytest.mark.case(61)
+def test_an_event_before_the_posts_answer_is_one_row() -> None:
+    arrive(factories.life()[0])
+    assert write(payment(), before=ABSENT).pk == "pay_1"
+    assert Payment.objects.count() == 1
+    assert StatusChange.objects.count() == 1
+    assert not marks()
+
+
+class TestEventsAfterAnswers:
+    @pytest.mark.parametrize(
+        ("seconds", "status", "asked"),
+        [(106, "succeeded", []), (103, "created", ["order_unclear"]), (97, "created", ["order_unclear"]), (93, "created", [])],
+    )
+    def test_order(self, seconds: float, status: str, asked: list[str]) -> None:
+        write(payment(), seconds=100, duration=1)
+        arrive(event(factories.payment(status="succeeded"), seconds=seconds))
+        assert Payment.objects.get().status == status
+        assert marks() == asked
+
+    def test_the_same_content_needs_no_answer(self) -> None:
+        write(payment(), seconds=100)
+        arrive(event(factories.payment(), seconds=101))
+        assert not marks()
+
+    def test_without_a_date_minutes_are_unclear(self) -> None:
+        write(payment(), seconds=None)
+        now = (timezone.now() - T0).total_seconds()
+        arrive(event(factories.payment(status="succeeded"), seconds=now - 200))
+        assert marks() == ["order_unclear"]
+
+
+@pytest.mark.case(89)
+class TestRepeatedPost:
+    def test_it_proves_identity_only(self) -> None:
+        arrive(*factories.life()[:4])
+        row = projection.record_identity("default", payment())
+        assert row.status == "succeeded"
+        assert marks() == ["repeated_post"]
+
+    def test_an_absent_object_is_inserted_and_read(self) -> None:
+        assert projection.record_identity("default", payment()).status == "created"
+        assert marks() == ["repeated_post"]
+
+
+@pytest.mark.case(31)
+def test_a_refunds_change_has_its_payment_read() -> None:
+    write(refund())
+    assert [(mark.object_kind, mark.object_id) for mark in DueRefresh.objects.all()] == [("payment", "pay_1")]
+    assert Refund.objects.get().payment_id == "pay_1"
+
+
+@pytest.mark.case(93)
+def test_an_object_of_another_account_is_refused() -> None:
+    write(payment())
+    with pytest.raises(wire.WireError, match="another account"):
+        write(payment(status="failed"), seconds=60, account="second")
+    with pytest.raises(wire.WireError, match="another account"):
+        projection.record_identity("second", payment())
+    assert Payment.objects.get().status == "created"
+
+
+@pytest.mark.case(87)
+def test_erased_data_stays_erased_and_is_no_drift() -> None:
+    row = write(payment(payer={"name": "Ana"}))
+    Payment.objects.update(payer=None, erased_at=timezone.now())
+    row.refresh_from_db()
+    assert projection.differences(row, payment(payer={"name": "Ana"})) == {}
+    assert write(payment(payer={"name": "Ana"}, status="failed"), seconds=60).payer is None
+
+
+def test_balances() -> None:
+    def balances(available: int) -> list[wire.Balance]:
+        return [wire.parse_resource(factories.balance(available=available), wire.Balance)]
+
+    projection.write_balances("default", balances(5), answered_at=at(0), duration=0)
+    projection.write_balances("default", balances(5), answered_at=at(60), duration=0)
+    (row,) = projection.write_balances("default", balances(6), answered_at=at(120), duration=0)
+    assert row.available == 6
+    assert Balance.objects.count() == 1
+    assert list(BalanceChange.objects.order_by("pk").values_list("available", flat=True)) == [5, 6]
+
+
+def test_gone() -> None:
+    write(payment())
+    projection.mark_gone("default", Kind.PAYMENT, "pay_1")
+    assert Payment.objects.get().gone_at is not None
+    assert write(payment(status="failed"), seconds=60).gone_at is None
+
+
+def test_a_mark_that_is_asked_for_again_counts_up_and_becomes_due() -> None:
+    later = timezone.now() + timedelta(hours=1)
+    projection.request_refresh("default", "payment", "pay_1", "first", due_at=later)
+    projection.request_refresh("default", "payment", "pay_1", "second")
+    mark = DueRefresh.objects.get()
+    assert mark.marks == 2
+    assert mark.due_at < later
+    projection.request_refresh("default", "payment", "pay_1", "third", due_at=later)
+    assert DueRefresh.objects.get().due_at == mark.due_at
+
+
+def test_a_change_that_is_old_news_is_not_told(receiver: Receiver) -> None:
+    old = factories.iso(datetime.now(UTC) - timedelta(days=40))
+    write(payment(created_at=old, status="succeeded"))
+    write(payment(id="pay_2", status="succeeded"))
+    inbox.tell()
+    assert receiver.statuses == [("", "succeeded")]
+
+
+class TestSecrets:
+    @pytest.fixture(autouse=True)
+    def endpoint(self) -> WebhookEndpoint:
+        resource = wire.parse_resource(
+            {"object": "webhook_endpoint", "id": "whk_1", "url": "https://x", "events": [], "status": "active"},
+            wire.WebhookEndpoint,
+        )
+        row: WebhookEndpoint = write(resource)
+        return row
+
+    def test_stored_secrets_verify(self) -> None:
+        projection.store_secret("default", "whk_1", "whsec_a")
+        assert projection.active_secrets("default") == ("whsec_default", "whsec_a")
+        assert projection.active_secrets("second") == ("whsec_second",)
+
+    def test_the_previous_one_stays_valid_24_hours(self) -> None:
+        projection.store_secret("default", "whk_1", "whsec_a")
+        projection.store_secret("default", "whk_1", "whsec_b")
+        assert set(projection.active_secrets("default")) == {"whsec_default", "whsec_a", "whsec_b"}
+        WebhookEndpoint.objects.update(previous_secret_until=timezone.now() - timedelta(seconds=1))
+        forget_secrets()
+        assert set(projection.active_secrets("default")) == {"whsec_default", "whsec_b"}
+
+    def test_the_same_secret_again_changes_nothing(self) -> None:
+        projection.store_secret("default", "whk_1", "whsec_a")
+        projection.store_secret("default", "whk_1", "whsec_a")
+        assert WebhookEndpoint.objects.get().previous_secret_token == ""
+
+    def test_a_deleted_endpoint_signs_nothing(self) -> None:
+        projection.store_secret("default", "whk_1", "whsec_a")
+        projection.mark_endpoint_deleted("default", "whk_1")
+        assert projection.active_secrets("default") == ("whsec_default",)
+
+    @pytest.mark.case(85)
+    def test_no_repr_shows_it(self, endpoint: WebhookEndpoint) -> None:
+        endpoint.secret = "whsec_hidden"  # type: ignore[attr-defined]
+        assert "hidden" not in repr(endpoint)
+        struct = wire.WebhookEndpoint(id="whk_1", url="https://x", events=[], status="active", secret="whsec_hidden")
+        assert "hidden" not in repr(struct)
+
+
+def test_snapshots_count_events_of_the_object_only() -> None:
+    arrive(*factories.life("pay_1")[:2], factories.life("pay_2")[0])
+    assert projection.snapshot(Kind.PAYMENT, "default", "pay_1") == Snapshot(Payment.objects.get(pk="pay_1").version, 2)
+    assert projection.snapshot(Kind.PAYMENT, "default", "pay_3") == ABSENT
+    assert Event.objects.count() == 3

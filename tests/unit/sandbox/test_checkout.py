@@ -1,0 +1,143 @@
+"""The hosted checkout page and the overview, as a browser sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from payments_integration.sandbox import Engine, Fault, SandboxError
+from payments_integration.sandbox.checkout import parse_amount
+
+from .support import Client, Reply, types_of
+
+BACK = "https://shop.example/back?cart=7&payment_id=old#top"
+
+
+def open_page(client: Client, payment: dict[str, Any]) -> Reply:
+    return client.call("GET", urlsplit(payment["checkout_url"]).path)
+
+
+def press(client: Client, payment: dict[str, Any], action: str, amount: str = "", **headers: str) -> Reply:
+    raw = f"action={action}&amount={amount}".encode()
+    form = "application/x-www-form-urlencoded"
+    return client.call("POST", urlsplit(payment["checkout_url"]).path, raw, content_type=form, **headers)
+
+
+def test_opening_shows_the_payment_and_marks_it(engine: Engine, client: Client) -> None:
+    payment = client.card(merchant_reference="order <7>", payer={"name": "Ana & Co"})
+    page = open_page(client, payment)
+    assert (page.status, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    text = page.raw.decode()
+    assert "CLP 10,000" in text
+    assert "order &lt;7&gt;" in text
+    assert "Ana &amp; Co" in text
+    assert 'name="viewport"' in text
+    assert all(f'value="{action}"' in text for action in ("pay", "fail", "expire"))
+    assert 'value="pay_other"' not in text
+    assert engine.payments[payment["id"]]["status"] == "requires_action"
+    assert types_of(engine) == ["payment.created", "payment.requires_action"]
+
+
+@pytest.mark.parametrize(("action", "status"), [("pay", "succeeded"), ("fail", "failed"), ("expire", "expired")])
+def test_the_buttons_and_the_way_back(engine: Engine, client: Client, action: str, status: str) -> None:
+    payment = client.card(return_url=BACK)
+    reply = press(client, payment, action)
+    assert reply.status == 303
+    target = urlsplit(reply.headers["Location"])
+    assert f"{target.scheme}://{target.netloc}{target.path}#{target.fragment}" == "https://shop.example/back#top"
+    assert parse_qs(target.query) == {"cart": ["7"], "payment_id": [payment["id"]]}
+    assert engine.payments[payment["id"]]["status"] == status
+
+
+def test_without_a_return_url_the_page_shows_the_result(client: Client) -> None:
+    payment = client.card()
+    reply = press(client, payment, "pay")
+    assert reply.headers["Location"] == urlsplit(payment["checkout_url"]).path
+    text = open_page(client, payment).raw.decode()
+    assert "the payment is complete" in text
+    assert "<form" not in text
+
+
+def test_a_transfer_of_another_amount(engine: Engine, client: Client) -> None:
+    payment = client.make(
+        "/payments", {"amount": 10_000, "currency": "USD", "country": "EC", "method_code": "ec_bank_transfer"}
+    )
+    assert 'value="pay_other"' in open_page(client, payment).raw.decode()
+    press(client, payment, "pay_other", "40.50")
+    assert engine.payments[payment["id"]]["amount_received"] == 4_050
+    text = open_page(client, payment).raw.decode()
+    assert "USD 40.50" in text
+    assert "Pay USD 59.50" in text
+    press(client, payment, "pay_other", "60")
+    assert engine.payments[payment["id"]]["status"] == "overpaid"
+
+
+@pytest.mark.parametrize("amount", ["", "abc", "-5", "0", "1e30", "10.5", "NaN", "1" * 40])
+def test_an_amount_that_makes_no_sense(engine: Engine, client: Client, amount: str) -> None:
+    payment = client.bank(return_url=BACK)
+    reply = press(client, payment, "pay_other", amount)
+    assert reply.status == 422
+    assert 'role="alert"' in reply.raw.decode()
+    assert engine.payments[payment["id"]]["amount_received"] == 0
+
+
+def test_amounts_as_people_type_them() -> None:
+    assert parse_amount(" 12.34 ", "USD") == 1_234
+    assert parse_amount("12", "USD") == 1_200
+    assert parse_amount("1234", "CLP") == 1_234
+    for text, currency in (("12.345", "USD"), ("0.5", "CLP")):
+        with pytest.raises(SandboxError):
+            parse_amount(text, currency)
+
+
+def test_paying_late(engine: Engine, client: Client) -> None:
+    payment = client.card()
+    press(client, payment, "expire")
+    assert "Pay late" in open_page(client, payment).raw.decode()
+    press(client, payment, "pay")
+    assert engine.payments[payment["id"]]["status"] == "succeeded"
+
+
+def test_what_cannot_be_done(engine: Engine, client: Client) -> None:
+    payment = client.card()
+    assert press(client, payment, "dance").status == 422
+    press(client, payment, "pay")
+    assert press(client, payment, "fail").status == 422
+    assert engine.payments[payment["id"]]["status"] == "succeeded"
+    assert client.call("PUT", urlsplit(payment["checkout_url"]).path).status == 405
+    assert client.call("GET", "/checkout/pay_none").status == 404
+    assert client.call("GET", "/favicon.ico").status == 404
+
+
+def test_forms_of_other_sites_are_refused(engine: Engine, client: Client) -> None:
+    payment = client.card()
+    assert press(client, payment, "pay", origin="https://evil.example", host="127.0.0.1:8400").status == 403
+    assert engine.payments[payment["id"]]["status"] == "requires_action"
+    assert press(client, payment, "pay", origin="http://127.0.0.1:8400", host="127.0.0.1:8400").status == 303
+
+
+def test_the_page_of_another_projects_payment(engine: Engine) -> None:
+    engine.add_project("sk_test_two")
+    payment = Client(engine, "sk_test_two").card()
+    assert press(Client(engine), payment, "pay").status == 303
+    assert engine.projects["sk_test_two"].payments[payment["id"]]["status"] == "succeeded"
+
+
+def test_the_overview(engine: Engine, client: Client) -> None:
+    engine.fund("CLP", 1_000_000)
+    engine.add_endpoint("https://shop.example/hook")
+    payment = client.card(merchant_reference="<b>7</b>")
+    engine.pay(payment["id"])
+    payout, refund = client.payout(), client.make("/refunds", {"payment_id": payment["id"]})
+    engine.deliver_due()
+    engine.faults.add(Fault("html"))
+    text = client.call("GET", "/").raw.decode()
+    ids = (payment["id"], payout["id"], refund["id"], engine.events[-1]["id"])
+    texts = ("https://shop.example/hook", "CLP 989,410", "&lt;b&gt;7&lt;/b&gt;", "sk_test_sandbox", "faults in force")
+    shown = (*ids, *texts)
+    assert [wanted for wanted in shown if wanted not in text] == []
+    assert f'href="/checkout/{payment["id"]}"' in text
+    assert "<b>7" not in text
+    assert client.call("POST", "/").status == 405

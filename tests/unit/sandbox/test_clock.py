@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import gc
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from payments_integration.sandbox import Clock, Engine
+
+AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
+
+
+def test_it_runs_in_real_time_in_utc() -> None:
+    clock = Clock()
+    assert abs(clock.now() - datetime.now(UTC)) < timedelta(seconds=1)
+    assert clock.now().tzinfo is UTC
+    assert not clock.is_frozen
+
+
+def test_freeze_advance_and_unfreeze() -> None:
+    clock = Clock()
+    clock.freeze(AT)
+    assert clock.now() == clock.now() == AT
+    clock.advance(90)
+    assert clock.now() == AT + timedelta(seconds=90)
+    clock.unfreeze()
+    assert timedelta(0) <= clock.now() - AT - timedelta(seconds=90) < timedelta(seconds=1)
+    clock.freeze()
+    assert clock.is_frozen
+    with pytest.raises(ValueError, match="aware"):
+        clock.freeze(datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+def test_offset_and_advance_of_a_running_clock() -> None:
+    clock = Clock()
+    clock.set_offset(-600)
+    assert abs(clock.now() - datetime.now(UTC) + timedelta(minutes=10)) < timedelta(seconds=1)
+    clock.advance(1_200)
+    assert abs(clock.now() - datetime.now(UTC) - timedelta(minutes=10)) < timedelta(seconds=1)
+
+
+def test_stamps_always_grow_and_now_is_never_before_one() -> None:
+    clock = Clock()
+    clock.freeze(AT)
+    stamps = [clock.stamp() for _ in range(3)]
+    assert stamps == [AT, AT + timedelta(microseconds=1), AT + timedelta(microseconds=2)]
+    assert clock.now() == stamps[-1]
+
+
+def test_a_step_back_by_hand_is_a_step_back() -> None:
+    clock = Clock()
+    clock.freeze(AT)
+    clock.stamp()
+    clock.advance(-60)
+    assert clock.now() == AT - timedelta(seconds=60) == clock.stamp()
+
+
+def test_moves_tell_the_engine_and_keep_none_alive() -> None:
+    clock = Clock()
+    engine = Engine(clock=clock)
+    told: list[int] = []
+
+    class Listener:
+        def heard(self) -> None:
+            told.append(1)
+
+    listener = Listener()
+    clock.subscribe(listener.heard)
+    clock.advance(1)
+    clock.freeze()
+    assert len(told) == 2
+    del listener, engine
+    gc.collect()
+    clock.advance(1)
+    assert len(told) == 2
+    assert clock._listeners == []

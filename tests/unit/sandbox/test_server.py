@@ -1,0 +1,218 @@
+"""The HTTP server: connections, bodies, threads."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import pytest
+import requests
+from django.test import override_settings
+
+from payments_integration.sandbox import Clock, Engine, SandboxServer
+
+from .support import CARD
+
+AUTH = {"Authorization": "Bearer sk_test_sandbox"}
+
+
+@pytest.fixture
+def session() -> Iterator[requests.Session]:
+    with requests.Session() as session:
+        session.headers.update(AUTH)
+        session.trust_env = False
+        yield session
+
+
+def post(session: requests.Session, server: SandboxServer, path: str, body: Any, key: str) -> requests.Response:
+    return session.post(
+        f"{server.url}/v1{path}", json=body, headers={"Idempotency-Key": key}, timeout=5, allow_redirects=False
+    )
+
+
+def raw(server: SandboxServer, data: bytes, *, read_until_close: bool = True) -> bytes:
+    host, port = server.url.removeprefix("http://").split(":")
+    with closing(socket.create_connection((host, int(port)), timeout=5)) as connection:
+        connection.sendall(data)
+        answer = b""
+        while piece := connection.recv(65_536):
+            answer += piece
+            if not read_until_close and b"\r\n\r\n" in answer:
+                break
+        return answer
+
+
+def test_the_api_over_http(server: SandboxServer, session: requests.Session, clock: Clock) -> None:
+    created = post(session, server, "/payments", CARD, "k")
+    assert created.status_code == 201
+    assert created.headers["Content-Type"] == "application/json"
+    assert parsedate_to_datetime(created.headers["Date"]) == clock.now().replace(microsecond=0)
+    payment = created.json()
+    assert payment["checkout_url"] == f"{server.url}/checkout/{payment['id']}"
+    assert session.get(f"{server.url}/v1/payments/{payment['id']}", timeout=5).json() == payment
+
+
+def test_a_connection_is_kept(server: SandboxServer) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    request = b"GET /v1/balances HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk_test_sandbox\r\n\r\n"
+    with closing(socket.create_connection((host, int(port)), timeout=5)) as connection:
+        for _ in range(3):
+            connection.sendall(request)
+            head, _, rest = connection.recv(65_536).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            while len(rest) < length:
+                rest += connection.recv(65_536)
+            assert len(rest) == length
+
+
+def test_bodies_that_nobody_reads_do_not_spoil_the_connection(
+    server: SandboxServer, session: requests.Session
+) -> None:
+    for _ in range(2):
+        refused = session.post(f"{server.url}/v1/nothing", data=b"x" * 1_000_000, timeout=5)
+        assert refused.status_code == 404
+        assert session.get(f"{server.url}/v1/balances", data=b"ignored", timeout=5).status_code == 200
+
+
+def test_a_large_body_is_refused_with_an_envelope(server: SandboxServer, session: requests.Session) -> None:
+    body = {**CARD, "metadata": {"a": "x" * 300_000}}
+    refused = post(session, server, "/payments", body, "k")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (413, "parameter_invalid")
+
+
+def test_a_chunked_body(server: SandboxServer, session: requests.Session) -> None:
+    pieces = iter([json.dumps(CARD).encode()[:20], json.dumps(CARD).encode()[20:]])
+    created = session.post(
+        f"{server.url}/v1/payments",
+        data=pieces,
+        headers={"Idempotency-Key": "k", "Content-Type": "application/json"},
+        timeout=5,
+    )
+    assert created.status_code == 201
+    assert session.get(f"{server.url}/v1/balances", timeout=5).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"Content-Length: abc", b"Content-Length: -5", b"Transfer-Encoding: chunked\r\n\r\nzz", b"Content-Length: 50"],
+)
+def test_a_body_that_is_badly_framed(server: SandboxServer, engine: Engine, head: bytes) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    with closing(socket.create_connection((host, int(port)), timeout=5)) as connection:
+        connection.sendall(b"POST /v1/payments HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\nshort")
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        while piece := connection.recv(65_536):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert engine.requests == []
+
+
+def test_expect_100_continue(server: SandboxServer) -> None:
+    body = json.dumps(CARD).encode()
+    host, port = server.url.removeprefix("http://").split(":")
+    with closing(socket.create_connection((host, int(port)), timeout=5)) as connection:
+        connection.sendall(
+            b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk_test_sandbox\r\nIdempotency-Key: k\r\n"
+            b"Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)
+        )
+        assert connection.recv(100).startswith(b"HTTP/1.1 100")
+        connection.sendall(body)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 201")
+
+
+def test_http_1_0_and_nonsense(server: SandboxServer) -> None:
+    assert raw(server, b"GET /v1/balances HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 401")
+    assert b"400" in raw(server, b"nonsense\r\n\r\n").split(b"\r\n")[0]
+
+
+def test_head_has_no_body(server: SandboxServer) -> None:
+    answer = raw(server, b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert body == b""
+
+
+def test_many_clients_at_once(server: SandboxServer, engine: Engine) -> None:
+    statuses: list[int] = []
+
+    def work(number: int) -> None:
+        with requests.Session() as own:
+            own.headers.update(AUTH)
+            for index in range(5):
+                statuses.append(post(own, server, "/payments", CARD, f"{number}-{index}").status_code)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [201] * 50
+    assert len(engine.payments) == 50
+
+
+def test_stopping_leaves_nothing_behind(engine: Engine, session: requests.Session) -> None:
+    before = set(threading.enumerate())
+    server = SandboxServer(engine)
+    server.start()
+    url = server.url
+    session.get(f"{url}/v1/balances", timeout=5)  # leaves a kept connection
+    began = time.monotonic()
+    server.stop()
+    server.stop()
+    assert time.monotonic() - began < 2
+    assert set(threading.enumerate()) == before
+    assert engine.base_url is None
+    with pytest.raises(requests.ConnectionError):
+        session.get(f"{url}/v1/balances", timeout=5)
+    with pytest.raises(RuntimeError):
+        _ = server.url
+    with server:  # it can be started again
+        assert session.get(f"{server.url}/v1/balances", timeout=5).status_code == 200
+        with pytest.raises(RuntimeError):
+            server.start()
+
+
+def test_a_port_that_is_taken(server: SandboxServer) -> None:
+    port = int(server.url.rsplit(":", 1)[1])
+    second = SandboxServer(Engine(), port=port)
+    with pytest.raises(OSError, match="in use"):
+        second.start()
+    second.stop()
+
+
+def test_a_public_address_is_kept(clock: Clock) -> None:
+    engine = Engine(clock=clock, base_url="https://sandbox.example/")
+    with SandboxServer(engine, deliver=False):
+        assert engine.page_url("pay_1") == "https://sandbox.example/checkout/pay_1"
+    assert engine.base_url == "https://sandbox.example/"
+
+
+@override_settings(
+    ROOT_URLCONF="no.such.module",
+    MIDDLEWARE=["no.such.Middleware"],
+    TEMPLATES=[],
+    ALLOWED_HOSTS=[],
+    DATA_UPLOAD_MAX_MEMORY_SIZE=1,
+    DATA_UPLOAD_MAX_NUMBER_FIELDS=0,
+    APPEND_SLASH=True,
+    FORCE_SCRIPT_NAME="/app",
+    USE_THOUSAND_SEPARATOR=True,
+    SECURE_SSL_REDIRECT=True,
+)
+def test_the_merchants_settings_do_not_matter(server: SandboxServer, session: requests.Session) -> None:
+    payment = post(session, server, "/payments", CARD, "k").json()
+    assert session.get(f"{server.url}/v1/payments?limit=1&status=created", timeout=5).json()["data"] == [payment]
+    page = session.get(payment["checkout_url"], timeout=5)
+    assert page.status_code == 200
+    assert "CLP 10,000" in page.text
+    paid = session.post(payment["checkout_url"], data={"action": "pay"}, timeout=5, allow_redirects=False)
+    assert paid.status_code == 303
+    assert session.get(f"{server.url}/", timeout=5).status_code == 200

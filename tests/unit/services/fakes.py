@@ -1,0 +1,299 @@
+"""A provider in one object: what it is sent, what it made, and what it answers next."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.utils import timezone
+
+from payments_integration import wire
+from payments_integration.client import Answer
+from payments_integration.exceptions import NoAnswer, NotFound, ProviderError
+
+_numbers = itertools.count(1)
+
+DESTINATION = {
+    "type": "bank_account",
+    "bank_code": "012",
+    "account_number": "00123456789",
+    "account_type": "checking",
+    "holder_name": "Ana Rojas",
+    "holder_document": {"type": "RUT", "number": "12.345.678-5"},
+}
+PAYER = {
+    "name": "Ana Rojas",
+    "email": "ana@example.com",
+    "phone": "+56912345678",
+    "document": {"type": "RUT", "number": "12345678-5"},
+    "ip": "203.0.113.9",
+    "device_id": "device-1",
+}
+PAYMENT = {"amount": 10_000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
+PAYOUT = {
+    "amount": 5_000,
+    "currency": "CLP",
+    "country": "CL",
+    "method_code": "cl_bank_transfer",
+    "destination": DESTINATION,
+}
+DEPOSIT = {"country": "CL", "currency": "CLP", "method_code": "cl_deposit"}
+ENDPOINT = {"url": "https://shop.example/payments/webhook/", "events": ["payment.succeeded"]}
+
+
+def new_id(prefix: str) -> str:
+    return f"{prefix}_{next(_numbers):08d}"
+
+
+def payment(**fields: Any) -> wire.Payment:
+    values = {
+        "object": "payment",
+        "id": new_id("pay"),
+        "status": "created",
+        "amount": 10_000,
+        "amount_received": 0,
+        "currency": "CLP",
+        "country": "CL",
+        "method_code": "cl_webpay_card",
+        "method_family": "card",
+        "created_at": timezone.now(),
+    }
+    return wire.Payment(**{**values, **fields})
+
+
+def payout(**fields: Any) -> wire.Payout:
+    values = {
+        "object": "payout",
+        "id": new_id("pout"),
+        "status": "created",
+        "amount": 5_000,
+        "fee": 300,
+        "currency": "CLP",
+        "country": "CL",
+        "method_code": "cl_bank_transfer",
+        "created_at": timezone.now(),
+    }
+    return wire.Payout(**{**values, **fields})
+
+
+def refund(**fields: Any) -> wire.Refund:
+    values = {
+        "object": "refund",
+        "id": new_id("ref"),
+        "status": "created",
+        "payment_id": "pay_0",
+        "amount": 1_000,
+        "currency": "CLP",
+        "created_at": timezone.now(),
+    }
+    return wire.Refund(**{**values, **fields})
+
+
+def deposit(**fields: Any) -> wire.DepositReference:
+    values = {
+        "object": "deposit_reference",
+        "id": new_id("dep"),
+        "status": "active",
+        "country": "CL",
+        "currency": "CLP",
+        "method_code": "cl_deposit",
+        "details": {"type": "bank_transfer_details"},
+        "created_at": timezone.now(),
+    }
+    return wire.DepositReference(**{**values, **fields})
+
+
+def endpoint(**fields: Any) -> wire.WebhookEndpoint:
+    values = {"id": new_id("whk"), "status": "active", "created_at": timezone.now(), **ENDPOINT}
+    return wire.WebhookEndpoint(**{**values, **fields})
+
+
+@dataclass
+class Call:
+    name: str
+    key: str
+    body: bytes
+    object_id: str
+    max_wait: float
+
+
+class Lost(Exception):
+    """The request is executed, and then this is what the caller gets."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+Next = BaseException | Callable[[Any], Any] | None
+
+
+@dataclass
+class Fake:
+    """``script``: for each POST or DELETE the next entry decides: None works, an exception is raised without
+    having
+    worked, Lost is raised after having worked, a function changes the answer."""
+
+    calls: list[Call] = field(default_factory=list)
+    script: list[Next] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    read_script: list[BaseException | None] = field(default_factory=list)
+    objects: dict[str, Any] = field(default_factory=dict)
+    keys: dict[str, Any] = field(default_factory=dict)
+    secrets: bool = True
+
+    def __post_init__(self) -> None:
+        self.payments = _Group(self, "payment")
+        self.payouts = _Group(self, "payout")
+        self.refunds = _Group(self, "refund")
+        self.deposit_references = _Group(self, "deposit_reference")
+        self.webhook_endpoints = _Endpoints(self, "webhook_endpoint")
+        self.balances = _Balances(self, "balance")
+        self.payment_methods = _Methods(self, "payment_method")
+
+    def add(self, resource: Any) -> Any:
+        self.objects[resource.id] = resource
+        return resource
+
+    def made(self, kind: str) -> list[Any]:
+        return [item for item in self.objects.values() if item.object == kind]
+
+    def send(self, call: Call, work: Callable[[], Any]) -> Answer[Any]:
+        self.calls.append(call)
+        step = self.script.pop(0) if self.script else None
+        if isinstance(step, BaseException) and not isinstance(step, Lost):
+            raise step
+        if call.key and call.key in self.keys:
+            made = self.keys[call.key]
+        else:
+            made = work()
+            if call.key:
+                self.keys[call.key] = made
+        if isinstance(step, Lost):
+            raise step.error
+        return answer(step(made) if callable(step) else made)
+
+    def read(self, what: str) -> None:
+        self.reads.append(what)
+        step = self.read_script.pop(0) if self.read_script else None
+        if step is not None:
+            raise step
+
+
+def answer(data: Any) -> Answer[Any]:
+    return Answer(
+        data=data,
+        status_code=200,
+        request_id=new_id("req"),
+        answered_at=timezone.now().replace(microsecond=0),
+        duration=0.1,
+    )
+
+
+@dataclass
+class _Group:
+    fake: Fake
+    kind: str
+
+    def create(self, body: bytes, *, idempotency_key: str, max_wait: float = 10.0) -> Answer[Any]:
+        def work() -> Any:
+            fields = json.loads(body)
+            for name in ("return_url",):
+                fields.pop(name, None)
+            fields.pop("destination", None) if self.kind == "refund" else None
+            fields.pop("payer", None) if self.kind == "deposit_reference" else None
+            if self.kind == "webhook_endpoint" and self.fake.secrets:
+                fields["secret"] = f"whsec_{next(_numbers):08d}"
+            if self.kind == "refund":
+                fields.setdefault("currency", "CLP")
+            return self.fake.add(MAKERS[self.kind](**fields))
+
+        return self.fake.send(Call(f"create_{self.kind}", idempotency_key, body, "", max_wait), work)
+
+    def cancel(self, object_id: str, *, idempotency_key: str, max_wait: float = 10.0) -> Answer[Any]:
+        def work() -> Any:
+            self.fake.objects[object_id].status = "canceled"
+            return self.fake.objects[object_id]
+
+        return self.fake.send(Call(f"cancel_{self.kind}", idempotency_key, b"", object_id, max_wait), work)
+
+    def get(self, object_id: str, *, max_wait: Any = None, background: bool = False) -> Answer[Any]:
+        self.fake.read(f"get {object_id}")
+        if object_id not in self.fake.objects:
+            raise not_found()
+        return answer(self.fake.objects[object_id])
+
+    def list(self, *, max_wait: Any = None, background: bool = False, **filters: Any) -> Any:
+        self.fake.read(f"list {self.kind}")
+        found = [
+            item
+            for item in self.fake.made(self.kind)
+            if all(
+                getattr(item, name) == value
+                for name, value in filters.items()
+                if name in ("merchant_reference", "payment_id")
+            )
+        ]
+        return iter(sorted(found, key=lambda item: item.created_at, reverse=True))
+
+
+class _Endpoints(_Group):
+    def list(self, **_: Any) -> Any:
+        self.fake.read("list endpoints")
+        found = self.fake.made("webhook_endpoint")
+        return answer([wire.WebhookEndpoint(id=item.id, url=item.url, events=item.events, status=item.status,
+                                            created_at=item.created_at) for item in found])  # fmt: skip
+
+    def rotate_secret(self, object_id: str, *, idempotency_key: str, max_wait: float = 10.0) -> Answer[Any]:
+        def work() -> Any:
+            old = self.fake.objects[object_id]
+            secret = f"whsec_{next(_numbers):08d}" if self.fake.secrets else None
+            return self.fake.add(endpoint(id=old.id, url=old.url, events=old.events, secret=secret))
+
+        return self.fake.send(Call("rotate", idempotency_key, b"", object_id, max_wait), work)
+
+    def delete(self, object_id: str, *, max_wait: float = 10.0) -> Answer[None]:
+        def work() -> None:
+            if self.fake.objects.pop(object_id, None) is None:
+                raise not_found()
+
+        return self.fake.send(Call("delete", "", b"", object_id, max_wait), work)
+
+
+class _Balances(_Group):
+    def list(self, **_: Any) -> Any:
+        self.fake.read("list balances")
+        return answer(
+            [wire.Balance(object="balance", currency="CLP", available=7, pending=0, reserve=0, hold=0, debt=0)]
+        )
+
+
+class _Methods(_Group):
+    def list(self, country: Any = None, currency: Any = None, amount: Any = None, **_: Any) -> Any:
+        self.fake.read(f"list methods {country} {currency} {amount}")
+        return answer([wire.PaymentMethod(code="cl_khipu")])
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "payment": payment,
+    "payout": payout,
+    "refund": refund,
+    "deposit_reference": deposit,
+    "webhook_endpoint": endpoint,
+}
+
+
+def not_found() -> NotFound:
+    return NotFound("there is no such object", status_code=404, code="resource_not_found", request_id="req_404")
+
+
+def timeout() -> NoAnswer:
+    return NoAnswer("the provider did not answer in time")
+
+
+def refusal(
+    kind: type[ProviderError], status_code: int, code: str, *, retry_after: float | None = None
+) -> ProviderError:
+    return kind("no", status_code=status_code, code=code, request_id=new_id("req"), retry_after=retry_after)

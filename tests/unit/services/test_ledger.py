@@ -1,0 +1,270 @@
+"""One key, one intent, for ever."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+
+from payments_integration import services
+from payments_integration.exceptions import (
+    ApprovalRequired,
+    IdempotencyMismatch,
+    InvalidState,
+    OperationClosed,
+    OutcomeUnknown,
+    ProviderError,
+    RateLimited,
+)
+from payments_integration.models import Operation, OperationState, Payment
+from payments_integration.services import ledger
+
+from .conftest import only
+from .fakes import DESTINATION, PAYER, PAYMENT, PAYOUT, Fake, Lost, payment, refusal, timeout
+
+
+def test_what_is_recorded(fake: Fake) -> None:
+    row = services.create_payment(**PAYMENT, payer=PAYER, actor="nightly job", idempotency_key="k1")
+    operation = only()
+    assert operation.state == OperationState.DONE
+    assert (operation.result_kind, operation.result_id) == ("payment", row.pk)
+    assert (operation.account, operation.operation) == ("default", "create_payment")
+    assert (operation.amount, operation.currency, operation.actor) == (10_000, "CLP", "nightly job")
+    assert bytes(operation.body or b"") == fake.calls[0].body
+    assert operation.merchant_reference == operation.pk == row.merchant_reference
+    assert "merchant_reference" not in operation.arguments
+    assert operation.attempts == 1
+    assert operation.closed_at is not None
+    assert operation.first_sent_at is not None
+    assert operation.lease_token == ""
+    assert operation.next_attempt_at is None
+    assert operation.request_ids[0].startswith("req_")
+    assert operation.error is None
+
+
+def test_the_actor_is_kept_as_text(fake: Fake) -> None:
+    user = User.objects.create(username="ana")
+    services.create_payment(**PAYMENT, actor=user)
+    assert only().actor == f"{user.pk}:ana"
+
+
+@pytest.mark.promise(5)
+def test_it_is_committed_as_sent_before_anything_leaves(fake: Fake) -> None:
+    seen: list[Operation] = []
+
+    def look(made: Any) -> Any:
+        seen.append(only())
+        return made
+
+    fake.script = [look]
+    services.create_payment(**PAYMENT)
+    assert seen[0].state == OperationState.UNKNOWN
+    assert seen[0].may_have_run
+    assert seen[0].lease_token
+    assert seen[0].lease_until is not None
+    assert seen[0].lease_until == seen[0].next_attempt_at
+    assert seen[0].first_sent_at is not None
+    assert len(seen[0].sent_to) == 64
+
+
+def test_without_a_key_two_calls_are_two_intents(fake: Fake) -> None:
+    services.create_payment(**PAYMENT)
+    services.create_payment(**PAYMENT)
+    assert len(fake.calls) == 2
+    assert fake.calls[0].key != fake.calls[1].key
+
+
+@pytest.mark.promise(5)
+def test_the_same_call_returns_the_row_as_it_is_now(fake: Fake) -> None:
+    first = services.create_payout(**PAYOUT, idempotency_key="k1")
+    fake.objects[first.pk].status = "processing"
+    services.refresh(first)
+    again = services.create_payout(**PAYOUT, idempotency_key="k1")
+    assert (again.pk, again.status) == (first.pk, "processing")
+    assert len(fake.calls) == 1
+    assert Operation.objects.count() == 1
+
+
+def test_for_ever_also_where_the_row_was_deleted(fake: Fake) -> None:
+    first = services.create_payment(**PAYMENT, idempotency_key="k1")
+    Payment.objects.all().delete()
+    assert services.create_payment(**PAYMENT, idempotency_key="k1") == first
+    assert len(fake.calls) == 1
+
+
+def test_what_differs_between_attempts_is_not_compared(fake: Fake) -> None:
+    first = services.create_payment(**PAYMENT, payer=PAYER, idempotency_key="k1")
+    moved = {**PAYER, "ip": "198.51.100.7", "device_id": "another"}
+    assert services.create_payment(**PAYMENT, payer=moved, idempotency_key="k1", actor="x") == first
+    only_ip = services.create_payment(**PAYMENT, payer={"ip": "198.51.100.7"}, idempotency_key="k2")
+    assert services.create_payment(**PAYMENT, idempotency_key="k2") == only_ip
+
+
+def test_the_order_in_a_dict_is_not_compared(fake: Fake) -> None:
+    first = services.create_payment(**PAYMENT, metadata={"a": "1", "b": "2"}, idempotency_key="k1")
+    assert services.create_payment(**PAYMENT, metadata={"b": "2", "a": "1"}, idempotency_key="k1") == first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"amount": 10_001},
+        {"currency": "USD"},
+        {"merchant_reference": "o1"},
+        {"payer": {**PAYER, "name": "Another"}},
+        {"metadata": {"a": "b"}},
+        {"flow": "s2s"},
+        {"return_url": "https://shop.example/"},
+    ],
+)
+def test_another_call_under_the_same_key(fake: Fake, change: dict[str, Any]) -> None:
+    services.create_payment(**PAYMENT, payer=PAYER, idempotency_key="k1")
+    with pytest.raises(IdempotencyMismatch):
+        services.create_payment(**{**PAYMENT, "payer": PAYER, **change}, idempotency_key="k1")
+    assert len(fake.calls) == 1
+
+
+def test_the_defaults_are_not_compared(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    # What was filled in is no argument of the caller.
+    with pytest.raises(IdempotencyMismatch):
+        services.create_payment(**PAYMENT, merchant_reference=only().pk, idempotency_key="k1")
+
+
+def test_another_operation_under_the_same_key(fake: Fake, mirrored: Any) -> None:
+    row = mirrored(payment())
+    services.cancel_payment(row, idempotency_key="k1")
+    with pytest.raises(IdempotencyMismatch):
+        services.create_payout(**PAYOUT, idempotency_key="k1")
+
+
+def test_accounts_have_keys_of_their_own(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    fake.keys.clear()
+    services.create_payment(**PAYMENT, idempotency_key="k1", account="second")
+    assert len(fake.calls) == 2
+
+
+def test_keys_that_differ_by_case_are_two(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    services.create_payment(**PAYMENT, idempotency_key="K1")
+    assert len(fake.calls) == 2
+
+
+def test_after_a_rejection_the_same_error(fake: Fake) -> None:
+    fake.script = [refusal(InvalidState, 422, "insufficient_balance")]
+    with pytest.raises(InvalidState) as first:
+        services.create_payout(**PAYOUT, idempotency_key="k1")
+    with pytest.raises(InvalidState) as second:
+        services.create_payout(**PAYOUT, idempotency_key="k1")
+    assert str(first.value) == str(second.value)
+    assert (second.value.code, second.value.status_code) == ("insufficient_balance", 422)
+    assert second.value.request_id == first.value.request_id
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.promise(5)
+def test_while_unresolved_nothing_is_sent(fake: Fake) -> None:
+    fake.script = [Lost(timeout())]
+    with pytest.raises(OutcomeUnknown) as first:
+        services.create_payout(**PAYOUT, idempotency_key="k1")
+    with pytest.raises(OutcomeUnknown) as second:
+        services.create_payout(**PAYOUT, idempotency_key="k1")
+    assert second.value.operation == first.value.operation
+    assert len(fake.calls) == 1
+
+
+def test_closed_by_a_person(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    Operation.objects.update(state=OperationState.CLOSED)
+    with pytest.raises(OperationClosed):
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+
+
+def test_waiting_for_approval(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    Operation.objects.update(state=OperationState.AWAITING_APPROVAL)
+    with pytest.raises(ApprovalRequired):
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+    assert len(fake.calls) == 1
+
+
+def test_a_repeated_refund_is_not_measured_again(fake: Fake, mirrored: Any) -> None:
+    row = mirrored(payment(status="succeeded", amount_received=10_000))
+    first = services.create_refund(row, idempotency_key="k1")
+    assert services.create_refund(row.pk, idempotency_key="k1") == first
+
+
+def test_a_repeated_cancel_is_not_refused(fake: Fake, mirrored: Any) -> None:
+    row = mirrored(payment())
+    services.cancel_payment(row, idempotency_key="k1")
+    assert services.cancel_payment(row, idempotency_key="k1").status == "canceled"
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.case(83)
+def test_the_other_of_two_at_once_is_found(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The winner commits between our look and our insert."""
+    first = services.create_payment(**PAYMENT, idempotency_key="k1")
+    looks: list[int] = []
+    find = ledger.find
+
+    def blind(intent: Any) -> Operation | None:
+        looks.append(1)
+        return None if len(looks) < 3 else find(intent)
+
+    monkeypatch.setattr(ledger, "find", blind)
+    assert services.create_payment(**PAYMENT, idempotency_key="k1") == first
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.case(83)
+def test_the_other_is_found_in_a_callers_transaction(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    monkeypatch.setattr(ledger, "find", lambda intent: None)
+    with transaction.atomic():
+        operation = services.defer(services.create_payment, **PAYMENT, idempotency_key="k1")
+        assert operation == only()
+        with pytest.raises(IdempotencyMismatch):
+            services.defer(services.create_payment, **{**PAYMENT, "amount": 1}, idempotency_key="k1")
+    monkeypatch.setattr(ledger, "_find_locked", lambda intent: None)
+    with transaction.atomic(), pytest.raises(IntegrityError):
+        services.defer(services.create_payment, **PAYMENT, idempotency_key="k1")
+    assert len(fake.calls) == 1
+
+
+def test_the_hash_is_a_promise(fake: Fake) -> None:
+    """Operations of older versions must still be recognised: this value must never change."""
+    services.create_payout(**{**PAYOUT, "destination": DESTINATION}, idempotency_key="k1")
+    content = (
+        '["create_payout",{"amount":5000,"country":"CL","currency":"CLP","destination":'
+        '{"account_number":"00123456789","account_type":"checking","bank_code":"012","holder_document":'
+        '{"number":"12.345.678-5","type":"RUT"},"holder_name":"Ana Rojas","type":"bank_account"},'
+        '"method_code":"cl_bank_transfer"}]'
+    )
+    assert only().arguments_hash == hashlib.sha256(content.encode()).hexdigest()
+
+
+@pytest.mark.case(87)
+def test_after_an_erasure_the_key_still_stands(fake: Fake) -> None:
+    first = services.create_payment(**PAYMENT, payer=PAYER, idempotency_key="k1")
+    Operation.objects.update(body=None, arguments={})
+    assert services.create_payment(**PAYMENT, payer=PAYER, idempotency_key="k1") == first
+    with pytest.raises(IdempotencyMismatch):
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+
+
+def test_limited_calls_are_closed(fake: Fake) -> None:
+    fake.script = [refusal(RateLimited, 429, "rate_limited", retry_after=60)]
+    with pytest.raises(RateLimited):
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+    assert fake.calls[0].max_wait == 10.0
+    assert only().state == OperationState.REJECTED
+    with pytest.raises(ProviderError) as caught:
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+    assert isinstance(caught.value, RateLimited)
+    assert services.resume_operations() == {}
+    assert len(fake.calls) == 1

@@ -1,0 +1,341 @@
+"""What each answer means, for each operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from payments_integration import services, wire
+from payments_integration.exceptions import (
+    ApiError,
+    AuthenticationFailed,
+    IdempotencyError,
+    InvalidRequest,
+    InvalidState,
+    NotFound,
+    OperationClosed,
+    OutcomeUnknown,
+    PermissionRefused,
+    ProviderError,
+    RateLimited,
+    UnsendableRequest,
+)
+from payments_integration.models import DueRefresh, Operation, OperationState, Payment
+from payments_integration.services import outcomes
+
+from .conftest import make_due, only
+from .fakes import (
+    DEPOSIT,
+    ENDPOINT,
+    PAYMENT,
+    PAYOUT,
+    Fake,
+    Lost,
+    endpoint,
+    payment,
+    payout,
+    refund,
+    refusal,
+    timeout,
+)
+
+Do = Callable[[], Any]
+
+
+@pytest.fixture(
+    params=[
+        "create_payment",
+        "cancel_payment",
+        "create_payout",
+        "cancel_payout",
+        "create_refund",
+        "create_deposit_reference",
+        "create_webhook_endpoint",
+        "rotate_webhook_secret",
+        "delete_webhook_endpoint",
+    ]
+)
+def call(request: pytest.FixtureRequest, mirrored: Any) -> Do:
+    """Each operation in turn."""
+    name = request.param
+    if name == "cancel_payment":
+        row = mirrored(payment())
+        return lambda: services.cancel_payment(row)
+    if name == "cancel_payout":
+        row = mirrored(payout())
+        return lambda: services.cancel_payout(row)
+    if name == "create_refund":
+        row = mirrored(payment(status="succeeded", amount_received=10_000))
+        return lambda: services.create_refund(row, amount=1_000)
+    if name == "rotate_webhook_secret":
+        row = mirrored(endpoint())
+        return lambda: services.rotate_webhook_secret(row)
+    if name == "delete_webhook_endpoint":
+        row = mirrored(endpoint())
+        return lambda: services.delete_webhook_endpoint(row)
+    arguments = {
+        "create_payment": PAYMENT,
+        "create_payout": PAYOUT,
+        "create_deposit_reference": DEPOSIT,
+        "create_webhook_endpoint": ENDPOINT,
+    }[name]
+    return lambda: getattr(services, name)(**arguments)
+
+
+REFUSALS = [
+    (InvalidRequest, 400, "parameter_invalid"),
+    (AuthenticationFailed, 401, "api_key_invalid"),
+    (PermissionRefused, 403, "merchant_not_active"),
+    (NotFound, 404, "resource_not_found"),
+    (InvalidState, 422, "insufficient_balance"),
+    (RateLimited, 429, "rate_limited"),
+]
+
+
+def test_done(fake: Fake, call: Do) -> None:
+    row = call()
+    operation = only()
+    assert operation.state == OperationState.DONE
+    assert operation.result_id == (row.pk if row is not None else operation.target_id)
+    assert len(fake.calls) == 1
+    assert fake.calls[0].key in (operation.idempotency_key, "")
+
+
+@pytest.mark.parametrize(("kind", "status", "code"), REFUSALS)
+def test_refused(fake: Fake, call: Do, kind: type[ProviderError], status: int, code: str) -> None:
+    fake.script = [refusal(kind, status, code)]
+    with pytest.raises(kind) as caught:
+        call()
+    operation = only()
+    assert operation.state == OperationState.REJECTED
+    assert operation.error == {
+        "status_code": status,
+        "type": kind.type,
+        "code": code,
+        "message": "no",
+        "param": None,
+        "request_id": caught.value.request_id,
+    }
+    assert not operation.may_have_run
+    make_due()
+    assert services.resume_operations() == {}
+    assert len(fake.calls) == 1
+
+
+UNKNOWNS: list[Exception] = [
+    timeout(),
+    refusal(ApiError, 500, "internal_error"),
+    refusal(ApiError, 503, "service_unavailable"),
+    refusal(ApiError, 400, "provider_unavailable"),
+    refusal(InvalidRequest, 408, "timeout"),
+    refusal(IdempotencyError, 409, "idempotency_in_progress"),
+    RuntimeError("a bug of ours"),
+]
+
+
+@pytest.mark.parametrize("executed", [False, True])
+@pytest.mark.parametrize("error", UNKNOWNS, ids=lambda error: getattr(error, "code", type(error).__name__))
+@pytest.mark.case(53)
+@pytest.mark.case(56)
+@pytest.mark.case(57)
+@pytest.mark.promise(5)
+def test_unknown_and_resolved_under_the_same_key(fake: Fake, call: Do, error: Exception, executed: bool) -> None:
+    fake.script = [Lost(error) if executed else error]
+    with pytest.raises(OutcomeUnknown) as caught:
+        call()
+    assert caught.value.operation.state == OperationState.UNKNOWN
+    assert only().state == OperationState.UNKNOWN
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.calls) == 2
+    assert (fake.calls[0].key, fake.calls[0].body) == (fake.calls[1].key, fake.calls[1].body)
+    done = Operation.objects.order_by("created_at")[0]
+    assert done.state == OperationState.DONE
+    for kind in ("payout", "refund", "deposit_reference"):
+        assert len(fake.made(kind)) <= 1
+    assert done.attempts == 2
+
+
+@pytest.mark.case(57)
+def test_a_conflict_is_for_a_person(fake: Fake, call: Do, attention: list[str]) -> None:
+    fake.script = [refusal(IdempotencyError, 409, "idempotency_conflict")]
+    with pytest.raises(OutcomeUnknown):
+        call()
+    assert only().state == OperationState.NEEDS_PERSON
+    assert attention == ["operation_needs_person"]
+    make_due()
+    assert services.resume_operations() == {}
+
+
+@pytest.mark.parametrize(("kind", "status", "code"), REFUSALS)
+@pytest.mark.case(90)
+@pytest.mark.promise(5)
+def test_a_refusal_after_an_attempt_that_may_have_run_proves_nothing(
+    fake: Fake, call: Do, kind: type[ProviderError], status: int, code: str
+) -> None:
+    fake.script = [timeout(), refusal(kind, status, code)]
+    with pytest.raises(OutcomeUnknown):
+        call()
+    make_due()
+    counts = services.resume_operations()
+    gone = kind is NotFound and only().operation == "delete_webhook_endpoint"
+    assert counts == ({"done": 1} if gone else {"unknown": 1})
+    assert only().may_have_run
+    if not gone:
+        make_due()
+        assert services.resume_operations() == {"done": 1}
+
+
+def test_limited_on_a_first_attempt_that_nobody_waits_for(fake: Fake) -> None:
+    fake.script = [refusal(RateLimited, 429, "rate_limited"), refusal(InvalidState, 422, "insufficient_balance")]
+    services.defer(services.create_payout, **PAYOUT)
+    assert only().state == OperationState.DUE
+    make_due()
+    # The first attempt was certainly not executed, so the refusal counts.
+    assert services.resume_operations() == {"rejected": 1}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(), GeneratorExit()])
+@pytest.mark.case(51)
+@pytest.mark.promise(5)
+def test_interrupted_while_sending(fake: Fake, error: BaseException) -> None:
+    fake.script = [Lost(error)]
+    with pytest.raises(type(error)):
+        services.create_payout(**PAYOUT)
+    operation = only()
+    assert operation.state == OperationState.UNKNOWN
+    assert services.resume_operations() == {}, "the lease still stands"
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.made("payout")) == 1
+
+
+@pytest.mark.case(51)
+@pytest.mark.promise(5)
+def test_our_database_fails_after_the_answer(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(outcomes.projection, "write_answer", fail)
+        with pytest.raises(OutcomeUnknown):
+            services.create_payout(**PAYOUT)
+    assert only().state == OperationState.UNKNOWN, "closing it was rolled back with the mirror"
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.made("payout")) == 1
+
+
+def test_what_the_client_will_not_send_is_closed(fake: Fake) -> None:
+    fake.script = [UnsendableRequest("too large")]
+    with pytest.raises(OperationClosed):
+        services.create_payment(**PAYMENT)
+    assert only().state == OperationState.CLOSED
+    fake.script = [timeout(), UnsendableRequest("too large")]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payment(**PAYMENT)
+    make_due()
+    assert services.resume_operations() == {"needs_person": 1}
+
+
+CONTRADICTIONS: list[tuple[str, Callable[[Any], Any]]] = [
+    ("create_payment", lambda made: payment(amount=1)),
+    ("create_payment", lambda made: payment(currency="USD")),
+    ("create_refund", lambda made: refund(payment_id="pay_other", amount=1_000)),
+    ("create_refund", lambda made: refund(payment_id=made.payment_id, amount=999)),
+    ("cancel_payment", lambda made: payment(status="canceled")),
+]
+
+
+@pytest.mark.parametrize(("name", "change"), CONTRADICTIONS)
+@pytest.mark.case(56)
+def test_an_answer_that_is_not_ours_is_no_answer(
+    fake: Fake, mirrored: Any, name: str, change: Callable[[Any], Any]
+) -> None:
+    row = mirrored(payment(status="succeeded" if name == "create_refund" else "created", amount_received=10_000))
+    fake.script = [change]
+    with pytest.raises(OutcomeUnknown):
+        if name == "create_payment":
+            services.create_payment(**PAYMENT)
+        elif name == "create_refund":
+            services.create_refund(row, amount=1_000)
+        else:
+            services.cancel_payment(row)
+    assert only().state == OperationState.UNKNOWN
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+
+
+def test_an_object_of_another_account_is_not_taken_over(fake: Fake, mirrored: Any) -> None:
+    theirs = mirrored(payment(), account="second")
+    fake.script = [lambda made: wire.Payment(**{**_fields(made), "id": theirs.pk})]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payment(**PAYMENT)
+    theirs.refresh_from_db()
+    assert theirs.account == "second"
+    assert only().state == OperationState.UNKNOWN
+
+
+@pytest.mark.case(89)
+@pytest.mark.promise(3)
+def test_the_answer_of_a_repeated_post_is_identity_only(fake: Fake, mirrored: Any) -> None:
+    fake.script = [Lost(timeout())]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payment(**PAYMENT)
+    made = fake.made("payment")[0]
+    mirrored(wire.Payment(**{**_fields(made), "status": "succeeded", "amount_received": 10_000}))
+    # The provider repeats its first answer, from before the payer paid.
+    fake.script = [lambda again: made]
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    row = Payment.objects.get(pk=made.id)
+    assert row.status == "succeeded"
+    assert f"get {made.id}" in fake.reads
+
+
+def test_where_that_get_fails_the_object_stays_marked(fake: Fake) -> None:
+    fake.script = [Lost(timeout())]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payment(**PAYMENT)
+    fake.read_script = [timeout()]
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert DueRefresh.objects.filter(object_id=only().result_id).exists()
+
+
+def test_a_late_finish_changes_nothing(fake: Fake) -> None:
+    """The lease ran out while the request was under way, and another worker has finished the operation."""
+    finished: list[dict[str, int]] = []
+
+    def overtaken(made: Any) -> Any:
+        if not finished:
+            make_due()
+            finished.append({})
+            finished[0] = services.resume_operations()
+        return made
+
+    fake.script = [overtaken]
+    row = services.create_payout(**PAYOUT)
+    assert finished == [{"done": 1}]
+    assert row.pk == only().result_id
+    assert only().attempts == 2
+    assert len(fake.made("payout")) == 1
+
+
+@pytest.mark.case(42)
+def test_a_late_finish_of_an_operation_that_is_still_open(fake: Fake) -> None:
+    def overtaken(made: Any) -> Any:
+        Operation.objects.update(lease_token="another", note="theirs")
+        return made
+
+    fake.script = [overtaken]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**PAYOUT)
+    assert only().note == "theirs"
+    assert only().lease_token == "another"
+
+
+def _fields(resource: Any) -> dict[str, Any]:
+    return {name: getattr(resource, name) for name in resource.__struct_fields__}
