@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from importlib import import_module
 
 from django.apps import AppConfig
@@ -34,4 +35,6 @@ def _on_wake(account: str, deadline: float | None) -> None:
     if conf.current().PROCESSING == "celery":
         _publisher.publish(account)
     else:
+        # Somebody waits for an answer, be it the provider or the caller of a service.
+        deadline = time.monotonic() + wakeup.INLINE_SECONDS if deadline is None else deadline
         import_module("payments_integration.reconciliation").work_off(account, deadline=deadline)

@@ -77,7 +77,8 @@ def format_money(amount: int, currency: str, locale: str | None = None) -> str:
     # A copy: the locale's own pattern is shared, and its decimals are the country's habit.
     pattern = parse_pattern(known.currency_formats["standard"].pattern)
     pattern.frac_prec = (exponent(currency),) * 2
-    return pattern.apply(to_major(amount, currency), known, currency=currency, currency_digits=False)
+    text: str = pattern.apply(to_major(amount, currency), known, currency=currency, currency_digits=False)
+    return text
 
 
 def _is_plain(text: str) -> bool:

@@ -16,6 +16,9 @@ from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
+#: "inline" processing starts no further work so long after a request came: the provider waits 10 seconds.
+INLINE_SECONDS = 4.0
+
 Hook = Callable[[str, float | None], None]
 _hook: Hook | None = None
 

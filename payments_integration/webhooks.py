@@ -9,7 +9,8 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
-from django.db import DatabaseError, connections, transaction
+from django.db import Error as AnyDatabaseError
+from django.db import connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, UnreadablePostError
 from django.http.request import RawPostDataException
 from django.views.decorators.csrf import csrf_exempt
@@ -20,9 +21,6 @@ from payments_integration.exceptions import SignatureError
 from payments_integration.signatures import HEADER, verify
 
 logger = logging.getLogger(__name__)
-
-#: "inline" processing starts no further work so long after the request came: the provider waits 10 seconds.
-INLINE_SECONDS = 4.0
 
 _DIGITS = re.compile(r"[0-9]+")  # int() takes more than digits, and refuses thousands of them
 _MAX_DIGITS = 18
@@ -60,10 +58,10 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
     except SignatureError as error:
         logger.warning("A delivery for account %s was refused: %s%s", account, error, _hint(request))
         return HttpResponse(status=400)
-    except (DatabaseError, DecryptionError):
+    except (AnyDatabaseError, DecryptionError):
         logger.exception("A delivery for account %s could not be stored; the provider will send it again", account)
         return HttpResponse(status=503)
-    wakeup.wake(account, deadline=started + INLINE_SECONDS)
+    wakeup.wake(account, deadline=started + wakeup.INLINE_SECONDS)
     return HttpResponse(status=200)
 
 

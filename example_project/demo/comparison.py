@@ -60,7 +60,7 @@ def _compare_kind(found: Comparison, name: str, items: Iterable[Json], rows: dic
 
 def _compare_fields(found: Comparison, name: str, item: Json, row: Any) -> None:
     columns = {*row.mirrored, "id"} if hasattr(row, "id") and "id" in item else {*row.mirrored}
-    for field_name in sorted((columns | item.keys()) - _NO_COLUMN):
+    for field_name in sorted((columns | item.keys() | row.extra.keys()) - _NO_COLUMN):
         ours = getattr(row, field_name) if field_name in columns else row.extra.get(field_name)
         theirs = item.get(field_name)
         if isinstance(ours, datetime) and isinstance(theirs, str):

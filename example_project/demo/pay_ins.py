@@ -11,8 +11,7 @@ from example_project.demo.stage import Stage, product_page
 from example_project.shop.models import Order, OrderStatus
 from payments_integration import reconciliation, services
 from payments_integration.enums import EVENT_TYPES
-from payments_integration.exceptions import OutcomeUnknown
-from payments_integration.models import Event, EventSource, Operation, Payment
+from payments_integration.models import Event, Payment
 from payments_integration.money import format_money
 
 
@@ -134,27 +133,6 @@ def expired_then_paid(stage: Stage) -> None:
     stage.screen.say("Hugo (Brazil, boleto): the order was expired; the late money turned it paid.")
 
 
-def answer_is_lost(stage: Stage) -> None:
-    """The provider did the work; its answer never came."""
-    stage.screen.step("The answer to “create a payment” is lost on the way")
-    stage.provider.fault("reset", operation="create_payment", work=True)
-    order = stage.order("Isabel", "coffee", "MX", "MXN", "mx_card")
-    try:
-        stage.pay_for(order)
-    except OutcomeUnknown as error:
-        stage.screen.say(f"OutcomeUnknown: {error.operation.pk} is kept. The shop asks Isabel to wait.")
-    else:
-        raise DemoError("the answer arrived although the connection was cut")
-    page = Payer("Isabel").see(f"{stage.site_url}{order.get_absolute_url()}")
-    if "do not order again" not in page and order.payment is None:
-        raise DemoError("the order's page does not say that the outcome is open")
-    took = wait_for_operation(stage, f"order-{order.reference}")
-    found = stage.provider.books().payments_of(order.reference)
-    stage.screen.say(f"{took:.1f} s later the worker has asked again under the same key: {len(found)} payment.")
-    Payer("Isabel").pay(found[0]["checkout_url"])
-    stage.wait_for_order(order, OrderStatus.PAID)
-
-
 def deposit_arrives(stage: Stage) -> None:
     """Money that nobody asked for."""
     stage.screen.step("A regular customer transfers to a deposit reference")
@@ -183,28 +161,19 @@ def time_passes(stage: Stage, cast: Cast) -> None:
 
 def find_what_is_missing(stage: Stage) -> None:
     """Reconcile until every event is here; an event of this very second is for the next pass."""
-    passes = recovered = 0
+    recovered = 0
 
     def complete() -> bool:
-        nonlocal passes, recovered
+        nonlocal recovered
         run = reconciliation.reconcile_events("default")
         if run.error:
             raise DemoError(f"reconciliation failed: {run.error}")
-        passes, recovered = passes + 1, recovered + run.recovered
+        recovered += run.recovered
         theirs = {event["id"] for event in stage.provider.books().events}
         return theirs <= set(Event.objects.values_list("pk", flat=True))
 
     stage.wait("reconciliation to find what is missing", complete)
-    found = Event.objects.filter(source=EventSource.RECONCILIATION).count()
-    stage.screen.say(f"Reconciliation found {recovered} events that never arrived ({passes} passes, {found} so far).")
-
-
-def wait_for_operation(stage: Stage, key: str) -> float:
-    """Until beat and the worker have brought an operation to its end."""
-    return stage.wait(
-        "the operation to be resolved",
-        lambda: Operation.objects.filter(idempotency_key=key, state="done").exists(),
-    )
+    stage.screen.say(f"Reconciliation found the {recovered} events that never arrived.")
 
 
 def _bought(stage: Stage, buyer: str, product: str, country: str, currency: str, method_code: str) -> Order:

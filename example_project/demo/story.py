@@ -10,7 +10,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 
-from example_project.demo import pay_ins, pay_outs
+from example_project.demo import lost_answers, pay_ins, pay_outs
 from example_project.demo.closing import Check, checks, events_table, money_table, state_table
 from example_project.demo.home import API_KEY, HOST, Home
 from example_project.demo.processes import Child, Children
@@ -25,8 +25,7 @@ OPENING_BALANCE = ("MXN=2000000", "BRL=500000")
 
 def start(home: Home, children: Children, screen: Screen) -> Stage:
     """Sandbox, database, worker, beat and site, ready to be used."""
-    screen.title("payments_integration: the demo")
-    screen.say("")
+    screen.title("A day of a small shop, with everything that can go wrong")
     manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
     celery = [sys.executable, "-m", "celery", "-A", "example_project"]
     # Refunds and payouts take their next step after so many seconds.
@@ -62,10 +61,10 @@ def play(stage: Stage) -> None:
     pay_ins.webhooks_go_wrong(stage, cast)
     pay_ins.webhooks_never_come(stage, cast)
     pay_ins.expired_then_paid(stage)
-    pay_ins.answer_is_lost(stage)
     pay_ins.deposit_arrives(stage)
     pay_outs.refunds(stage, cast)
-    pay_outs.payouts(stage)
+    pay_outs.payout(stage)
+    lost_answers.answers_are_lost(stage)
     pay_ins.time_passes(stage, cast)
 
 

@@ -18,8 +18,6 @@ class Product(models.Model):
     slug = models.SlugField(unique=True)
     name = models.CharField(max_length=100)
     description = models.TextField()
-    #: A picture without a file: one character.
-    symbol = models.CharField(max_length=8)
 
     class Meta:
         ordering = ["pk"]
@@ -29,6 +27,11 @@ class Product(models.Model):
 
     def get_absolute_url(self) -> str:
         return reverse("shop:buy", kwargs={"slug": self.slug})
+
+    @property
+    def symbol(self) -> str:
+        """A picture that needs no file."""
+        return self.name[:2]
 
 
 class Price(models.Model):

@@ -23,8 +23,8 @@ from payments_integration.models import Payment
 
 logger = logging.getLogger(__name__)
 
-#: A page that waits loads itself anew after so many seconds.
-RELOAD_SECONDS = 3
+#: A page that waits loads itself anew after so many seconds: later where there are details to read and type.
+RELOAD_SECONDS, RELOAD_SECONDS_WITH_DETAILS = 3, 10
 #: A payment that nobody told us of for so long is read from the provider while somebody looks.
 QUIET_FOR = timedelta(seconds=20)
 WAITING = (OrderStatus.NEW, OrderStatus.REVIEW, OrderStatus.PARTIALLY_PAID)
@@ -119,12 +119,14 @@ def order(request: HttpRequest, reference: str) -> HttpResponse:
     if payment is not None:
         payment = _freshened(payment)
         order.refresh_from_db()
+    action = (payment.next_action or {}) if payment is not None and payment.flow == Flow.S2S else {}
+    seconds = RELOAD_SECONDS if action.get("type", "none") == "none" else RELOAD_SECONDS_WITH_DETAILS
     context = {
         "order": order,
         "payment": payment,
-        "action": (payment.next_action or {}) if payment is not None and payment.flow == Flow.S2S else {},
+        "action": action,
         "payable": payment is not None and payment.status in OPEN_PAYMENT_STATUSES,
-        "reload_seconds": RELOAD_SECONDS if order.status in WAITING else None,
+        "reload_seconds": seconds if order.status in WAITING else None,
         "sandbox_url": _sandbox_page(payment),
     }
     return render(request, "shop/order.html", context)

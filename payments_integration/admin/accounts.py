@@ -39,7 +39,7 @@ class DepositReferenceAdmin(MirrorAdmin):
     search_help_text = _("The beginning of an id, or a whole merchant reference")
     list_defer = ("details", "extra")
     fieldsets = (
-        (None, {"fields": ("id", "status_shown", "merchant_reference", "method_code", "country", "currency")}),
+        (None, {"fields": ("id", "status_shown", "reference_shown", "method_code", "country", "currency")}),
         (_("What the payer is told"), {"fields": ("details_shown",)}),
         (_("Times"), {"fields": ("created_at",)}),
         MIRROR_FIELDS,
@@ -67,11 +67,11 @@ class BalanceChangeInline(_Inline):
     extra = 0
     can_delete = False
 
-    available_shown = columns.money("available", _("available"))
-    pending_shown = columns.money("pending", _("pending"))
-    reserve_shown = columns.money("reserve", _("reserve"))
-    hold_shown = columns.money("hold", _("hold"))
-    debt_shown = columns.money("debt", _("debt"))
+    available_shown = columns.money("available", _("available"), currency="balance.currency")
+    pending_shown = columns.money("pending", _("pending"), currency="balance.currency")
+    reserve_shown = columns.money("reserve", _("reserve"), currency="balance.currency")
+    hold_shown = columns.money("hold", _("hold"), currency="balance.currency")
+    debt_shown = columns.money("debt", _("debt"), currency="balance.currency")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # Each amount is shown in the balance's currency.

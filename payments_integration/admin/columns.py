@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
@@ -36,12 +37,13 @@ def status(description: StrOrPromise, choices: Any, name: str = "status") -> Col
     return column
 
 
-def money(name: str, description: StrOrPromise) -> Column:
-    """An amount in the row's currency."""
+def money(name: str, description: StrOrPromise, *, currency: str = "currency") -> Column:
+    """An amount in the row's currency; ``currency``: where that stands."""
+    currency_of = attrgetter(currency)
 
     @admin.display(description=description)
     def column(self: Any, obj: Any) -> str:
-        return display.money(getattr(obj, name), obj.currency)
+        return display.money(getattr(obj, name), currency_of(obj))
 
     return column
 

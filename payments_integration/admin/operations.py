@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.db.models import Model
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.admin import columns, display, filters
 from payments_integration.admin.base import ReadOnlyAdmin
-from payments_integration.models import Operation, OperationState
+from payments_integration.models import Operation, OperationState, Payment, Payout, WebhookEndpoint
 
-#: The service functions that leave an operation.
-NAMES = (
-    "create_payment",
-    "cancel_payment",
-    "create_payout",
-    "cancel_payout",
-    "create_refund",
-    "create_deposit_reference",
-    "create_webhook_endpoint",
-    "rotate_webhook_secret",
-    "delete_webhook_endpoint",
-)
+#: The service functions that leave an operation, and what their target is.
+TARGETS: dict[str, type[Model] | None] = {
+    "create_payment": None,
+    "cancel_payment": Payment,
+    "create_payout": None,
+    "cancel_payout": Payout,
+    "create_refund": Payment,
+    "create_deposit_reference": None,
+    "create_webhook_endpoint": None,
+    "rotate_webhook_secret": WebhookEndpoint,
+    "delete_webhook_endpoint": WebhookEndpoint,
+}
 
 
 @admin.register(Operation)
 class OperationAdmin(ReadOnlyAdmin):
     list_display = (
-        "id", "operation", "state_shown", "amount_shown", "target_id", "result_shown", "actor", "attempts", "account",
-        "created_at",
+        "id", "operation", "state_shown", "amount_shown", "target_shown", "result_shown", "actor", "attempts",
+        "account", "created_at",
     )  # fmt: skip
     list_filter = (
         filters.known("state", _("state"), OperationState, open_ended=False),
-        filters.known("operation", _("operation"), lambda: [(name, name) for name in NAMES]),
+        filters.known("operation", _("operation"), lambda: [(name, name) for name in TARGETS]),
         filters.ACCOUNT,
         "created_at",
     )
@@ -48,7 +49,7 @@ class OperationAdmin(ReadOnlyAdmin):
             None,
             {"fields": ("id", "operation", "state_shown", "note_shown", "error_shown", "request_ids_shown", "actor")},
         ),
-        (_("What was asked"), {"fields": ("amount_shown", "target_id", "merchant_reference", "arguments_shown")}),
+        (_("What was asked"), {"fields": ("amount_shown", "target_shown", "merchant_reference", "arguments_shown")}),
         (_("What came of it"), {"fields": ("result_shown",)}),
         (
             _("Sending"),
@@ -73,3 +74,10 @@ class OperationAdmin(ReadOnlyAdmin):
     @admin.display(description=_("request ids"))
     def request_ids_shown(self, obj: Operation) -> str:
         return display.text(", ".join(map(str, obj.request_ids or ())))
+
+    @admin.display(description=_("target"))
+    def target_shown(self, obj: Operation) -> str:
+        model = TARGETS.get(obj.operation)
+        if model is None:
+            return display.text(obj.target_id)
+        return display.admin_link(self.admin_site, model, obj.target_id)

@@ -16,16 +16,17 @@ from payments_integration.exceptions import (
     PaymentsError,
     ProviderError,
 )
-from payments_integration.models import Operation
+from payments_integration.models import Operation, OperationState
 
 
 def explain(site: AdminSite, error: PaymentsError | ImproperlyConfigured) -> str:
     """One paragraph for the person who asked."""
     if isinstance(error, OutcomeUnknown):
-        return format_html(
-            _("The outcome is not known yet; it resolves by itself. Do not repeat it. Operation: {}"),
-            _operation(site, error.operation),
-        )
+        if error.operation.state == OperationState.NEEDS_PERSON:
+            words = _("The outcome is not known, and a person must decide. Do not repeat it. Operation: {}")
+        else:
+            words = _("The outcome is not known yet; it resolves by itself. Do not repeat it. Operation: {}")
+        return format_html(words, _operation(site, error.operation))
     if isinstance(error, ApprovalRequired):
         return format_html(
             _("Another person must approve this first; nothing was sent. Operation: {}"),

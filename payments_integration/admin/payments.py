@@ -55,7 +55,7 @@ class PaymentAdmin(MirrorAdmin):
         ),
     )
     fieldsets = (
-        (None, {"fields": ("id", "status_shown", "failure_reason", "merchant_reference", "country")}),
+        (None, {"fields": ("id", "status_shown", "failure_shown", "reference_shown", "country")}),
         (
             _("Money"),
             {
@@ -81,6 +81,7 @@ class PaymentAdmin(MirrorAdmin):
     rest_shown = columns.money("refundable_amount", _("refundable"))
     fee_shown = columns.money("fee", _("fee"))
     net_shown = columns.money("net_amount", _("net amount"))
+    failure_shown = columns.plain("failure_reason", _("failure reason"))
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
     checkout_link = columns.web_link("checkout_url", _("checkout URL"))
     next_action_shown = columns.json("next_action", _("next action"))

@@ -49,7 +49,7 @@ class PayoutAdmin(MirrorAdmin):
         ),
     )
     fieldsets = (
-        (None, {"fields": ("id", "status_shown", "failure_reason", "merchant_reference", "country", "method_code")}),
+        (None, {"fields": ("id", "status_shown", "failure_shown", "reference_shown", "country", "method_code")}),
         (_("Money"), {"fields": ("amount_shown", "fee_shown", "currency")}),
         (_("Recipient"), {"fields": ("destination_shown", "metadata_shown")}),
         (_("Refund"), {"fields": ("refund_link",)}),
@@ -60,6 +60,7 @@ class PayoutAdmin(MirrorAdmin):
     status_shown = columns.status(_("status"), PayoutStatus)
     amount_shown = columns.money("amount", _("amount"))
     fee_shown = columns.money("fee", _("fee"))
+    failure_shown = columns.plain("failure_reason", _("failure reason"))
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
     destination_shown = columns.json("destination", _("destination"))
     metadata_shown = columns.json("metadata", _("metadata"))

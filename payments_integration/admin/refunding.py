@@ -81,7 +81,8 @@ class RefundForm(forms.Form):
         self.fields["amount"] = MoneyField(
             currency=payment.currency,
             label=_("Amount in %(currency)s") % {"currency": payment.currency},
-            help_text=_("In whole units: %(example)s.") % {"example": to_major(123450, payment.currency)},
+            help_text=_("Without thousands separators, in the way of %(example)s.")
+            % {"example": to_major(123450, payment.currency)},
             widget=AdminTextInputWidget(attrs={"inputmode": "decimal", "autocomplete": "off", "class": "pi-amount"}),
         )
         self.order_fields(["amount", "reason"])

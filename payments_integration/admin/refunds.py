@@ -31,7 +31,7 @@ class RefundAdmin(MirrorAdmin):
     search_fields = ("id__startswith", "payment_id__exact", "payout_id__exact")
     search_help_text = _("The beginning of an id, or the whole id of the payment or payout")
     fieldsets = (
-        (None, {"fields": ("id", "status_shown", "reason")}),
+        (None, {"fields": ("id", "status_shown", "reason_shown")}),
         (_("Money"), {"fields": ("amount_shown", "currency")}),
         (_("Belongs to"), {"fields": ("payment_link", "payment_reference", "payout_link")}),
         (_("Times"), {"fields": ("created_at",)}),
@@ -40,6 +40,7 @@ class RefundAdmin(MirrorAdmin):
 
     status_shown = columns.status(_("status"), RefundStatus)
     amount_shown = columns.money("amount", _("amount"))
+    reason_shown = columns.plain("reason", _("reason"))
     payment_link = columns.row_link("payment_id", _("payment"), Payment)
     payout_link = columns.row_link("payout_id", _("payout"), Payout)
 

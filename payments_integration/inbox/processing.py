@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import router
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from payments_integration import conf, wire
@@ -16,7 +18,9 @@ from payments_integration.inbox.receiving import quarantined
 from payments_integration.models import MIRRORS, AccountState, Event, EventState, StatusChange
 from payments_integration.projection import TOO_OLD_TO_TELL, apply_events
 from payments_integration.signals import call_attention, event_received, status_changed
-from payments_integration.transactions import claim, repeatable
+from payments_integration.transactions import claim, is_transient, repeatable
+
+logger = logging.getLogger(__name__)
 
 
 def process(account: str | None = None, *, deadline: float | None = None) -> int:
@@ -35,30 +39,65 @@ def process(account: str | None = None, *, deadline: float | None = None) -> int
 
 
 def process_batch(account: str | None = None) -> int:
-    """Claim and apply one batch in one transaction; a crash leaves it as it was."""
+    """Claim and apply one batch in one transaction; a crash leaves it as it was.
+
+    An event that no transaction can apply goes to quarantine, so that it does not hold up the others.
+    """
+    try:
+        return _batch(account)
+    except Exception as error:
+        if is_transient(error):
+            raise
+        logger.exception("A batch of events could not be applied; trying them one by one")
+    ids = list(_pending(account).values_list("pk", flat=True)[: conf.current().BATCH_SIZE])
+    for event_id in ids:
+        try:
+            _batch(account, only=event_id)
+        except Exception as error:
+            if is_transient(error):
+                raise
+            _set_aside(event_id, f"it cannot be applied: {type(error).__name__}: {error}")
+    return len(ids)
+
+
+def _batch(account: str | None, *, only: str | None = None) -> int:
     refused: list[Event] = []
 
     def batch() -> int:
         refused.clear()
-        events = _claim(account)
+        pending = _pending(account)
+        if only is not None:
+            pending = pending.filter(pk=only)
+        events = list(claim(pending)[: conf.current().BATCH_SIZE])
         if events:
             refused.extend(_apply(events))
         return len(events)
 
     count = repeatable(batch, using=router.db_for_write(Event))
-    for event in refused:
-        call_attention(Event, "event_quarantined", account=event.account, message=event.error, instance=event)
+    _alert(refused)
     return count
 
 
-def _claim(account: str | None) -> list[Event]:
+def _pending(account: str | None) -> QuerySet[Event]:
     settings = conf.current()
     pending = Event.objects.filter(state=EventState.PENDING)
     if account is not None:
         pending = pending.filter(account=account)
     if settings.PROCESSING == "celery" and settings.REORDER_WINDOW:
         pending = pending.filter(received_at__lte=timezone.now() - timedelta(seconds=settings.REORDER_WINDOW))
-    return list(claim(pending).order_by("created_at", "id")[: settings.BATCH_SIZE])
+    return pending.order_by("created_at", "id")
+
+
+def _set_aside(event_id: str, reason: str) -> None:
+    def move() -> list[Event]:
+        return _quarantine(list(claim(Event.objects.filter(pk=event_id))), {event_id: reason})
+
+    _alert(repeatable(move, using=router.db_for_write(Event)))
+
+
+def _alert(quarantined: list[Event]) -> None:
+    for event in quarantined:
+        call_attention(Event, "event_quarantined", account=event.account, message=event.error, instance=event)
 
 
 def _apply(events: list[Event]) -> list[Event]:

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, connections, router, transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from payments_integration import conf
@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 #: Objects looked up at a time.
 _PAGE = 500
+_FAR_AHEAD = timedelta(hours=1)
 _MAX_TRACEBACK = 20_000
 
 Item = Event | StatusChange
@@ -141,7 +142,13 @@ def _send(item: Item) -> None:
         if isinstance(item, StatusChange):
             _send_change(sender, instance, item, None)
             return
-        newer_told = Event.objects.filter(_of(_key(item)), created_at__gt=item.created_at, told_at__isnull=False)
+        newer_told = Event.objects.filter(
+            # A time far ahead of the clock orders nothing, or every event after it would be stale.
+            _of(_key(item)),
+            created_at__gt=item.created_at,
+            created_at__lt=F("received_at") + _FAR_AHEAD,
+            told_at__isnull=False,
+        )
         event_received.send(
             sender=sender,
             event=item,

@@ -21,11 +21,13 @@ from payments_integration.projection.endpoints import (
     write_endpoints,
 )
 from payments_integration.projection.events import apply_events
+from payments_integration.projection.ordering import MARGIN
 from payments_integration.projection.refreshes import request_refresh, request_refreshes
 from payments_integration.projection.rows import differences, row_values
 
 __all__ = [
     "ABSENT",
+    "MARGIN",
     "TOO_OLD_TO_TELL",
     "Snapshot",
     "active_secrets",

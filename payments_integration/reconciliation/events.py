@@ -72,7 +72,8 @@ def reconcile_events(
 
 def _provider_now(account: str, held: Lease) -> tuple[datetime, bool]:
     """The provider's clock by the Date of an answer, else ours; and which it was. Notes how far they are apart."""
-    answer = get_client(account).events.list_page(limit=1, background=True)
+    events = get_client(account).events
+    (answer,) = ahead((events.list_page(limit=1, background=True) for _ in range(1)), held.renew)
     if answer.answered_at is None:
         return timezone.now(), False
     held.write(clock_offset=(answer.answered_at - timezone.now()).total_seconds())

@@ -43,6 +43,7 @@ from payments_integration.reconciliation.runs import Progress, add_drift, record
 from payments_integration.services import sync_balances
 from payments_integration.transactions import repeatable
 
+DRIFT = "drift"
 SWEEP_EVERY = timedelta(days=1)
 #: Per kind and pass: the longest silent first, the rest next time.
 SILENT_BATCH = 500
@@ -180,10 +181,22 @@ def _compare(run: ReconciliationRun, model: type[Any], answer: Answer[PageOf[Any
         model._default_manager.filter(pk__in=equal).update(synced_at=timezone.now(), gone_at=None)
     if different:
         on_their_way = _pending(run.account, model, different)
-        for object_id, fields in different.items():
-            if object_id not in on_their_way:
-                add_drift(run, object_id, fields)
-        _ask(run.account, model, different, "drift")
+        adrift = [
+            object_id
+            for object_id in different
+            if object_id not in on_their_way and _was_settled(held[object_id], answer)
+        ]
+        for object_id in adrift:
+            add_drift(run, object_id, different[object_id])
+        _ask(run.account, model, adrift, DRIFT)
+        _ask(run.account, model, different.keys() - adrift, "changed_meanwhile")
+
+
+def _was_settled(row: Mirror, answer: Answer[Any]) -> bool:
+    """Whether the row's state is clearly older than the list: one that changed meanwhile is not adrift."""
+    if answer.answered_at is None:
+        return True
+    return row.state_at + projection.MARGIN < answer.answered_at - timedelta(seconds=answer.duration)
 
 
 def _pending(account: str, model: type[Any], ids: Any) -> set[str]:
@@ -203,4 +216,4 @@ def _repair(run: ReconciliationRun) -> None:
 
 
 def _drifting(account: str) -> list[str]:
-    return list(DueRefresh.objects.filter(account=account, reason="drift").values_list("object_id", flat=True))
+    return list(DueRefresh.objects.filter(account=account, reason=DRIFT).values_list("object_id", flat=True))

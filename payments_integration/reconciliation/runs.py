@@ -13,6 +13,7 @@ from django.utils import timezone
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import ReconciliationRun, RunState
 from payments_integration.reconciliation.leases import LeaseTaken
+from payments_integration.wire import WireError
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
         yield run
     except LeaseTaken:
         run.state = RunState.SKIPPED
-    except (PaymentsError, DatabaseError) as error:
+    except (PaymentsError, WireError, DatabaseError) as error:
         logger.warning("Reconciliation (%s) of account %s failed: %s", kind, account, error)
         run.state, run.error = RunState.FAILED, f"{type(error).__name__}: {error}"
     except BaseException as error:

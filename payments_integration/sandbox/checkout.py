@@ -76,6 +76,10 @@ def _way_back(engine: Engine, payment_id: str) -> str | None:
     return urlunsplit(parts._replace(query=urlencode([*pairs, ("payment_id", payment_id)])))
 
 
+def _minute(moment: str | None) -> str:
+    return f"{moment[:10]} {moment[11:16]} UTC" if moment else ""
+
+
 def _show(engine: Engine, payment: Wire, problem: str = "") -> HttpResponse:
     status, currency = payment["status"], payment["currency"]
     rest = payment["amount"] - payment["amount_received"]
@@ -89,6 +93,7 @@ def _show(engine: Engine, payment: Wire, problem: str = "") -> HttpResponse:
             "due": show_amount(max(due, 0), currency),
             "received": show_amount(payment["amount_received"], currency) if payment["amount_received"] else "",
             "status": status.replace("_", " "),
+            "until": _minute(payment["expires_at"]) if status in CANCELABLE else "",
             "payable": status in PAYABLE,
             "transfer": payment["method_family"] in TRANSFERS and status != "on_hold",
             "decimals": EXPONENTS[currency],

@@ -77,8 +77,8 @@ class Gateway:
         pause = fault.delay if fault is not None and fault.kind == "slow" and not fault.work else None
         try:
             with self._lock:
-                project = self._authenticate(trace.api_key)
-                self._count(project, request, headers)
+                project, api_key = self._authenticate(trace.api_key)
+                self._count(project, api_key, request, headers)
             operation = self._route(request)
             if request.method == "POST":
                 return self._once(project, operation, request, trace, pause)
@@ -89,16 +89,16 @@ class Gateway:
         except Exception as error:  # a bug in the sandbox is told as the provider would tell it
             return error_answer(ApiError("internal_error", f"{type(error).__name__}: {error}"), trace.request_id)
 
-    def _authenticate(self, api_key: str | None) -> Project:
+    def _authenticate(self, api_key: str | None) -> tuple[Project, str]:
         project = None if api_key is None else self._host.project_with_key(api_key)
         if project is None or api_key is None:
             raise ApiError("api_key_invalid", headers={"WWW-Authenticate": "Bearer"})
         if not project.keys[api_key]:
             raise ApiError("api_key_revoked", headers={"WWW-Authenticate": "Bearer"})
-        return project
+        return project, api_key
 
-    def _count(self, project: Project, request: ApiRequest, headers: dict[str, str]) -> None:
-        allowed, counted = self._limiter.take(project.api_key, write=request.method != "GET")
+    def _count(self, project: Project, api_key: str, request: ApiRequest, headers: dict[str, str]) -> None:
+        allowed, counted = self._limiter.take(api_key, write=request.method != "GET")
         headers.update(counted)
         if not allowed:
             raise ApiError("rate_limited", headers={"Retry-After": counted["Retry-After"]})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
+
+logger = logging.getLogger("payments_integration.sandbox")
 
 
 class Pump:
@@ -43,5 +46,9 @@ class Pump:
         while not self._stop.is_set():
             self._wake.wait(self._interval)
             self._wake.clear()
-            if not self._stop.is_set():
+            if self._stop.is_set():
+                return
+            try:
                 self._work(self._stop.is_set)
+            except Exception:  # one bad turn must not end all deliveries
+                logger.exception("The sandbox's pump failed")

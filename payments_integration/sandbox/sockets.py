@@ -8,6 +8,7 @@ import socket
 import struct
 import sys
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer
 from typing import Any, Final
@@ -135,6 +136,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.application(environ, lambda status, headers: answered.extend((status, headers)))
         )
         self._write(answered[0], answered[1], content, environ.get(LINE_KEY))
+
+    def finish(self) -> None:
+        """Close both streams; what the other side no longer takes is lost."""
+        for stream in (self.wfile, self.rfile):
+            with suppress(OSError):
+                stream.close()
 
     def handle_expect_100(self) -> bool:
         """Ask for the body at once."""

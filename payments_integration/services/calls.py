@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from django.db import transaction
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf
+from payments_integration import conf, wakeup
 from payments_integration.client import get_client
 from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.models import Operation, OperationState
@@ -116,7 +116,8 @@ def _send_deferred(pk: str) -> None:
     """
     try:
         operation = Operation.objects.get(pk=pk)
-        resuming.send(operation, (OperationState.DUE,))
+        if resuming.send(operation, (OperationState.DUE,)):
+            wakeup.wake(operation.account)
     except leases.LeaseLost:
         logger.info("Operation %s was taken over by another worker", pk)
     except OutcomeUnknown:

@@ -67,9 +67,7 @@ class Checks:
         if not plain.strip():
             self.fail(name, _("This must not be blank."), "blank")
         elif len(plain) > max_length:
-            self.fail(
-                name, _("This must have at most %(max)d characters.") % {"max": max_length}, "max_length"
-            )
+            self.fail(name, _("This must have at most %(max)d characters.") % {"max": max_length}, "max_length")
         elif "\x00" in plain or not _is_utf8(plain):
             self.fail(name, _("This has characters that cannot be stored or sent."), "characters")
         else:
@@ -124,9 +122,7 @@ class Checks:
         """HTTPS; plain HTTP to this machine, for development."""
         text = self.text(name, value, max_length=MAX_LONG_TEXT, required=required)
         if text and not is_web_url(text):
-            self.fail(
-                name, _("This must be an https:// address (http:// only to this machine)."), "invalid_url"
-            )
+            self.fail(name, _("This must be an https:// address (http:// only to this machine)."), "invalid_url")
         return text
 
     def mapping(self, name: str, value: object, known: Collection[str]) -> Mapping[str, Any]:
@@ -136,9 +132,7 @@ class Checks:
             return {}
         for key in value:
             if key not in known:
-                self.fail(
-                    name, _("It has an unknown key; known are %(known)s.") % {"known": ", ".join(known)}
-                )
+                self.fail(name, _("It has an unknown key; known are %(known)s.") % {"known": ", ".join(known)})
                 break
         return {key: value[key] for key in known if value.get(key) is not None}
 
@@ -156,8 +150,7 @@ class Checks:
             elif not key or len(text) > MAX_METADATA_VALUE:
                 self.fail(
                     name,
-                    _("Keys must not be empty; values have at most %(max)d characters.")
-                    % {"max": MAX_METADATA_VALUE},
+                    _("Keys must not be empty; values have at most %(max)d characters.") % {"max": MAX_METADATA_VALUE},
                 )
             elif "\x00" in key + text or not _is_utf8(key + text):
                 self.fail(name, _("This has characters that cannot be stored or sent."), "characters")
@@ -172,9 +165,7 @@ class Checks:
         if value is None:
             return ""
         if not isinstance(value, str) or not _KEY.fullmatch(value):
-            self.fail(
-                name, _("This must be 1 to 255 printable ASCII characters, without spaces at the ends.")
-            )
+            self.fail(name, _("This must be 1 to 255 printable ASCII characters, without spaces at the ends."))
             return ""
         return str(value)
 

@@ -23,7 +23,7 @@ _NOT_COMPARED = ("ip", "device_id")
 MirrorT = TypeVar("MirrorT", bound=Mirror)
 
 
-class Doubt(ValidationError):  # noqa: N818  (a question to the provider before it is an error)
+class Doubt(ValidationError):
     """The mirror says no. It may be behind: it is refreshed once, then decided again."""
 
 

@@ -23,7 +23,7 @@ from payments_integration.models import Operation, OperationState
 LEASE_MARGIN = 30.0
 
 
-class LeaseLost(Exception):  # noqa: N818  (it says what happened, and never leaves this package)
+class LeaseLost(Exception):
     """Another worker has taken the operation over; what we learned is left to it."""
 
 

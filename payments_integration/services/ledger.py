@@ -29,9 +29,7 @@ def find(intent: Intent) -> Operation | None:
     """The operation that this call's key stands for already; IdempotencyMismatch for another call's."""
     if not intent.idempotency_key:
         return None
-    operation = Operation.objects.filter(
-        account=intent.account, idempotency_key=intent.idempotency_key
-    ).first()
+    operation = Operation.objects.filter(account=intent.account, idempotency_key=intent.idempotency_key).first()
     return _same(operation, intent) if operation is not None else None
 
 
@@ -82,9 +80,7 @@ def replay(operation: Operation) -> Any:
     if operation.state == OperationState.REJECTED:
         raise error_of(operation)
     if operation.state == OperationState.CLOSED:
-        raise OperationClosed(
-            operation, f"operation {operation.pk} was closed; it did not happen and will not"
-        )
+        raise OperationClosed(operation, f"operation {operation.pk} was closed; it did not happen and will not")
     if operation.state == OperationState.AWAITING_APPROVAL:
         raise ApprovalRequired(operation)
     raise OutcomeUnknown(operation)

@@ -118,9 +118,7 @@ def _resolve_cancel(claim: Claim) -> None:
 
 def _resolve_deletion(claim: Claim) -> None:
     operation = claim.operation
-    answer = get_client(operation.account).webhook_endpoints.list(
-        max_wait=reads.BACKGROUND_WAIT, background=True
-    )
+    answer = get_client(operation.account).webhook_endpoints.list(max_wait=reads.BACKGROUND_WAIT, background=True)
     projection.write_endpoints(
         operation.account, answer.data, answered_at=answer.answered_at, duration=answer.duration
     )
@@ -153,9 +151,7 @@ def _candidates(client: Client, operation: Operation) -> Candidates:
             payouts,
             since,
             lambda item: (
-                item.merchant_reference == reference
-                and item.refund_id is None
-                and _same_money(item, operation)
+                item.merchant_reference == reference and item.refund_id is None and _same_money(item, operation)
             ),
         )
     if operation.operation == CREATE_REFUND:

@@ -13,7 +13,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from payments_integration import projection, signals, wakeup
+from payments_integration import projection, signals
 from payments_integration.client import Answer
 from payments_integration.exceptions import NoAnswer, ProviderError, UnsendableRequest
 from payments_integration.models import MIRRORS, Operation, OperationState
@@ -311,7 +311,6 @@ def _write(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
 def _commit(claim: Claim, close: Any) -> Any:
     outcome = repeatable(close, using=guards.database(), durable=True)
     claim.operation.refresh_from_db()
-    wakeup.wake(claim.operation.account)
     return outcome
 
 

@@ -103,7 +103,5 @@ def cancel_payment(
         target_id=object_id,
         idempotency_key=key,
         actor=who,
-        guard=StatusGuard(Kind.PAYMENT, "payment", alias, object_id, CANCELABLE_PAYMENT_STATUSES)
-        if row
-        else None,
+        guard=StatusGuard(Kind.PAYMENT, "payment", alias, object_id, CANCELABLE_PAYMENT_STATUSES) if row else None,
     )

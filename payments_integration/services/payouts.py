@@ -95,7 +95,5 @@ def cancel_payout(
         target_id=object_id,
         idempotency_key=key,
         actor=who,
-        guard=StatusGuard(Kind.PAYOUT, "payout", alias, object_id, CANCELABLE_PAYOUT_STATUSES)
-        if row
-        else None,
+        guard=StatusGuard(Kind.PAYOUT, "payout", alias, object_id, CANCELABLE_PAYOUT_STATUSES) if row else None,
     )

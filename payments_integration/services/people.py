@@ -36,6 +36,7 @@ def look_up(operation: Operation | str) -> Operation:
         _refuse(_("It was never sent; there is nothing to look up."))
     claim = _claimed(operation, leases.claim_to_resolve(operation, _OPEN))
     lookups.look_up(claim)
+    wakeup.wake(operation.account)
     return operation
 
 
@@ -53,6 +54,7 @@ def retry(operation: Operation | str) -> Operation:
         _refuse(_("It cannot be sent again: the provider knows its key for another request."))
     claim = _claimed(operation, leases.claim_to_send(operation, _SENDABLE))
     sending.attempt(claim, max_wait=sending.BACKGROUND_WAIT)
+    wakeup.wake(operation.account)
     return operation
 
 

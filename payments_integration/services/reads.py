@@ -144,9 +144,7 @@ def read_balances(account: str, *, background: bool = False) -> list[Balance]:
 def read_endpoints(account: str, *, background: bool = False) -> list[WebhookEndpoint]:
     wait = BACKGROUND_WAIT if background else None
     answer = get_client(account).webhook_endpoints.list(max_wait=wait, background=background)
-    return projection.write_endpoints(
-        account, answer.data, answered_at=answer.answered_at, duration=answer.duration
-    )
+    return projection.write_endpoints(account, answer.data, answered_at=answer.answered_at, duration=answer.duration)
 
 
 def _pick(rows: list[Any], object_id: str, name: str) -> Any:

@@ -42,9 +42,7 @@ class Recipe:
 RECIPES: dict[str, Recipe] = {
     CREATE_PAYMENT: Recipe(
         Kind.PAYMENT,
-        lambda client, op, body, wait: client.payments.create(
-            body, idempotency_key=op.idempotency_key, max_wait=wait
-        ),
+        lambda client, op, body, wait: client.payments.create(body, idempotency_key=op.idempotency_key, max_wait=wait),
     ),
     CANCEL_PAYMENT: Recipe(
         Kind.PAYMENT,
@@ -55,9 +53,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     CREATE_PAYOUT: Recipe(
         Kind.PAYOUT,
-        lambda client, op, body, wait: client.payouts.create(
-            body, idempotency_key=op.idempotency_key, max_wait=wait
-        ),
+        lambda client, op, body, wait: client.payouts.create(body, idempotency_key=op.idempotency_key, max_wait=wait),
     ),
     CANCEL_PAYOUT: Recipe(
         Kind.PAYOUT,
@@ -68,9 +64,7 @@ RECIPES: dict[str, Recipe] = {
     ),
     CREATE_REFUND: Recipe(
         Kind.REFUND,
-        lambda client, op, body, wait: client.refunds.create(
-            body, idempotency_key=op.idempotency_key, max_wait=wait
-        ),
+        lambda client, op, body, wait: client.refunds.create(body, idempotency_key=op.idempotency_key, max_wait=wait),
     ),
     CREATE_DEPOSIT_REFERENCE: Recipe(
         Kind.DEPOSIT_REFERENCE,
@@ -106,9 +100,7 @@ def contradiction(operation: Operation, resource: wire.AnyResource | None) -> st
     if resource is None:
         return "" if operation.operation == DELETE_WEBHOOK_ENDPOINT else "the answer has no object"
     if recipe.on_target:
-        return (
-            "" if getattr(resource, "id", "") == operation.target_id else "the answer is about another object"
-        )
+        return "" if getattr(resource, "id", "") == operation.target_id else "the answer is about another object"
     if isinstance(resource, wire.Refund) and resource.payment_id != operation.target_id:
         return "the answer is about another payment"
     if isinstance(resource, wire.Payment | wire.Payout | wire.Refund) and (

@@ -92,9 +92,7 @@ class RestGuard:
     def decide(self, intent: Intent) -> Intent:
         payment = Payment.objects.select_for_update().filter(pk=self.payment_id).first()
         if payment is None:
-            raise Doubt(
-                {"payment": [_("This payment is not known here; read it with services.refresh first.")]}
-            )
+            raise Doubt({"payment": [_("This payment is not known here; read it with services.refresh first.")]})
         body = intent.body or {}
         by_card = payment.method_family == MethodFamily.CARD
         if by_card and "destination" in body:
@@ -110,16 +108,12 @@ class RestGuard:
             )
         amount = rest if intent.amount is None else intent.amount
         # The amount always goes out: a refund never moves more than what was checked here.
-        return dataclasses.replace(
-            intent, amount=amount, currency=payment.currency, body={**body, "amount": amount}
-        )
+        return dataclasses.replace(intent, amount=amount, currency=payment.currency, body={**body, "amount": amount})
 
     def refresh(self) -> None:
         """Read the payment, and its refunds in progress: both say how much is gone."""
         open_refunds = Refund.objects.filter(payment_id=self.payment_id, status__in=OPEN_REFUND_STATUSES)
-        for refund_id in list(
-            open_refunds.order_by("-created_at").values_list("pk", flat=True)[:_MAX_REFRESHED]
-        ):
+        for refund_id in list(open_refunds.order_by("-created_at").values_list("pk", flat=True)[:_MAX_REFRESHED]):
             try:
                 reads.read(Kind.REFUND, self.account, refund_id)
             except NotFound:
@@ -136,17 +130,13 @@ def refundable_rest(payment: Payment) -> int:
     refunds = list(_newest(Refund.objects.filter(payment_id=payment.pk)))
     succeeded = sum(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED)
     in_progress = sum(
-        refund.amount
-        for refund in refunds
-        if refund.status not in _VOID and refund.status != RefundStatus.SUCCEEDED
+        refund.amount for refund in refunds if refund.status not in _VOID and refund.status != RefundStatus.SUCCEEDED
     )
     undecided = Operation.objects.filter(
         operation=CREATE_REFUND, target_id=payment.pk, state__in=OPEN_OPERATION_STATES, result_id=""
     )
     promised = sum(operation.amount or 0 for operation in _newest(undecided))
-    rest: int = (
-        payment.amount_received - max(succeeded, payment.refunded_amount or 0) - in_progress - promised
-    )
+    rest: int = payment.amount_received - max(succeeded, payment.refunded_amount or 0) - in_progress - promised
     return rest
 
 

@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db.models import F, Q
 from django.utils import timezone
 
-from payments_integration import conf
+from payments_integration import conf, wakeup
 from payments_integration.models import Operation, OperationState
 from payments_integration.services import leases, lookups, outcomes, sending
 from payments_integration.services.guards import refuse_transaction
@@ -41,11 +41,15 @@ def resume_operations(
         .order_by(F("next_attempt_at").asc(nulls_first=True), "created_at", "pk")
     )
     counts: dict[str, int] = {}
-    for pk in list(due.values_list("pk", flat=True)[:limit]):
+    touched: dict[str, None] = {}
+    for pk, alias in list(due.values_list("pk", "account")[:limit]):
         if deadline is not None and time.monotonic() >= deadline:
             break
         outcome = _resume_safely(pk)
         counts[outcome] = counts.get(outcome, 0) + 1
+        touched[alias] = None
+    for alias in touched:
+        wakeup.wake(alias)
     return counts
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from payments_integration import projection, wire
+from payments_integration import projection, wakeup, wire
 from payments_integration.client import get_client
 from payments_integration.exceptions import (
     IdempotencyError,
@@ -50,6 +50,7 @@ def send_now(operation: Operation) -> Any:
     """
     try:
         sent = attempt(ledger.claim_of_new(operation), max_wait=INTERACTIVE_WAIT, close_when_limited=True)
+        wakeup.wake(operation.account)
     except LeaseLost:
         # It took longer than the lease; whoever took over decides, and their outcome is the answer.
         operation.refresh_from_db()
@@ -75,11 +76,7 @@ def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) 
     """
     operation = claim.operation
     recipe = RECIPES[operation.operation]
-    before = (
-        projection.snapshot(recipe.kind, operation.account, operation.target_id)
-        if recipe.on_target
-        else ABSENT
-    )
+    before = projection.snapshot(recipe.kind, operation.account, operation.target_id) if recipe.on_target else ABSENT
     try:
         answer = recipe.send(get_client(operation.account), operation, bytes(operation.body or b""), max_wait)
     except ProviderError as error:
@@ -123,9 +120,7 @@ def _judge(claim: Claim, error: ProviderError, *, close_when_limited: bool) -> N
     if isinstance(error, IdempotencyError) and error.code != "idempotency_in_progress":
         # Our key stands for another request there. Which one, and whether ours ran, only a person can find
         # out.
-        outcomes.person(
-            claim, f"the provider knows this idempotency key for another request ({error.code})", error
-        )
+        outcomes.person(claim, f"the provider knows this idempotency key for another request ({error.code})", error)
     elif claim.repeated and gone:
         outcomes.deleted(claim)
     elif claim.repeated or not _is_refusal(error):

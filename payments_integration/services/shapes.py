@@ -37,9 +37,7 @@ def document(checks: Checks, name: str, value: object, country: str) -> Json:
     if not isinstance(value, Mapping):
         return {}
     kind = checks.choice(f"{name}.type", given.get("type"), DocumentType.values)
-    number = checks.text(
-        f"{name}.number", given.get("number"), max_length=documents.MAX_LENGTH, required=True
-    )
+    number = checks.text(f"{name}.number", given.get("number"), max_length=documents.MAX_LENGTH, required=True)
     if kind and number:
         try:
             documents.validate(kind, number, country)
@@ -63,14 +61,10 @@ def destination(checks: Checks, name: str, value: object, country: str) -> Json:
         f"{name}.account_number", given.get("account_number"), max_length=MAX_CODE, required=True
     )
     if "account_type" in given:
-        found["account_type"] = checks.choice(
-            f"{name}.account_type", given["account_type"], AccountType.values
-        )
+        found["account_type"] = checks.choice(f"{name}.account_type", given["account_type"], AccountType.values)
     found["holder_name"] = checks.text(f"{name}.holder_name", given.get("holder_name"), required=True)
     if "holder_document" in given:
-        found["holder_document"] = document(
-            checks, f"{name}.holder_document", given["holder_document"], country
-        )
+        found["holder_document"] = document(checks, f"{name}.holder_document", given["holder_document"], country)
     else:
         checks.fail(f"{name}.holder_document", _("This is required."), "required")
     return found

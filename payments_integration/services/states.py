@@ -29,9 +29,7 @@ class StatusGuard:
     def decide(self, intent: Intent) -> Intent:
         row = MIRRORS[self.kind]._default_manager.filter(pk=self.object_id).first()
         if row is not None and row.status not in self.statuses:
-            raise Doubt(
-                {self.argument: [_("It is %(status)s and cannot be canceled.") % {"status": row.status}]}
-            )
+            raise Doubt({self.argument: [_("It is %(status)s and cannot be canceled.") % {"status": row.status}]})
         return intent
 
     def refresh(self) -> None:

@@ -26,7 +26,9 @@ def assert_mirror_equals_provider(sandbox: ProviderSandbox) -> None:
         row = Balance.objects.filter(account=sandbox.account, currency=currency).first()
         if row is not None:
             fields = ("available", "pending", "reserve", "hold", "debt")
-            assert {field: getattr(row, field) for field in fields} == {field: item[field] for field in fields}, currency
+            assert {field: getattr(row, field) for field in fields} == {field: item[field] for field in fields}, (
+                currency
+            )
 
 
 def plain(item: dict[str, Any]) -> dict[str, Any]:

@@ -65,7 +65,9 @@ def test_events_that_never_arrived_are_found_applied_and_told(sandbox: ProviderS
     assert run.recovered == len(sandbox.project.events) == Event.objects.count()
     assert sorted(told for told, _ in receiver.events) == sorted(event["id"] for event in sandbox.project.events)
     reconciliation.work_off()
-    assert set(Payment.objects.filter(pk__in=[p.pk for p in payments]).values_list("status", flat=True)) == {"succeeded"}
+    assert set(Payment.objects.filter(pk__in=[p.pk for p in payments]).values_list("status", flat=True)) == {
+        "succeeded"
+    }
     assert_mirror_equals_provider(sandbox)
     again = reconciliation.reconcile_events()
     assert (again.recovered, again.state) == (0, "done")
@@ -104,7 +106,7 @@ def test_an_event_that_shows_up_late_is_found_by_the_next_pass(sandbox: Provider
     pass_time(sandbox, seconds=1)
     pay(sandbox)
     hidden = sandbox.project.inner.event_store.items
-    late = [item for item in sandbox.project.events if item["type"] == "payment.succeeded"][0]
+    late = next(item for item in sandbox.project.events if item["type"] == "payment.succeeded")
     pass_time(sandbox, seconds=10)
     with mock.patch.object(inbox, "receive_many", side_effect=_without(late["id"])):
         reconciliation.reconcile_events()
@@ -265,6 +267,7 @@ class TestObjects:
         pass_time(sandbox, seconds=10)
         reconciliation.reconcile_events()
         reconciliation.work_off()
+        pass_time(sandbox, seconds=30)
         Payment.objects.filter(pk=payment.pk).update(
             amount_received=1, status="failed", payer={"name": "somebody else"}
         )

@@ -8,9 +8,12 @@ import pytest
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
+from django.utils import timezone
 
 from payments_integration import conf
 from payments_integration.checks import check_deployment, check_keys, check_settings
+from payments_integration.models import WebhookEndpoint
+from payments_integration.projection import store_secret
 
 ACCOUNT = {"BASE_URL": "https://api.example.com", "API_KEY": "sk_test_1"}
 
@@ -133,11 +136,6 @@ def test_deployment(settings: Any) -> None:
 @pytest.mark.django_db
 @pytest.mark.case(86)
 def test_a_missing_encryption_key_is_a_check_error(settings: Any) -> None:
-    from django.utils import timezone
-
-    from payments_integration.models import WebhookEndpoint
-    from payments_integration.projection import store_secret
-
     WebhookEndpoint.objects.create(
         id="whk_1", account="default", url="https://x", events=[], status="active", state_at=timezone.now(),
         state_by="answer", synced_at=timezone.now(),

@@ -12,7 +12,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from payments_integration.admin.operations import TARGETS
 from payments_integration.models import BalanceChange, Payment
+from payments_integration.services.recipes import RECIPES
 from tests.unit.admin import rows
 from tests.unit.admin.conftest import page, url
 
@@ -136,7 +138,7 @@ def test_an_object_leads_to_what_belongs_to_it(boss: Client) -> None:
         "payout": {"refund", "payment"},
         "event": {"payment", "step"},
         "step": {"payment", "event"},
-        "operation": {"refund"},
+        "operation": {"payment", "refund"},
     }
     for start, ends in leads.items():
         html = page(boss, links[start])
@@ -181,6 +183,10 @@ def test_an_event_body_needs_the_permission_to_view_events(staff: Callable[..., 
     row = rows.event(body=b'{"payer": "private"}')
     assert staff("view_payment").get(url("event", "change", row.pk)).status_code == 403
     assert "private" in page(staff("view_event"), url("event", "change", row.pk))
+
+
+def test_every_operation_is_known_to_the_filter() -> None:
+    assert set(TARGETS) == set(RECIPES)
 
 
 def test_an_operation_shows_its_note_error_and_request_ids(boss: Client) -> None:

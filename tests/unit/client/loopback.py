@@ -74,11 +74,7 @@ def read_request(connection: socket.socket) -> bytes:
         data += chunk
     head, _, body = data.partition(b"\r\n\r\n")
     length = next(
-        (
-            int(line.split(b":")[1])
-            for line in head.splitlines()
-            if line.lower().startswith(b"content-length:")
-        ),
+        (int(line.split(b":")[1]) for line in head.splitlines() if line.lower().startswith(b"content-length:")),
         0,
     )
     while len(body) < length:
@@ -86,9 +82,7 @@ def read_request(connection: socket.socket) -> bytes:
     return head + b"\r\n\r\n" + body
 
 
-def http(
-    body: bytes = b'{"data": []}', status: str = "200 OK", *headers: str, length: int | None = None
-) -> bytes:
+def http(body: bytes = b'{"data": []}', status: str = "200 OK", *headers: str, length: int | None = None) -> bytes:
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body) if length is None else length}", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + body
 

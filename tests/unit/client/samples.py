@@ -201,9 +201,7 @@ CASES = [
     _creates("deposit_references", "/deposit-references", DEPOSIT_REFERENCE, wire.DepositReference),
     _gets("deposit_references", "/deposit-references/dep_1", DEPOSIT_REFERENCE, wire.DepositReference),
     _lists("balances", "/balances", BALANCE, wire.Balance, "balance"),
-    _lists(
-        "webhook_endpoints", "/webhook-endpoints", WEBHOOK_ENDPOINT, wire.WebhookEndpoint, "webhook_endpoint"
-    ),
+    _lists("webhook_endpoints", "/webhook-endpoints", WEBHOOK_ENDPOINT, wire.WebhookEndpoint, "webhook_endpoint"),
     _creates("webhook_endpoints", "/webhook-endpoints", WEBHOOK_ENDPOINT, wire.WebhookEndpoint),
     Case("webhook_endpoints.delete", "DELETE", "/webhook-endpoints/whk_1", _delete, "", None),
     _acts(

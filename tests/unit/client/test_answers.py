@@ -122,9 +122,7 @@ def test_a_required_field_is_missing(
 
 @every([case for case in parsed if "amount" in str(case.reply) and case.name != "events.get"])
 @pytest.mark.parametrize("value", ["15000", 1.0, True, 2**63, -(2**63) - 1, None])
-def test_an_amount_is_never_coerced(
-    case: Case, value: Any, client: Client, provider: responses.RequestsMock
-) -> None:
+def test_an_amount_is_never_coerced(case: Case, value: Any, client: Client, provider: responses.RequestsMock) -> None:
     message = refuse(case, replaced(case, amount=value), client, provider)
     assert "`$.amount`" in message or "malformed" in message or "out of range" in message
     assert "15000" not in message
@@ -143,9 +141,7 @@ def test_the_malformed_item_is_named(client: Client, provider: responses.Request
     "change",
     [{"object": "payments"}, {"object": ...}, {"has_more": ...}, {"has_more": None}, {"has_more": "no"}],
 )
-def test_no_page(
-    case: Case, change: dict[str, Any], client: Client, provider: responses.RequestsMock
-) -> None:
+def test_no_page(case: Case, change: dict[str, Any], client: Client, provider: responses.RequestsMock) -> None:
     body = {name: value for name, value in {**case.reply, **change}.items() if value is not ...}
     refuse(case, json.dumps(body), client, provider)
 

@@ -103,9 +103,7 @@ def test_an_unknown_type(
 
 @pytest.mark.parametrize("kind", ["api_error", "invalid_request_error", "brand_new_error"])
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 599])
-def test_5xx_is_an_api_error(
-    kind: str, status: int, client: Client, provider: responses.RequestsMock
-) -> None:
+def test_5xx_is_an_api_error(kind: str, status: int, client: Client, provider: responses.RequestsMock) -> None:
     error = fail(client, provider, status, envelope(type=kind))
     assert type(error) is ApiError
     assert (error.status_code, error.type) == (status, kind)
@@ -132,9 +130,7 @@ MALFORMED: list[Any] = [
 
 @pytest.mark.parametrize("body", MALFORMED, ids=range(len(MALFORMED)))
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 500, 503])
-def test_no_envelope_is_no_answer(
-    body: Any, status: int, client: Client, provider: responses.RequestsMock
-) -> None:
+def test_no_envelope_is_no_answer(body: Any, status: int, client: Client, provider: responses.RequestsMock) -> None:
     error = fail(client, provider, status, body, headers={"X-Request-Id": "req_9"})
     assert isinstance(error, NoAnswer)
     assert (error.status_code, error.request_id) == (status, "req_9")
@@ -143,9 +139,7 @@ def test_no_envelope_is_no_answer(
 
 @every_case
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308, 304, 300])
-def test_redirects_are_not_followed(
-    case: Case, status: int, client: Client, provider: responses.RequestsMock
-) -> None:
+def test_redirects_are_not_followed(case: Case, status: int, client: Client, provider: responses.RequestsMock) -> None:
     provider.add(
         case.method,
         BASE + case.path,
@@ -177,9 +171,7 @@ def test_nothing_comes_back(
 
 
 def test_texts_are_bounded(client: Client, provider: responses.RequestsMock) -> None:
-    error = fail(
-        client, provider, 400, envelope(message="a\nb\x00" + "x" * 9999, code="c" * 999, param="p" * 999)
-    )
+    error = fail(client, provider, 400, envelope(message="a\nb\x00" + "x" * 9999, code="c" * 999, param="p" * 999))
     assert isinstance(error, InvalidRequest)
     assert error.message.startswith("a b x")
     assert len(error.message) == 500
@@ -217,9 +209,7 @@ def test_no_secret_comes_back(
         assert "you sent *** and ***" in shown
 
 
-def test_the_log_line(
-    client: Client, provider: responses.RequestsMock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_log_line(client: Client, provider: responses.RequestsMock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "payments_integration.client")
     provider.get(f"{BASE}/payments", json=samples.page(), headers={"X-Request-Id": "req_9"})
     list(client.payments.list(merchant_reference="order-17"))

@@ -87,18 +87,14 @@ def samples_of(case: Case) -> dict[str, Any]:
 
 @every_case
 @pytest.mark.parametrize("status", [200, 201, 202, 299])
-def test_any_2xx_is_success(
-    case: Case, status: int, client: Client, provider: responses.RequestsMock
-) -> None:
+def test_any_2xx_is_success(case: Case, status: int, client: Client, provider: responses.RequestsMock) -> None:
     reply(provider, case, status=status)
     assert case.call(client).status_code == status
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"id": "whk_1"}'])
 @pytest.mark.parametrize("status", [200, 204])
-def test_delete_needs_no_body(
-    body: bytes, status: int, client: Client, provider: responses.RequestsMock
-) -> None:
+def test_delete_needs_no_body(body: bytes, status: int, client: Client, provider: responses.RequestsMock) -> None:
     provider.delete(f"{BASE}/webhook-endpoints/whk_1", body=body, status=status)
     assert client.webhook_endpoints.delete("whk_1").data is None
 
@@ -107,9 +103,7 @@ def test_create_and_rotate_bring_the_secret(client: Client, provider: responses.
     provider.post(f"{BASE}/webhook-endpoints", json=samples.WEBHOOK_ENDPOINT)
     provider.post(f"{BASE}/webhook-endpoints/whk_1/rotate-secret", json=samples.WEBHOOK_ENDPOINT)
     assert client.webhook_endpoints.create(BODY, idempotency_key="k").data.secret == "whsec_only_once"
-    assert (
-        client.webhook_endpoints.rotate_secret("whk_1", idempotency_key="k").data.secret == "whsec_only_once"
-    )
+    assert client.webhook_endpoints.rotate_secret("whk_1", idempotency_key="k").data.secret == "whsec_only_once"
 
 
 def test_an_endpoint_may_leave_out_its_object(client: Client, provider: responses.RequestsMock) -> None:
@@ -172,9 +166,7 @@ def test_payment_method_filters(client: Client, provider: responses.RequestsMock
     assert method.extra == {"family": "card"}
 
 
-@pytest.mark.parametrize(
-    "asked", ["pay_1/cancel", "../payouts", "pay_1?x=1", "pay_1#x", "a%2Fb", "a b", "..;", "/"]
-)
+@pytest.mark.parametrize("asked", ["pay_1/cancel", "../payouts", "pay_1?x=1", "pay_1#x", "a%2Fb", "a b", "..;", "/"])
 def test_an_id_stays_one_segment(asked: str, client: Client, provider: responses.RequestsMock) -> None:
     provider.get(re.compile(".*"), status=404)
     with pytest.raises(NoAnswer):
@@ -186,9 +178,7 @@ def test_an_id_stays_one_segment(asked: str, client: Client, provider: responses
 
 
 @pytest.mark.parametrize("asked", ["", ".", "..", "é", "a\nb", "x" * 256, "\udc80"])
-def test_an_id_that_no_path_carries_is_not_sent(
-    asked: str, client: Client, provider: responses.RequestsMock
-) -> None:
+def test_an_id_that_no_path_carries_is_not_sent(asked: str, client: Client, provider: responses.RequestsMock) -> None:
     for call in (
         lambda: client.payments.get(asked),
         lambda: client.payouts.cancel(asked, idempotency_key="k"),
@@ -260,15 +250,11 @@ def test_filters_that_cannot_be_sent(client: Client, provider: responses.Request
     ],
 )
 def test_no_usable_date(header: str | None, client: Client, provider: responses.RequestsMock) -> None:
-    provider.get(
-        f"{BASE}/payments/pay_1", json=samples.PAYMENT, headers={} if header is None else {"Date": header}
-    )
+    provider.get(f"{BASE}/payments/pay_1", json=samples.PAYMENT, headers={} if header is None else {"Date": header})
     assert client.payments.get("pay_1").answered_at is None
 
 
 @pytest.mark.parametrize("header", [{}, {"X-Request-Id": "ñ"}])
-def test_no_usable_request_id(
-    header: dict[str, str], client: Client, provider: responses.RequestsMock
-) -> None:
+def test_no_usable_request_id(header: dict[str, str], client: Client, provider: responses.RequestsMock) -> None:
     provider.get(f"{BASE}/payments/pay_1", json=samples.PAYMENT, headers=header)
     assert client.payments.get("pay_1").request_id == ""

@@ -24,9 +24,7 @@ def left(limit: Any, remaining: Any, reset: Any) -> dict[str, str]:
 
 def refuse(provider: responses.RequestsMock, case: Case, times: int, seconds: int = 2) -> None:
     for _ in range(times):
-        provider.add(
-            case.method, BASE + case.path, status=429, json={}, headers={"Retry-After": str(seconds)}
-        )
+        provider.add(case.method, BASE + case.path, status=429, json={}, headers={"Retry-After": str(seconds)})
     provider.add(case.method, BASE + case.path, json=case.reply)
 
 
@@ -76,9 +74,7 @@ def test_background_calls_wait_longer(client: Client, provider: responses.Reques
     assert clock.slept == [60, 60]
 
 
-def test_the_duration_is_the_last_attempts(
-    client: Client, provider: responses.RequestsMock, clock: Clock
-) -> None:
+def test_the_duration_is_the_last_attempts(client: Client, provider: responses.RequestsMock, clock: Clock) -> None:
     refuse(provider, next(case for case in CASES if case.name == "balances.list"), 3)
     assert client.balances.list().duration < 1
     assert sum(clock.slept) == 6
@@ -97,9 +93,7 @@ def test_nothing_left(client: Client, provider: responses.RequestsMock, clock: C
     assert len(provider.calls) == 2
 
 
-def test_pacing_and_429_share_one_wait(
-    client: Client, provider: responses.RequestsMock, clock: Clock
-) -> None:
+def test_pacing_and_429_share_one_wait(client: Client, provider: responses.RequestsMock, clock: Clock) -> None:
     provider.get(f"{BASE}/balances", json={"data": []}, headers=left(100, 0, 6))
     provider.get(f"{BASE}/balances", status=429, headers={"Retry-After": "5"})
     client.balances.list()
@@ -184,9 +178,7 @@ def test_every_way_to_read_in_the_background(
         assert clock.slept == slept
 
 
-def test_interactive_calls_use_the_reserve(
-    client: Client, provider: responses.RequestsMock, clock: Clock
-) -> None:
+def test_interactive_calls_use_the_reserve(client: Client, provider: responses.RequestsMock, clock: Clock) -> None:
     provider.get(f"{BASE}/balances", json={"data": []}, headers=left(100, 1, 7))
     client.balances.list()
     client.balances.list()

@@ -69,9 +69,7 @@ def test_all_pages(name: str, client: Client, provider: responses.RequestsMock) 
 
 
 @every_list
-def test_pages_are_fetched_when_they_are_needed(
-    name: str, client: Client, provider: responses.RequestsMock
-) -> None:
+def test_pages_are_fetched_when_they_are_needed(name: str, client: Client, provider: responses.RequestsMock) -> None:
     asked = serve(provider, name, lambda cursor: samples.page(*items(name, 9), has_more=True))
     found = getattr(client, name).list()
     assert asked == []
@@ -81,9 +79,7 @@ def test_pages_are_fetched_when_they_are_needed(
 
 @every_list
 def test_filters_go_with_every_page(name: str, client: Client, provider: responses.RequestsMock) -> None:
-    asked = serve(
-        provider, name, lambda cursor: samples.page(*items(name, 8 if cursor else 9), has_more=not cursor)
-    )
+    asked = serve(provider, name, lambda cursor: samples.page(*items(name, 8 if cursor else 9), has_more=not cursor))
     filters = {"payments": "status", "payouts": "status", "refunds": "payment_id", "events": "type"}
     list(getattr(client, name).list(**{filters[name]: "x"}))
     assert len(asked) == 2
@@ -126,9 +122,7 @@ def test_a_circle_of_pages(name: str, client: Client, provider: responses.Reques
 
 
 @every_list
-def test_a_page_that_ends_at_its_own_cursor(
-    name: str, client: Client, provider: responses.RequestsMock
-) -> None:
+def test_a_page_that_ends_at_its_own_cursor(name: str, client: Client, provider: responses.RequestsMock) -> None:
     serve(provider, name, lambda cursor: samples.page(*items(name, 9), has_more=True))
     with pytest.raises(PagingError):
         list(getattr(client, name).pages(items(name, 9)[0]["id"]))

@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from django.conf import settings
 from django.test import override_settings
 
 from payments_integration import conf
-from payments_integration.client import Client
+from payments_integration.client import Client, at_most
 from payments_integration.client.transport import MAX_ANSWER_BYTES
 from payments_integration.exceptions import ApiError, NoAnswer, RateLimited
 from tests.unit.client.loopback import (
@@ -37,15 +37,9 @@ HEADERS = b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-def limits(silence: float = 0.5, deadline: float = 1.0) -> override_settings:
-    values = {"CONNECT_TIMEOUT": 5.0, "READ_TIMEOUT": silence, "REQUEST_DEADLINE": deadline}
+def limits(*, silence: float, deadline: float) -> override_settings:
+    values = {"CONNECT_TIMEOUT": 30.0, "READ_TIMEOUT": silence, "REQUEST_DEADLINE": deadline}
     return override_settings(PAYMENTS_INTEGRATION={**settings.PAYMENTS_INTEGRATION, **values})
-
-
-@pytest.fixture(autouse=True)
-def _short_limits() -> Iterator[None]:
-    with limits():
-        yield
 
 
 def client_of(url: str) -> Client:
@@ -78,7 +72,7 @@ def remove(client: Client) -> Any:
     ],
 )
 def test_a_slow_drip_is_cut_at_the_deadline(call: Any, script: Script, status: int | None) -> None:
-    with loopback(script) as server:
+    with limits(silence=0.5, deadline=1), loopback(script) as server:
         started = time.monotonic()
         with pytest.raises(NoAnswer) as caught:
             call(client_of(server.url))
@@ -102,6 +96,34 @@ def test_a_deadline_below_the_read_timeout_counts() -> None:
         with pytest.raises(NoAnswer):
             read(client_of(server.url))
         assert 0.2 < time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("sent", [b"", HEADERS])
+def test_a_caller_in_a_hurry_gets_less_time(sent: bytes) -> None:
+    with limits(silence=30, deadline=30), loopback(is_silent_after(sent)) as server:
+        started = time.monotonic()
+        with at_most(0.3), pytest.raises(NoAnswer):
+            read(client_of(server.url))
+        assert 0.2 < time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("seconds", [30.0, None])
+def test_a_hurry_never_adds_time_and_ends_with_its_block(seconds: float | None) -> None:
+    with limits(silence=30, deadline=0.3), loopback(is_silent_after(b"")) as server:
+        with at_most(0.001 if seconds is None else seconds):
+            pass
+        started = time.monotonic()
+        with pytest.raises(NoAnswer), at_most(seconds) if seconds is not None else nullcontext():
+            read(client_of(server.url))
+        assert 0.2 < time.monotonic() - started < 5
+
+
+def test_no_time_left_is_not_no_limit() -> None:
+    with limits(silence=30, deadline=30), loopback(is_silent_after(b"")) as server:
+        started = time.monotonic()
+        with at_most(-1.0), pytest.raises(NoAnswer):
+            read(client_of(server.url))
+        assert time.monotonic() - started < 5
 
 
 def test_an_answer_slower_than_the_read_timeout_is_read() -> None:
@@ -163,7 +185,7 @@ def test_no_such_host() -> None:
 
 @pytest.mark.parametrize("script", [hangs_up_after(http(b"{", length=9)), is_silent_after(HEADERS)])
 def test_delete_needs_only_the_status(script: Script) -> None:
-    with loopback(script) as server:
+    with limits(silence=0.3, deadline=30), loopback(script) as server:
         assert remove(client_of(server.url)).status_code == 200
 
 
@@ -285,7 +307,10 @@ def test_a_closed_idle_connection_is_replaced() -> None:
 
 def test_an_unread_answer_is_not_the_next_ones() -> None:
     """What is left of a cut answer must not be read as the beginning of the next one."""
-    with loopback(is_silent_after(http(b'{"da', length=12))) as server:
+    with (
+        limits(silence=0.3, deadline=30),
+        loopback(is_silent_after(http(b'{"da', length=12))) as server,
+    ):
         client = client_of(server.url)
         for _ in range(2):
             with pytest.raises(NoAnswer):

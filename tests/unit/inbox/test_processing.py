@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
-from django.db import connection
+from django.db import DataError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -22,6 +23,7 @@ from payments_integration.models import (
     Refund,
     StatusChange,
 )
+from payments_integration.projection import events as projection_events
 from tests import factories
 from tests.factories import body, event
 
@@ -245,6 +247,22 @@ def test_of_one_account_only() -> None:
     receive(factories.life("pay_2")[0], account="second")
     assert inbox.process("second") == 1
     assert Payment.objects.get().id == "pay_2"
+
+
+def test_an_event_that_cannot_be_applied_holds_up_no_other(attentions: list[dict[str, Any]]) -> None:
+    real = projection_events.rows.row_values
+
+    def breaks(resource: Any) -> dict[str, Any]:
+        if getattr(resource, "id", "") == "pay_2":
+            raise DataError("out of range")
+        return real(resource)
+
+    receive(factories.life("pay_1")[0], factories.life("pay_2")[0], factories.life("pay_3")[0])
+    with mock.patch.object(projection_events.rows, "row_values", breaks):
+        assert inbox.process() == 3
+    assert set(Payment.objects.values_list("id", flat=True)) == {"pay_1", "pay_3"}
+    assert "DataError: out of range" in Event.objects.get(state="quarantined").error
+    assert len(attentions) == 1
 
 
 def test_no_batch_is_begun_after_the_deadline() -> None:

@@ -71,6 +71,16 @@ def test_a_late_event_is_told_as_stale(receiver: Receiver) -> None:
     assert receiver.statuses == [("", "succeeded")]
 
 
+@pytest.mark.case(79)
+def test_an_event_from_tomorrow_makes_no_other_stale(receiver: Receiver) -> None:
+    tomorrow = (timezone.now() - factories.T0 + timedelta(days=1)).total_seconds()
+    take_in(event(factories.payment(), seconds=tomorrow))
+    inbox.tell()
+    take_in(factories.life()[1])
+    inbox.tell()
+    assert [is_stale for _, is_stale in receiver.events] == [False, False]
+
+
 def test_events_of_unknown_kinds_have_no_instance(receiver: Receiver) -> None:
     seen: list[Any] = []
 

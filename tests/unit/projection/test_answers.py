@@ -42,7 +42,12 @@ def at(seconds: float) -> datetime:
 
 
 def write(
-    resource: Any, *, seconds: float | None = 0, duration: float = 0.1, before: Snapshot | None = None, account: str = "default"
+    resource: Any,
+    *,
+    seconds: float | None = 0,
+    duration: float = 0.1,
+    before: Snapshot | None = None,
+    account: str = "default",
 ) -> Any:
     return projection.write_answer(
         account,
@@ -125,7 +130,12 @@ def test_an_event_before_the_posts_answer_is_one_row() -> None:
 class TestEventsAfterAnswers:
     @pytest.mark.parametrize(
         ("seconds", "status", "asked"),
-        [(106, "succeeded", []), (103, "created", ["order_unclear"]), (97, "created", ["order_unclear"]), (93, "created", [])],
+        [
+            (106, "succeeded", []),
+            (103, "created", ["order_unclear"]),
+            (97, "created", ["order_unclear"]),
+            (93, "created", []),
+        ],
     )
     def test_order(self, seconds: float, status: str, asked: list[str]) -> None:
         write(payment(), seconds=100, duration=1)
@@ -265,6 +275,8 @@ class TestSecrets:
 
 def test_snapshots_count_events_of_the_object_only() -> None:
     arrive(*factories.life("pay_1")[:2], factories.life("pay_2")[0])
-    assert projection.snapshot(Kind.PAYMENT, "default", "pay_1") == Snapshot(Payment.objects.get(pk="pay_1").version, 2)
+    assert projection.snapshot(Kind.PAYMENT, "default", "pay_1") == Snapshot(
+        Payment.objects.get(pk="pay_1").version, 2
+    )
     assert projection.snapshot(Kind.PAYMENT, "default", "pay_3") == ABSENT
     assert Event.objects.count() == 3

@@ -20,9 +20,7 @@ def after(seconds: float) -> datetime:
     return AT + timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "order"), [(0.000001, Order.NEWER), (0, Order.UNCLEAR), (-0.000001, Order.OLDER)]
-)
+@pytest.mark.parametrize(("seconds", "order"), [(0.000001, Order.NEWER), (0, Order.UNCLEAR), (-0.000001, Order.OLDER)])
 def test_events_are_ordered_exactly(seconds: float, order: Order) -> None:
     assert event_after_event(after(seconds), AT) is order
 

@@ -69,12 +69,12 @@ def test_it_serves_until_a_signal(start: Start, number: signal.Signals) -> None:
     assert "whsec_mine" in shown
     assert f"curl {url}/v1/payments" in shown
     headers = {"Authorization": "Bearer sk_test_mine"}
-    balances = requests.get(f"{url}/v1/balances", headers=headers, timeout=5).json()["data"]
+    balances = requests.get(f"{url}/v1/balances", headers=headers, timeout=30).json()["data"]
     assert {item["currency"]: item["available"] for item in balances if item["available"]} == {"CLP": 5_000, "USD": 7}
-    endpoints = requests.get(f"{url}/v1/webhook-endpoints", headers=headers, timeout=5).json()["data"]
+    endpoints = requests.get(f"{url}/v1/webhook-endpoints", headers=headers, timeout=30).json()["data"]
     assert [endpoint["url"] for endpoint in endpoints] == ["http://127.0.0.1:9/hook"]
     process.send_signal(number)
-    output, _ = process.communicate(timeout=10)
+    output, _ = process.communicate(timeout=60)
     assert output == "Stopped.\n"
     assert process.returncode == 0
 

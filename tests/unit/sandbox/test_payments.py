@@ -308,6 +308,22 @@ def test_chargebacks_are_for_cards_and_become_debt(engine: Engine, client: Clien
     assert (engine.balances["CLP"]["debt"], engine.balances["CLP"]["available"]) == (0, 5_000)
 
 
+def test_a_later_transfer_does_not_change_when_it_succeeded(engine: Engine, client: Client, clock: Clock) -> None:
+    payment = client.bank()
+    succeeded_at = engine.pay(payment["id"])["succeeded_at"]
+    clock.advance(60)
+    assert engine.pay(payment["id"], 5)["succeeded_at"] == succeeded_at
+
+
+def test_nothing_is_left_to_refund_after_a_chargeback(engine: Engine, client: Client) -> None:
+    payment = client.card()
+    engine.pay(payment["id"])
+    pay_ins = engine.default_project.inner.pay_ins
+    assert pay_ins.refundable(engine.payments[payment["id"]]) == 10_000
+    engine.chargeback(payment["id"])
+    assert pay_ins.refundable(engine.payments[payment["id"]]) == 0
+
+
 def test_a_reserve_takes_chargebacks_first(engine: Engine, client: Client) -> None:
     card = client.card()
     engine.pay(card["id"])

@@ -100,3 +100,11 @@ def test_a_frozen_clock_locks_nobody_out(clock: Clock) -> None:
         if client.get("/balances").status == 200:
             return
     pytest.fail("the bucket fills in real time")
+
+
+def test_limits_are_per_api_key(clock: Clock) -> None:
+    engine = Engine(clock=clock, rate_limits=RateLimits(reads=0.001, burst=1_000))
+    engine.add_key("sk_test_second")
+    first, second = Client(engine), Client(engine, "sk_test_second")
+    assert [first.get("/balances").status for _ in range(2)] == [200, 429]
+    assert second.get("/balances").status == 200

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from payments_integration import projection, signals
+from payments_integration import projection, signals, wakeup
 from payments_integration.models import Operation
 from payments_integration.projection import Snapshot
 from payments_integration.services import calls, lookups, reads, sending
@@ -14,7 +14,16 @@ from . import fakes
 
 
 @pytest.fixture
-def fake(db: None, monkeypatch: pytest.MonkeyPatch) -> fakes.Fake:
+def woken() -> Iterator[list[str]]:
+    """The accounts that were woken. Nobody gets up."""
+    accounts: list[str] = []
+    previous = wakeup.set_hook(lambda account, deadline: accounts.append(account))
+    yield accounts
+    wakeup.set_hook(previous)
+
+
+@pytest.fixture
+def fake(db: None, woken: list[str], monkeypatch: pytest.MonkeyPatch) -> fakes.Fake:
     """The provider of every account."""
     provider = fakes.Fake()
     for module in (calls, lookups, reads, sending):

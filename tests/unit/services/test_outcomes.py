@@ -256,13 +256,13 @@ def test_an_answer_that_is_not_ours_is_no_answer(
 ) -> None:
     row = mirrored(payment(status="succeeded" if name == "create_refund" else "created", amount_received=10_000))
     fake.script = [change]
+    calls: dict[str, Do] = {
+        "create_payment": lambda: services.create_payment(**PAYMENT),
+        "create_refund": lambda: services.create_refund(row, amount=1_000),
+        "cancel_payment": lambda: services.cancel_payment(row),
+    }
     with pytest.raises(OutcomeUnknown):
-        if name == "create_payment":
-            services.create_payment(**PAYMENT)
-        elif name == "create_refund":
-            services.create_refund(row, amount=1_000)
-        else:
-            services.cancel_payment(row)
+        calls[name]()
     assert only().state == OperationState.UNKNOWN
     make_due()
     assert services.resume_operations() == {"done": 1}

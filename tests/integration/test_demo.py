@@ -1,0 +1,238 @@
+"""The demo's judgement must not be kind: whatever is wrong has to show. (The demo itself runs in .ci/run.)"""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.db import transaction
+
+from example_project.demo import closing
+from example_project.demo.closing import Expected
+from example_project.demo.comparison import compare
+from example_project.demo.processes import Children, DemoError
+from example_project.demo.provider import Books
+from example_project.shop import checkout
+from example_project.shop.models import Notice, Order, OrderStatus, Product
+from payments_integration import reconciliation, services
+from payments_integration.models import (
+    Balance,
+    DepositReference,
+    DueRefresh,
+    Event,
+    EventState,
+    Operation,
+    Payment,
+    Refund,
+)
+from payments_integration.sandbox import Fault
+from payments_integration.testing import ProviderSandbox
+
+pytestmark = [pytest.mark.urls("example_project.urls")]
+database = pytest.mark.django_db(transaction=True)
+
+
+def books(sandbox: ProviderSandbox) -> Books:
+    return Books.read(copy.deepcopy(sandbox.engine.books()))
+
+
+@pytest.fixture
+def day(payments_sandbox: ProviderSandbox) -> tuple[ProviderSandbox, Expected]:
+    """A short day after which every check holds: a lost event, a refused one, an order, a refund, a deposit."""
+    engine = payments_sandbox.engine
+    engine.fund("CLP", 50_000)
+    product = Product.objects.create(slug="mug", name="Mug", description="")
+    order = checkout.place(
+        "one", product=product, amount=5_000, currency="CLP", country="CL",
+        method_code="cl_webpay_card", name="Ana", email="ana@example.com",
+    )  # fmt: skip
+    payment = checkout.pay(order)
+    payments_sandbox.settle()
+    engine.faults.add(Fault("drop", event_type="payment.processing"))
+    engine.faults.add(Fault("bad_signature", event_type="payment.succeeded"))
+    engine.pay(payment.pk)
+    payments_sandbox.settle()
+    engine.clock.advance(61)
+    refund = services.create_refund(payment, amount=1_000)
+    engine.succeed_refund(refund.pk)
+    reference = services.create_deposit_reference(country="CL", currency="CLP", method_code="cl_deposit")
+    engine.transfer(reference.pk, 700)
+    payments_sandbox.settle()
+    engine.clock.advance(2)
+    reconciliation.reconcile_events("default")
+    payments_sandbox.settle()
+    return payments_sandbox, Expected({order.reference: OrderStatus.PARTIALLY_REFUNDED}, deposits=1, refunds=1)
+
+
+def failing(found: Books, expected: Expected) -> list[str]:
+    return [check.name for check in closing.checks(found, expected) if not check.holds]
+
+
+@database
+def test_everything_holds_after_a_good_day(day: tuple[ProviderSandbox, Expected]) -> None:
+    sandbox, expected = day
+    assert {check.name: check.problems for check in closing.checks(books(sandbox), expected) if check.problems} == {}
+    assert ("mirror equals provider", "yes") in closing.state_table(books(sandbox))
+    assert ("  recovered by reconciliation", "1") in closing.events_table(books(sandbox))
+
+
+MIRROR = "the mirror equals the provider, field by field"
+STORED = "every event of the provider is stored and done"
+TOLD = "handlers were told of each event exactly once"
+FOUND = "what never arrived was found by reconciliation"
+INTENTS = "one intent is one payment, payout or refund"
+ORDERS = "every order ended as it should"
+RESOLVED = "no operation is unresolved and nothing is due"
+MONEY = "money in, out and refunded is the same on both sides"
+
+
+def _forget_the_lost_event() -> None:
+    Event.objects.filter(type="payment.processing").delete()
+
+
+def _tell_once_more() -> None:
+    Notice.objects.create(
+        event_id=Event.objects.values_list("pk", flat=True)[0], type="x", object_id="x", is_stale=False
+    )
+
+
+#: What is done to our side, and which checks must notice.
+HARMS: list[tuple[Callable[[], object], set[str]]] = [
+    (lambda: Payment.objects.filter(flow="hosted").update(status="created"), {MIRROR}),
+    (lambda: Payment.objects.filter(flow="hosted").update(refunded_amount=0), {MIRROR}),
+    (lambda: Payment.objects.filter(flow="hosted").update(amount_received=1), {MIRROR, MONEY}),
+    (lambda: Payment.objects.filter(flow="hosted").update(metadata=None), {MIRROR}),
+    (lambda: Payment.objects.filter(flow="hosted").update(succeeded_at=None), {MIRROR}),
+    (lambda: Payment.objects.filter(flow="hosted").update(extra={"colour": "red"}), {MIRROR}),
+    (lambda: Payment.objects.filter(flow="deposit_reference").delete(), {MIRROR, MONEY}),
+    (lambda: Refund.objects.update(payment_id="pay_other"), {MIRROR}),
+    (lambda: Refund.objects.update(status="processing"), {MIRROR, MONEY}),
+    (lambda: Balance.objects.filter(currency="CLP").update(available=0), {MIRROR}),
+    (lambda: DepositReference.objects.all().delete(), {MIRROR}),
+    (lambda: Event.objects.filter(type="payment.created").update(state=EventState.PARKED), {STORED}),
+    (_forget_the_lost_event, {STORED, FOUND}),
+    (lambda: Event.objects.filter(type="payment.processing").update(source="webhook"), {FOUND}),
+    (_tell_once_more, {TOLD}),
+    (lambda: Notice.objects.filter(type="refund.created").delete(), {TOLD}),
+    (lambda: Order.objects.update(status=OrderStatus.NEW), {ORDERS}),
+    (lambda: Operation.objects.filter(operation="create_payment").update(state="unknown"), {RESOLVED}),
+    (
+        lambda: DueRefresh.objects.create(
+            account="default", object_kind="payment", object_id="pay_1", reason="tie"
+        ),
+        {RESOLVED},
+    ),
+]
+
+
+@database
+def test_what_is_wrong_here_shows(day: tuple[ProviderSandbox, Expected]) -> None:
+    sandbox, expected = day
+    for number, (harm, found) in enumerate(HARMS):
+        with transaction.atomic():
+            harm()
+            assert (number, set(failing(books(sandbox), expected))) == (number, found)
+            transaction.set_rollback(True)
+    assert failing(books(sandbox), expected) == []
+
+
+@database
+def test_what_is_wrong_there_shows(day: tuple[ProviderSandbox, Expected]) -> None:
+    sandbox, expected = day
+    doubled = books(sandbox)
+    doubled.payments.append({**doubled.payments[0], "id": "pay_double"})
+    assert {MIRROR, INTENTS, MONEY} <= set(failing(doubled, expected))
+
+    unsettled = books(sandbox)
+    unsettled.audit.append("CLP available is below zero")
+    assert failing(unsettled, expected) == ["the provider's books add up"]
+
+    unspent = books(sandbox)
+    unspent.faults[0]["used"] = 0
+    assert failing(unspent, expected) == ["every planned fault struck"]
+
+    accepted = books(sandbox)
+    accepted.struck("bad_signature")[0]["status"] = 200
+    assert failing(accepted, expected) == ["what was not signed by the provider was refused"]
+
+    peaceful = books(sandbox)
+    peaceful.deliveries.clear()
+    assert FOUND in failing(peaceful, expected)
+
+
+@database
+def test_types_are_compared_too(day: tuple[ProviderSandbox, Expected]) -> None:
+    sandbox, _expected = day
+    found = books(sandbox)
+    found.payments[0]["amount"] = float(found.payments[0]["amount"])
+    assert len(compare(found).differences) == 1
+
+
+@database
+def test_nothing_compared_is_not_equal() -> None:
+    assert not compare(Books()).is_equal
+
+
+class TestChildren:
+    """No process is left behind."""
+
+    SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
+    STUBBORN = (
+        sys.executable,
+        "-c",
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)",
+    )
+
+    def test_end_with_the_block(self, tmp_path: Path) -> None:
+        with Children(tmp_path) as children:
+            child = children.start("sleeper", self.SLEEP)
+            children.check()
+        assert child.process.returncode == -signal.SIGTERM
+
+    def test_are_killed_when_they_do_not_listen(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("example_project.demo.processes.GRACE", 0.2)
+        with Children(tmp_path) as children:
+            child = children.start("mule", self.STUBBORN)
+            children.wait_until("its start", lambda: "up" in child.log.read_text())
+        assert child.process.returncode == -signal.SIGKILL
+
+    def test_one_that_dies_is_named_with_its_last_words(self, tmp_path: Path) -> None:
+        with Children(tmp_path) as children:
+            child = children.start("canary", (sys.executable, "-c", "raise SystemExit('no air')"))
+            child.process.wait()
+            with pytest.raises(DemoError, match=r"(?s)canary ended by itself.*no air"):
+                children.check()
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="needs PR_SET_PDEATHSIG")
+    def test_end_with_a_killed_parent(self, tmp_path: Path) -> None:
+        script = (
+            "import sys, time; from pathlib import Path; from example_project.demo.processes import Children\n"
+            f"child = Children(Path({str(tmp_path)!r})).start('sleeper', {self.SLEEP!r})\n"
+            "print(child.process.pid, flush=True); time.sleep(60)"
+        )
+        parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+        end = time.monotonic() + 5
+        while _runs(pid) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    # Without an init that collects orphans a dead one stays listed.
+    return state not in ("Z", "X") and os.path.exists(f"/proc/{pid}")

@@ -1,0 +1,255 @@
+"""The example's shop against the sandbox: what a payer does, and what the shop makes of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+
+from example_project.shop.models import Notice, Order, OrderStatus, Price, Product
+from payments_integration import services
+from payments_integration.models import Operation, Payment
+from payments_integration.sandbox import Fault
+from payments_integration.testing import ProviderSandbox
+
+pytestmark = [pytest.mark.urls("example_project.urls"), pytest.mark.django_db(transaction=True)]
+
+PAGE = "/buy/mug/?market=CL-CLP"
+
+
+@pytest.fixture
+def browser() -> Client:
+    # Without https only this machine is an address to return to.
+    return Client(headers={"host": "localhost"})
+
+
+@pytest.fixture
+def shop(payments_sandbox: ProviderSandbox) -> Iterator[ProviderSandbox]:
+    cache.clear()
+    product = Product.objects.create(slug="mug", name="Mug", description="Holds coffee.")
+    Price.objects.create(product=product, currency="CLP", amount=5_990)
+    Price.objects.create(product=product, currency="BRL", amount=3_490)
+    yield payments_sandbox
+    cache.clear()
+
+
+def filled_in(browser: Client, page: str = PAGE, **fields: str) -> dict[str, str]:
+    html = browser.get(page).content.decode()
+    submission = re.search(r'name="submission" value="([0-9a-f]{32})"', html)
+    assert submission is not None
+    return {
+        "submission": submission[1],
+        "name": "Ana Díaz",
+        "email": "ana@example.com",
+        "quantity": "2",
+        "method_code": "cl_webpay_card",
+        "flow": "hosted",
+        **fields,
+    }
+
+
+def bought(browser: Client, page: str = PAGE, **fields: str) -> Order:
+    data = filled_in(browser, page, **fields)
+    assert browser.post(page, data).status_code == 302
+    return Order.objects.get(submission=data["submission"])
+
+
+def test_products_and_prices_are_shown(shop: ProviderSandbox, browser: Client) -> None:
+    html = browser.get("/").content.decode()
+    assert "Mug" in html
+    assert "5,990" in html
+    assert "34.90" in html
+
+
+def test_the_form_offers_the_methods_of_the_market(shop: ProviderSandbox, browser: Client) -> None:
+    html = browser.get("/buy/mug/?market=BR-BRL").content.decode()
+    assert 'value="br_pix"' in html
+    assert "cl_webpay_card" not in html
+    # Not for payments: deposits have references of their own.
+    assert "br_deposit" not in html
+
+
+def test_hosted_checkout_ends_in_a_paid_order(shop: ProviderSandbox, browser: Client) -> None:
+    data = filled_in(browser)
+    answer = browser.post(PAGE, data)
+    order = Order.objects.get()
+    payment = Payment.objects.get()
+    assert answer["Location"] == payment.checkout_url
+    assert (payment.amount, payment.currency, payment.merchant_reference) == (11_980, "CLP", order.reference)
+    assert payment.payer == {"name": "Ana Díaz", "email": "ana@example.com"}
+
+    shop.engine.pay(payment.pk)
+    shop.settle()
+
+    order.refresh_from_db()
+    assert order.status == OrderStatus.PAID
+    assert order.paid_at is not None
+    assert "Your payment has arrived" in browser.get(order.get_absolute_url()).content.decode()
+    assert order.reference in browser.get("/orders/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("page", "method", "shown"),
+    [
+        (PAGE, "cl_bank_transfer", "by bank transfer, with the reference"),
+        (PAGE, "cl_servipag", "with this voucher"),
+        (PAGE, "cl_chek", "sent to your phone"),
+        (PAGE, "cl_khipu", "Continue to pay"),
+        (PAGE, "cl_card_direct", "on its way"),
+        ("/buy/mug/?market=BR-BRL", "br_pix", "Copy this code"),
+    ],
+)
+def test_s2s_shows_what_to_do(shop: ProviderSandbox, browser: Client, page: str, method: str, shown: str) -> None:
+    order = bought(browser, page, method_code=method, flow="s2s")
+    html = browser.get(order.get_absolute_url()).content.decode()
+    assert shown in html
+    assert 'http-equiv="refresh"' in html
+    payment = order.payment
+    assert payment is not None
+    reference = (payment.next_action or {}).get("reference")
+    assert reference is None or reference in html
+
+    shop.engine.pay(payment.pk)
+    shop.settle()
+    order.refresh_from_db()
+    assert order.status == OrderStatus.PAID
+    assert 'http-equiv="refresh"' not in browser.get(order.get_absolute_url()).content.decode()
+
+
+@pytest.mark.promise(5)
+def test_a_form_sent_twice_is_one_payment(shop: ProviderSandbox, browser: Client) -> None:
+    data = filled_in(browser)
+    first, second = browser.post(PAGE, data), browser.post(PAGE, data)
+    assert first["Location"] == second["Location"]
+    assert Order.objects.count() == Operation.objects.count() == len(shop.engine.payments) == 1
+
+
+@pytest.mark.promise(5)
+def test_two_forms_are_two_payments(shop: ProviderSandbox, browser: Client) -> None:
+    assert bought(browser).reference != bought(browser).reference
+    assert len(shop.engine.payments) == 2
+
+
+def test_the_way_back_is_not_believed(shop: ProviderSandbox, browser: Client) -> None:
+    order = bought(browser)
+    html = browser.get(order.get_absolute_url(), {"status": "succeeded", "payment_id": "pay_else"}).content.decode()
+    assert "waiting for payment" in html
+    assert "arrived" not in html
+    order.refresh_from_db()
+    assert order.status == OrderStatus.NEW
+
+
+@pytest.mark.promise(5)
+def test_a_lost_answer_asks_the_payer_to_wait(shop: ProviderSandbox, browser: Client) -> None:
+    shop.engine.faults.add(Fault("reset", operation="create_payment", work=True))
+    order = bought(browser)
+    assert "Please do not order again" in browser.get(order.get_absolute_url()).content.decode()
+    Operation.objects.update(next_attempt_at=None)
+    services.resume_operations()
+    assert len(shop.engine.payments) == 1
+    assert "Go to the payment page" in browser.get(order.get_absolute_url()).content.decode()
+
+
+def test_a_refusal_is_explained_and_can_be_tried_again(shop: ProviderSandbox, browser: Client) -> None:
+    shop.engine.terms.unavailable_methods.add("cl_khipu")
+    # The method was offered a minute ago.
+    cache.clear()
+    shop.engine.terms.unavailable_methods.clear()
+    data = filled_in(browser, method_code="cl_khipu")
+    shop.engine.terms.unavailable_methods.add("cl_khipu")
+    answer = browser.post(PAGE, data)
+    html = answer.content.decode()
+    assert answer.status_code == 422
+    assert "not available just now" in html
+    assert data["submission"] not in html
+    assert Order.objects.get().status == OrderStatus.REFUSED
+    assert bought(browser).payment is not None
+
+
+def test_a_wrong_form_sends_nothing(shop: ProviderSandbox, browser: Client) -> None:
+    data = filled_in(browser, email="nobody", quantity="0")
+    assert browser.post(PAGE, data).status_code == 200
+    assert not Order.objects.exists()
+    assert not shop.engine.payments
+
+
+def test_no_provider_is_said(shop: ProviderSandbox, browser: Client) -> None:
+    shop.engine.faults.add(Fault("error", operation="list_payment_methods", times=None))
+    assert "cannot reach the payment provider" in browser.get(PAGE).content.decode()
+
+
+def test_expired_is_not_final(shop: ProviderSandbox, browser: Client) -> None:
+    order = bought(browser)
+    payment_id = Payment.objects.get().pk
+    shop.engine.expire(payment_id)
+    shop.settle()
+    order.refresh_from_db()
+    assert order.status == OrderStatus.EXPIRED
+    shop.engine.pay(payment_id)
+    shop.settle()
+    order.refresh_from_db()
+    assert order.status == OrderStatus.PAID
+
+
+@pytest.mark.parametrize(
+    ("amounts", "status"),
+    [((5_000,), OrderStatus.PARTIALLY_PAID), ((5_000, 6_980), OrderStatus.PAID), ((20_000,), OrderStatus.PAID)],
+)
+def test_part_and_too_much(shop: ProviderSandbox, browser: Client, amounts: tuple[int, ...], status: str) -> None:
+    order = bought(browser, method_code="cl_bank_transfer")
+    for amount in amounts:
+        shop.engine.pay(Payment.objects.get().pk, amount)
+    shop.settle()
+    order.refresh_from_db()
+    assert order.status == status
+
+
+def test_another_amount_than_the_orders_is_not_delivered(shop: ProviderSandbox, browser: Client) -> None:
+    order = bought(browser)
+    Order.objects.update(amount=99_999)
+    shop.engine.pay(Payment.objects.get().pk)
+    shop.settle()
+    order.refresh_from_db()
+    assert order.status == OrderStatus.REVIEW
+    assert order.paid_at is None
+
+
+def test_refunds_show_on_the_order(shop: ProviderSandbox, browser: Client) -> None:
+    order = bought(browser)
+    payment = Payment.objects.get()
+    shop.engine.pay(payment.pk)
+    shop.settle()
+    shop.engine.fund("CLP", 100_000)
+    statuses = []
+    for amount in (980, None):
+        refund = services.create_refund(payment, amount=amount)
+        shop.engine.succeed_refund(refund.pk)
+        shop.settle()
+        order.refresh_from_db()
+        statuses.append(order.status)
+    assert statuses == [OrderStatus.PARTIALLY_REFUNDED, OrderStatus.REFUNDED]
+
+
+@pytest.mark.promise(6)
+def test_handlers_keep_one_notice_per_event(shop: ProviderSandbox, browser: Client) -> None:
+    bought(browser)
+    shop.engine.pay(Payment.objects.get().pk)
+    shop.settle()
+    for event in shop.engine.events:
+        shop.engine.redeliver(event["id"])
+    shop.settle()
+    told = list(Notice.objects.values_list("event_id", flat=True))
+    assert sorted(told) == sorted(event["id"] for event in shop.engine.events)
+
+
+def test_orders_in_the_admin_lead_to_their_payment(shop: ProviderSandbox, browser: Client, admin_user: Any) -> None:
+    order = bought(browser)
+    browser.force_login(admin_user)
+    for page in ("/admin/shop/order/", f"/admin/shop/order/{order.pk}/change/"):
+        html = browser.get(page).content.decode()
+        assert order.reference in html
+        assert Payment.objects.get().pk in html

@@ -1,0 +1,332 @@
+"""The refund page: what is typed, what is sent, and what is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import django
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.test import Client
+
+from payments_integration import services
+from payments_integration.exceptions import (
+    ApprovalRequired,
+    IdempotencyMismatch,
+    InvalidState,
+    NoAnswer,
+    OutcomeUnknown,
+)
+from payments_integration.models import Operation, Payment, Refund
+from tests.unit.admin import rows
+from tests.unit.admin.conftest import page, url
+
+BANK = {
+    "bank_code": "001",
+    "account_number": "000123",
+    "account_type": "checking",
+    "holder_name": "Ana Pérez",
+    "document_type": "RUT",
+    "document_number": "12345678-5",
+}
+
+
+class Service:
+    """Stands in for create_refund: notes its calls, and answers or raises."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Payment, dict[str, Any]]] = []
+        self.error: Exception | None = None
+
+    def __call__(self, payment: Payment, **kwargs: Any) -> Refund:
+        self.calls.append((payment, kwargs))
+        if self.error is not None:
+            raise self.error
+        return rows.refund(payment=payment, amount=kwargs["amount"], currency=payment.currency)
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    stand_in = Service()
+    monkeypatch.setattr(services, "create_refund", stand_in)
+    return stand_in
+
+
+def initial(client: Client, row: Payment) -> dict[str, Any]:
+    """The form as the page gives it out."""
+    form = client.get(url("payment", "refund", row.pk)).context["form"]
+    return {name: str(form[name].value() or "") for name in form.fields}
+
+
+def submit(client: Client, row: Payment, **fields: Any) -> Any:
+    return client.post(url("payment", "refund", row.pk), {"idempotency_key": "k-1", "reason": "", **fields})
+
+
+def test_a_card_is_refunded_with_the_rest_prefilled(boss: Client, service: Service) -> None:
+    row = rows.payment(amount_received=1050, refunded_amount=50)
+    form = initial(boss, row)
+    assert form["amount"] == "10.00"
+    assert set(form) == {"amount", "reason", "idempotency_key"}
+    assert form["idempotency_key"] != initial(boss, row)["idempotency_key"]
+    response = submit(boss, row, **form)
+    assert response.headers["Location"] == url("payment", "change", row.pk)
+    assert service.calls == [
+        (
+            row,
+            {
+                "amount": 1000,
+                "destination": None,
+                "reason": None,
+                "idempotency_key": form["idempotency_key"],
+                "actor": User.objects.get(),
+            },
+        )
+    ]
+    made = Refund.objects.get()
+    html = page(boss, url("payment", "change", row.pk))
+    assert f'Refund <a href="{url("refund", "change", made.pk)}">' in html
+    assert "$10.00" in html
+    entry = LogEntry.objects.get()
+    assert entry.object_id == row.pk
+    assert made.pk in entry.get_change_message()
+
+
+def test_another_method_is_refunded_to_the_account_that_is_typed(boss: Client, service: Service) -> None:
+    payer = {"name": "Ana Pérez", "document": {"type": "RUT", "number": "12345678-5"}}
+    row = rows.payment(currency="CLP", amount_received=1000, method_family="bank_transfer", country="CL", payer=payer)
+    form = initial(boss, row)
+    assert form["amount"] == "1000"
+    assert (form["holder_name"], form["document_type"], form["document_number"]) == ("Ana Pérez", "RUT", "12345678-5")
+    submit(boss, row, **{**form, **BANK, "reason": "returned goods"})
+    [(_payment, sent)] = service.calls
+    assert sent["amount"] == 1000
+    assert sent["reason"] == "returned goods"
+    assert sent["destination"] == {
+        "type": "bank_account",
+        "bank_code": "001",
+        "account_number": "000123",
+        "account_type": "checking",
+        "holder_name": "Ana Pérez",
+        "holder_document": {"type": "RUT", "number": "12345678-5"},
+    }
+    submit(boss, row, **{**form, **BANK, "bank_code": "", "account_type": ""})
+    assert set(service.calls[1][1]["destination"]) == {"type", "account_number", "holder_name", "holder_document"}
+
+
+@pytest.mark.parametrize("family", ["bank_redirect", "wallet", "cash", "deposit_reference", "barter"])
+def test_every_family_but_cards_needs_a_destination(boss: Client, service: Service, family: str) -> None:
+    row = rows.payment(method_family=family)
+    response = submit(boss, row, amount="1")
+    assert {"account_number", "holder_name", "document_type", "document_number"} <= set(
+        response.context["form"].errors
+    )
+    assert service.calls == []
+
+
+@pytest.mark.parametrize(
+    ("currency", "typed", "minor"),
+    [
+        ("USD", "10", 1000),
+        ("USD", "10.5", 1050),
+        ("USD", "10,50", 1050),
+        ("USD", " 0.29 ", 29),
+        ("USD", "90071992547409.93", 9007199254740993),
+        ("USD", "1.29", 129),
+        ("CLP", "1000", 1000),
+        ("CLP", "9007199254740993", 9007199254740993),
+        ("COP", "1234.56", 123456),
+        ("CLP", "1.000", None),
+        ("CLP", "1,000", None),
+        ("CLP", "10.0", None),
+        ("USD", "1.000", None),
+        ("USD", "1,000.00", None),
+        ("USD", "1.000,00", None),
+        ("USD", "1e3", None),
+        ("USD", "1_0", None),
+        ("USD", "-5", None),
+        ("USD", "+5", None),
+        ("USD", "$5", None),
+        ("USD", "٥", None),
+        ("USD", "NaN", None),
+        ("USD", "Infinity", None),
+        ("USD", "", None),
+        ("USD", "10.505", None),
+        ("USD", "99999999999999999999", None),
+    ],
+)
+def test_amounts_are_typed_in_whole_units(
+    boss: Client, service: Service, currency: str, typed: str, minor: int | None
+) -> None:
+    row = rows.payment(currency=currency, amount_received=2**62)
+    response = submit(boss, row, amount=typed)
+    if minor is None:
+        assert response.status_code == 200
+        assert set(response.context["form"].errors) == {"amount"}
+        assert service.calls == []
+    else:
+        assert [call["amount"] for _payment, call in service.calls] == [minor]
+        assert type(service.calls[0][1]["amount"]) is int
+
+
+@pytest.mark.parametrize(
+    ("argument", "message", "field"),
+    [
+        ("amount", "This is too large.", "amount"),
+        ("reason", "Too long.", "reason"),
+        ("destination", "account_number: Too long.", "account_number"),
+        ("destination", "bank_code: Too long.", "bank_code"),
+        ("destination", "account_type: Unknown.", "account_type"),
+        ("destination", "holder_name: Too long.", "holder_name"),
+        ("destination", "holder_document.number: Not a valid RUT.", "document_number"),
+        ("destination", "holder_document.type: Unknown.", "document_type"),
+        ("destination", "It has an unknown key.", "__all__"),
+        ("payment", "Nothing is left to refund.", "__all__"),
+        ("idempotency_key", "Not printable.", "idempotency_key"),
+    ],
+)
+def test_what_the_service_finds_wrong_stands_at_its_field(
+    boss: Client, service: Service, argument: str, message: str, field: str
+) -> None:
+    row = rows.payment(method_family="cash")
+    service.error = ValidationError({argument: [message]})
+    response = submit(boss, row, amount="1", **BANK)
+    assert response.status_code == 200
+    errors = response.context["form"].errors
+    assert set(errors) == {field}
+    shown = message.split(": ")[-1]
+    assert errors[field] == [shown]
+    assert shown in response.content.decode()
+    assert 'value="000123"' in response.content.decode()
+    assert not LogEntry.objects.exists()
+
+
+def test_too_much_is_refused_in_the_currency_of_the_payment(boss: Client, service: Service) -> None:
+    row = rows.payment(amount_received=1050)
+    service.error = ValidationError({"amount": ["At most 1050 minor units are left to refund."]})
+    response = submit(boss, row, amount="11")
+    assert response.context["form"].errors["amount"] == ["At most $10.50 can be refunded."]
+
+
+def test_a_refusal_is_shown_with_code_and_request_id_and_the_next_try_is_another(
+    boss: Client, service: Service
+) -> None:
+    row = rows.payment()
+    service.error = InvalidState("too <little>", status_code=422, code="insufficient_balance", request_id="req_42")
+    response = submit(boss, row, amount="1", reason="typed")
+    html = response.content.decode()
+    assert "insufficient_balance" in html
+    assert "req_42" in html
+    assert "too &lt;little&gt;" in html
+    assert "typed" in html
+    assert response.context["form"]["idempotency_key"].value() not in ("k-1", "", None)
+    assert not LogEntry.objects.exists()
+
+
+def test_after_a_wrong_value_the_key_stays(boss: Client, service: Service) -> None:
+    row = rows.payment()
+    response = submit(boss, row, amount="one")
+    assert response.context["form"]["idempotency_key"].value() == "k-1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [(OutcomeUnknown, ["not known yet", "Do not repeat"]), (ApprovalRequired, ["must approve"])]
+)
+def test_an_open_outcome_leads_away_from_the_form(
+    boss: Client, service: Service, kind: type[Any], words: list[str]
+) -> None:
+    row = rows.payment()
+    operation = rows.operation(state="unknown", target_id=row.pk)
+    service.error = kind(operation)
+    response = submit(boss, row, amount="1")
+    assert response.headers["Location"] == url("payment", "change", row.pk)
+    html = page(boss, url("payment", "change", row.pk))
+    assert all(word in html for word in words)
+    assert f'href="{url("operation", "change", operation.pk)}"' in html.split("messagelist")[1].split("</ul>")[0]
+    assert operation.pk in LogEntry.objects.get().get_change_message()
+    # The page warns whoever comes next.
+    again = page(boss, url("payment", "refund", row.pk))
+    assert operation.pk in again
+    assert "not settled" in again
+
+
+def test_a_form_sent_twice_with_other_values_refunds_nothing_more(boss: Client, service: Service) -> None:
+    row = rows.payment()
+    service.error = IdempotencyMismatch("used")
+    response = submit(boss, row, amount="1")
+    assert response.headers["Location"] == url("payment", "change", row.pk)
+    assert "nothing was sent now" in page(boss, url("payment", "change", row.pk))
+
+
+def test_no_answer_is_no_refund(boss: Client, service: Service) -> None:
+    service.error = NoAnswer("timeout")
+    response = submit(boss, rows.payment(), amount="1")
+    assert "Nothing was changed" in response.content.decode()
+
+
+def test_without_the_key_of_the_page_nothing_is_sent(boss: Client, service: Service) -> None:
+    response = submit(boss, rows.payment(), amount="1", idempotency_key="")
+    assert response.status_code == 200
+    assert "idempotency_key" in response.context["form"].errors
+    assert service.calls == []
+
+
+def test_the_rest_counts_refunds_on_their_way(boss: Client) -> None:
+    row = rows.payment(amount_received=1050)
+    rows.refund(payment=row, amount=250, status="processing")
+    assert initial(boss, row)["amount"] == "8.00"
+    rows.refund(payment=row, amount=800, status="created")
+    assert initial(boss, row)["amount"] == ""
+    assert "nothing is left" in page(boss, url("payment", "refund", row.pk))
+
+
+@pytest.mark.parametrize("payer", [None, [], "x", {"name": {"a": 1}, "document": "x"}, {"document": {"type": "??"}}])
+def test_a_payer_of_any_shape_is_taken(boss: Client, payer: Any) -> None:
+    assert page(boss, url("payment", "refund", rows.payment(method_family="cash", payer=payer).pk))
+
+
+def test_the_action_leads_one_payment_to_its_page(
+    boss: Client, staff: Callable[..., Client], service: Service
+) -> None:
+    first, second = rows.payment(), rows.payment()
+
+    def act(client: Client, *chosen: Payment) -> Any:
+        form = {"action": "refund_selected", "_selected_action": [row.pk for row in chosen]}
+        return client.post(url("payment", "changelist"), form)
+
+    assert act(boss, first).headers["Location"] == url("payment", "refund", first.pk)
+    assert act(boss, first, second).headers["Location"] == url("payment", "changelist")
+    assert "exactly one" in page(boss, url("payment", "changelist"))
+    assert act(staff("view_payment"), first).headers.get("Location") != url("payment", "refund", first.pk)
+    assert service.calls == []
+
+
+def test_the_button_is_there_while_something_is_left(boss: Client) -> None:
+    left, gone = rows.payment(), rows.payment(refunded_amount=1050)
+    unpaid = rows.payment(amount_received=0, status="created")
+    for row, offered in ((left, True), (gone, False), (unpaid, False)):
+        html = page(boss, url("payment", "change", row.pk))
+        assert (url("payment", "refund", row.pk) in html) is offered
+
+
+def test_an_account_that_is_no_longer_configured_is_said(boss: Client) -> None:
+    row = rows.payment(account="gone")
+    html = submit(boss, row, amount="1").content.decode()
+    assert "no account" in html
+    assert not Operation.objects.exists()
+
+
+def test_error_reports_do_not_show_where_the_money_goes(
+    boss: Client, service: Service, settings: Any, mailoutbox: list[Any]
+) -> None:
+    settings.ADMINS = [("ops", "ops@shop.example")] if django.VERSION < (6, 0) else ["ops@shop.example"]
+    service.error = RuntimeError("a bug")
+    boss.raise_request_exception = False
+    assert submit(boss, rows.payment(method_family="cash"), amount="1", **BANK).status_code == 500
+    assert len(mailoutbox) == 1
+    report = mailoutbox[0].body + "".join(str(part[0]) for part in mailoutbox[0].alternatives)
+    assert "a bug" in report
+    assert "000123" not in report
+    assert "12345678-5" not in report

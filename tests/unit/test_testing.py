@@ -1,0 +1,62 @@
+"""What merchants use in their own tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.test import Client
+
+from payments_integration import conf, services, testing
+from payments_integration.models import Event, Payment
+from payments_integration.testing import ProviderSandbox, signed_delivery
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def create(**arguments: Any) -> Payment:
+    return services.create_payment(
+        amount=10000, currency="CLP", country="CL", method_code="cl_webpay_card", **arguments
+    )
+
+
+def test_settings_point_at_the_sandbox_only_inside() -> None:
+    before = dict(django_settings.PAYMENTS_INTEGRATION)
+    with ProviderSandbox() as sandbox:
+        assert conf.account().base_url == sandbox.url
+        assert conf.account("second").api_key == "sk_test_second"
+    assert before == django_settings.PAYMENTS_INTEGRATION
+    assert conf.account().base_url == "http://127.0.0.1:9"
+
+
+def test_the_fixture_and_a_whole_payment(payments_sandbox: ProviderSandbox) -> None:
+    payment = create()
+    payments_sandbox.engine.pay(payment.id)
+    payments_sandbox.settle()
+    payment.refresh_from_db()
+    assert payment.status == "succeeded"
+    assert Event.objects.filter(source="webhook").count() == len(payments_sandbox.project.events)
+
+
+def test_another_account_and_further_options() -> None:
+    with ProviderSandbox(account="second", options={"BATCH_SIZE": 3}) as sandbox:
+        assert conf.current().BATCH_SIZE == 3
+        payment = create(account="second")
+        sandbox.engine.pay(payment.id)
+        sandbox.settle()
+        assert set(Event.objects.values_list("account", flat=True)) == {"second"}
+
+
+def test_signed_delivery(client: Client) -> None:
+    event = factories.event(factories.payment())
+    assert client.post("/payments/webhook/", **signed_delivery(event, "whsec_default")).status_code == 200
+    assert client.post("/payments/webhook/", **signed_delivery(event, "other")).status_code == 400
+    late = signed_delivery(event, "whsec_default", now=1)
+    assert client.post("/payments/webhook/", **late).status_code == 400
+
+
+def test_the_package_has_only_its_names() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Sandbox'"):
+        _ = testing.Sandbox  # type: ignore[attr-defined]
