@@ -44,9 +44,9 @@ $(VENV)/bin/python:
 
 # Installed once, and again when the dependencies change.
 $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e .
 	@touch $@
 
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(VENV)/.ready $@

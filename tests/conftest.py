@@ -20,6 +20,26 @@ def _fresh_secrets() -> None:
     forget_secrets()
 
 
+@pytest.fixture(autouse=True)
+def _no_receivers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The example's shop is installed; only its own tests, which name its URLs, have it told."""
+    urls = request.node.get_closest_marker("urls")
+    if urls is not None and "example_project.urls" in urls.args:
+        yield
+        return
+    kept = [(signal, signal.receivers) for signal in (event_received, status_changed)]
+    for signal, _ in kept:
+        _set_receivers(signal, [])
+    yield
+    for signal, receivers in kept:
+        _set_receivers(signal, receivers)
+
+
+def _set_receivers(signal: Any, receivers: list[Any]) -> None:
+    signal.receivers = receivers
+    signal.sender_receivers_cache.clear()
+
+
 @pytest.fixture
 def woken() -> Iterator[list[str]]:
     """Wake-ups are noted and do nothing: the test runs the flows itself."""

@@ -19,8 +19,10 @@ from example_project.demo.screen import Screen
 from example_project.demo.stage import Stage
 
 LOGIN = PASSWORD = "demo"  # noqa: S105  (of a site that lives as long as the demo, on this machine)
-#: Refunds through a bank cost a fee on top of what came in; payouts need money too.
-OPENING_BALANCE = ("MXN=2000000", "BRL=500000")
+#: Fees make less arrive than was paid; refunds of all of it, and payouts, need some money that was there before.
+OPENING_BALANCE = (
+    "BRL=500000", "CLP=500000", "COP=200000000", "MXN=2000000", "PEN=400000", "USD=100000",
+)  # fmt: skip
 
 
 def start(home: Home, children: Children, screen: Screen) -> Stage:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.html import format_html
 
 from example_project.shop.models import Notice, Order, Price, Product
+from payments_integration.models import Payment
 
 if TYPE_CHECKING:
     # Generic for type checkers only.
@@ -56,16 +58,22 @@ class OrderAdmin(ReadOnlyAdmin):
         "country", "method_code", "flow", "name", "email", "created_at", "paid_at",
     ]  # fmt: skip
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        payments = Payment.objects.filter(account="default", merchant_reference=OuterRef("reference"))
+        first = payments.order_by("created_at")[:1]
+        orders: QuerySet[Any] = (
+            super()
+            .get_queryset(request)
+            .annotate(payment_pk=Subquery(first.values("pk")), payment_status=Subquery(first.values("status")))
+        )
+        return orders
+
     @admin.display(description="payment")
-    def payment_link(self, order: Order) -> str:
-        payment = order.payment
-        if payment is None:
+    def payment_link(self, order: Any) -> str:
+        if order.payment_pk is None:
             return "-"
-        try:
-            url = reverse("admin:payments_integration_payment_change", args=[payment.pk])
-        except NoReverseMatch:
-            return str(payment.pk)
-        return format_html('<a href="{}">{}</a> ({})', url, payment.pk, payment.status)
+        url = reverse("admin:payments_integration_payment_change", args=[order.payment_pk])
+        return format_html('<a href="{}">{}</a> ({})', url, order.payment_pk, order.payment_status)
 
 
 @admin.register(Notice)

@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from example_project.shop.models import Order, OrderStatus
 from payments_integration import services
 from payments_integration.enums import Flow
-from payments_integration.exceptions import PaymentsError, ProviderError
+from payments_integration.exceptions import OutcomeUnknown, PaymentsError, ProviderError
 from payments_integration.models import Payment
 
 #: Which currencies a payer can choose, by country.
@@ -66,8 +66,8 @@ def place(submission: str, **fields: Any) -> Order:
 def pay(order: Order, *, return_url: str | None = None) -> Payment:
     """Set up the order's payment, or return the one that it has.
 
-    Raises ValidationError (nothing was sent), ProviderError (refused: the order is closed), OutcomeUnknown (it is
-    being found out; the order waits).
+    Raises OutcomeUnknown (it is being found out; the order waits), ValidationError or any other PaymentsError (it did
+    not happen and will not; the order is closed).
     """
     try:
         return services.create_payment(
@@ -83,10 +83,12 @@ def pay(order: Order, *, return_url: str | None = None) -> Payment:
             idempotency_key=f"order-{order.reference}",
             actor="shop",
         )
-    except (ProviderError, ValidationError) as error:
+    except OutcomeUnknown:
+        raise
+    except (PaymentsError, ValidationError) as error:
         # Closed for good under this key: the payer begins anew with another order.
-        note = error.code if isinstance(error, ProviderError) else "not valid"
-        Order.objects.filter(pk=order.pk, status=OrderStatus.NEW).update(status=OrderStatus.REFUSED, note=note or "")
+        note = error.code if isinstance(error, ProviderError) else type(error).__name__
+        Order.objects.filter(pk=order.pk, status=OrderStatus.NEW).update(status=OrderStatus.REFUSED, note=note)
         raise
 
 

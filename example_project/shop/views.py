@@ -18,7 +18,7 @@ from example_project.shop.forms import DEFAULT_MARKET, MARKETS, BuyForm, MarketF
 from example_project.shop.models import Order, OrderStatus, Price, Product
 from payments_integration import services
 from payments_integration.enums import OPEN_PAYMENT_STATUSES, Flow
-from payments_integration.exceptions import OutcomeUnknown, PaymentsError, ProviderError
+from payments_integration.exceptions import OutcomeUnknown, PaymentsError
 from payments_integration.models import Payment
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def buy(request: HttpRequest, slug: str) -> HttpResponse:
         _remember(request, order)
         try:
             return _send_on(request, order)
-        except ProviderError as error:
+        except PaymentsError as error:
             problem = _explain(error)
         except ValidationError as error:
             problem = " ".join(error.messages)
@@ -97,7 +97,7 @@ def _send_on(request: HttpRequest, order: Order) -> HttpResponseRedirect:
     return redirect(order)
 
 
-def _explain(error: ProviderError) -> str:
+def _explain(error: PaymentsError) -> str:
     """A refusal in the payer's words; the details are for the log."""
     logger.warning("A payment was refused: %s", error)
     return {
@@ -107,7 +107,7 @@ def _explain(error: ProviderError) -> str:
         "country_not_allowed": "We cannot take payments from this country.",
         "blocked_payer": "We cannot take this payment.",
         "rate_limited": "Many people are paying just now. Nothing was charged; please try again.",
-    }.get(error.code, "The payment could not be set up. Nothing was charged; please try again.")
+    }.get(getattr(error, "code", ""), "The payment could not be set up. Nothing was charged; please try again.")
 
 
 @never_cache

@@ -15,7 +15,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import services
 from payments_integration.admin import display, outcomes
@@ -140,7 +139,6 @@ class RefundPage:
         by_card = payment.method_family == MethodFamily.CARD
         self.form_class: type[RefundForm] = RefundForm if by_card else DestinationForm
 
-    @sensitive_variables()
     def respond(self) -> HttpResponse:
         if self.request.method == "GET":
             return self._page(self.form_class(self.payment, initial=self._initial()))
@@ -151,7 +149,6 @@ class RefundPage:
             return self._page(form)
         return self._refund(form)
 
-    @sensitive_variables()
     def _refund(self, form: RefundForm) -> HttpResponse:
         try:
             refund = services.create_refund(

@@ -108,8 +108,6 @@ def _personal_texts(value: object) -> Iterator[str]:
 
 
 def _envelope(reply: Reply) -> wire.ErrorBody | None:
-    if reply.problem:
-        return None
     try:
         return wire.decode_error(reply.body)
     except wire.WireError:

@@ -92,11 +92,16 @@ class Payouts:
         payout = self.items.fetch(payout_id)
         if payout["status"] != "created":
             raise ApiError("invalid_state", f"A payout that is {payout['status']} cannot be canceled.")
+        return self.withdraw(payout_id)
+
+    # what happens at the bank
+
+    def withdraw(self, payout_id: str) -> Wire:
+        """created becomes canceled, by whoever may; what was reserved is available again."""
+        payout = self._in(payout_id, ("created",), "be canceled")
         self._move(payout, "canceled")
         self._release(payout, "payout_canceled")
         return payout
-
-    # what happens at the bank
 
     def process(self, payout_id: str) -> Wire:
         """created or on_hold becomes processing."""

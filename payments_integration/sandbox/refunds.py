@@ -108,7 +108,7 @@ class Refunds:
         """The provider gives it up while created. No event tells of it; the money is available again."""
         refund = self._in(refund_id, ("created",), "be canceled")
         if refund["payout_id"] is not None:
-            self._payouts.cancel(refund["payout_id"])
+            self._payouts.withdraw(refund["payout_id"])
         else:
             self._move(refund, "canceled")
             self._release(refund, "refund_canceled")

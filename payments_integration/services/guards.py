@@ -31,7 +31,8 @@ def refuse_transaction(function: str) -> None:
     """Raise TransactionRefused inside a transaction, in the name of ``function``, before anything is done."""
     if in_transaction():
         raise TransactionRefused(
-            f"services.{function} talks to the provider and cannot run inside a database transaction. "
-            f"Call services.defer({function}, …) to have it sent after the transaction commits; a view under "
-            "ATOMIC_REQUESTS needs django.db.transaction.non_atomic_requests to call it directly."
+            f"services.{function} talks to the provider and cannot run inside a database transaction. What "
+            "changes something there can be handed to services.defer, which sends it after the transaction "
+            "commits; a view under ATOMIC_REQUESTS needs django.db.transaction.non_atomic_requests to call the "
+            "provider itself."
         )

@@ -69,7 +69,7 @@ def create_refund(
         arguments=arguments,
         body=body,
         target_id=object_id,
-        amount=amount,
+        amount=body.get("amount"),
         idempotency_key=key,
         actor=who,
         guard=RestGuard(alias, object_id, takes_all=amount is None),
@@ -127,15 +127,17 @@ def refundable_rest(payment: Payment) -> int:
     ``refunded_amount`` may count refunds that are not mirrored, and lag behind those that are: the larger
     figure counts. To be called in the transaction that records the refund, with the payment's row locked.
     """
+    # Operations first: one that is closed between the two reads is then counted twice, and a refusal is
+    # decided again. The other way round it would be counted in neither.
+    undecided = Operation.objects.filter(
+        operation=CREATE_REFUND, target_id=payment.pk, state__in=OPEN_OPERATION_STATES, result_id=""
+    )
+    promised = sum(operation.amount or 0 for operation in list(_newest(undecided)))
     refunds = list(_newest(Refund.objects.filter(payment_id=payment.pk)))
     succeeded = sum(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED)
     in_progress = sum(
         refund.amount for refund in refunds if refund.status not in _VOID and refund.status != RefundStatus.SUCCEEDED
     )
-    undecided = Operation.objects.filter(
-        operation=CREATE_REFUND, target_id=payment.pk, state__in=OPEN_OPERATION_STATES, result_id=""
-    )
-    promised = sum(operation.amount or 0 for operation in _newest(undecided))
     rest: int = payment.amount_received - max(succeeded, payment.refunded_amount or 0) - in_progress - promised
     return rest
 

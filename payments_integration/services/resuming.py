@@ -22,6 +22,8 @@ RESUMABLE = (OperationState.DUE, OperationState.UNKNOWN)
 #: What was recorded and could not be sent for so long is no longer sent by itself.
 SEND_WITHIN = timedelta(hours=24)
 DEFAULT_LIMIT = 200
+#: A pass starts nothing further after so many seconds: jobs are short, and the next pass goes on.
+PASS_SECONDS = 240.0
 
 
 def resume_operations(
@@ -31,10 +33,12 @@ def resume_operations(
 
     Keys of the result: the values of OperationState, plus ``skipped`` (another worker holds it) and
     ``failed`` (an error of ours, logged). ``limit``: operations at most. ``deadline``: a ``time.monotonic()``
-    after which no further one is started. Raises TransactionRefused in a transaction.
+    after which no further one is started; by default after four minutes. Raises TransactionRefused in a
+    transaction.
     """
     refuse_transaction("resume_operations")
     now = timezone.now()
+    deadline = time.monotonic() + PASS_SECONDS if deadline is None else deadline
     due = (
         Operation.objects.filter(leases.free(now), account__in=conf.aliases(account), state__in=RESUMABLE)
         .filter(Q(next_attempt_at__isnull=True) | Q(next_attempt_at__lte=now))
@@ -43,7 +47,7 @@ def resume_operations(
     counts: dict[str, int] = {}
     touched: dict[str, None] = {}
     for pk, alias in list(due.values_list("pk", "account")[:limit]):
-        if deadline is not None and time.monotonic() >= deadline:
+        if time.monotonic() >= deadline:
             break
         outcome = _resume_safely(pk)
         counts[outcome] = counts.get(outcome, 0) + 1

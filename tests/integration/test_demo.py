@@ -124,9 +124,7 @@ HARMS: list[tuple[Callable[[], object], set[str]]] = [
     (lambda: Order.objects.update(status=OrderStatus.NEW), {ORDERS}),
     (lambda: Operation.objects.filter(operation="create_payment").update(state="unknown"), {RESOLVED}),
     (
-        lambda: DueRefresh.objects.create(
-            account="default", object_kind="payment", object_id="pay_1", reason="tie"
-        ),
+        lambda: DueRefresh.objects.create(account="default", object_kind="payment", object_id="pay_1", reason="tie"),
         {RESOLVED},
     ),
 ]

@@ -117,6 +117,7 @@ def test_no_account_is_a_warning() -> None:
         assert "payments_integration.W001" in [message.id for message in check_settings()]
 
 
+@pytest.mark.django_db
 def test_the_checks_are_registered() -> None:
     with override_settings(PAYMENTS_INTEGRATION={"X": 1}):
         assert "payments_integration.E002" in [message.id for message in checks.run_checks()]

@@ -305,7 +305,9 @@ def test_balances_show_their_latest_changes(boss: Client) -> None:
         BalanceChange(balance=row, at=rows.AT, available=1000 + number, pending=0, reserve=0, hold=0, debt=0)
         for number in range(60)
     )
-    response = boss.get(url("balance", "change", row.pk))
+    with CaptureQueriesContext(connection) as queries:
+        response = boss.get(url("balance", "change", row.pk))
+    assert len(queries) <= 12
     forms = response.context["inline_admin_formsets"][0].formset.forms
     assert len(forms) == 50
     assert "CLP1,059" in response.content.decode().replace("\xa0", "")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
-import django
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
+from django.core.signals import got_request_exception
 from django.test import Client
+from django.views.debug import ExceptionReporter
+from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import services
 from payments_integration.exceptions import (
@@ -41,6 +44,7 @@ class Service:
         self.calls: list[tuple[Payment, dict[str, Any]]] = []
         self.error: Exception | None = None
 
+    @sensitive_variables()
     def __call__(self, payment: Payment, **kwargs: Any) -> Refund:
         self.calls.append((payment, kwargs))
         if self.error is not None:
@@ -318,15 +322,21 @@ def test_an_account_that_is_no_longer_configured_is_said(boss: Client) -> None:
     assert not Operation.objects.exists()
 
 
-def test_error_reports_do_not_show_where_the_money_goes(
-    boss: Client, service: Service, settings: Any, mailoutbox: list[Any]
-) -> None:
-    settings.ADMINS = [("ops", "ops@shop.example")] if django.VERSION < (6, 0) else ["ops@shop.example"]
+def test_error_reports_do_not_show_where_the_money_goes(boss: Client, service: Service) -> None:
+    reports: list[str] = []
+
+    def report(request: Any, **kwargs: Any) -> None:
+        reporter = ExceptionReporter(request, *sys.exc_info())
+        reports.append(reporter.get_traceback_html() + reporter.get_traceback_text())
+
     service.error = RuntimeError("a bug")
-    boss.raise_request_exception = False
-    assert submit(boss, rows.payment(method_family="cash"), amount="1", **BANK).status_code == 500
-    assert len(mailoutbox) == 1
-    report = mailoutbox[0].body + "".join(str(part[0]) for part in mailoutbox[0].alternatives)
-    assert "a bug" in report
-    assert "000123" not in report
-    assert "12345678-5" not in report
+    got_request_exception.connect(report)
+    try:
+        with pytest.raises(RuntimeError):
+            submit(boss, rows.payment(method_family="cash"), amount="1", **BANK)
+    finally:
+        got_request_exception.disconnect(report)
+    [shown] = reports
+    assert "a bug" in shown
+    assert "000123" not in shown
+    assert "12345678-5" not in shown

@@ -217,10 +217,12 @@ def test_a_lost_rotation_is_rotated_anew(fake: Fake, mirrored: Any) -> None:
     assert row.secret_token
 
 
-def test_a_deletion_may_be_repeated_at_any_age(fake: Fake, mirrored: Any) -> None:
+@pytest.mark.parametrize("executed", [True, False])
+def test_a_deletion_may_be_repeated_at_any_age(fake: Fake, mirrored: Any, executed: bool) -> None:
     row = mirrored(endpoint())
-    lose(fake, lambda: services.delete_webhook_endpoint(row), executed=True)
+    lose(fake, lambda: services.delete_webhook_endpoint(row), executed=executed)
     assert services.resume_operations() == {"done": 1}
+    assert len(fake.calls) == 2
     row.refresh_from_db()
     assert row.deleted_at is not None
 

@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from payments_integration import services
 from payments_integration.exceptions import InvalidState, NotFound, OutcomeUnknown
 from payments_integration.models import Operation, OperationState, Payment, Refund
+from payments_integration.services import refunds
 
 from .conftest import only
 from .fakes import DESTINATION, MAKERS, Fake, Lost, payment, refund, refusal, timeout
@@ -178,3 +179,25 @@ def test_cancels_by_status(fake: Fake, mirrored: Any, kind: str, statuses: list[
     row = mirrored(MAKERS[kind](status="processing"))
     fake.objects[row.pk].status = "created"
     assert cancel(row.pk).status == "canceled", "the mirror was behind"
+
+
+@pytest.mark.promise(5)
+def test_a_refund_that_is_done_while_we_count_is_not_missed(
+    fake: Fake, paid: Payment, mirrored: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another worker's answer is committed between our two reads."""
+    fake.script = [Lost(timeout())]
+    with pytest.raises(OutcomeUnknown):
+        services.create_refund(paid, amount=9_000)
+    made = fake.made("refund")[0]
+    newest, reads = refunds._newest, []
+
+    def with_a_commit_in_between(queryset: Any) -> Any:
+        reads.append(queryset.model)
+        if len(reads) == 2:
+            mirrored(made)
+            Operation.objects.update(state=OperationState.DONE, result_id=made.id)
+        return newest(queryset)
+
+    monkeypatch.setattr(refunds, "_newest", with_a_commit_in_between)
+    assert list(refuse(fake, paid, amount=1_001)) == ["amount"]

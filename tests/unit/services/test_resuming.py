@@ -262,3 +262,10 @@ def test_who_waits_for_changes_is_woken_once(fake: Fake, woken: list[str]) -> No
     assert woken == ["default"]
     services.resume_operations()
     assert woken == ["default"]
+
+
+def test_a_pass_ends_by_itself(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown(fake)
+    make_due()
+    monkeypatch.setattr(resuming, "PASS_SECONDS", -1.0)
+    assert services.resume_operations() == {}

@@ -13,6 +13,8 @@ from django.db import connection, transaction
 from payments_integration import services
 from payments_integration.exceptions import IdempotencyMismatch, InvalidState, RateLimited, TransactionRefused
 from payments_integration.models import Operation, OperationState
+from payments_integration.services import ledger
+from payments_integration.services.intents import Intent
 from payments_integration.telling import is_telling, telling
 
 from .conftest import only
@@ -190,3 +192,12 @@ def test_signatures_are_those_of_the_calls() -> None:
         kinds = [parameter.kind for parameter in inspect.signature(function).parameters.values()]
         assert kinds[0] is inspect.Parameter.POSITIONAL_OR_KEYWORD
         assert set(kinds[1:]) == {inspect.Parameter.KEYWORD_ONLY}
+
+
+@pytest.mark.promise(5)
+def test_recording_for_a_caller_who_waits_insists_on_its_own_commit(fake: Fake) -> None:
+    """The second barrier, should a way in forget the first."""
+    intent = Intent(operation="create_payment", account="default", arguments={})
+    with transaction.atomic(), pytest.raises(RuntimeError, match="durable"):
+        ledger.record(intent, deferred=False)
+    assert not Operation.objects.exists()

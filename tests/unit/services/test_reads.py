@@ -1,0 +1,62 @@
+"""GET into the mirror."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from payments_integration import services
+from payments_integration.exceptions import NoAnswer, NotFound
+from payments_integration.models import Balance, Payment
+
+from .fakes import MAKERS, Fake, payment, timeout
+
+
+@pytest.mark.parametrize("kind", ["payment", "payout", "refund", "deposit_reference", "webhook_endpoint"])
+def test_the_same_instance_is_brought_up_to_date(fake: Fake, mirrored: Any, kind: str) -> None:
+    row = mirrored(MAKERS[kind]())
+    fake.objects[row.pk].status = "disabled"
+    assert services.refresh(row) is row
+    assert row.status == "disabled"
+
+
+def test_an_id_gives_its_row(fake: Fake, mirrored: Any) -> None:
+    made = fake.add(payment())
+    row = services.refresh(made.id)
+    assert isinstance(row, Payment)
+    assert row.account == "default"
+    other = mirrored(payment(), account="second")
+    assert services.refresh(other.pk).account == "second"
+    assert services.refresh(fake.add(payment()).id, account="second").account == "second"
+    with pytest.raises(ValidationError):
+        services.refresh("evt_1")
+
+
+def test_gone(fake: Fake, mirrored: Any) -> None:
+    row = mirrored(payment(), known=False)
+    with pytest.raises(NotFound):
+        services.refresh(row)
+    row.refresh_from_db()
+    assert row.gone_at is not None
+
+
+def test_no_answer_comes_out_as_it_is(fake: Fake, mirrored: Any) -> None:
+    row = mirrored(payment())
+    fake.read_script = [timeout()]
+    with pytest.raises(NoAnswer):
+        services.refresh(row)
+
+
+def test_balances(fake: Fake, woken: list[str]) -> None:
+    (row,) = services.sync_balances()
+    assert (row.currency, row.available, row.account) == ("CLP", 7, "default")
+    assert services.refresh(row) is row
+    services.sync_balances(account="second")
+    assert Balance.objects.count() == 2
+    assert woken == ["default", "default", "second"]
+    gone = Balance.objects.get(account="second")
+    gone.currency = "USD"
+    with pytest.raises(NotFound):
+        services.refresh(gone)
