@@ -30,7 +30,7 @@ lint: $(VENV)/.ready-dev ## Format, style, types, layers, migrations, system che
 	$(RUN) manage.py check
 
 format: $(VENV)/.ready-dev ## Format the code and mend what can be mended
-	$(BIN)/ruff check --fix $(PATHS)
+	$(BIN)/ruff check --fix --exit-zero --quiet $(PATHS)
 	$(BIN)/ruff format $(PATHS)
 
 clean: ## Remove the environment, caches and what was built

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from django.db.models import F
 from django.utils import timezone
 
-from payments_integration import conf, projection
-from payments_integration.client import Answer, at_most, get_client
-from payments_integration.enums import Kind
+from payments_integration import conf
+from payments_integration.client import at_most
 from payments_integration.exceptions import NotFound, PaymentsError
 from payments_integration.models import DueRefresh
+from payments_integration.services import reads
 from payments_integration.wire import WireError
 
 logger = logging.getLogger(__name__)
@@ -24,6 +25,8 @@ CLAIM = timedelta(seconds=90)
 FIRST_WAIT = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(hours=1)
 _PAGE = 100
+#: Seconds that a GET waits for the rate limit.
+LONGEST_PACING = 120.0
 #: Seconds that a GET gets at least when somebody waits.
 MIN_HURRY = 1.0
 
@@ -75,54 +78,11 @@ def _refresh(mark: DueRefresh, *, hurry: bool = False) -> bool:
 
 
 def _read(mark: DueRefresh, *, hurry: bool) -> None:
-    before = projection.snapshot(mark.object_kind, mark.account, mark.object_id)
-    try:
-        answer = fetch(mark.account, mark.object_kind, mark.object_id, hurry=hurry)
-    except NotFound:
-        projection.mark_gone(mark.account, mark.object_kind, mark.object_id)
-        return
-    if answer is None:
-        return
-    projection.write_answer(
-        mark.account,
-        answer.data,
-        answered_at=answer.answered_at,
-        duration=answer.duration,
-        before=before,
-    )
-
-
-def fetch(account: str, kind: str, object_id: str, *, hurry: bool = False) -> Answer[Any] | None:
-    """GET one object of any kind; None for a balance or endpoint that the list has no more."""
-    client = get_client(account)
-    pace: dict[str, Any] = {"max_wait": 0.0} if hurry else {"background": True}
-    match kind:
-        case Kind.PAYMENT:
-            return client.payments.get(object_id, **pace)
-        case Kind.PAYOUT:
-            return client.payouts.get(object_id, **pace)
-        case Kind.REFUND:
-            return client.refunds.get(object_id, **pace)
-        case Kind.DEPOSIT_REFERENCE:
-            return client.deposit_references.get(object_id, **pace)
-        case Kind.BALANCE:
-            return _pick(client.balances.list(**pace), "currency", object_id)
-        case Kind.WEBHOOK_ENDPOINT:
-            return _pick(client.webhook_endpoints.list(**pace), "id", object_id)
-    raise ValueError(f"nothing can be read of kind {kind!r}")
-
-
-def _pick(answer: Answer[Any], name: str, value: str) -> Answer[Any] | None:
-    for item in answer.data:
-        if getattr(item, name) == value:
-            return Answer(
-                data=item,
-                status_code=answer.status_code,
-                request_id=answer.request_id,
-                answered_at=answer.answered_at,
-                duration=answer.duration,
-            )
-    return None
+    # A row of what is not found is kept and marked as gone.
+    with suppress(NotFound):
+        reads.read(
+            mark.object_kind, mark.account, mark.object_id, background=not hurry, wait=0.0 if hurry else LONGEST_PACING
+        )
 
 
 def _postpone(mark: DueRefresh, error: str) -> None:

@@ -66,16 +66,20 @@ def refresh(obj: Mirror | str, *, account: str | None = None) -> Mirror:
     return new
 
 
-def read(kind: str, account: str, object_id: str, *, background: bool = False) -> Any:
-    """GET one object and write it; returns its row. NotFound marks the row as gone."""
+def read(kind: str, account: str, object_id: str, *, background: bool = False, wait: float | None = None) -> Any:
+    """GET one object and write it; returns its row. NotFound marks the row as gone.
+
+    ``background``: leave the rate limit to others. ``wait``: seconds to wait for it, if not as usual.
+    """
     client = get_client(account)
+    wait = BACKGROUND_WAIT if wait is None and background else wait
     if kind == Kind.BALANCE:
-        return _pick(read_balances(account, background=background), object_id, "currency")
+        return _pick(read_balances(account, background=background, wait=wait), object_id, "currency")
     if kind == Kind.WEBHOOK_ENDPOINT:
-        return _pick(read_endpoints(account, background=background), object_id, "pk")
+        return _pick(read_endpoints(account, background=background, wait=wait), object_id, "pk")
     before = projection.snapshot(kind, account, object_id)
     try:
-        answer = _GETS[kind](client, object_id, BACKGROUND_WAIT if background else None, background)
+        answer = _GETS[kind](client, object_id, wait, background)
     except NotFound:
         projection.mark_gone(account, kind, object_id)
         raise
@@ -127,10 +131,9 @@ def list_payment_methods(
     return get_client(account).payment_methods.list(country, currency, amount).data
 
 
-def read_balances(account: str, *, background: bool = False) -> list[Balance]:
+def read_balances(account: str, *, background: bool = False, wait: float | None = None) -> list[Balance]:
     known = Balance.objects.filter(account=account).values_list("currency", flat=True)
     before = {currency: projection.snapshot(Kind.BALANCE, account, currency) for currency in known}
-    wait = BACKGROUND_WAIT if background else None
     answer = get_client(account).balances.list(max_wait=wait, background=background)
     return projection.write_balances(
         account,
@@ -141,8 +144,7 @@ def read_balances(account: str, *, background: bool = False) -> list[Balance]:
     )
 
 
-def read_endpoints(account: str, *, background: bool = False) -> list[WebhookEndpoint]:
-    wait = BACKGROUND_WAIT if background else None
+def read_endpoints(account: str, *, background: bool = False, wait: float | None = None) -> list[WebhookEndpoint]:
     answer = get_client(account).webhook_endpoints.list(max_wait=wait, background=background)
     return projection.write_endpoints(account, answer.data, answered_at=answer.answered_at, duration=answer.duration)
 

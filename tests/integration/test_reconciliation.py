@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from payments_integration import inbox, reconciliation, services
+from payments_integration.client import get_client
 from payments_integration.exceptions import NoAnswer
 from payments_integration.models import (
     AccountState,
@@ -26,7 +27,7 @@ from payments_integration.models import (
     Refund,
     WebhookEndpoint,
 )
-from payments_integration.reconciliation import leases, refreshing
+from payments_integration.reconciliation import leases
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from tests import factories
@@ -312,9 +313,10 @@ class TestObjects:
     def test_an_event_between_get_and_save_is_not_overwritten(self, sandbox: ProviderSandbox) -> None:
         payment = services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
         DueRefresh.objects.create(account="default", object_kind="payment", object_id=payment.pk, reason="x")
-        real = refreshing.fetch
+        client = get_client("default").payments
+        real = client.get
 
-        def fetch(*args: Any, **kwargs: Any) -> Any:
+        def get(*args: Any, **kwargs: Any) -> Any:
             answer = real(*args, **kwargs)
             later = (timezone.now() - factories.T0 + timedelta(seconds=30)).total_seconds()
             data = {**sandbox.project.payments[payment.pk], "status": "succeeded", "amount_received": 1000}
@@ -322,7 +324,7 @@ class TestObjects:
             inbox.process()
             return answer
 
-        with mock.patch.object(refreshing, "fetch", fetch):
+        with mock.patch.object(client, "get", get):
             reconciliation.refresh_due()
         payment.refresh_from_db()
         assert payment.status == "succeeded"
@@ -330,7 +332,7 @@ class TestObjects:
     def test_failures_wait_longer_each_time(self, sandbox: ProviderSandbox) -> None:
         DueRefresh.objects.create(account="default", object_kind="payment", object_id="pay_1", reason="x")
         waits = []
-        with mock.patch("payments_integration.reconciliation.refreshing.fetch", side_effect=NoAnswer("down")):
+        with mock.patch("payments_integration.services.reads.read", side_effect=NoAnswer("down")):
             for _ in range(4):
                 DueRefresh.objects.update(due_at=timezone.now())
                 reconciliation.refresh_due()

@@ -276,6 +276,7 @@ def test_an_object_of_another_account_is_not_taken_over(fake: Fake, mirrored: An
     theirs.refresh_from_db()
     assert theirs.account == "second"
     assert only().state == OperationState.UNKNOWN
+    assert only().lease_token == "", "it was judged, not given up"
 
 
 @pytest.mark.case(89)

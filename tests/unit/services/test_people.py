@@ -197,3 +197,14 @@ def test_a_cancel_is_about_its_object(fake: Fake, mirrored: Any) -> None:
     with pytest.raises(ValidationError):
         services.mark_happened(only(), other.pk, "ana", "seen")
     assert services.mark_happened(only(), row.pk, "ana", "seen").state == OperationState.DONE
+
+
+def test_two_cancels_may_be_about_one_object(fake: Fake, mirrored: Any) -> None:
+    row = mirrored(payment())
+    services.cancel_payment(row)
+    fake.objects[row.pk].status = "created"
+    services.refresh(row)
+    fake.script = [timeout()]
+    with pytest.raises(OutcomeUnknown) as caught:
+        services.cancel_payment(row)
+    assert services.mark_happened(caught.value.operation, row.pk, "ana", "seen").state == OperationState.DONE
