@@ -148,7 +148,7 @@ class OutcomeUnknown(PaymentsError):
     def __init__(self, operation: Any) -> None:
         super().__init__(
             f"the outcome of operation {operation.pk} ({operation.operation}) is not known yet; "
-            "it is kept and will be resolved"
+            "it is kept until it is settled: see its state and note"
         )
         self.operation = operation
 

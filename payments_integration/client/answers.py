@@ -109,9 +109,7 @@ def resources(reply: Reply, struct: type[wire.ResourceT], kind: str) -> Answer[l
 def payment_methods(reply: Reply) -> Answer[list[wire.PaymentMethod]]:
     """The payment methods; only their code is known (spec, "Payment method")."""
     items = _guard(reply, lambda: _data.decode(_whole(reply)).data)
-    return answer(
-        reply, _each(reply, items, lambda raw: wire.parse_payment_method(wire.decode_object(bytes(raw))))
-    )
+    return answer(reply, _each(reply, items, lambda raw: wire.parse_payment_method(wire.decode_object(bytes(raw)))))
 
 
 def page(reply: Reply, struct: type[wire.ResourceT], kind: str) -> Answer[PageOf[wire.ResourceT]]:

@@ -12,10 +12,10 @@ from urllib.parse import quote
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf
-from payments_integration.client.failures import TOO_MANY, failure, personal_texts, rate_limited
+from payments_integration.client.failures import TOO_MANY, failure, personal_texts
 from payments_integration.client.pacing import Lane, Pacer
 from payments_integration.client.transport import Reply, Transport
-from payments_integration.exceptions import RateLimited, UnsendableRequest
+from payments_integration.exceptions import NoAnswer, ProviderError, RateLimited, UnsendableRequest
 
 MAX_BODY_BYTES = 256 * 1024
 #: Seconds that a call may spend waiting for pacing and on 429s.
@@ -108,21 +108,22 @@ class Channel:
                     retry_after=wait,
                 )
             else:
-                reply = own.transport.exchange(
-                    method, path, params=params, body=body, idempotency_key=idempotency_key
-                )
+                reply = own.transport.exchange(method, path, params=params, body=body, idempotency_key=idempotency_key)
                 own.pacer.learn(lane, reply.headers)
                 if 200 <= reply.status_code < 300:
                     return reply
-                mask = (self._account.api_key, *personal_texts(body))
-                if reply.status_code != TOO_MANY:
-                    raise failure(reply, mask=mask)
-                error = rate_limited(reply, mask=mask)
-                wait = error.retry_after or 0.0
+                refusal = self._refusal(reply, body)
+                if not isinstance(refusal, RateLimited) or reply.status_code != TOO_MANY:
+                    raise refusal
+                error, wait = refusal, refusal.retry_after or 0.0
             if waited + wait > max_wait:
                 raise error
             self._sleep(wait)
             waited += wait
+
+    def _refusal(self, reply: Reply, body: bytes | None) -> ProviderError | NoAnswer:
+        # Apart from the frame that raises: reports of errors show the variables of every frame.
+        return failure(reply, mask=(self._account.api_key, *personal_texts(body)))
 
     def _mine(self) -> _Own:
         if self._own.pid != os.getpid():

@@ -64,9 +64,7 @@ def failure(reply: Reply, *, mask: tuple[str, ...] = ()) -> ProviderError | NoAn
     if reply.status_code == TOO_MANY:
         return rate_limited(reply, mask=mask)
     if not 400 <= reply.status_code < 600:
-        return reply.no_answer(
-            "a redirect, not followed" if 300 <= reply.status_code < 400 else "no usable status"
-        )
+        return reply.no_answer("a redirect, not followed" if 300 <= reply.status_code < 400 else "no usable status")
     body = _envelope(reply)
     if body is None:
         return reply.no_answer(reply.problem or "no error envelope")
@@ -98,9 +96,7 @@ def personal_texts(body: bytes | None) -> tuple[str, ...]:
 
 
 def _personal_texts(value: object) -> Iterator[str]:
-    children = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    )
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, child in children:
         if isinstance(child, str) and name in _PERSONAL and len(child) >= _MIN_MASKED:
             yield child

@@ -236,13 +236,9 @@ class Events:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
 
-    def get(
-        self, event_id: str, *, max_wait: float | None = None, background: bool = False
-    ) -> Answer[RawEvent]:
+    def get(self, event_id: str, *, max_wait: float | None = None, background: bool = False) -> Answer[RawEvent]:
         """One event's exact bytes."""
-        reply = self._channel.get(
-            f"{self.path}/{segment(event_id)}", max_wait=max_wait, background=background
-        )
+        reply = self._channel.get(f"{self.path}/{segment(event_id)}", max_wait=max_wait, background=background)
         return answers.event(reply, event_id)
 
     def list(self, **filters: Unpack[EventFilters]) -> Iterator[RawEvent]:
@@ -254,9 +250,7 @@ class Events:
         self, starting_after: str | None = None, **filters: Unpack[EventFilters]
     ) -> Iterator[Answer[PageOf[RawEvent]]]:
         """The same, by page."""
-        return walk(
-            self.path, lambda cursor: self.list_page(starting_after=cursor, **filters), starting_after
-        )
+        return walk(self.path, lambda cursor: self.list_page(starting_after=cursor, **filters), starting_after)
 
     def list_page(
         self, *, limit: int = MAX_LIMIT, starting_after: str | None = None, **filters: Unpack[EventFilters]

@@ -125,7 +125,8 @@ def refundable_rest(payment: Payment) -> int:
     """Minor units of a payment that no refund has taken, whether done, in progress or perhaps sent.
 
     ``refunded_amount`` may count refunds that are not mirrored, and lag behind those that are: the larger
-    figure counts. To be called in the transaction that records the refund, with the payment's row locked.
+    figure counts. Exact in the transaction that records a refund, with the payment's row locked; elsewhere
+    for showing.
     """
     # Operations first: one that is closed between the two reads is then counted twice, and a refusal is
     # decided again. The other way round it would be counted in neither.
@@ -143,9 +144,7 @@ def refundable_rest(payment: Payment) -> int:
 
 
 def _newest(queryset: QuerySet[Any]) -> QuerySet[Any]:
-    """Rows as they are committed now.
-
-    A plain read in a caller's transaction shows MariaDB's older snapshot.
-    """
-    is_mysql = connections[guards.database()].vendor == "mysql"
-    return queryset.select_for_update() if is_mysql else queryset
+    """Rows as they are committed now: in a transaction a plain read may show MariaDB's older snapshot."""
+    connection = connections[guards.database()]
+    locks = connection.vendor == "mysql" and connection.in_atomic_block
+    return queryset.select_for_update() if locks else queryset

@@ -176,3 +176,4 @@ def test_reprs_show_no_data(client: Client, provider: responses.RequestsMock) ->
     for secret in (samples.API_KEY, samples.DOCUMENT_NUMBER, samples.ACCOUNT_NUMBER, "Ana"):
         assert secret not in repr(seen) + str(seen)
     assert repr(payment.data) == "Payment(id='pay_1', status='requires_action')"
+    assert "data" not in repr(payment)  # nor the repr of whatever stands in it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import traceback
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -220,19 +221,51 @@ def test_the_log_line(client: Client, provider: responses.RequestsMock, caplog: 
     assert record.getMessage().endswith(", request req_9")
 
 
+def frames_of(caught: pytest.ExceptionInfo[Any], rf: RequestFactory) -> tuple[set[tuple[str, str]], str]:
+    """The client's frames in a report of Django, as (module, function), and every variable that it shows."""
+    reporter = ExceptionReporter(rf.get("/"), caught.type, caught.value, caught.tb)
+    frames = [
+        frame
+        for frame in reporter.get_traceback_frames()
+        if "payments_integration/client" in frame["filename"] or frame["function"] == "sensitive_variables_wrapper"
+    ]
+    return {(Path(frame["filename"]).stem, frame["function"]) for frame in frames}, str(
+        [(name, value) for frame in frames for name, value in frame["vars"]]
+    )
+
+
+@pytest.mark.parametrize("status", [None, 422, 429])
 def test_django_error_reports_hide_the_body(
-    client: Client, provider: responses.RequestsMock, rf: RequestFactory
+    status: int | None, client: Client, provider: responses.RequestsMock, rf: RequestFactory
 ) -> None:
-    provider.post(f"{BASE}/payments", body=ConnectionResetError())
-    try:
-        client.payments.create(samples.PERSONAL_BODY, idempotency_key="k")
-    except NoAnswer as error:
-        reporter = ExceptionReporter(rf.get("/"), type(error), error, error.__traceback__)
-        report = reporter.get_traceback_html()
-    own_frames = report.split("tests/unit/client")[-1]
-    assert "payments_integration" in own_frames
+    """Reports show the variables of every frame, in e-mails to ADMINS and in most error trackers."""
+    if status is None:
+        provider.post(f"{BASE}/payments", body=ConnectionResetError())
+    else:
+        provider.post(f"{BASE}/payments", json=envelope(), status=status)
+    with pytest.raises((NoAnswer, ProviderError)) as caught:
+        client.payments.create(samples.PERSONAL_BODY, idempotency_key="k", max_wait=0)
+    seen, shown = frames_of(caught, rf)
+    assert {("resources", "create"), ("channel", "post"), ("channel", "_send")} <= seen
+    assert (("transport", "exchange") in seen) == (status is None)
     for secret in SECRETS:
-        assert secret not in own_frames
+        assert secret not in shown
+
+
+@pytest.mark.parametrize("name", ["payments", "payouts"])
+def test_django_error_reports_hide_the_answer(
+    name: str, client: Client, provider: responses.RequestsMock, rf: RequestFactory
+) -> None:
+    sample = {"payments": samples.PAYMENT, "payouts": samples.PAYOUT}[name]
+    provider.get(f"{BASE}/{name}", json=samples.page(sample, {**sample, "amount": "much"}))
+    provider.get(f"{BASE}/{name}/x", json=sample)
+    for call in (getattr(client, name).list_page, lambda: getattr(client, name).get("x")):
+        with pytest.raises(NoAnswer) as caught:
+            call()
+        seen, shown = frames_of(caught, rf)
+        assert "answers" in {module for module, _ in seen}
+        for secret in SECRETS:
+            assert secret not in shown
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import responses
 
+from payments_integration import conf
 from payments_integration.client import Client
 from payments_integration.client.pacing import Pacer
 from payments_integration.exceptions import RateLimited
@@ -185,11 +186,18 @@ def test_interactive_calls_use_the_reserve(client: Client, provider: responses.R
     assert clock.slept == []
 
 
-def test_a_background_call_has_its_turn_after_one_window(clock: Clock) -> None:
-    pacer = Pacer(clock)
-    pacer.learn("read", left(100, 5, 7))
-    assert pacer.take("read", leave_reserve=True) == 7
-    assert pacer.take("read") == 0
+def test_a_background_call_has_its_turn_after_one_window(provider: responses.RequestsMock, clock: Clock) -> None:
+    """Others keep the rest below the reserve, window after window."""
+    provider.get(f"{BASE}/events", json=samples.page(), headers=left(100, 5, 7))
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        client.events.list_page()
+
+    client = Client(conf.Account("default", "https://pay.example", samples.API_KEY), sleep=sleep, monotonic=clock)
+    client.events.list_page()
+    client.events.list_page(background=True)
+    assert clock.slept == [7]
 
 
 def test_requests_under_way_are_counted(clock: Clock) -> None:

@@ -123,9 +123,10 @@ def test_a_circle_of_pages(name: str, client: Client, provider: responses.Reques
 
 @every_list
 def test_a_page_that_ends_at_its_own_cursor(name: str, client: Client, provider: responses.RequestsMock) -> None:
-    serve(provider, name, lambda cursor: samples.page(*items(name, 9), has_more=True))
+    asked = serve(provider, name, lambda cursor: samples.page(*items(name, 9), has_more=True))
     with pytest.raises(PagingError):
-        list(getattr(client, name).pages(items(name, 9)[0]["id"]))
+        next(getattr(client, name).pages(items(name, 9)[0]["id"]))
+    assert len(asked) == 1
 
 
 @every_list

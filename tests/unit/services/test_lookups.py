@@ -160,6 +160,15 @@ def test_a_refund_is_found_by_its_payment_and_amount(fake: Fake, paid: Payment) 
     assert fake.objects[operation.result_id].payment_id == paid.pk
 
 
+def test_refunds_of_other_payments_are_not_it(fake: Fake, paid: Payment, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose(fake, lambda: services.create_refund(paid, amount=1_000))
+    other = refund(payment_id="pay_other", amount=1_000)
+    # A provider that ignores the filter must not lead us astray.
+    monkeypatch.setattr(fake.refunds, "list", lambda **_: iter([other]), raising=False)
+    assert services.resume_operations() == {"needs_person": 1}
+    assert only().result_id == ""
+
+
 def test_a_full_refund_is_found_by_the_amount_it_had(fake: Fake, paid: Payment) -> None:
     operation = lose(fake, lambda: services.create_refund(paid), executed=True)
     assert operation.amount == 10_000
