@@ -69,6 +69,16 @@ def test_no_wait_at_all(case: Case, client: Client, provider: responses.Requests
     assert clock.slept == []
 
 
+def test_only_a_429_is_sent_again(client: Client, provider: responses.RequestsMock, clock: Clock) -> None:
+    """Whatever its envelope says: only of a 429 is it known that nothing was done."""
+    error = {"type": "rate_limit_error", "code": "rate_limited", "message": "m", "request_id": "r"}
+    provider.post(f"{BASE}/payments", json={"error": error}, status=403)
+    with pytest.raises(RateLimited):
+        client.payments.create(BODY, idempotency_key="k")
+    assert clock.slept == []
+    assert len(provider.calls) == 1
+
+
 def test_background_calls_wait_longer(client: Client, provider: responses.RequestsMock, clock: Clock) -> None:
     refuse(provider, next(case for case in CASES if case.name == "events.list"), 2, seconds=60)
     client.events.list_page(background=True)
