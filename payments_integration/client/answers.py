@@ -13,6 +13,7 @@ import msgspec
 from payments_integration import wire
 from payments_integration.client.pacing import http_date
 from payments_integration.client.transport import Reply
+from payments_integration.exceptions import NoAnswer
 
 T = TypeVar("T")
 
@@ -56,6 +57,8 @@ class PageOf(Generic[T]):
     has_more: bool
     #: ``starting_after`` of the next page: the id of the last item; None when no item has one.
     cursor: str | None
+    #: What was wrong with the items that could not be read, by their place.
+    unreadable: tuple[str, ...] = ()
 
 
 class _Page(msgspec.Struct):
@@ -114,19 +117,33 @@ def payment_methods(reply: Reply) -> Answer[list[wire.PaymentMethod]]:
 
 def page(reply: Reply, struct: type[wire.ResourceT], kind: str) -> Answer[PageOf[wire.ResourceT]]:
     """One page of a list; NoAnswer that names the place when an item is malformed."""
+    found = tolerant_page(reply, struct, kind)
+    for problem in found.data.unreadable:
+        raise NoAnswer(problem, status_code=reply.status_code, request_id=reply.request_id)
+    return found
+
+
+def tolerant_page(reply: Reply, struct: type[wire.ResourceT], kind: str) -> Answer[PageOf[wire.ResourceT]]:
+    """One page of a list; a malformed item is named in ``unreadable`` and does not hide the others."""
     listed = _page(reply)
-    items = _each(reply, listed.data, lambda raw: _resource(raw, struct, kind))
-    cursor = getattr(items[-1], "id", None) if items else None
-    return answer(reply, PageOf(items=items, has_more=listed.has_more, cursor=cursor))
+    items: list[wire.ResourceT] = []
+    unreadable: list[str] = []
+    for index, raw in enumerate(listed.data):
+        try:
+            items.append(_guard(reply, partial(_resource, raw, struct, kind), f"$.data[{index}]: "))
+        except NoAnswer as error:
+            unreadable.append(str(error))
+    return answer(
+        reply,
+        PageOf(items=items, has_more=listed.has_more, cursor=_last_id(listed.data), unreadable=tuple(unreadable)),
+    )
 
 
 def event_page(reply: Reply) -> Answer[PageOf[RawEvent]]:
     """One page of events, each as its exact bytes: a malformed event does not hide the others."""
     listed = _page(reply)
-    # After a malformed last event the page before it is asked for again: that repeats events, and skips none.
-    cursor = next((found for raw in reversed(listed.data) if (found := _identity(raw).id)), None)
     items = [RawEvent(bytes(raw)) for raw in listed.data]
-    return answer(reply, PageOf(items=items, has_more=listed.has_more, cursor=cursor))
+    return answer(reply, PageOf(items=items, has_more=listed.has_more, cursor=_last_id(listed.data)))
 
 
 def event(reply: Reply, expected_id: str) -> Answer[RawEvent]:
@@ -155,6 +172,11 @@ def _resource(raw: bytes | msgspec.Raw, struct: type[wire.ResourceT], kind: str)
     if prefix is not None and not str(getattr(item, "id", "")).startswith(prefix):
         raise wire.WireError(f"$.id does not begin with {prefix}")
     return item
+
+
+def _last_id(items: list[msgspec.Raw]) -> str | None:
+    """The id to continue from. After items without one that repeats some, and skips none."""
+    return next((found for raw in reversed(items) if (found := _identity(raw).id)), None)
 
 
 def _identity(raw: msgspec.Raw) -> _Identity:

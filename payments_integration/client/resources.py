@@ -108,10 +108,14 @@ class _Listed(_Resource[wire.ResourceT]):
     def _pages(
         self, starting_after: str | None, filters: Mapping[str, object]
     ) -> Iterator[Answer[PageOf[wire.ResourceT]]]:
-        return walk(self.path, lambda cursor: self._page(MAX_LIMIT, cursor, filters), starting_after)
+        def fetch(cursor: str | None) -> Answer[PageOf[wire.ResourceT]]:
+            reply = _get_page(self._channel, self.path, MAX_LIMIT, cursor, filters)
+            return answers.tolerant_page(reply, self.struct, self.kind)
+
+        return walk(self.path, fetch, starting_after)
 
     def _list(self, filters: Mapping[str, object]) -> Iterator[wire.ResourceT]:
-        for answer in self._pages(None, filters):
+        for answer in walk(self.path, lambda cursor: self._page(MAX_LIMIT, cursor, filters)):
             yield from answer.data.items
 
 
@@ -125,7 +129,7 @@ class Payments(_Created[wire.Payment], _Read[wire.Payment], _Canceled[wire.Payme
     def pages(
         self, starting_after: str | None = None, **filters: Unpack[PaymentFilters]
     ) -> Iterator[Answer[PageOf[wire.Payment]]]:
-        """The same, by page."""
+        """The same, by page; an item that cannot be read is named in ``unreadable`` and hides no other."""
         return self._pages(starting_after, filters)
 
     def list_page(
@@ -145,7 +149,7 @@ class Payouts(_Created[wire.Payout], _Read[wire.Payout], _Canceled[wire.Payout],
     def pages(
         self, starting_after: str | None = None, **filters: Unpack[PayoutFilters]
     ) -> Iterator[Answer[PageOf[wire.Payout]]]:
-        """The same, by page."""
+        """The same, by page; an item that cannot be read is named in ``unreadable`` and hides no other."""
         return self._pages(starting_after, filters)
 
     def list_page(
@@ -165,7 +169,7 @@ class Refunds(_Created[wire.Refund], _Read[wire.Refund], _Listed[wire.Refund]):
     def pages(
         self, starting_after: str | None = None, **filters: Unpack[RefundFilters]
     ) -> Iterator[Answer[PageOf[wire.Refund]]]:
-        """The same, by page."""
+        """The same, by page; an item that cannot be read is named in ``unreadable`` and hides no other."""
         return self._pages(starting_after, filters)
 
     def list_page(

@@ -47,6 +47,7 @@ DRIFT = "drift"
 SWEEP_EVERY = timedelta(days=1)
 #: Per kind and pass: the longest silent first, the rest next time.
 SILENT_BATCH = 500
+MAX_ERROR = 5000
 
 _OPEN: tuple[tuple[type[Any], frozenset[str]], ...] = (
     (Payment, OPEN_PAYMENT_STATUSES),
@@ -137,9 +138,11 @@ def _sweep(run: ReconciliationRun, *, horizon: datetime | None, progress: Progre
             items = [item for item in answer.data.items if horizon is None or item.created_at >= horizon]
             _compare(run, model, answer, items)
             run.pages += 1
+            if answer.data.unreadable:
+                run.error = "\n".join(filter(None, [run.error, *answer.data.unreadable]))[:MAX_ERROR]
             if progress is not None:
                 progress(run)
-            if len(items) < len(answer.data.items):
+            if len(items) < len(answer.data.items):  # the horizon lies in this page
                 break
 
 

@@ -288,6 +288,15 @@ class TestObjects:
         assert run.recovered == 1
         assert Payment.objects.get().pk == payment.pk
 
+    def test_an_object_that_cannot_be_read_is_named_and_hides_no_other(self, sandbox: ProviderSandbox) -> None:
+        first, second = pay(sandbox), pay(sandbox)
+        sandbox.project.inner.pay_ins.items.at_hand(second.pk)["merchant_reference"] = "x" * 300
+        Payment.objects.all().delete()
+        run = reconciliation.reconcile_objects()
+        assert set(Payment.objects.values_list("pk", flat=True)) == {first.pk}
+        assert run.state == "failed"
+        assert "merchant_reference" in run.error
+
     def test_no_drift_costs_two_statements_a_page(self, sandbox: ProviderSandbox) -> None:
         for _ in range(120):
             services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")

@@ -136,6 +136,16 @@ def test_the_malformed_item_is_named(client: Client, provider: responses.Request
     assert "secret" not in str(caught.value)
 
 
+def test_page_by_page_a_malformed_item_hides_no_other(client: Client, provider: responses.RequestsMock) -> None:
+    bad = {**samples.PAYMENT, "merchant_reference": "x" * 300}
+    provider.get(f"{BASE}/payments", json=samples.page(samples.PAYMENT, bad))
+    (answer,) = client.payments.pages()
+    assert [item.id for item in answer.data.items] == [samples.PAYMENT["id"]]
+    assert "$.data[1]" in answer.data.unreadable[0]
+    with pytest.raises(NoAnswer):
+        list(client.payments.list())
+
+
 @every([case for case in CASES if case.paged])
 @pytest.mark.parametrize(
     "change",
