@@ -18,6 +18,10 @@ from typing import Any, TypeVar
 
 from payments_integration.models import MIRRORS, Event
 from payments_integration.signals import event_received, status_changed
+from payments_integration.wire import EVENT_RESOURCES
+
+#: The kinds whose events carry a mirrored object; other events come with ``sender=Event``.
+_MODELS: dict[str, type[Any]] = {kind: MIRRORS[kind] for kind in EVENT_RESOURCES}
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
@@ -51,15 +55,16 @@ def _senders(patterns: tuple[str, ...]) -> set[type[Any] | None]:
     senders: set[type[Any] | None] = set()
     for pattern in patterns:
         prefix = pattern.partition(".")[0]
-        senders.add(None if any(sign in prefix for sign in "*?[") else MIRRORS.get(prefix, Event))
+        senders.add(None if any(sign in prefix for sign in "*?[") else _MODELS.get(prefix, Event))
     return {None} if None in senders else senders
 
 
 def on_status(model: type[Any], *statuses: str) -> Callable[[Handler], Handler]:
-    """Call ``handler(instance, previous_status=…, status=…, event=…, sender=…)`` when a mirror of ``model`` comes to
-    one of these statuses (none given: to any).
+    """Call ``handler(instance, previous_status=…, status=…, event=…, is_stale=…, sender=…)`` when a mirror of
+    ``model`` comes to one of these statuses (none given: to any).
 
-    ``instance`` is the row as it is now: it may have moved on already.
+    ``instance`` is the row as it is now: it may have moved on already. ``is_stale``: a newer event of the object was
+    told before, as when a parked one is replayed.
     """
     if not isinstance(model, type):
         raise TypeError('on_status() takes a model first, e.g. @on_status(Payment, "succeeded")')

@@ -18,7 +18,8 @@ event_received = Signal()
 
 #: A mirrored status changed. Sent once per change, in the same telling as its event. Arguments: ``sender``,
 #: ``instance`` (the mirror row as it is now), ``previous_status`` (empty: new here), ``status`` (what it changed to),
-#: ``event`` (None where an answer of the provider brought the change), ``status_change``.
+#: ``event`` (None where an answer of the provider brought the change), ``status_change``, ``is_stale`` (a newer event
+#: of this object was told before, as when a parked one is replayed).
 status_changed = Signal()
 
 #: Something needs a person. Sent outside transactions, never retried. Arguments: ``sender`` (a model class),

@@ -55,10 +55,22 @@ def is_transient(error: BaseException) -> bool:
     return "database is locked" in str(error) or "database table is locked" in str(error)
 
 
+def hold(rows: QuerySet[ModelT], *, skip_locked: bool = False) -> QuerySet[ModelT]:
+    """Rows to be held by this transaction against other writers.
+
+    A row that merchant code merely refers to by a foreign key (PostgreSQL locks it for that) counts as free.
+    """
+    rows = rows.using(router.db_for_write(rows.model))
+    features = connections[rows.db].features
+    return rows.select_for_update(
+        skip_locked=skip_locked and features.has_select_for_update_skip_locked,
+        no_key=features.has_select_for_no_key_update,
+    )
+
+
 def claim(rows: QuerySet[ModelT]) -> QuerySet[ModelT]:
     """Rows that no other transaction holds, to be held by this one.
 
     Without row locks (SQLite) the transaction itself is the claim: there is one writer at a time.
     """
-    rows = rows.using(router.db_for_write(rows.model))
-    return rows.select_for_update(skip_locked=connections[rows.db].features.has_select_for_update_skip_locked)
+    return hold(rows, skip_locked=True)

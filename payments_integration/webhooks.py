@@ -58,8 +58,9 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
     except SignatureError as error:
         logger.warning("A delivery for account %s was refused: %s%s", account, error, _hint(request))
         return HttpResponse(status=400)
-    except (AnyDatabaseError, DecryptionError):
-        logger.exception("A delivery for account %s could not be stored; the provider will send it again", account)
+    except (AnyDatabaseError, DecryptionError) as error:
+        # Not the error itself: a database's message may show the row.
+        logger.error("A delivery for account %s met %s; the provider sends it again", account, type(error).__name__)
         return HttpResponse(status=503)
     wakeup.wake(account, deadline=started + wakeup.INLINE_SECONDS)
     return HttpResponse(status=200)

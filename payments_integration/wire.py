@@ -24,6 +24,8 @@ Time = Annotated[datetime, Meta(tz=True)]
 #: Ids and codes end up in indexed columns; longer ones are refused, never cut.
 Id = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"\A[\x20-\x7e]+\Z")]
 Code = Annotated[str, Meta(min_length=1, max_length=64)]
+#: A currency names a balance.
+CurrencyCode = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[!-~]+\Z")]
 Text = Annotated[str, Meta(max_length=255)]
 LongText = Annotated[str, Meta(max_length=2048)]
 JsonObject = dict[str, Any]
@@ -53,7 +55,7 @@ class Payment(Resource, kw_only=True):
     amount_received: Int64
     fee: Int64 | None = None
     net_amount: Int64 | None = None
-    currency: Code
+    currency: CurrencyCode
     country: Code
     method_code: Text
     method_family: Code
@@ -75,7 +77,7 @@ class Payout(Resource, kw_only=True):
     status: Code
     amount: Int64
     fee: Int64 | None = None
-    currency: Code
+    currency: CurrencyCode
     country: Code
     method_code: Text
     destination: JsonObject | None = None
@@ -93,7 +95,7 @@ class Refund(Resource, kw_only=True):
     payment_id: Id
     payout_id: Id | None = None
     amount: Int64
-    currency: Code
+    currency: CurrencyCode
     reason: LongText | None = None
     created_at: Time
 
@@ -102,7 +104,7 @@ class DepositReference(Resource, kw_only=True):
     id: Id
     status: Code
     country: Code
-    currency: Code
+    currency: CurrencyCode
     method_code: Text
     merchant_reference: Text | None = None
     details: JsonObject
@@ -110,7 +112,7 @@ class DepositReference(Resource, kw_only=True):
 
 
 class Balance(Resource, kw_only=True):
-    currency: Code
+    currency: CurrencyCode
     available: Int64
     pending: Int64
     reserve: Int64

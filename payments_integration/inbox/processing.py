@@ -8,19 +8,28 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import router
-from django.db.models import QuerySet
+from django.db import DataError, IntegrityError, router
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf, wire
 from payments_integration.enums import Kind
 from payments_integration.inbox.receiving import quarantined
-from payments_integration.models import MIRRORS, AccountState, Event, EventState, StatusChange
+from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
 from payments_integration.projection import TOO_OLD_TO_TELL, apply_events
 from payments_integration.signals import call_attention, event_received, status_changed
-from payments_integration.transactions import claim, is_transient, repeatable
+from payments_integration.transactions import claim, repeatable
 
 logger = logging.getLogger(__name__)
+
+#: The database refuses what this one event says: no repetition helps.
+_REFUSED_BY_DATABASE = (DataError, IntegrityError)
+#: A mistake of this version that one event brings to light: the others go on, and an upgrade applies it.
+_MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError)
+#: Events that could not be applied are tried again by themselves, so many each time.
+_STUCK_PAGE = 50
+#: Waits for rows that another transaction holds; what is still held then is left to the next time.
+_POSTPONED_WAITS = (0.05, 0.1, 0.2, 0.4)
 
 
 def process(account: str | None = None, *, deadline: float | None = None) -> int:
@@ -30,57 +39,73 @@ def process(account: str | None = None, *, deadline: float | None = None) -> int
     further batch is begun.
     """
     done = 0
+    waits = iter(_POSTPONED_WAITS)
     while deadline is None or time.monotonic() < deadline:
-        count = process_batch(account)
+        count, postponed = process_batch(account)
         done += count
-        if count < conf.current().BATCH_SIZE:
+        if count + postponed < conf.current().BATCH_SIZE and not postponed:
             break
+        if not count:
+            wait = next(waits, None)
+            if wait is None:
+                break
+            time.sleep(wait)
+    for event_id in list(_pending(account, stuck=True).values_list("pk", flat=True)[:_STUCK_PAGE]):
+        if deadline is None or time.monotonic() < deadline:
+            done += _apply_alone(account, event_id)
     return done
 
 
-def process_batch(account: str | None = None) -> int:
+def process_batch(account: str | None = None) -> tuple[int, int]:
     """Claim and apply one batch in one transaction; a crash leaves it as it was.
 
-    An event that no transaction can apply goes to quarantine, so that it does not hold up the others.
+    Returns how many were settled, and how many postponed because another transaction holds their objects. An event
+    that cannot be applied does not hold up the others: refused by the database it goes to quarantine; where a mistake
+    of ours shows, it stays pending and is tried again by itself.
     """
     try:
         return _batch(account)
-    except Exception as error:
-        if is_transient(error):
-            raise
-        logger.exception("A batch of events could not be applied; trying them one by one")
+    except (*_REFUSED_BY_DATABASE, *_MISTAKES) as error:
+        # Not the error itself: a database's message may show the row.
+        logger.error("A batch of events met %s; trying them one by one", type(error).__name__)
     ids = list(_pending(account).values_list("pk", flat=True)[: conf.current().BATCH_SIZE])
-    for event_id in ids:
-        try:
-            _batch(account, only=event_id)
-        except Exception as error:
-            if is_transient(error):
-                raise
-            _set_aside(event_id, f"it cannot be applied: {type(error).__name__}: {error}")
-    return len(ids)
+    return sum(_apply_alone(account, event_id) for event_id in ids), 0
 
 
-def _batch(account: str | None, *, only: str | None = None) -> int:
+def _batch(account: str | None, *, only: str | None = None) -> tuple[int, int]:
     refused: list[Event] = []
 
-    def batch() -> int:
+    def batch() -> tuple[int, int]:
         refused.clear()
-        pending = _pending(account)
-        if only is not None:
-            pending = pending.filter(pk=only)
+        pending = _pending(account) if only is None else Event.objects.filter(pk=only, state=EventState.PENDING)
         events = list(claim(pending)[: conf.current().BATCH_SIZE])
-        if events:
-            refused.extend(_apply(events))
-        return len(events)
+        if not events:
+            return 0, 0
+        moved, postponed = _apply(events)
+        refused.extend(moved)
+        return len(events) - postponed, postponed
 
-    count = repeatable(batch, using=router.db_for_write(Event))
+    counts = repeatable(batch, using=router.db_for_write(Event))
     _alert(refused)
-    return count
+    return counts
 
 
-def _pending(account: str | None) -> QuerySet[Event]:
+def _apply_alone(account: str | None, event_id: str) -> int:
+    try:
+        return _batch(account, only=event_id)[0]
+    except _REFUSED_BY_DATABASE as error:
+        _set_aside(event_id, f"the database refuses it: {type(error).__name__}")
+        return 1
+    except _MISTAKES as error:
+        logger.exception("Event %s could not be applied", event_id)
+        _note_mistake(event_id, error)
+        return 0
+
+
+def _pending(account: str | None, *, stuck: bool = False) -> QuerySet[Event]:
     settings = conf.current()
     pending = Event.objects.filter(state=EventState.PENDING)
+    pending = pending.filter(attempts__gt=0) if stuck else pending.filter(attempts=0)
     if account is not None:
         pending = pending.filter(account=account)
     if settings.PROCESSING == "celery" and settings.REORDER_WINDOW:
@@ -88,20 +113,8 @@ def _pending(account: str | None) -> QuerySet[Event]:
     return pending.order_by("created_at", "id")
 
 
-def _set_aside(event_id: str, reason: str) -> None:
-    def move() -> list[Event]:
-        return _quarantine(list(claim(Event.objects.filter(pk=event_id))), {event_id: reason})
-
-    _alert(repeatable(move, using=router.db_for_write(Event)))
-
-
-def _alert(quarantined: list[Event]) -> None:
-    for event in quarantined:
-        call_attention(Event, "event_quarantined", account=event.account, message=event.error, instance=event)
-
-
-def _apply(events: list[Event]) -> list[Event]:
-    """Apply claimed events and mark them; returns the rows that went to quarantine instead."""
+def _apply(events: list[Event]) -> tuple[list[Event], int]:
+    """Apply claimed events and mark them; returns those that went to quarantine, and how many were postponed."""
     readable: list[tuple[Event, Any]] = []
     unreadable: dict[str, str] = {}
     foreign: list[Event] = []
@@ -115,13 +128,11 @@ def _apply(events: list[Event]) -> list[Event]:
             foreign.append(event)
         else:
             readable.append((event, resource))
-    applied = apply_events(readable, provider_now=provider_now(events[0].account))
+    applied = apply_events(readable)
     refused = {**applied.refused, **unreadable}
-    _mark(
-        [event for event, _ in readable if event.id not in refused] + foreign,
-        applied.previous_status,
-    )
-    return _quarantine([event for event in events if event.id in refused], refused)
+    left_out = refused.keys() | applied.postponed
+    _mark([event for event, _ in readable if event.id not in left_out] + foreign, applied.previous_status)
+    return _quarantine([event for event in events if event.id in refused], refused), len(applied.postponed)
 
 
 def _mark(events: list[Event], previous_status: dict[str, str]) -> None:
@@ -130,12 +141,15 @@ def _mark(events: list[Event], previous_status: dict[str, str]) -> None:
     outcomes: dict[tuple[str, str, datetime | None], list[str]] = defaultdict(list)
     for event in events:
         too_old = event.received_at - event.created_at > TOO_OLD_TO_TELL
-        untold = has_receivers(event.object_kind) and not too_old
-        state = EventState.APPLIED if untold else EventState.DONE
-        told_at = None if untold or too_old else now
+        state, told_at = EventState.DONE, None if too_old else now
+        if has_receivers(event.object_kind) and not too_old:
+            held = event.source == EventSource.RECONCILIATION
+            state, told_at = EventState.HELD if held else EventState.APPLIED, None
         outcomes[(state, previous_status.get(event.id, ""), told_at)].append(event.id)
     for (outcome, status, told_at), ids in sorted(outcomes.items(), key=str):
-        Event.objects.filter(pk__in=ids).update(state=outcome, previous_status=status, told_at=told_at)
+        Event.objects.filter(pk__in=ids).update(
+            state=outcome, previous_status=status, told_at=told_at, attempts=0, error=""
+        )
 
 
 def _quarantine(events: list[Event], reasons: dict[str, str]) -> list[Event]:
@@ -153,13 +167,30 @@ def _quarantine(events: list[Event], reasons: dict[str, str]) -> list[Event]:
     return moved
 
 
+def _set_aside(event_id: str, reason: str) -> None:
+    def move() -> list[Event]:
+        return _quarantine(list(claim(Event.objects.filter(pk=event_id))), {event_id: reason})
+
+    _alert(repeatable(move, using=router.db_for_write(Event)))
+
+
+def _note_mistake(event_id: str, error: Exception) -> None:
+    pending = Event.objects.filter(pk=event_id, state=EventState.PENDING)
+    is_first = pending.filter(attempts=0).exists()
+    pending.update(attempts=F("attempts") + 1, error=f"it cannot be applied: {type(error).__name__}")
+    event = pending.first()
+    if is_first and event is not None:
+        call_attention(
+            Event, "event_not_applied", account=event.account, message=f"{event}: {event.error}", instance=event
+        )
+
+
+def _alert(quarantined: list[Event]) -> None:
+    for event in quarantined:
+        call_attention(Event, "event_quarantined", account=event.account, message=event.error, instance=event)
+
+
 def has_receivers(kind: str) -> bool:
     """Whether anybody listens for events of this kind; if not, telling is over before it begins."""
     model = MIRRORS.get(kind, Event) if kind in Kind.values else Event
     return event_received.has_listeners(model) or status_changed.has_listeners(model)
-
-
-def provider_now(account: str) -> datetime:
-    """The provider's clock as far as we know it."""
-    offset = AccountState.objects.filter(account=account).values_list("clock_offset", flat=True).first()
-    return timezone.now() + timedelta(seconds=offset or 0)

@@ -17,6 +17,7 @@ from django.utils import timezone
 from payments_integration import wire
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
+from payments_integration.projection import storable
 from payments_integration.signals import call_attention
 from payments_integration.transactions import repeatable
 
@@ -87,7 +88,7 @@ def read(account: str, body: bytes, *, source: str) -> Event:
     return Event(
         id=event.id,
         account=account,
-        type=event.type.replace("\x00", "\ufffd"),
+        type=storable(event.type),
         created_at=event.created_at,
         object_kind=kind,
         object_id=object_id,
@@ -111,8 +112,19 @@ def quarantined(account: str, body: bytes, *, source: str, reason: str) -> Event
         body=body,
         content_hash=digest,
         state=EventState.QUARANTINED,
-        error=reason,
+        error=storable(reason),
     )
+
+
+def read_again(row: Event) -> bool:
+    """Take a quarantined body in anew, as after an upgrade that understands it; whether it left the quarantine."""
+    body = bytes(row.body or b"")
+    if read(row.account, body, source=row.source).state == EventState.QUARANTINED:
+        return False
+    if receive(row.account, body, source=row.source) is Receipt.QUARANTINED:
+        return False
+    Event.objects.filter(pk=row.pk, state=EventState.QUARANTINED).delete()
+    return True
 
 
 def _receive_known(event: Event) -> Receipt:

@@ -2,7 +2,7 @@
 
 Per object, under a lock of its own: the earliest untold item is told in a transaction that also marks it. A failing
 receiver rolls its transaction back; the item is tried again after a while and in the end parked. Later items of the
-object wait meanwhile; other objects go on.
+object wait meanwhile; other objects go on. A process that dies over a receiver counts as a failure of the item.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import logging
 import time
 import traceback
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import IntegrityError, connections, router, transaction
+from django.db import IntegrityError, router, transaction
 from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from payments_integration import conf
+from payments_integration.inbox.receiving import read_again
 from payments_integration.models import MIRRORS, Event, EventState, StatusChange, Telling
 from payments_integration.signals import call_attention, event_received, status_changed
 from payments_integration.telling import telling
@@ -30,9 +31,20 @@ logger = logging.getLogger(__name__)
 _PAGE = 500
 _FAR_AHEAD = timedelta(hours=1)
 _MAX_TRACEBACK = 20_000
+#: Whoever tells an object says so for this long at a time; nobody else begins before.
+_CLAIM = timedelta(seconds=10)
 
 Item = Event | StatusChange
 ObjectKey = tuple[str, str, str]
+
+
+class _ReceiverFailed(Exception):
+    """A receiver raised while an item was told."""
+
+    def __init__(self, item: Item, error: Exception) -> None:
+        super().__init__(str(item.pk))
+        self.item = item
+        self.error = error
 
 
 def tell(account: str | None = None, *, deadline: float | None = None) -> int:
@@ -43,25 +55,33 @@ def tell(account: str | None = None, *, deadline: float | None = None) -> int:
     """
     told = 0
     for key in _objects_with_work(account):
-        while deadline is None or time.monotonic() < deadline:
-            if not _tell_next(key):
-                break
-            told += 1
-        else:
+        if deadline is not None and time.monotonic() >= deadline:
             break
+        told += _tell_object(key, deadline)
     return told
 
 
+def release(account: str) -> int:
+    """Let what reconciliation brought be told: everything older is in now. Returns how many events."""
+    return Event.objects.filter(account=account, state=EventState.HELD).update(state=EventState.APPLIED)
+
+
 def replay(item: Item) -> None:
-    """Have a parked (or told) event or change told once more; it is stale if a newer one was told since."""
+    """Have a parked (or told) event or change told once more; it is stale if a newer one was told since.
+
+    A quarantined body is read again instead, as after an upgrade.
+    """
+    if isinstance(item, Event) and item.state == EventState.QUARANTINED:
+        read_again(item)
+        return
     type(item)._default_manager.filter(pk=item.pk, state__in=(EventState.PARKED, EventState.DONE)).update(
         state=EventState.APPLIED, attempts=0, error="", told_at=None
     )
-    Telling.objects.filter(_of(_key(item))).update(next_attempt_at=None)
+    Telling.objects.filter(_of(_key(item)), running=False).update(next_attempt_at=None)
 
 
 def _objects_with_work(account: str | None) -> Iterator[ObjectKey]:
-    """The objects that have something untold and are not waiting after a failure, oldest first."""
+    """The objects that have something untold and need not wait, oldest first."""
     waiting = Telling.objects.filter(
         account=OuterRef("account"),
         object_kind=OuterRef("object_kind"),
@@ -86,50 +106,83 @@ def _objects_with_work(account: str | None) -> Iterator[ObjectKey]:
             last = (rows[-1][3], rows[-1][4])
 
 
-def _tell_next(key: ObjectKey) -> bool:
-    """Tell the object's earliest untold item. False: nothing left, or not now."""
-    using = router.db_for_write(Event)
-    item: Item | None = None
+def _tell_object(key: ObjectKey, deadline: float | None) -> int:
+    """Tell an object's items one after the other; returns how many, 0 also where somebody else does."""
+    if not _begin(key):
+        return 0
+    told, wait = 0, None
     try:
-        with transaction.atomic(using=using, durable=True):
-            if not _lock(key, using):
-                return False
-            item = _earliest(key)
-            if item is None:
-                return False
-            _send(item)
-            # Told and the receivers' work commit together, or neither.
-            _mark_told(item)
+        while (deadline is None or time.monotonic() < deadline) and _tell_next(key):
+            told += 1
+    except _ReceiverFailed as failure:
+        wait = _record_failure(failure.item, failure.error)
     except Exception as error:
-        if item is None or is_transient(error):
-            logger.info("Telling %s is put off: %s", key, type(error).__name__)
+        if not is_transient(error):
+            raise
+        logger.info("Telling %s is put off: %s", key[2], type(error).__name__)
+        wait = _first_wait()
+    _end(key, wait)
+    return told
+
+
+def _begin(key: ObjectKey) -> bool:
+    """Say, and commit, that the object is being told now; False where it must wait or somebody else is at it.
+
+    Who said so before and let the time pass without holding the lock has died: that counts as a failed attempt.
+    """
+    _ensure_lock(key)
+    now, died = timezone.now(), False
+    with transaction.atomic(using=router.db_for_write(Telling), durable=True):
+        lock = claim(Telling.objects.filter(_of(key))).first()
+        if lock is None or (lock.next_attempt_at is not None and lock.next_attempt_at > now):
             return False
-        _record_failure(key, item, error)
+        died = lock.running
+        Telling.objects.filter(pk=lock.pk).update(running=True, next_attempt_at=now + _CLAIM)
+    if died and (item := _earliest(key)) is not None and item.state == EventState.APPLIED:
+        _end(key, _record_failure(item, RuntimeError("the process died while this was told")))
         return False
     return True
 
 
-def _lock(key: ObjectKey, using: str) -> bool:
-    """Take the object's telling lock within the transaction; False: somebody has it, or it must wait."""
-    lock = claim(Telling.objects.filter(_of(key))).first()
-    if lock is None:
-        # Absent, or held by another: only the first case inserts. The loser of a race looks again later.
-        if Telling.objects.filter(_of(key)).exists():
+def _ensure_lock(key: ObjectKey) -> None:
+    """Make the lock's row, committed before anybody holds it: an uncommitted one would have the others wait."""
+    if Telling.objects.filter(_of(key)).exists():
+        return
+    account, kind, object_id = key
+    try:
+        with transaction.atomic(using=router.db_for_write(Telling), durable=True):
+            Telling.objects.create(account=account, object_kind=kind, object_id=object_id)
+    except IntegrityError:
+        pass  # another process was first
+
+
+def _tell_next(key: ObjectKey) -> bool:
+    """Tell the object's earliest untold item, in one transaction with its mark. False: nothing is left."""
+    with transaction.atomic(using=router.db_for_write(Event), durable=True):
+        # Held while receivers run. A first write also makes this the only writer where there are no row locks
+        # (SQLite), whatever mode the transaction began in.
+        if claim(Telling.objects.filter(_of(key))).first() is None:
+            return False
+        Telling.objects.filter(_of(key)).update(running=True, next_attempt_at=timezone.now() + _CLAIM)
+        item = _earliest(key)
+        if item is None or item.state != EventState.APPLIED:
             return False
         try:
-            with transaction.atomic(using=using):
-                account, kind, object_id = key
-                lock = Telling.objects.create(account=account, object_kind=kind, object_id=object_id)
-        except IntegrityError:
-            return False
-    elif connections[using].vendor == "sqlite":
-        # No row locks there: a first write makes this transaction the only writer, whatever mode it began in.
-        Telling.objects.filter(pk=lock.pk).update(next_attempt_at=lock.next_attempt_at)
-    return lock.next_attempt_at is None or lock.next_attempt_at <= timezone.now()
+            _send(item)
+        except Exception as error:
+            raise _ReceiverFailed(item, error) from error
+        _mark_told(item)
+    return True
+
+
+def _end(key: ObjectKey, next_attempt_at: datetime | None) -> None:
+    Telling.objects.filter(_of(key)).update(running=False, next_attempt_at=next_attempt_at)
 
 
 def _earliest(key: ObjectKey) -> Item | None:
-    event = Event.objects.filter(_of(key), state=EventState.APPLIED).order_by("created_at", "pk").first()
+    """The object's next item; one that is HELD is not told yet, and what comes after it waits too."""
+    open_states = (EventState.APPLIED, EventState.HELD)
+    event = Event.objects.filter(_of(key), state__in=open_states).order_by("created_at", "pk").first()
     change = StatusChange.objects.filter(_of(key), state=EventState.APPLIED).order_by("at", "pk").first()
     if event is None or change is None:
         return event or change
@@ -138,29 +191,30 @@ def _earliest(key: ObjectKey) -> Item | None:
 
 def _send(item: Item) -> None:
     sender, instance = _instance(item)
+    at = item.created_at if isinstance(item, Event) else item.at
+    is_stale = Event.objects.filter(
+        # A time far ahead of the clock orders nothing, or every event after it would be stale.
+        _of(_key(item)),
+        created_at__gt=at,
+        created_at__lt=F("received_at") + _FAR_AHEAD,
+        told_at__isnull=False,
+    ).exists()
     with telling():
         if isinstance(item, StatusChange):
-            _send_change(sender, instance, item, None)
+            _send_change(sender, instance, item, None, is_stale)
             return
-        newer_told = Event.objects.filter(
-            # A time far ahead of the clock orders nothing, or every event after it would be stale.
-            _of(_key(item)),
-            created_at__gt=item.created_at,
-            created_at__lt=F("received_at") + _FAR_AHEAD,
-            told_at__isnull=False,
-        )
         event_received.send(
             sender=sender,
             event=item,
             instance=instance,
             previous_status=item.previous_status,
-            is_stale=newer_told.exists(),
+            is_stale=is_stale,
         )
         for change in item.status_changes.order_by("pk") if instance is not None else ():
-            _send_change(sender, instance, change, item)
+            _send_change(sender, instance, change, item, is_stale)
 
 
-def _send_change(sender: type[Any], instance: Any, change: StatusChange, event: Event | None) -> None:
+def _send_change(sender: type[Any], instance: Any, change: StatusChange, event: Event | None, is_stale: bool) -> None:
     status_changed.send(
         sender=sender,
         instance=instance,
@@ -168,6 +222,7 @@ def _send_change(sender: type[Any], instance: Any, change: StatusChange, event: 
         status=change.status,
         event=event,
         status_change=change,
+        is_stale=is_stale,
     )
 
 
@@ -186,42 +241,33 @@ def _mark_told(item: Item) -> None:
         item.status_changes.update(told_at=now)
 
 
-def _record_failure(key: ObjectKey, item: Item, error: Exception) -> None:
-    """Note the failure after the rollback: wait, or park the item when it has been tried often enough."""
+def _record_failure(item: Item, error: Exception) -> datetime | None:
+    """Note the failure, after the rollback; returns when to try again, None when the item is parked."""
     logger.error("A receiver failed for %s", item.pk, exc_info=error)
     waits = conf.current().RECEIVER_RETRIES
     attempts = item.attempts + 1
     parked = attempts > len(waits)
     text = "".join(traceback.format_exception(error))[-_MAX_TRACEBACK:]
-    next_attempt_at = None if parked else timezone.now() + timedelta(seconds=waits[attempts - 1])
-    with transaction.atomic(using=router.db_for_write(Event)):
-        # Only if it still stands where we left it: another process may have told it since.
-        updated = (
-            type(item)
-            ._default_manager.filter(pk=item.pk, state=EventState.APPLIED, attempts=item.attempts)
-            .update(
-                attempts=attempts,
-                error=text.replace("\x00", "\ufffd"),
-                state=EventState.PARKED if parked else EventState.APPLIED,
-            )
-        )
-        if updated:
-            _set_next_attempt(key, next_attempt_at)
-    if updated and parked:
-        call_attention(
-            type(item),
-            "telling_parked",
-            account=item.account,
-            message=f"Receivers keep failing for {item}; it is parked after {attempts} tries; replay it when mended.",
-            instance=item,
-        )
+    type(item)._default_manager.filter(pk=item.pk, state=EventState.APPLIED).update(
+        attempts=attempts,
+        error=text.replace("\x00", "\ufffd"),
+        state=EventState.PARKED if parked else EventState.APPLIED,
+    )
+    if not parked:
+        return timezone.now() + timedelta(seconds=waits[attempts - 1])
+    call_attention(
+        type(item),
+        "telling_parked",
+        account=item.account,
+        message=f"Receivers keep failing for {item}; it is parked after {attempts} tries; replay it when mended.",
+        instance=item,
+    )
+    return None
 
 
-def _set_next_attempt(key: ObjectKey, at: Any) -> None:
-    account, kind, object_id = key
-    # The failed transaction may have been the one that made the lock's row.
-    if not Telling.objects.filter(_of(key)).update(next_attempt_at=at):
-        Telling.objects.create(account=account, object_kind=kind, object_id=object_id, next_attempt_at=at)
+def _first_wait() -> datetime:
+    waits = conf.current().RECEIVER_RETRIES
+    return timezone.now() + timedelta(seconds=waits[0] if waits else 10)
 
 
 def _key(item: Item) -> ObjectKey:

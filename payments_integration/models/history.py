@@ -9,13 +9,19 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.fields import ProviderIdField
+from payments_integration.models.base import Row
 from payments_integration.models.mirrors import Balance
 
 
 class EventState(models.TextChoices):
-    """Where an event stands. Telling is over in DONE; a person may replay PARKED."""
+    """Where an event stands. Telling is over in DONE; a person may replay PARKED.
+
+    A pass of reconciliation reads newest first: what it brings is HELD until a whole window is in, so that receivers
+    are told in order.
+    """
 
     PENDING = "pending", _("stored, not applied")
+    HELD = "held", _("applied, told when its window is complete")
     APPLIED = "applied", _("applied, receivers not told")
     DONE = "done", _("done")
     PARKED = "parked", _("parked: a receiver keeps failing")
@@ -27,7 +33,7 @@ class EventSource(models.TextChoices):
     RECONCILIATION = "reconciliation", _("reconciliation")
 
 
-class Event(models.Model):
+class Event(Row):
     """One event of the provider, once, with its exact bytes (spec, "Events").
 
     A quarantined delivery is kept under an id of its own (``quarantine_<sha256 of the bytes>``), so that it never
@@ -52,8 +58,9 @@ class Event(models.Model):
     #: The mirrored status when this event was applied.
     previous_status = models.CharField(_("previous status"), max_length=64, default="", blank=True)
     told_at = models.DateTimeField(_("told at"), null=True, blank=True)
+    #: Tries to apply it, then to tell it, that failed.
     attempts = models.PositiveIntegerField(_("failed attempts"), default=0)
-    #: Why it is in quarantine, or the traceback of the receiver that failed last.
+    #: Why it is in quarantine or cannot be applied, or the traceback of the receiver that failed last.
     error = models.TextField(_("error"), default="", blank=True)
 
     class Meta:
@@ -70,7 +77,7 @@ class Event(models.Model):
         return f"{self.type} {self.pk}"
 
 
-class StatusChange(models.Model):
+class StatusChange(Row):
     """A mirrored status changed, old to new: one row per object and batch, or per answer.
 
     One that an event brought is told together with the event; one that an answer brought is told by itself.
@@ -112,7 +119,7 @@ class StatusChange(models.Model):
         return f"{self.object_id}: {self.previous_status or 'new'} → {self.status}"
 
 
-class BalanceChange(models.Model):
+class BalanceChange(Row):
     """A balance as it was after a change: its history."""
 
     balance = models.ForeignKey(Balance, on_delete=models.CASCADE, related_name="changes", verbose_name=_("balance"))
@@ -132,7 +139,7 @@ class BalanceChange(models.Model):
         return f"{self.balance_id} {self.at:%Y-%m-%d %H:%M:%S}"
 
 
-class ObjectRef(models.Model):
+class ObjectRef(Row):
     """A row that belongs to one object of one account, mirrored or not."""
 
     account = models.CharField(max_length=64)
@@ -157,6 +164,8 @@ class Telling(ObjectRef):
     """
 
     next_attempt_at = models.DateTimeField(null=True)
+    #: Somebody tells this object now; still set after ``next_attempt_at``: who did died over it.
+    running = models.BooleanField(default=False)
 
     class Meta:
         verbose_name = _("telling")

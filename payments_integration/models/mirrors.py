@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments_integration.enums import ActiveStatus, Kind, PaymentStatus, PayoutStatus, RefundStatus
 from payments_integration.fields import ProviderIdField
+from payments_integration.models.base import Row
 
 
 class StateBy(models.TextChoices):
@@ -22,7 +23,7 @@ class StateBy(models.TextChoices):
     ANSWER = "answer", _("an answer to a request")
 
 
-class Mirror(models.Model):
+class Mirror(Row):
     """What every mirror row knows besides the provider's fields."""
 
     #: The ``object`` of the provider.

@@ -9,6 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.fields import ProviderIdField
+from payments_integration.models.base import Row
 
 
 class OperationState(models.TextChoices):
@@ -38,7 +39,7 @@ def new_operation_id() -> str:
     return f"op_{uuid.uuid4().hex}"
 
 
-class Operation(models.Model):
+class Operation(Row):
     """One intent to change something at the provider, with everything needed to finish it after a crash."""
 
     id = ProviderIdField(primary_key=True, default=new_operation_id, max_length=40)

@@ -7,9 +7,10 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.fields import ProviderIdField
+from payments_integration.models.base import Row
 
 
-class AccountState(models.Model):
+class AccountState(Row):
     """Per account: how far events are complete, who is reconciling, and how far our clocks are apart."""
 
     account = models.CharField(_("account"), max_length=64, primary_key=True)
@@ -49,7 +50,7 @@ class RunState(models.TextChoices):
     SKIPPED = "skipped", _("skipped: another pass is running")
 
 
-class ReconciliationRun(models.Model):
+class ReconciliationRun(Row):
     """One pass: its window, what it saw, what was missing or different, and how it ended."""
 
     account = models.CharField(_("account"), max_length=64)

@@ -14,6 +14,7 @@ from payments_integration.projection.answers import (
     write_balances,
 )
 from payments_integration.projection.changes import TOO_OLD_TO_TELL
+from payments_integration.projection.clock import provider_time
 from payments_integration.projection.endpoints import (
     active_secrets,
     mark_endpoint_deleted,
@@ -23,7 +24,7 @@ from payments_integration.projection.endpoints import (
 from payments_integration.projection.events import apply_events
 from payments_integration.projection.ordering import MARGIN
 from payments_integration.projection.refreshes import request_refresh, request_refreshes
-from payments_integration.projection.rows import differences, row_values
+from payments_integration.projection.rows import differences, row_values, storable
 
 __all__ = [
     "ABSENT",
@@ -35,11 +36,13 @@ __all__ = [
     "differences",
     "mark_endpoint_deleted",
     "mark_gone",
+    "provider_time",
     "record_identity",
     "request_refresh",
     "request_refreshes",
     "row_values",
     "snapshot",
+    "storable",
     "store_secret",
     "write_answer",
     "write_balances",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import router
@@ -13,8 +13,9 @@ from payments_integration import wire
 from payments_integration.enums import Kind
 from payments_integration.models import Balance, Event, Mirror, StateBy
 from payments_integration.projection import changes, ordering, rows
-from payments_integration.projection.refreshes import request_refresh
-from payments_integration.transactions import repeatable
+from payments_integration.projection.clock import provider_time
+from payments_integration.projection.refreshes import CHANGED_MEANWHILE, request_refresh
+from payments_integration.transactions import hold, repeatable
 
 
 class Snapshot(NamedTuple):
@@ -78,16 +79,19 @@ def write_balances(
     *,
     answered_at: datetime | None,
     duration: float,
-    before: dict[str, Snapshot] | None = None,
+    before: Mapping[str, Snapshot],
 ) -> list[Balance]:
-    """Write the answer of GET /balances, one row per currency; rows that are newer already stay."""
+    """Write the answer of GET /balances, one row per currency; rows that are newer already stay.
+
+    ``before``: snapshots taken before sending, by currency; a currency that has none was not known.
+    """
     return [
         write_answer(
             account,
             resource,
             answered_at=answered_at,
             duration=duration,
-            before=(before or {}).get(resource.currency) or snapshot(Kind.BALANCE, account, resource.currency),
+            before=before.get(resource.currency, ABSENT),
         )
         for resource in resources
     ]
@@ -109,10 +113,12 @@ def _write(
     account: str, resource: wire.AnyResource, answered_at: datetime | None, duration: float, before: Snapshot
 ) -> Any:
     kind, object_id = rows.KIND_OF[type(resource)], rows.object_id_of(resource)
+    now = provider_time(account)
     span = duration
-    if answered_at is None:
-        # Without a Date the local clock has to do, with all the doubt that brings.
-        answered_at, span = timezone.now(), duration + ordering.UNDATED_SPAN
+    if answered_at is None or abs(answered_at - now) > ordering.MAX_AHEAD:
+        # Without a Date, or with one that cannot be, it was read within minutes of now, on either side.
+        answered_at = now + timedelta(seconds=ordering.UNDATED_SPAN)
+        span = duration + 2 * ordering.UNDATED_SPAN
     row = _held(kind, account, object_id)
     unchanged = before == Snapshot(row.version if row else None, _events(kind, account, object_id))
     if row is None:
@@ -120,21 +126,23 @@ def _write(
         return _insert(account, resource, answered_at, span)
     _same_account(row, account)
     differs = rows.differences(row, resource)
-    if not differs and row.state_by == StateBy.EVENT:
+    if not differs and row.state_by == StateBy.EVENT and not _is_clearly_newer(answered_at, span, row):
+        # The event's exact time orders better than a span.
         rows.model_of(kind)._default_manager.filter(pk=row.pk).update(synced_at=timezone.now(), gone_at=None)
         return row
     if not unchanged or (
         row.state_by == StateBy.EVENT and not ordering.answer_may_replace_event(answered_at, row.state_at)
     ):
         if differs:
-            request_refresh(account, kind, object_id, "changed_meanwhile")
+            request_refresh(account, kind, object_id, CHANGED_MEANWHILE)
         return row
-    previous_status = rows.status_of(row)
+    previous_status, previous_at = rows.status_of(row), row.state_at
     amounts = changes.balance_amounts(row) if isinstance(row, Balance) else ()
     rows.assign(row, rows.row_values(resource))
     rows.stamp(row, at=answered_at, by=StateBy.ANSWER, span=span)
     row.save(force_update=True)
-    _record(row, previous_status, amounts)
+    # Dates are whole seconds: the change is told after what it followed all the same.
+    _record(row, previous_status, amounts, at=max(answered_at, previous_at))
     if isinstance(resource, wire.Refund) and differs:
         request_refresh(account, Kind.PAYMENT, resource.payment_id, "refund_changed")
     return row
@@ -148,23 +156,26 @@ def _same_account(row: Mirror, account: str) -> None:
 def _insert(account: str, resource: wire.AnyResource, at: datetime, span: float) -> Any:
     row = rows.new_row(account, resource, rows.row_values(resource), at=at, by=StateBy.ANSWER, span=span)
     row.save(force_insert=True)
-    _record(row, "", ())
+    _record(row, "", (), at=at)
     if isinstance(resource, wire.Refund):
         request_refresh(account, Kind.PAYMENT, resource.payment_id, "refund_changed")
     return row
 
 
-def _record(row: Mirror, previous_status: str, amounts: tuple[int, ...]) -> None:
+def _record(row: Mirror, previous_status: str, amounts: tuple[int, ...], *, at: datetime) -> None:
     if isinstance(row, Balance):
         if changes.balance_amounts(row) != amounts:
-            changes.balance_change(row, at=row.state_at).save(force_insert=True)
-    elif change := changes.status_change(row, previous_status, at=row.state_at, event=None):
+            changes.balance_change(row, at=at).save(force_insert=True)
+    elif change := changes.status_change(row, previous_status, at=at, event=None):
         change.save(force_insert=True)
 
 
+def _is_clearly_newer(answered_at: datetime, span: float, row: Mirror) -> bool:
+    return answered_at - timedelta(seconds=span) - ordering.MARGIN > row.state_at
+
+
 def _held(kind: str, account: str, object_id: str) -> Any | None:
-    model = rows.model_of(kind)
-    return model._default_manager.select_for_update().filter(**_identity(kind, account, object_id)).first()
+    return hold(rows.model_of(kind)._default_manager.filter(**_identity(kind, account, object_id))).first()
 
 
 def _identity(kind: str, account: str, object_id: str) -> dict[str, str]:

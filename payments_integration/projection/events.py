@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import connections, router
+from django.db.models import Q
 
 from payments_integration import wire
 from payments_integration.enums import Kind
@@ -21,8 +22,10 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.projection import changes, ordering, rows
+from payments_integration.projection.clock import provider_times
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import ObjectKey, request_refreshes
+from payments_integration.transactions import hold
 
 
 @dataclass(slots=True)
@@ -33,6 +36,8 @@ class Applied:
     previous_status: dict[str, str] = field(default_factory=dict)
     #: Event id to why it cannot be applied: it must go to quarantine.
     refused: dict[str, str] = field(default_factory=dict)
+    #: Ids of events whose object somebody else holds: they stay as they are for the next batch.
+    postponed: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -40,6 +45,7 @@ class _Object:
     """One mirrored object while a batch goes over it."""
 
     row: Any | None
+    is_held_elsewhere: bool = False
     is_new: bool = False
     changed: bool = False
     first_status: str = ""
@@ -47,23 +53,28 @@ class _Object:
     amounts: tuple[int, ...] = ()
 
 
-def apply_events(events: Iterable[tuple[Event, wire.AnyResource]], *, provider_now: datetime) -> Applied:
+def apply_events(events: Iterable[tuple[Event, wire.AnyResource]]) -> Applied:
     """Apply events to the mirror, in ``created_at`` order per object. Call inside a transaction.
 
     Locks the touched rows in one fixed order, inserts those that are absent (an IntegrityError means that another
-    transaction was first: repeat the whole batch) and updates only rows held under lock.
+    transaction was first: repeat the whole batch) and updates only rows held under lock. Rows that another
+    transaction holds are waited for by nobody: their events are postponed.
     """
     batch = sorted(events, key=lambda item: (item[0].created_at, item[0].id))
+    now_at = provider_times(event.account for event, _ in batch)
     objects = _lock(batch)
     applied = Applied()
     refreshes: dict[ObjectKey, str] = {}
     for event, resource in batch:
         item = objects[_key(event)]
+        if item.is_held_elsewhere:
+            applied.postponed.add(event.id)
+            continue
         if item.row is not None and item.row.account != event.account:
             applied.refused[event.id] = "the object belongs to another account"
             continue
         applied.previous_status[event.id] = rows.status_of(item.row) if item.row is not None else ""
-        reason = _apply(item, event, resource, provider_now)
+        reason = _apply(item, event, resource, now_at[event.account])
         if reason:
             refreshes[(event.account, event.object_kind, event.object_id)] = reason
         if isinstance(resource, wire.Refund) and item.last_event is event:
@@ -115,18 +126,29 @@ def _lock(batch: list[tuple[Event, Any]]) -> dict[tuple[str, str, str], _Object]
         keys = [key for key in objects if key[0] == kind]
         if not keys:
             continue
-        held = model._default_manager.select_for_update()
-        if model is Balance:
-            held = held.filter(account__in={key[1] for key in keys}, currency__in={key[2] for key in keys})
-        else:
-            held = held.filter(pk__in=[key[2] for key in keys])
-        for row in held.order_by("pk"):
-            item = objects.get((kind, row.account if model is Balance else "", row.object_id))
-            if item is not None:
+        wanted = model._default_manager.filter(_identity(model, keys))
+        for row in hold(wanted, skip_locked=True).order_by("pk"):
+            if item := objects.get(_row_key(row)):
                 item.row = row
                 item.first_status = rows.status_of(row)
                 item.amounts = changes.balance_amounts(row) if isinstance(row, Balance) else ()
+        missing = [key for key in keys if objects[key].row is None]
+        if missing:
+            # Absent, or skipped because another transaction holds it.
+            for row in model._default_manager.filter(_identity(model, missing)):
+                if item := objects.get(_row_key(row)):
+                    item.is_held_elsewhere = True
     return objects
+
+
+def _identity(model: type[Any], keys: list[tuple[str, str, str]]) -> Q:
+    if model is Balance:
+        return Q(account__in={key[1] for key in keys}, currency__in={key[2] for key in keys})
+    return Q(pk__in=[key[2] for key in keys])
+
+
+def _row_key(row: Mirror) -> tuple[str, str, str]:
+    return (row.kind, row.account if isinstance(row, Balance) else "", row.object_id)
 
 
 def _save(objects: Iterable[_Object]) -> None:

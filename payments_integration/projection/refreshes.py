@@ -12,6 +12,9 @@ from django.utils import timezone
 
 from payments_integration.models import DueRefresh
 
+#: The reason of a refresh that a GET could not settle.
+CHANGED_MEANWHILE = "changed_meanwhile"
+
 #: (account, kind, id)
 ObjectKey = tuple[str, str, str]
 
@@ -30,7 +33,9 @@ def request_refreshes(reasons: Mapping[ObjectKey, str], *, due_at: datetime | No
     if not reasons:
         return
     due = due_at or timezone.now()
-    marked = {mark.key: mark for mark in DueRefresh.objects.filter(_any_of(reasons))}
+    # Held, so that who settles a mark meanwhile waits and then sees that it was asked for again.
+    held = DueRefresh.objects.select_for_update().filter(_any_of(reasons)).order_by("pk")
+    marked = {mark.key: mark for mark in held}
     DueRefresh.objects.bulk_create(
         [
             DueRefresh(account=account, object_kind=kind, object_id=object_id, reason=reason, due_at=due)
@@ -40,7 +45,8 @@ def request_refreshes(reasons: Mapping[ObjectKey, str], *, due_at: datetime | No
     )
     if marked:
         ids = [mark.pk for mark in marked.values()]
-        later = [mark.pk for mark in marked.values() if mark.due_at > due]
+        # What a GET asks for itself waits as long as its failures have it wait, or it would go round in circles.
+        later = [mark.pk for key, mark in marked.items() if mark.due_at > due and reasons[key] != CHANGED_MEANWHILE]
         DueRefresh.objects.filter(pk__in=ids).update(marks=F("marks") + 1)
         if later:
             DueRefresh.objects.filter(pk__in=later, due_at__gt=due).update(due_at=due, attempts=0)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from django.db import transaction
+from django.db import connections, transaction
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, wakeup
@@ -79,8 +79,8 @@ def defer(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Oper
     the mirror inside a transaction and takes its word. Returns the Operation; where the key stands for one
     already, that one. If the transaction rolls back, nothing is sent. What becomes of it shows in the
     Operation and in the mirror; a refusal by the provider raises nothing and calls ``attention``. Outside a
-    transaction it is sent before this returns; while a receiver is told, it is sent by the next
-    ``resume_operations``.
+    transaction it is sent before this returns; while a receiver is told, and with autocommit off outside
+    ``atomic``, it is sent by the next ``resume_operations``.
 
     Raises ValidationError, IdempotencyMismatch, TypeError for what is no service function that sends.
     """
@@ -101,11 +101,12 @@ def defer(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Oper
         intent.guard.refresh()
         operation, is_new = ledger.record(intent, deferred=True)
     if is_new and not is_telling():
-        if within:
-            transaction.on_commit(partial(_send_deferred, operation.pk), using=guards.database(), robust=True)
-        else:
+        if not within:
             _send_deferred(operation.pk)
             operation.refresh_from_db()
+        elif connections[guards.database()].in_atomic_block:
+            transaction.on_commit(partial(_send_deferred, operation.pk), using=guards.database(), robust=True)
+        # Else the caller commits by hand, with autocommit off, and Django tells nobody when.
     return operation
 
 

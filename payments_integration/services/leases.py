@@ -7,9 +7,10 @@ that dies leaves its lease behind, and the operation is taken up again when that
 from __future__ import annotations
 
 import hashlib
+import time
 import uuid
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,6 +22,8 @@ from payments_integration.models import Operation, OperationState
 
 #: Beyond the request's own deadline: waiting on 429, saving the answer, and clocks that disagree a little.
 LEASE_MARGIN = 30.0
+#: How far clocks of ours may be apart, or one of them be set back.
+CLOCK_SLACK = timedelta(minutes=5)
 
 
 class LeaseLost(Exception):
@@ -35,6 +38,17 @@ class Claim:
     token: str
     #: An earlier attempt may have been executed: a refusal now proves nothing, and an answer may be old.
     repeated: bool
+    #: For how long it has been ours, whatever is done to the clock.
+    since: float = field(default_factory=time.monotonic, compare=False)
+
+    def ensure_time(self, wait: float) -> None:
+        """Raise LeaseLost unless a request that may wait for ``wait`` seconds first ends within the lease.
+
+        A process may stand still between its claim and its request for as long as the machine likes.
+        """
+        until, needed = self.operation.lease_until, timedelta(seconds=conf.current().REQUEST_DEADLINE + wait)
+        if until is None or timezone.now() + needed > until or time.monotonic() - self.since > LEASE_MARGIN - wait:
+            raise LeaseLost
 
 
 def fingerprint(account: str) -> str:
@@ -74,8 +88,11 @@ def claim_to_resolve(operation: Operation, states: Collection[str]) -> Claim | N
 
 
 def free(now: datetime) -> Q:
-    """Operations that nobody holds."""
-    return Q(lease_until__isnull=True) | Q(lease_until__lt=now)
+    """Operations that nobody holds.
+
+    A lease that ends later than any could was taken while a clock was ahead, and holds nothing back.
+    """
+    return Q(lease_until__isnull=True) | Q(lease_until__lt=now) | Q(lease_until__gt=now + _duration() + CLOCK_SLACK)
 
 
 def release(claim: Claim, **values: Any) -> None:
@@ -87,8 +104,12 @@ def release(claim: Claim, **values: Any) -> None:
         raise LeaseLost
 
 
+def _duration() -> timedelta:
+    return timedelta(seconds=conf.current().REQUEST_DEADLINE + LEASE_MARGIN)
+
+
 def _lease_fields(operation: Operation, token: str, now: datetime) -> dict[str, Any]:
-    until = now + timedelta(seconds=conf.current().REQUEST_DEADLINE + LEASE_MARGIN)
+    until = now + _duration()
     return {
         "lease_token": token,
         "lease_until": until,

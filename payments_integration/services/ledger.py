@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from typing import Any
 
-from django.db import IntegrityError, connections
+from django.db import Error, IntegrityError, connections, transaction
 from django.utils import timezone
 
 from payments_integration import wire
@@ -37,10 +38,15 @@ def record(intent: Intent, *, deferred: bool) -> tuple[Operation, bool]:
     """The operation of this intent, and whether it is new.
 
     Not deferred: committed when this returns, and claimed in the same commit, so that no other worker sends
-    it. Deferred: recorded in the caller's transaction, unclaimed. Raises Doubt, IdempotencyMismatch.
+    it. Deferred: recorded in the caller's transaction, unclaimed. Raises Doubt, IdempotencyMismatch, and
+    OutcomeUnknown where the database does not say whether it has committed.
     """
+    # Fixed before anything is written: what was committed although the database seemed to fail is found by it.
+    intent = dataclasses.replace(intent, idempotency_key=intent.idempotency_key or str(uuid.uuid4()))
+    written: Operation | None = None
 
     def write() -> tuple[Operation, bool]:
+        nonlocal written
         known = find(intent)
         if known is not None:
             return known, False
@@ -51,6 +57,7 @@ def record(intent: Intent, *, deferred: bool) -> tuple[Operation, bool]:
             for name, value in fields.items():
                 setattr(operation, name, value)
         operation.save(force_insert=True)
+        written = operation
         return operation, True
 
     try:
@@ -59,6 +66,14 @@ def record(intent: Intent, *, deferred: bool) -> tuple[Operation, bool]:
         return repeatable(write, using=guards.database(), durable=not deferred)
     except IntegrityError:
         known = _find_locked(intent)
+        if known is None:
+            raise
+        return known, False
+    except Error as error:
+        # Until it was written nothing can be committed; in a caller's transaction the caller commits.
+        if written is None or guards.in_transaction():
+            raise
+        known = _committed_after_all(written, intent, error)
         if known is None:
             raise
         return known, False
@@ -130,7 +145,7 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
         target_id=intent.target_id,
         amount=intent.amount,
         currency=intent.currency,
-        idempotency_key=intent.idempotency_key or str(uuid.uuid4()),
+        idempotency_key=intent.idempotency_key,
         actor=intent.actor,
         deferred=deferred,
     )
@@ -161,3 +176,25 @@ def _find_locked(intent: Intent) -> Operation | None:
         operations = operations.select_for_update()
     operation = operations.first()
     return _same(operation, intent) if operation is not None else None
+
+
+def _committed_after_all(operation: Operation, intent: Intent, error: Error) -> Operation | None:
+    """What stands under the operation's key although committing it seemed to fail; None where nothing does.
+
+    A connection can break after COMMIT was sent and before its answer came. Then the operation stands, claimed,
+    and will be sent. Raises OutcomeUnknown where the database cannot tell.
+    """
+    using = guards.database()
+    try:
+        connections[using].close_if_unusable_or_obsolete()
+        try:
+            # Inserted once more and taken back: that waits for a commit that is still under way, and reading
+            # does not.
+            with transaction.atomic(using=using, durable=True):
+                operation.save(force_insert=True)
+                transaction.set_rollback(True, using=using)
+        except IntegrityError:
+            return find(intent)
+    except Error:
+        raise OutcomeUnknown(operation) from error
+    return None

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 FIRST_DELAY = 5.0
 MAX_DELAY = 900.0
+#: With the spread of ±20 %.
+LONGEST_DELAY = MAX_DELAY * 1.2
 _KEPT_REQUEST_IDS = 20
 _SECRET_OPERATIONS = (CREATE_WEBHOOK_ENDPOINT, ROTATE_WEBHOOK_SECRET)
 
@@ -326,7 +328,7 @@ def _next_attempt(operation: Operation, why: ProviderError | NoAnswer | str) -> 
     delay = min(MAX_DELAY, FIRST_DELAY * 2 ** min(max(operation.attempts - 1, 0), 20))
     delay *= random.uniform(0.8, 1.2)  # noqa: S311  (spreading, not secrecy)
     asked = why.retry_after if isinstance(why, ProviderError) else None
-    return timezone.now() + timedelta(seconds=min(max(delay, asked or 0.0), MAX_DELAY * 1.2))
+    return timezone.now() + timedelta(seconds=min(max(delay, asked or 0.0), LONGEST_DELAY))
 
 
 def _request_ids(operation: Operation, request_id: str) -> list[str]:

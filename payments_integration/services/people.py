@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from payments_integration import wakeup
+from payments_integration import conf, wakeup
 from payments_integration.models import Operation, OperationState
 from payments_integration.services import leases, lookups, outcomes, reads, sending
 from payments_integration.services.checks import Checks
@@ -32,6 +32,7 @@ def look_up(operation: Operation | str) -> Operation:
     """
     refuse_transaction("look_up")
     operation = _load(operation)
+    _check_account(operation)
     if not operation.may_have_run:
         _refuse(_("It was never sent; there is nothing to look up."))
     claim = _claimed(operation, leases.claim_to_resolve(operation, _OPEN))
@@ -48,6 +49,7 @@ def retry(operation: Operation | str) -> Operation:
     """
     refuse_transaction("retry")
     operation = _load(operation)
+    _check_account(operation)
     if not sending.may_resend(operation):
         _refuse(_("It cannot be sent again: the provider may have forgotten its key. Look it up instead."))
     if (operation.error or {}).get("code") == "idempotency_conflict":
@@ -86,6 +88,7 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
     """
     refuse_transaction("mark_happened")
     operation = _load(operation)
+    _check_account(operation)
     who = _words(actor, comment)
     recipe = RECIPES[operation.operation]
     if recipe.on_target and object_id != operation.target_id:
@@ -106,6 +109,12 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
 def _load(operation: Operation | str) -> Operation:
     """The operation as it is now: what a page showed may be old."""
     return Operation.objects.get(pk=operation.pk if isinstance(operation, Operation) else operation)
+
+
+def _check_account(operation: Operation) -> None:
+    """Refuse what needs the provider where its account has been taken out of the setting."""
+    if operation.account not in conf.aliases():
+        _refuse(_("The account %(account)s is not configured any more.") % {"account": operation.account})
 
 
 def _claimed(operation: Operation, claim: leases.Claim | None) -> leases.Claim:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import connections
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.utils.translation import gettext as _
 
 from payments_integration.enums import OPEN_REFUND_STATUSES, Kind, MethodFamily, RefundStatus
 from payments_integration.exceptions import NotFound
-from payments_integration.models import OPEN_OPERATION_STATES, Operation, Payment, Refund
+from payments_integration.models import OPEN_OPERATION_STATES, DueRefresh, Operation, Payment, Refund
 from payments_integration.services import guards, reads, shapes
 from payments_integration.services.calls import sends
 from payments_integration.services.checks import MAX_LONG_TEXT, Checks, Json
@@ -86,13 +87,17 @@ class RestGuard:
     takes_all: bool
 
     def before(self) -> None:
-        if self.takes_all or not Payment.objects.filter(pk=self.payment_id).exists():
+        is_known = Payment.objects.filter(pk=self.payment_id).exists()
+        if self.takes_all or not is_known or _is_marked(self.account, self.payment_id):
             reads.read(Kind.PAYMENT, self.account, self.payment_id)
 
     def decide(self, intent: Intent) -> Intent:
         payment = Payment.objects.select_for_update().filter(pk=self.payment_id).first()
         if payment is None:
             raise Doubt({"payment": [_("This payment is not known here; read it with services.refresh first.")]})
+        # A write that changes nothing: under REPEATABLE READ the next one to decide would get the lock and still
+        # count as of before this refund. So PostgreSQL refuses it the row, and it is decided again.
+        Payment.objects.filter(pk=payment.pk).update(account=F("account"))
         body = intent.body or {}
         by_card = payment.method_family == MethodFamily.CARD
         if by_card and "destination" in body:
@@ -103,9 +108,8 @@ class RestGuard:
         if rest <= 0:
             raise Doubt({"payment": [_("Nothing is left to refund.")]})
         if intent.amount is not None and intent.amount > rest:
-            raise Doubt(
-                {"amount": [_("At most %(rest)d minor units are left to refund.") % {"rest": rest}]},
-            )
+            too_much = _("At most %(rest)d minor units are left to refund.")
+            raise Doubt({"amount": ValidationError(too_much, code="max_value", params={"rest": rest})})
         amount = rest if intent.amount is None else intent.amount
         # The amount always goes out: a refund never moves more than what was checked here.
         return dataclasses.replace(intent, amount=amount, currency=payment.currency, body={**body, "amount": amount})
@@ -124,9 +128,10 @@ class RestGuard:
 def refundable_rest(payment: Payment) -> int:
     """Minor units of a payment that no refund has taken, whether done, in progress or perhaps sent.
 
-    ``refunded_amount`` may count refunds that are not mirrored, and lag behind those that are: the larger
-    figure counts. Exact in the transaction that records a refund, with the payment's row locked; elsewhere
-    for showing.
+    ``refunded_amount`` may count refunds that are not mirrored, and not yet those that are. The larger figure
+    counts; while the payment is marked to be read again, refunds that are newer than its row come on top,
+    because nobody knows whether they are in it. Exact in the transaction that records a refund, with the
+    payment's row locked; elsewhere for showing.
     """
     # Operations first: one that is closed between the two reads is then counted twice, and a refusal is
     # decided again. The other way round it would be counted in neither.
@@ -135,12 +140,27 @@ def refundable_rest(payment: Payment) -> int:
     )
     promised = sum(operation.amount or 0 for operation in list(_newest(undecided)))
     refunds = list(_newest(Refund.objects.filter(payment_id=payment.pk)))
-    succeeded = sum(refund.amount for refund in refunds if refund.status == RefundStatus.SUCCEEDED)
+    # The mark after the refunds: it is settled only by a GET that was sent after they were written.
+    counted_until = payment.state_at if _is_marked(payment.account, payment.pk) else None
+    succeeded = uncounted = 0
+    for refund in refunds:
+        if refund.status == RefundStatus.SUCCEEDED:
+            if counted_until is not None and refund.state_at > counted_until:
+                uncounted += refund.amount
+            else:
+                succeeded += refund.amount
     in_progress = sum(
         refund.amount for refund in refunds if refund.status not in _VOID and refund.status != RefundStatus.SUCCEEDED
     )
-    rest: int = payment.amount_received - max(succeeded, payment.refunded_amount or 0) - in_progress - promised
+    taken = max(succeeded, payment.refunded_amount or 0) + uncounted
+    rest: int = payment.amount_received - taken - in_progress - promised
     return rest
+
+
+def _is_marked(account: str, payment_id: str) -> bool:
+    """Whether something has come, such as a refund, that the payment's row may not show yet."""
+    marks = DueRefresh.objects.filter(account=account, object_kind=Kind.PAYMENT, object_id=payment_id)
+    return bool(list(_newest(marks)))
 
 
 def _newest(queryset: QuerySet[Any]) -> QuerySet[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import F, Q
@@ -32,18 +32,18 @@ def resume_operations(
     """Work off what is due: send, send again, or look up. Returns how many ended up in which state.
 
     Keys of the result: the values of OperationState, plus ``skipped`` (another worker holds it) and
-    ``failed`` (an error of ours, logged). ``limit``: operations at most. ``deadline``: a ``time.monotonic()``
-    after which no further one is started; by default after four minutes. Raises TransactionRefused in a
-    transaction.
+    ``failed`` (an error of ours, logged; after 48 hours it is for a person). Without ``account`` also those of
+    accounts that are not configured any more: they are for a person. ``limit``: operations at most.
+    ``deadline``: a ``time.monotonic()`` after which no further one is started; by default after four minutes.
+    Raises TransactionRefused in a transaction.
     """
     refuse_transaction("resume_operations")
     now = timezone.now()
     deadline = time.monotonic() + PASS_SECONDS if deadline is None else deadline
-    due = (
-        Operation.objects.filter(leases.free(now), account__in=conf.aliases(account), state__in=RESUMABLE)
-        .filter(Q(next_attempt_at__isnull=True) | Q(next_attempt_at__lte=now))
-        .order_by(F("next_attempt_at").asc(nulls_first=True), "created_at", "pk")
-    )
+    due = Operation.objects.filter(leases.free(now), _due(now), state__in=RESUMABLE)
+    if account is not None:
+        due = due.filter(account=conf.account(account).alias)
+    due = due.order_by(F("next_attempt_at").asc(nulls_first=True), "created_at", "pk")
     counts: dict[str, int] = {}
     touched: dict[str, None] = {}
     for pk, alias in list(due.values_list("pk", "account")[:limit]):
@@ -57,16 +57,22 @@ def resume_operations(
     return counts
 
 
+def _due(now: datetime) -> Q:
+    """Operations whose time has come; a time further ahead than any wait is one of a clock that was wrong."""
+    latest = now + timedelta(seconds=outcomes.LONGEST_DELAY) + leases.CLOCK_SLACK
+    return Q(next_attempt_at__isnull=True) | Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=latest)
+
+
 def resume(operation: Operation) -> bool:
     """Take one operation a step further; False where another worker holds it or it is not due for that any
     more.
     """
+    if operation.account not in conf.aliases():
+        # Nothing can be asked or sent, and nobody else would ever tell.
+        return _hand_over(operation, f"the account {operation.account} is not configured any more")
     if operation.state == OperationState.DUE:
         if timezone.now() - operation.created_at > SEND_WITHIN:
-            claim = leases.claim_to_resolve(operation, RESUMABLE)
-            if claim is not None:
-                outcomes.person(claim, "it could not be sent for 24 hours")
-            return claim is not None
+            return _hand_over(operation, "it could not be sent for 24 hours")
         return send(operation, RESUMABLE)
     if sending.may_resend(operation):
         return send(operation, RESUMABLE)
@@ -84,10 +90,22 @@ def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
     return claim is not None
 
 
+def _hand_over(operation: Operation, why: str) -> bool:
+    """Leave it to a person; False where another worker holds it."""
+    claim = leases.claim_to_resolve(operation, RESUMABLE)
+    if claim is not None:
+        outcomes.person(claim, why)
+    return claim is not None
+
+
 def _resume_safely(pk: str) -> str:
     """One operation's trouble does not stop the others."""
     try:
         operation = Operation.objects.get(pk=pk)
+    except Exception:
+        logger.exception("Reading operation %s failed", pk)
+        return "failed"
+    try:
         if operation.state not in RESUMABLE or not resume(operation):
             return "skipped"
         return str(operation.state)
@@ -95,7 +113,21 @@ def _resume_safely(pk: str) -> str:
         return "skipped"
     except ImproperlyConfigured:
         raise
-    except Exception:
-        # Its lease stays until it runs out; then it is tried again.
+    except Exception as error:
         logger.exception("Resuming operation %s failed", pk)
+        return _failed(operation, error)
+
+
+def _failed(operation: Operation, error: Exception) -> str:
+    """After an error of ours: its lease stays until it runs out, and it is tried again, but not for ever."""
+    since = operation.first_sent_at or operation.created_at
+    if operation.state not in RESUMABLE or timezone.now() - since <= lookups.GIVE_UP_AFTER:
         return "failed"
+    claim = leases.Claim(operation, operation.lease_token, repeated=operation.may_have_run)
+    try:
+        # The error's text may repeat what the operation holds; its type does not.
+        outcomes.person(claim, f"an error of ours keeps it from an end: {type(error).__name__}")
+    except Exception:
+        logger.exception("Operation %s could not be handed to a person", operation.pk)
+        return "failed"
+    return str(operation.state)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from django.db import Error
 from django.utils import timezone
 
 from payments_integration import projection, wakeup, wire
@@ -22,7 +23,7 @@ from payments_integration.exceptions import (
 from payments_integration.models import Operation, OperationState
 from payments_integration.projection import Snapshot
 from payments_integration.services import ledger, outcomes
-from payments_integration.services.leases import Claim, LeaseLost, fingerprint
+from payments_integration.services.leases import CLOCK_SLACK, Claim, LeaseLost, fingerprint
 from payments_integration.services.recipes import DELETE_WEBHOOK_ENDPOINT, RECIPES, contradiction
 
 #: Seconds that an interactive call waits on 429 before it is closed.
@@ -53,7 +54,10 @@ def send_now(operation: Operation) -> Any:
         wakeup.wake(operation.account)
     except LeaseLost:
         # It took longer than the lease; whoever took over decides, and their outcome is the answer.
-        operation.refresh_from_db()
+        try:
+            operation.refresh_from_db()
+        except Error as error:
+            raise OutcomeUnknown(operation) from error
         return ledger.replay(operation)
     except Exception as error:
         # Between sending and saving. The lease stays until it runs out; then the operation is resumed.
@@ -77,8 +81,11 @@ def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) 
     operation = claim.operation
     recipe = RECIPES[operation.operation]
     before = projection.snapshot(recipe.kind, operation.account, operation.target_id) if recipe.on_target else ABSENT
+    client = get_client(operation.account)
+    # The last thing before the request: whoever stood still for longer must not send what others have settled.
+    claim.ensure_time(max_wait)
     try:
-        answer = recipe.send(get_client(operation.account), operation, bytes(operation.body or b""), max_wait)
+        answer = recipe.send(client, operation, bytes(operation.body or b""), max_wait)
     except ProviderError as error:
         _judge(claim, error, close_when_limited=close_when_limited)
         return Sent(error=error)
@@ -111,16 +118,19 @@ def may_resend(operation: Operation) -> bool:
         return False
     if RECIPES[operation.operation].harmless:
         return True
-    return operation.first_sent_at is not None and timezone.now() - operation.first_sent_at < RESEND_FOR
+    # A time well ahead of ours was written under a clock that was wrong: how old the key is, nobody knows.
+    return (
+        operation.first_sent_at is not None and -CLOCK_SLACK <= timezone.now() - operation.first_sent_at < RESEND_FOR
+    )
 
 
 def _judge(claim: Claim, error: ProviderError, *, close_when_limited: bool) -> None:
     """What an error envelope means for the operation."""
     gone = error.status_code == 404 and claim.operation.operation == DELETE_WEBHOOK_ENDPOINT
-    if isinstance(error, IdempotencyError) and error.code != "idempotency_in_progress":
+    if error.code == "idempotency_conflict":
         # Our key stands for another request there. Which one, and whether ours ran, only a person can find
         # out.
-        outcomes.person(claim, f"the provider knows this idempotency key for another request ({error.code})", error)
+        outcomes.person(claim, f"the provider knows this idempotency key for another request", error)
     elif claim.repeated and gone:
         outcomes.deleted(claim)
     elif claim.repeated or not _is_refusal(error):
@@ -132,7 +142,10 @@ def _judge(claim: Claim, error: ProviderError, *, close_when_limited: bool) -> N
 
 
 def _is_refusal(error: ProviderError) -> bool:
-    """Whether the provider says that it did not execute the request: a 4xx not about its own failing."""
-    if isinstance(error, IdempotencyError) or error.type == "api_error":
+    """Whether the provider says that it did not execute the request: a 4xx not about its own failing.
+
+    A 409 is about the key, whatever its type says: another request under it runs or ran, perhaps ours.
+    """
+    if error.code == "idempotency_in_progress" or error.type in ("api_error", "idempotency_error"):
         return False
-    return 400 <= error.status_code < 500 and error.status_code != 408
+    return 400 <= error.status_code < 500 and error.status_code not in (408, 409)

@@ -9,8 +9,10 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.test import Client, override_settings
 from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
 
 from payments_integration import conf, reconciliation
+from payments_integration.models import AccountState
 from payments_integration.sandbox import Engine, Project, SandboxServer
 
 API_KEY = "sk_test_sandbox"
@@ -75,6 +77,7 @@ class ProviderSandbox:
         self._override = override_settings(**{conf.NAME: {**configured, **self._options, "ACCOUNTS": accounts}})
         self._override.enable()
         self._add_endpoint()
+        self.engine.clock.subscribe(self._follow_clock)
         return self
 
     def __exit__(
@@ -83,6 +86,11 @@ class ProviderSandbox:
         if self._override is not None:
             self._override.disable()
         self._server.stop()
+
+    def _follow_clock(self) -> None:
+        """A provider whose clock was moved by hand is days from ours: note it, as reconciliation would."""
+        offset = (self.engine.clock.now() - timezone.now()).total_seconds()
+        AccountState.objects.update_or_create(account=self.account, defaults={"clock_offset": offset})
 
     def _add_endpoint(self) -> None:
         if self._webhook_url is None:

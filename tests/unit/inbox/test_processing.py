@@ -7,11 +7,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from django.db import DataError, connection
+from django.db import DataError, OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from payments_integration import inbox
+from payments_integration import inbox, wire
 from payments_integration.inbox import Receipt
 from payments_integration.models import (
     AccountState,
@@ -261,8 +261,75 @@ def test_an_event_that_cannot_be_applied_holds_up_no_other(attentions: list[dict
     with mock.patch.object(projection_events.rows, "row_values", breaks):
         assert inbox.process() == 3
     assert set(Payment.objects.values_list("id", flat=True)) == {"pay_1", "pay_3"}
-    assert "DataError: out of range" in Event.objects.get(state="quarantined").error
+    assert Event.objects.get(state="quarantined").error == "the database refuses it: DataError"
     assert len(attentions) == 1
+
+
+def breaking(error: Exception, object_id: str = "pay_2") -> Any:
+    """Have the projection meet an error at one object."""
+    real = projection_events.rows.row_values
+
+    def row_values(resource: Any) -> dict[str, Any]:
+        if getattr(resource, "id", "") == object_id:
+            raise error
+        return real(resource)
+
+    return mock.patch.object(projection_events.rows, "row_values", row_values)
+
+
+def test_a_mistake_of_ours_leaves_the_event_pending_and_an_upgrade_applies_it(
+    attentions: list[dict[str, Any]],
+) -> None:
+    receive(*[factories.life(f"pay_{n}")[0] for n in (1, 2, 3)])
+    with breaking(AttributeError("oops")):
+        assert inbox.process() == 2
+        inbox.process()
+    stuck = Event.objects.get(state="pending")
+    assert (stuck.object_id, stuck.error) == ("pay_2", "it cannot be applied: AttributeError")
+    assert stuck.attempts > 1
+    assert [seen["reason"] for seen in attentions] == ["event_not_applied"]
+    assert inbox.process() == 1
+    assert Payment.objects.count() == 3
+    assert not Event.objects.filter(state="pending").exists()
+
+
+@pytest.mark.parametrize("error", [OperationalError("canceling statement due to statement timeout"), MemoryError()])
+def test_trouble_around_us_is_no_fault_of_the_events(error: Exception) -> None:
+    receive(factories.life("pay_1")[0], factories.life("pay_2")[0])
+    with breaking(error), pytest.raises(type(error)):
+        inbox.process()
+    assert Event.objects.filter(state="pending", attempts=0).count() == 2
+
+
+@pytest.mark.case(85)
+def test_what_the_database_says_of_a_row_is_kept_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    receive(factories.life("pay_2")[0])
+    with breaking(DataError("Failing row contains (ana@example.com)")):
+        inbox.process()
+    assert "ana@example.com" not in caplog.text
+    assert "ana@example.com" not in Event.objects.get().error
+
+
+@pytest.mark.case(19)
+def test_nul_in_a_type_or_a_currency_goes_to_quarantine_or_is_replaced() -> None:
+    receive(event(factories.balance(currency="CL\x00P"), id="evt_currency"))
+    receive({**event(factories.payment()), "id": "evt_type", "type": "payout.x\x00"})
+    assert Event.objects.filter(state="quarantined").count() == 2
+    assert not any("\x00" in row.error + row.type for row in Event.objects.all())
+
+
+def test_what_is_in_quarantine_can_be_read_again_after_an_upgrade() -> None:
+    item = factories.life()[0]
+    with mock.patch("payments_integration.wire.decode_event", side_effect=wire.WireError("not yet")):
+        receive(item)
+    row = Event.objects.get(state="quarantined")
+    with mock.patch("payments_integration.wire.decode_event", side_effect=wire.WireError("not yet")):
+        inbox.replay(row)
+    assert Event.objects.filter(state="quarantined").exists()
+    inbox.replay(row)
+    assert Event.objects.get().id == item["id"]
+    inbox.process()
+    assert Payment.objects.get().status == "created"
 
 
 def test_no_batch_is_begun_after_the_deadline() -> None:

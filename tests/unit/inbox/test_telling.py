@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
 from payments_integration import inbox
@@ -140,8 +141,16 @@ def test_parked_after_the_last_try_then_replayed_as_stale(
     assert receiver.told[-1] == events[4]["id"]
     receiver.fail = lambda what: False
     inbox.replay(parked)
+    stale: list[bool] = []
+
+    def note(is_stale: bool, **kwargs: Any) -> None:
+        stale.append(is_stale)
+
+    status_changed.connect(note)
     assert inbox.tell() == 1
+    status_changed.disconnect(note)
     assert receiver.events[-1] == (events[3]["id"], True)
+    assert stale in ([], [True])
 
 
 def test_a_failing_status_receiver_fails_the_whole_telling(receiver: Receiver) -> None:
@@ -150,6 +159,79 @@ def test_a_failing_status_receiver_fails_the_whole_telling(receiver: Receiver) -
     inbox.tell()
     assert not Told.objects.exists()
     assert Event.objects.get().attempts == 1
+
+
+def test_what_reconciliation_brings_waits_until_its_window_is_in(receiver: Receiver) -> None:
+    events = factories.life()
+    inbox.receive_many("default", [body(item) for item in events[2:]], source="reconciliation")
+    inbox.process()
+    assert inbox.tell() == 0
+    assert Payment.objects.get().status == "chargeback"
+    # A webhook of the same object waits behind it, one of another object does not.
+    take_in({**events[4], "id": "evt_later", "created_at": factories.iso(factories.T0 + timedelta(seconds=50))})
+    take_in(factories.life("pay_2")[0])
+    assert inbox.tell() == 1
+    inbox.receive_many("default", [body(item) for item in events[:2]], source="reconciliation")
+    inbox.process()
+    assert inbox.release("default") == 5
+    inbox.tell()
+    assert [told for told in receiver.events if "pay_2" not in told[0]] == [
+        *((item["id"], False) for item in events),
+        ("evt_later", False),
+    ]
+
+
+def test_a_receiver_that_kills_its_process_holds_up_no_other_object(
+    receiver: Receiver, attentions: list[dict[str, Any]]
+) -> None:
+    events = factories.life("pay_1")[:1]
+
+    def deadly(sender: Any, event: Event, **kwargs: Any) -> None:
+        if event.id == events[0]["id"]:
+            raise SystemExit
+
+    take_in(*events, factories.life("pay_2")[0])
+    event_received.connect(deadly)
+    deaths = 0
+    try:
+        for _ in range(20):
+            try:
+                inbox.tell()
+            except SystemExit:
+                deaths += 1
+            later(hours=1)
+    finally:
+        event_received.disconnect(deadly)
+    assert factories.life("pay_2")[0]["id"] in receiver.told
+    parked = Event.objects.get(id=events[0]["id"])
+    assert (parked.state, parked.attempts, deaths) == ("parked", 6, 6)
+    assert "the process died" in parked.error
+    assert "telling_parked" in [seen["reason"] for seen in attentions]
+
+
+def test_a_receivers_own_trouble_counts_also_where_it_looks_like_ours(receiver: Receiver) -> None:
+    def broken(sender: Any, **kwargs: Any) -> None:
+        raise OperationalError("database is locked")
+
+    event_received.connect(broken)
+    try:
+        take_in(factories.life()[0])
+        inbox.tell()
+    finally:
+        event_received.disconnect(broken)
+    assert Event.objects.get().attempts == 1
+
+
+def test_two_do_not_tell_one_object(receiver: Receiver) -> None:
+    take_in(*factories.life())
+    Telling.objects.create(
+        account="default",
+        object_kind="payment",
+        object_id="pay_1",
+        running=True,
+        next_attempt_at=timezone.now() + timedelta(seconds=5),
+    )
+    assert inbox.tell() == 0
 
 
 def test_a_receivers_database_work_commits_with_the_mark(receiver: Receiver) -> None:
@@ -245,6 +327,23 @@ class TestHandlers:
         finally:
             _disconnect(status_changed, Payment, ("on_status", handle, ("succeeded",)))
         assert calls == [("processing", "succeeded")]
+
+    def test_events_of_kinds_that_are_not_mirrored_from_events(self) -> None:
+        calls: list[str] = []
+
+        @on_event("deposit_reference.*", "webhook_endpoint.*", "dispute.*")
+        def handle(event: Event, **kwargs: Any) -> None:
+            calls.append(event.type)
+
+        try:
+            for kind in ("deposit_reference", "webhook_endpoint", "dispute"):
+                data = {"object": kind, "id": f"{kind}_1"}
+                take_in({**event(factories.payment()), "id": f"evt_{kind}", "type": f"{kind}.new", "data": data})
+            inbox.tell()
+        finally:
+            uid = ("on_event", handle, ("deposit_reference.*", "webhook_endpoint.*", "dispute.*"))
+            _disconnect(event_received, Event, uid)
+        assert sorted(calls) == ["deposit_reference.new", "dispute.new", "webhook_endpoint.new"]
 
     def test_wrong_use_is_told_at_once(self) -> None:
         with pytest.raises(TypeError, match="event types"):

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.utils import timezone
 
 from payments_integration import inbox, projection, wire
@@ -49,13 +50,15 @@ def write(
     before: Snapshot | None = None,
     account: str = "default",
 ) -> Any:
-    return projection.write_answer(
-        account,
-        resource,
-        answered_at=None if seconds is None else at(seconds),
-        duration=duration,
-        before=before or projection.snapshot(resource.object, account, getattr(resource, "id", "CLP")),
-    )
+    before = before or projection.snapshot(resource.object, account, getattr(resource, "id", "CLP"))
+    with time_machine.travel(at(seconds or 0), tick=False):
+        return projection.write_answer(
+            account,
+            resource,
+            answered_at=None if seconds is None else at(seconds),
+            duration=duration,
+            before=before,
+        )
 
 
 def arrive(*events: dict[str, Any]) -> None:
@@ -114,8 +117,17 @@ def test_an_answer_read_before_the_rows_event_is_dropped() -> None:
 
 def test_an_answer_with_the_same_content_leaves_the_events_exact_time() -> None:
     arrive(factories.life()[0])
-    row = write(payment(), seconds=60)
+    row = write(payment(), seconds=5)
     assert (row.state_by, row.state_at, row.version) == ("event", T0, 1)
+
+
+def test_a_clearly_newer_answer_confirms_the_state() -> None:
+    """A late event from before the answer would take the row back in time."""
+    arrive(factories.life()[0])
+    write(payment(), seconds=60)
+    arrive(event(factories.payment(status="on_hold"), seconds=30))
+    assert Payment.objects.get().status == "created"
+    assert not marks()
 
 
 @pytest.mark.case(61)
@@ -148,10 +160,19 @@ class TestEventsAfterAnswers:
         arrive(event(factories.payment(), seconds=101))
         assert not marks()
 
-    def test_without_a_date_minutes_are_unclear(self) -> None:
+    @pytest.mark.parametrize("seconds", [-290, 290])
+    def test_without_a_date_minutes_are_unclear(self, seconds: int) -> None:
         write(payment(), seconds=None)
-        now = (timezone.now() - T0).total_seconds()
-        arrive(event(factories.payment(status="succeeded"), seconds=now - 200))
+        arrive(event(factories.payment(status="succeeded"), seconds=seconds))
+        assert Payment.objects.get().status == "created"
+        assert marks() == ["order_unclear"]
+
+    @pytest.mark.case(78)
+    @pytest.mark.parametrize("off", [3600, -3600])
+    def test_a_date_that_cannot_be_is_no_date(self, off: int) -> None:
+        with time_machine.travel(at(0), tick=False):
+            projection.write_answer("default", payment(), answered_at=at(off), duration=0.1, before=projection.ABSENT)
+        arrive(event(factories.payment(status="succeeded"), seconds=60))
         assert marks() == ["order_unclear"]
 
 
@@ -198,12 +219,50 @@ def test_balances() -> None:
     def balances(available: int) -> list[wire.Balance]:
         return [wire.parse_resource(factories.balance(available=available), wire.Balance)]
 
-    projection.write_balances("default", balances(5), answered_at=at(0), duration=0)
-    projection.write_balances("default", balances(5), answered_at=at(60), duration=0)
-    (row,) = projection.write_balances("default", balances(6), answered_at=at(120), duration=0)
-    assert row.available == 6
+    def write_all(available: int, seconds: int) -> Balance:
+        before = {"CLP": projection.snapshot(Kind.BALANCE, "default", "CLP")}
+        with time_machine.travel(at(seconds), tick=False):
+            (row,) = projection.write_balances(
+                "default", balances(available), answered_at=at(seconds), duration=0, before=before
+            )
+        return row
+
+    write_all(5, 0)
+    write_all(5, 60)
+    assert write_all(6, 120).available == 6
     assert Balance.objects.count() == 1
     assert list(BalanceChange.objects.order_by("pk").values_list("available", flat=True)) == [5, 6]
+
+
+def test_an_event_during_the_first_reading_of_a_balance_is_not_overwritten() -> None:
+    arrive(event(factories.balance(available=900), seconds=1))
+    resource = wire.parse_resource(factories.balance(available=100), wire.Balance)
+    with time_machine.travel(at(1), tick=False):
+        (row,) = projection.write_balances("default", [resource], answered_at=at(1), duration=1, before={})
+    assert row.available == 900
+    assert marks() == ["changed_meanwhile"]
+
+
+def test_a_change_that_an_answer_brought_is_told_after_the_event_before_it(receiver: Receiver) -> None:
+    """Dates are whole seconds, and the provider's parts may be a few apart."""
+    arrive(event(factories.payment(status="processing"), seconds=10.4))
+    write(payment(status="succeeded"), seconds=10)
+    inbox.tell()
+    assert receiver.statuses == [("", "processing"), ("processing", "succeeded")]
+
+
+def test_what_a_get_asks_for_itself_does_not_hurry_the_next_one() -> None:
+    later = timezone.now() + timedelta(hours=1)
+    DueRefresh.objects.create(
+        account="default", object_kind="payment", object_id="pay_1", reason="x", due_at=later, attempts=4
+    )
+    projection.request_refresh("default", "payment", "pay_1", "changed_meanwhile")
+    mark = DueRefresh.objects.get()
+    assert (mark.attempts, mark.due_at, mark.marks) == (4, later, 2)
+    projection.request_refresh("default", "payment", "pay_1", "refund_changed")
+    mark.refresh_from_db()
+    assert mark.attempts == 0
+    assert mark.due_at < later
 
 
 def test_gone() -> None:
