@@ -26,7 +26,7 @@ lint: $(VENV)/.ready-dev ## Format, style, types, layers, migrations, system che
 	$(BIN)/ruff check $(PATHS)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(RUN) manage.py makemigrations --check --dry-run
+	DATABASE_URL=sqlite://:memory: $(RUN) manage.py makemigrations --check --dry-run
 	$(RUN) manage.py check
 
 format: $(VENV)/.ready-dev ## Format the code and mend what can be mended
@@ -40,13 +40,16 @@ clean: ## Remove the environment, caches and what was built
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; name one with PYTHON=python3.12"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "Making a virtual environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
 
 # Installed once, and again when the dependencies change.
 $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e .
+	@echo "Installing what the project needs into $(VENV); this takes a minute ..."
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e .
 	@touch $@
 
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev]'
+	@echo "Installing what the tests and checks need into $(VENV); this takes a minute ..."
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(VENV)/.ready $@

@@ -11,6 +11,7 @@ from django.db.models import Sum
 from example_project.demo.comparison import compare
 from example_project.demo.provider import Books, Json
 from example_project.shop.models import Notice, Order, OrderStatus
+from example_project.shop.money import show_money
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     DueRefresh,
@@ -22,7 +23,6 @@ from payments_integration.models import (
     Payout,
     Refund,
 )
-from payments_integration.money import format_money
 
 Row = tuple[str, ...]
 
@@ -93,7 +93,7 @@ def money_table() -> list[Row]:
     return [
         ("", "in", "refunded", "out"),
         *(
-            (currency, *(format_money(sums[currency, kind], currency) for kind in ("in", "refunded", "out")))
+            (currency, *(show_money(sums[currency, kind], currency) for kind in ("in", "refunded", "out")))
             for currency in sorted({currency for currency, _kind in sums})
         ),
     ]

@@ -7,9 +7,9 @@ from example_project.demo.payer import Payer
 from example_project.demo.processes import DemoError
 from example_project.demo.stage import Stage
 from example_project.shop.models import Order, OrderStatus
+from example_project.shop.money import show_money
 from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.models import Operation, Payout
-from payments_integration.money import format_money
 
 INVOICE = "invoice-42"
 
@@ -55,7 +55,7 @@ def _lose_a_payout(stage: Stage) -> None:
     try:
         pay_roaster(98_000, INVOICE)
     except OutcomeUnknown as error:
-        amount = format_money(98_000, "BRL")
+        amount = show_money(98_000, "BRL")
         stage.screen.say(f"{amount} to the roaster: outcome unknown, {error.operation.pk} is kept.")
     else:
         raise DemoError("the answer arrived although the connection was cut")

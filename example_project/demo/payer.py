@@ -26,14 +26,21 @@ class _Forms(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.forms: list[Form] = []
+        self._select = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         if tag == "form":
             self.forms.append(Form(given.get("action", ""), given.get("method", "get").lower()))
-        if not self.forms or not given.get("name"):
+        if not self.forms:
             return
         form = self.forms[-1]
+        if tag == "select":
+            self._select = given.get("name", "")
+        elif tag == "option" and ("selected" in given or self._select not in form.fields):
+            form.fields[self._select] = given.get("value", "")
+        if not given.get("name"):
+            return
         if tag == "button":
             form.buttons.append((given["name"], given.get("value", "")))
         elif tag == "input" and (given.get("type") not in ("radio", "checkbox") or "checked" in given):

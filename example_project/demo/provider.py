@@ -29,9 +29,9 @@ class Provider:
         """Have something go wrong with the next requests or deliveries that fit."""
         self._post("faults", {"kind": kind, **fields})
 
-    def advance(self, seconds: float) -> None:
-        """Let time pass at the provider."""
-        self._post("clock", {"advance": seconds})
+    def run_behind(self, seconds: float) -> None:
+        """Set the provider's clock to real time less this. Catching up later is time that passes, and is over then."""
+        self._post("clock", {"offset": -seconds})
 
     def move(self, collection: str, object_id: str, action: str, **fields: Any) -> Json:
         """Something happens to one object: a transfer arrives, a bank says no."""

@@ -51,7 +51,17 @@ def methods(country: str, currency: str) -> list[Choice]:
             raise MethodsUnavailable from error
         found = [choice for record in records if (choice := _choice(record)) is not None]
         cache.set(key, found, METHODS_FOR)
+        cache.set_many({_name_key(choice.code): choice.name for choice in found}, timeout=None)
     return found
+
+
+def method_name(code: str) -> str:
+    """What the provider calls a method, as last listed; until then what its code says: ``cl_khipu`` is Khipu."""
+    return str(cache.get(_name_key(code)) or code.partition("_")[2].replace("_", " ").capitalize() or code)
+
+
+def _name_key(code: str) -> str:
+    return f"shop-method-name-{code}"
 
 
 def place(submission: str, **fields: Any) -> Order:

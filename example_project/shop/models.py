@@ -9,9 +9,9 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
+from example_project.shop.money import show_money
 from payments_integration.enums import Country, Currency, Flow
 from payments_integration.models import Payment
-from payments_integration.money import format_money
 
 
 class Product(models.Model):
@@ -45,7 +45,7 @@ class Price(models.Model):
         constraints = [models.UniqueConstraint(fields=["product", "currency"], name="shop_one_price")]
 
     def __str__(self) -> str:
-        return format_money(self.amount, self.currency)
+        return show_money(self.amount, self.currency)
 
 
 class OrderStatus(models.TextChoices):
@@ -102,7 +102,7 @@ class Order(models.Model):
 
     @property
     def price(self) -> str:
-        return format_money(self.amount, self.currency)
+        return show_money(self.amount, self.currency)
 
     @property
     def payments(self) -> QuerySet[Payment]:

@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
 from example_project.shop import checkout
-from example_project.shop.forms import DEFAULT_MARKET, MARKETS, BuyForm, MarketForm, new_submission
+from example_project.shop.forms import DEFAULT_MARKET, MARKETS, BuyForm, new_submission
 from example_project.shop.models import Order, OrderStatus, Price, Product
 from payments_integration import services
 from payments_integration.enums import OPEN_PAYMENT_STATUSES, Flow
@@ -24,11 +24,17 @@ from payments_integration.models import Payment
 logger = logging.getLogger(__name__)
 
 #: A page that waits loads itself anew after so many seconds: later where there are details to read and type.
-RELOAD_SECONDS, RELOAD_SECONDS_WITH_DETAILS = 3, 10
+RELOAD_SECONDS, RELOAD_SECONDS_WITH_DETAILS = 2, 10
+#: Whoever comes back has probably paid: for so long we look for the money before we ask for it again.
+LOOK_FOR = timedelta(seconds=30)
 #: A payment that nobody told us of for so long is read from the provider while somebody looks.
 QUIET_FOR = timedelta(seconds=20)
 WAITING = (OrderStatus.NEW, OrderStatus.REVIEW, OrderStatus.PARTIALLY_PAID)
 REMEMBERED = 20
+#: The provider's words for a payment where they need explaining.
+STATUS_WORDS = {"created": "waiting for the payer", "requires_action": "waiting for the payer"}
+#: What a change of the country leaves as it was typed.
+KEPT = ("name", "email", "quantity", "flow")
 
 
 @require_GET
@@ -39,11 +45,13 @@ def products(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def buy(request: HttpRequest, slug: str) -> HttpResponse:
-    """GET shows the form for ``?market=PE-USD``; POST sets up the payment and sends the payer on."""
+    """GET shows the form for ``?market=PE-USD``; POST sets up the payment and sends the payer on.
+
+    A form with another market than its page showed is no purchase yet: the payer first sees the prices there.
+    """
     product = get_object_or_404(Product, slug=slug)
-    market = request.GET.get("market", DEFAULT_MARKET)
-    if market not in dict(MARKETS):
-        market = DEFAULT_MARKET
+    shown = _market(request.GET.get("market"), DEFAULT_MARKET)
+    market = _market(request.POST.get("market"), shown)
     country, _, currency = market.partition("-")
     price = get_object_or_404(Price, product=product, currency=currency)
     problem = ""
@@ -51,8 +59,14 @@ def buy(request: HttpRequest, slug: str) -> HttpResponse:
         methods = checkout.methods(country, currency)
     except checkout.MethodsUnavailable:
         methods, problem = [], "We cannot reach the payment provider just now. Please try again in a moment."
-    form = BuyForm(request.POST or None, methods=methods, initial={"submission": new_submission()})
-    if request.method == "POST" and form.is_valid():
+    new = {"market": market, "submission": new_submission()}
+    only_look = request.method == "POST" and (market != shown or "show" in request.POST)
+    if request.method == "POST" and not only_look:
+        form = BuyForm(request.POST, price=price, methods=methods)
+    else:
+        typed = {name: request.POST[name] for name in KEPT if name in request.POST}
+        form = BuyForm(initial={**typed, **new}, price=price, methods=methods)
+    if form.is_valid():
         data = form.cleaned_data
         order = checkout.place(
             data["submission"],
@@ -74,16 +88,20 @@ def buy(request: HttpRequest, slug: str) -> HttpResponse:
         except ValidationError as error:
             problem = " ".join(error.messages)
         # Refused for good under that key: the next attempt is another purchase.
-        form = BuyForm(initial={**data, "submission": new_submission()}, methods=methods)
+        form = BuyForm(initial={**data, **new}, price=price, methods=methods)
     context = {
         "product": product,
         "price": price,
         "form": form,
-        "market_form": MarketForm(initial={"market": market}),
         "market": market,
+        "elsewhere": dict(MARKETS)[market] if only_look else "",
         "problem": problem,
     }
     return render(request, "shop/buy.html", context, status=422 if problem and request.method == "POST" else 200)
+
+
+def _market(asked: str | None, otherwise: str) -> str:
+    return asked if asked in dict(MARKETS) else otherwise
 
 
 def _send_on(request: HttpRequest, order: Order) -> HttpResponseRedirect:
@@ -113,28 +131,45 @@ def _explain(error: PaymentsError) -> str:
 @never_cache
 @require_GET
 def order(request: HttpRequest, reference: str) -> HttpResponse:
-    """Where the payer comes back to. The query string is ignored: anybody can write one."""
+    """Where the payer comes back to. Anybody can write a query string: ``payment_id`` is a hint to look, no more."""
     order = get_object_or_404(Order.objects.select_related("product"), reference=reference)
     payment = order.payment
+    is_back = "payment_id" in request.GET
+    has_returned = _has_returned(request, order, is_back=is_back)
     if payment is not None:
-        payment = _freshened(payment)
+        payment = _freshened(payment, timedelta(0) if is_back else QUIET_FOR)
         order.refresh_from_db()
     action = (payment.next_action or {}) if payment is not None and payment.flow == Flow.S2S else {}
-    seconds = RELOAD_SECONDS if action.get("type", "none") == "none" else RELOAD_SECONDS_WITH_DETAILS
+    is_open = payment is not None and payment.status in OPEN_PAYMENT_STATUSES
+    has_details = action.get("type", "none") != "none" and not has_returned
+    seconds = RELOAD_SECONDS_WITH_DETAILS if has_details else RELOAD_SECONDS
     context = {
         "order": order,
         "payment": payment,
         "action": action,
-        "payable": payment is not None and payment.status in OPEN_PAYMENT_STATUSES,
+        "method": checkout.method_name(order.method_code),
+        # Also where the provider has the money, and our handler is still to be told.
+        "looking": order.status in WAITING and (has_returned or not is_open),
+        "payment_status": STATUS_WORDS.get(payment.status, payment.status.replace("_", " ")) if payment else "",
+        "payable": is_open,
         "reload_seconds": seconds if order.status in WAITING else None,
         "sandbox_url": _sandbox_page(payment),
     }
     return render(request, "shop/order.html", context)
 
 
-def _freshened(payment: Payment) -> Payment:
-    """The payment, read again where it is open and has been silent: a delivery may be late or lost."""
-    if payment.status in OPEN_PAYMENT_STATUSES and timezone.now() - payment.synced_at > QUIET_FOR:
+def _has_returned(request: HttpRequest, order: Order, *, is_back: bool) -> bool:
+    """Whether the payer came back from paying just now or a moment ago; the page loads itself without the query."""
+    now = timezone.now().timestamp()
+    if is_back:
+        request.session["returned"] = [order.reference, now]
+    reference, at = request.session.get("returned", ["", 0.0])
+    return bool(reference == order.reference and now - at < LOOK_FOR.total_seconds())
+
+
+def _freshened(payment: Payment, quiet_for: timedelta) -> Payment:
+    """The payment, read again where it is open and was silent for so long: a delivery may be late or lost."""
+    if payment.status in OPEN_PAYMENT_STATUSES and timezone.now() - payment.synced_at > quiet_for:
         try:
             return services.refresh(payment)
         except PaymentsError as error:

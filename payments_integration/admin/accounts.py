@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.admin import columns, display, filters
 from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.sections import Page, Section
-from payments_integration.enums import ActiveStatus
+from payments_integration.enums import ActiveStatus, Country
 from payments_integration.models import Balance, BalanceChange, DepositReference, WebhookEndpoint
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ NEWEST = 50
 @admin.register(DepositReference)
 class DepositReferenceAdmin(MirrorAdmin):
     list_display = (
-        "id", "status_shown", "method_code", "country", "currency", "reference_shown", "account", "created_at",
+        "id", "status_shown", "method_code", "country_shown", "currency", "reference_shown", "account", "created_at",
     )  # fmt: skip
     list_filter = (STATUS, filters.COUNTRY, filters.CURRENCY, filters.ACCOUNT, "created_at")
     search_fields = ("id__startswith", "merchant_reference__exact")
     search_help_text = _("The beginning of an id, or a whole merchant reference")
     list_defer = ("details", "extra")
     fieldsets = (
-        (None, {"fields": ("id", "status_shown", "reference_shown", "method_code", "country", "currency")}),
+        (None, {"fields": ("id", "status_shown", "reference_shown", "method_code", "country_shown", "currency")}),
         (_("What the payer is told"), {"fields": ("details_shown",)}),
         (_("Times"), {"fields": ("created_at",)}),
         MIRROR_FIELDS,
@@ -47,6 +47,7 @@ class DepositReferenceAdmin(MirrorAdmin):
 
     status_shown = columns.status(_("status"), ActiveStatus)
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
+    country_shown = columns.choice("country", _("country"), Country)
     details_shown = columns.json("details", _("details"))
 
 
@@ -61,12 +62,13 @@ class BalanceChangeInline(_Inline):
     model = BalanceChange
     formset = _NewestChanges
     verbose_name_plural = _("latest changes")
-    fields = ("at", "available_shown", "pending_shown", "reserve_shown", "hold_shown", "debt_shown")
+    fields = ("at_shown", "available_shown", "pending_shown", "reserve_shown", "hold_shown", "debt_shown")
     readonly_fields = fields
     ordering = ("-at", "-pk")
     extra = 0
     can_delete = False
 
+    at_shown = columns.at("at", _("at"))
     available_shown = columns.money("available", _("available"), currency="balance.currency")
     pending_shown = columns.money("pending", _("pending"), currency="balance.currency")
     reserve_shown = columns.money("reserve", _("reserve"), currency="balance.currency")

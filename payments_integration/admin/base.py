@@ -7,19 +7,20 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import flatten_fieldsets, quote, unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
 from django.db import connections, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import DateTimeField, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf, services
 from payments_integration.admin import columns, display, outcomes
-from payments_integration.admin.buttons import Button, Tool, new_key
+from payments_integration.admin.buttons import Button, Press, Tool, new_key
 from payments_integration.admin.sections import Page, Section
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError
 
@@ -29,6 +30,13 @@ else:
     _ModelAdmin = admin.ModelAdmin
 
 ObjectView = Callable[[HttpRequest, str], HttpResponse]
+
+
+def outside_transactions(view: Any) -> Any:
+    """Mark a view to run outside transactions, also with ATOMIC_REQUESTS, on every database."""
+    for alias in connections:
+        transaction.non_atomic_requests(using=alias)(view)
+    return view
 
 
 class _ChangeList(ChangeList):
@@ -72,7 +80,21 @@ class ReadOnlyAdmin(_ModelAdmin):
     def get_list_display(self, request: HttpRequest) -> tuple[Any, ...]:
         # With one account its name tells nothing.
         several = len(conf.aliases()) > 1 or self.opts.pk.name == "account"
-        return tuple(name for name in self.list_display if several or name != "account")
+        return tuple(self._column(name) for name in self.list_display if several or name != "account")
+
+    def get_sortable_by(self, request: HttpRequest) -> Any:
+        return None if self.sortable_by is None else [self._column(name) for name in self.sortable_by]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        return [
+            (title, {**options, "fields": tuple(map(self._column, options["fields"]))})
+            for title, options in super().get_fieldsets(request, obj)
+        ]
+
+    def _column(self, name: Any) -> Any:
+        """What shows it: fields with a time have a column of their own, everything else is known by its name."""
+        fields = {field.name for field in self.opts.concrete_fields if isinstance(field, DateTimeField)}
+        return columns.moment(self.opts, name) if name in fields else name
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -113,10 +135,7 @@ class ReadOnlyAdmin(_ModelAdmin):
         def outside(request: HttpRequest, object_id: str) -> HttpResponse:
             return view(request, object_id)
 
-        wrapped: Any = outside
-        for alias in connections:
-            wrapped = transaction.non_atomic_requests(using=alias)(wrapped)
-        guarded: Any = self.admin_site.admin_view(wrapped)
+        guarded: Any = self.admin_site.admin_view(outside_transactions(outside))
         return cast("URLPattern", path(f"<path:object_id>/{name}/", guarded, name=self.url_name(name)))
 
     def url_name(self, name: str) -> str:
@@ -134,25 +153,35 @@ class ReadOnlyAdmin(_ModelAdmin):
             raise Http404
         return obj
 
-    def back(self, request: HttpRequest, obj: Any) -> HttpResponseRedirect:
-        """To the row's page, for those who may see it."""
+    def back(self, request: HttpRequest, obj: Any, *, gone: bool = False) -> HttpResponseRedirect:
+        """To the row's page, or the list where the row is gone, for those who may see it."""
         if self.has_view_permission(request, obj):
-            return HttpResponseRedirect(self.object_url("change", obj))
+            return HttpResponseRedirect(
+                display.list_url(self.admin_site, self.model) if gone else self.object_url("change", obj)
+            )
         return HttpResponseRedirect(reverse("admin:index", current_app=self.admin_site.name))
 
     def _button_tools(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
         for button in self.buttons:
             if button.shown(obj) and getattr(self, f"has_{button.permission}_permission")(request, obj):
                 url = self.object_url(button.name, obj)
-                yield Tool(button.label, url, question=button.question, key=new_key())
+                form = button.unbound(obj)
+                yield Tool(button.label, url, question=button.question, key=new_key(), form=form)
 
     def _pressing(self, button: Button) -> ObjectView:
         def view(request: HttpRequest, object_id: str) -> HttpResponse:
             obj = self.permitted(request, object_id, button.permission)
             if request.method != "POST":
                 return HttpResponseNotAllowed(["POST"])
+            form = button.form(request.POST) if button.form else forms.Form(request.POST)
+            if not form.is_valid():
+                for name, found in form.errors.items():
+                    text = f"{form[name].label}: {' '.join(map(str, found))}"
+                    self.message_user(request, text, messages.ERROR)
+                return self.back(request, obj)
+            current: Any | None = obj
             try:
-                button.call(obj, request.POST.get("idempotency_key") or None, request.user)
+                button.call(obj, Press(request.user, request.POST.get("idempotency_key") or None, form.cleaned_data))
             except ValidationError as error:
                 for _argument, message in outcomes.complaints(error):
                     self.message_user(request, message, messages.ERROR)
@@ -165,8 +194,10 @@ class ReadOnlyAdmin(_ModelAdmin):
             else:
                 if button.logged:
                     self.log_change(request, obj, str(button.logged))
-                self.message_user(request, button.done, messages.SUCCESS)
-            return self.back(request, obj)
+                current = self.model._default_manager.filter(pk=obj.pk).first()
+                outcome = button.outcome(current)
+                self.message_user(request, outcome.text, outcome.level)
+            return self.back(request, obj, gone=current is None)
 
         return view
 
@@ -176,7 +207,7 @@ REFRESH = Button(
     name="refresh",
     label=_("Refresh"),
     permission="view",
-    call=lambda obj, key, user: services.refresh(obj),
+    call=lambda obj, press: services.refresh(obj),
     done=_("Read anew from the provider."),
 )
 

@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from django import forms
+from django.contrib import messages
 from django.http import HttpRequest
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: (row, idempotency key, user): calls a service. The key is the page's, so that a double click is one intent.
-Call = Callable[[Any, str | None, Any], object]
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """A button as it was pressed once."""
+
+    user: Any
+    #: The idempotency key: the page's, so that a double click is one intent.
+    key: str | None
+    #: What was written into the button's form, cleaned.
+    answers: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of pressing a button, in words."""
+
+    text: StrOrPromise
+    level: int = messages.SUCCESS
+
+
+#: (row, press): calls a service.
+Call = Callable[[Any, Press], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +46,24 @@ class Button:
     #: ``has_<permission>_permission(request, obj)`` of the ModelAdmin decides who may.
     permission: str
     call: Call
-    #: What the message says afterwards, with the row as it is then.
-    done: StrOrPromise
+    #: What the message says afterwards; a function is given the row as it is then, None where it is gone.
+    done: StrOrPromise | Callable[[Any | None], Outcome]
     #: What stands in the row's history; empty for what changes nothing at the provider.
     logged: StrOrPromise = ""
     #: Whether it makes sense now, as far as the mirror knows; the service decides.
     shown: Callable[[Any], bool] = lambda obj: True
     #: Asked before it is done.
     question: StrOrPromise = ""
+    #: What must be said with it, and what is written there at first.
+    form: type[forms.Form] | None = None
+    initial: Callable[[Any], dict[str, Any]] = lambda obj: {}
+
+    def outcome(self, obj: Any | None) -> Outcome:
+        return self.done(obj) if callable(self.done) else Outcome(self.done)
+
+    def unbound(self, obj: Any) -> forms.Form | None:
+        """Its form as a page shows it; several may ask for the same."""
+        return self.form(initial=self.initial(obj), auto_id=f"pi-{self.name}-%s") if self.form else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +75,7 @@ class Tool:
     post: bool = True
     question: StrOrPromise = ""
     key: str = ""
+    form: forms.Form | None = None
 
 
 def may(request: HttpRequest, codename: str, obj: Any = None) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db.models import Model
+from django.db.models.options import Options
+from django.utils.html import format_html
 
 from payments_integration.admin import display
 
@@ -37,13 +40,54 @@ def status(description: StrOrPromise, choices: Any, name: str = "status") -> Col
     return column
 
 
-def money(name: str, description: StrOrPromise, *, currency: str = "currency") -> Column:
-    """An amount in the row's currency; ``currency``: where that stands."""
+def choice(name: str, description: StrOrPromise, choices: Any) -> Column:
+    """A value in the words of ``choices``; one that is not among them as it came."""
+
+    @admin.display(description=description)
+    def column(self: Any, obj: Any) -> str:
+        value = getattr(obj, name)
+        return display.text(dict(choices.choices).get(value, value))
+
+    return column
+
+
+def at(name: str, description: StrOrPromise) -> Column:
+    @admin.display(description=description)
+    def column(self: Any, obj: Any) -> str:
+        return display.moment(getattr(obj, name))
+
+    return column
+
+
+@functools.cache
+def moment(opts: Options[Any], name: str) -> Callable[[Any], str]:
+    """A field with a time, as all times are shown; stands in a list where the field's name would."""
+
+    @admin.display(description=getattr(opts.get_field(name), "verbose_name", name), ordering=name)
+    def column(obj: Any) -> str:
+        return display.moment(getattr(obj, name))
+
+    # Django names cells and rows after it.
+    column.__name__ = name
+    return column
+
+
+def money(
+    name: str, description: StrOrPromise, *, currency: str = "currency", less: str = "", words: StrOrPromise = ""
+) -> Column:
+    """An amount in the row's currency; ``currency``: where that stands.
+
+    ``less``: an amount that stands under it, in ``words``, where there is one.
+    """
     currency_of = attrgetter(currency)
 
     @admin.display(description=description)
     def column(self: Any, obj: Any) -> str:
-        return display.money(getattr(obj, name), currency_of(obj))
+        amount = display.money(getattr(obj, name), currency_of(obj))
+        if not less or not getattr(obj, less):
+            return amount
+        under = format_html(str(words), display.money(getattr(obj, less), currency_of(obj)))
+        return format_html('{}<br><span class="pi-less">{}</span>', amount, under)
 
     return column
 

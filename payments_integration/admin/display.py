@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,8 +13,10 @@ from django.contrib.admin import AdminSite
 from django.contrib.admin.utils import quote
 from django.db.models import Model
 from django.urls import NoReverseMatch, reverse
+from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.timezone import is_aware, localtime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -33,8 +36,8 @@ _TONES = {
         "failed", "chargeback", "returned", "disabled", "parked", "quarantined", "rejected", "needs_person",
     },
     "open": {
-        "created", "requires_action", "processing", "on_hold", "partially_paid", "overpaid", "pending", "applied",
-        "due", "unknown", "running", "awaiting_approval",
+        "created", "requires_action", "processing", "on_hold", "partially_paid", "overpaid", "pending", "held",
+        "applied", "due", "unknown", "running", "awaiting_approval",
     },
     "quiet": {"expired", "canceled", "closed", "skipped"},
 }  # fmt: skip
@@ -62,6 +65,13 @@ def status(value: str | None, choices: Any) -> str:
         return EMPTY
     label = dict(choices.choices).get(value, value)
     return format_html('<span class="pi-status pi-status-{}">{}</span>', _TONE_OF.get(value, "odd"), text(label))
+
+
+def moment(at: datetime | None) -> str:
+    """To the second, and the same everywhere: what happened in one minute has an order too."""
+    if not at:
+        return EMPTY
+    return date_format(localtime(at) if is_aware(at) else at, "Y-m-d H:i:s")
 
 
 def money(amount: int | None, currency: str) -> str:

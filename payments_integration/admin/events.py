@@ -10,25 +10,26 @@ from django.contrib import admin, messages
 from django.db import router, transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import URLPattern
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from payments_integration import inbox, wakeup
 from payments_integration.admin import columns, display, filters
-from payments_integration.admin.base import ReadOnlyAdmin
-from payments_integration.admin.buttons import Button, may
+from payments_integration.admin.base import ReadOnlyAdmin, outside_transactions
+from payments_integration.admin.buttons import Button, Outcome, may
 from payments_integration.admin.sections import Page, Section
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, EventSource, EventState, StatusChange, Telling
 
-#: What was told or given up may be told once more.
-REPLAYABLE = (EventState.PARKED, EventState.DONE)
+#: What was told or given up may be told once more; what was not understood may be read once more.
+REPLAYABLE = (EventState.PARKED, EventState.DONE, EventState.QUARANTINED)
 #: A person waits for the page while receivers run; a worker or the sweeper does the rest.
 _SECONDS = 4.0
 
 
 def replay(item: Any) -> None:
-    """Have it told once more, and say that there is work once that is committed."""
+    """Have it told (or, from the quarantine, read) once more, and say that there is work once that is committed."""
     inbox.replay(item)
     _wake(item.account)
 
@@ -41,6 +42,14 @@ def _wake(account: str) -> None:
     )
 
 
+def _replayed(item: Any | None) -> Outcome:
+    if item is None:
+        return Outcome(_("It was read again, and left the quarantine: it is applied and told as any other event."))
+    if item.state == EventState.QUARANTINED:
+        return Outcome(_("It was read again and is still not understood: it stays in quarantine."), messages.WARNING)
+    return Outcome(_("It will be told to the receivers once more."))
+
+
 class ReplayAdmin(ReadOnlyAdmin):
     """Rows that receivers are told of: they can be told again."""
 
@@ -50,13 +59,21 @@ class ReplayAdmin(ReadOnlyAdmin):
             name="replay",
             label=_("Replay"),
             permission="replay",
-            call=lambda obj, key, user: replay(obj),
-            done=_("It will be told to the receivers once more."),
+            call=lambda obj, press: replay(obj),
+            done=_replayed,
             logged=_("Replayed."),
             shown=lambda obj: obj.state in REPLAYABLE,
-            question=_("Every receiver is called again."),
+            question=_("Every receiver is called again; what is in quarantine is read again."),
         ),
     )
+
+    def get_urls(self) -> list[URLPattern]:
+        urls = super().get_urls()
+        for url in urls:
+            # The list's action replays.
+            if url.name == self.url_name("changelist"):
+                outside_transactions(url.callback)
+        return urls
 
     def has_replay_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "replay_event", obj)
@@ -64,24 +81,35 @@ class ReplayAdmin(ReadOnlyAdmin):
     @admin.action(description=_("Replay selected rows"), permissions=["replay"])
     def replay_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         accounts = set()
-        replayed = skipped = 0
-        for item in queryset:
-            if item.state in REPLAYABLE:
-                inbox.replay(item)
-                self.log_change(request, item, str(_("Replayed.")))
-                accounts.add(item.account)
-                replayed += 1
-            else:
+        replayed = released = kept = skipped = 0
+        for item in list(queryset):
+            if item.state not in REPLAYABLE:
                 skipped += 1
+                continue
+            inbox.replay(item)
+            self.log_change(request, item, str(_("Replayed.")))
+            accounts.add(item.account)
+            if item.state != EventState.QUARANTINED:
+                replayed += 1
+            elif self.model._default_manager.filter(pk=item.pk).exists():
+                kept += 1
+            else:
+                released += 1
         for account in accounts:
             _wake(account)
         if replayed:
             text = ngettext("%d will be told once more.", "%d will be told once more.", replayed) % replayed
             self.message_user(request, text, messages.SUCCESS)
+        if released:
+            text = ngettext("%d left the quarantine.", "%d left the quarantine.", released) % released
+            self.message_user(request, text, messages.SUCCESS)
+        if kept:
+            text = ngettext("%d stays in quarantine.", "%d stay in quarantine.", kept) % kept
+            self.message_user(request, text, messages.WARNING)
         if skipped:
             text = ngettext(
-                "%d was left out: it has not been told yet, or is in quarantine.",
-                "%d were left out: they have not been told yet, or are in quarantine.",
+                "%d was left out: it has not been told yet.",
+                "%d were left out: they have not been told yet.",
                 skipped,
             )
             self.message_user(request, text % skipped, messages.WARNING)
@@ -90,7 +118,7 @@ class ReplayAdmin(ReadOnlyAdmin):
 @admin.register(Event)
 class EventAdmin(ReplayAdmin):
     list_display = (
-        "id", "type", "object_shown", "state_shown", "source", "attempts", "account", "created_at", "received_at",
+        "id", "type", "object_shown", "state_shown", "created_at", "source", "attempts", "account",
     )  # fmt: skip
     list_filter = (
         filters.known("state", _("state"), EventState, open_ended=False),

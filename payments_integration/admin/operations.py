@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 from django.db.models import Model
+from django.http import HttpRequest
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.admin import columns, display, filters
 from payments_integration.admin.base import ReadOnlyAdmin
+from payments_integration.admin.buttons import may
+from payments_integration.admin.resolving import HAPPENED, LOOK_UP, NEVER_HAPPENED, SEND_AGAIN
 from payments_integration.models import Operation, OperationState, Payment, Payout, WebhookEndpoint
 
 #: The service functions that leave an operation, and what their target is.
@@ -27,8 +33,7 @@ TARGETS: dict[str, type[Model] | None] = {
 @admin.register(Operation)
 class OperationAdmin(ReadOnlyAdmin):
     list_display = (
-        "id", "operation", "state_shown", "amount_shown", "target_shown", "result_shown", "actor", "attempts",
-        "account", "created_at",
+        "id", "operation", "state_shown", "amount_shown", "objects_shown", "actor", "account", "created_at",
     )  # fmt: skip
     list_filter = (
         filters.known("state", _("state"), OperationState, open_ended=False),
@@ -43,6 +48,7 @@ class OperationAdmin(ReadOnlyAdmin):
         "idempotency_key__exact",
     )  # fmt: skip
     search_help_text = _("The beginning of an id; a whole object id, merchant reference or idempotency key")
+    buttons = (LOOK_UP, SEND_AGAIN, HAPPENED, NEVER_HAPPENED)
     list_defer = ("arguments", "body", "error", "note", "request_ids")
     fieldsets = (
         (
@@ -71,9 +77,20 @@ class OperationAdmin(ReadOnlyAdmin):
     arguments_shown = columns.json("arguments", _("arguments"))
     body_shown = columns.body("body", _("body"))
 
+    def has_resolve_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, "change_operation", obj)
+
     @admin.display(description=_("request ids"))
     def request_ids_shown(self, obj: Operation) -> str:
         return display.text(", ".join(map(str, obj.request_ids or ())))
+
+    @admin.display(description=_("target and result"))
+    def objects_shown(self, obj: Operation) -> str:
+        """One column, or the list would be wider than most screens."""
+        target, result = self.target_shown(obj), self.result_shown(obj)
+        if not obj.result_id or obj.result_id == obj.target_id:
+            return target
+        return format_html("{} →<br>{}", target, result) if obj.target_id else result
 
     @admin.display(description=_("target"))
     def target_shown(self, obj: Operation) -> str:

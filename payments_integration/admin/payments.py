@@ -10,24 +10,24 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern
 from django.utils.decorators import method_decorator
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration import services
-from payments_integration.admin import columns, filters
+from payments_integration.admin import columns, display, filters
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
 from payments_integration.admin.buttons import Button, Tool, may
 from payments_integration.admin.refunding import RefundPage
 from payments_integration.admin.sections import Page, Section
-from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, PaymentStatus
+from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, Country, PaymentStatus
 from payments_integration.models import Payment
 
 
 @admin.register(Payment)
 class PaymentAdmin(MirrorAdmin):
     list_display = (
-        "id", "status_shown", "amount_shown", "refunded_shown", "method_code", "country", "reference_shown",
-        "account", "created_at",
+        "id", "status_shown", "amounts_shown", "method_shown", "reference_shown", "account", "created_at",
     )  # fmt: skip
     list_filter = (
         filters.known("status", _("status"), PaymentStatus),
@@ -47,7 +47,7 @@ class PaymentAdmin(MirrorAdmin):
             name="cancel",
             label=_("Cancel payment"),
             permission="cancel",
-            call=lambda obj, key, user: services.cancel_payment(obj, idempotency_key=key, actor=user),
+            call=lambda obj, press: services.cancel_payment(obj, idempotency_key=press.key, actor=press.user),
             done=_("The payment was canceled."),
             logged=_("Canceled at the provider."),
             shown=lambda obj: obj.status in CANCELABLE_PAYMENT_STATUSES,
@@ -55,7 +55,7 @@ class PaymentAdmin(MirrorAdmin):
         ),
     )
     fieldsets = (
-        (None, {"fields": ("id", "status_shown", "failure_shown", "reference_shown", "country")}),
+        (None, {"fields": ("id", "status_shown", "failure_shown", "reference_shown", "country_shown")}),
         (
             _("Money"),
             {
@@ -75,7 +75,9 @@ class PaymentAdmin(MirrorAdmin):
     )  # fmt: skip
 
     status_shown = columns.status(_("status"), PaymentStatus)
+    country_shown = columns.choice("country", _("country"), Country)
     amount_shown = columns.money("amount", _("amount"))
+    amounts_shown = columns.money("amount", _("amount"), less="refunded_amount", words=_("refunded {}"))
     received_shown = columns.money("amount_received", _("amount received"))
     refunded_shown = columns.money("refunded_amount", _("refunded"))
     rest_shown = columns.money("refundable_amount", _("refundable"))
@@ -87,6 +89,12 @@ class PaymentAdmin(MirrorAdmin):
     next_action_shown = columns.json("next_action", _("next action"))
     payer_shown = columns.json("payer", _("payer"))
     metadata_shown = columns.json("metadata", _("metadata"))
+
+    @admin.display(description=_("method and country"))
+    def method_shown(self, obj: Payment) -> str:
+        return format_html(
+            '{}<br><span class="pi-less">{}</span>', display.text(obj.method_code), self.country_shown(obj)
+        )
 
     def has_refund_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "refund_payment", obj)

@@ -15,15 +15,15 @@ from payments_integration.admin import columns, filters
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
 from payments_integration.admin.buttons import Button, may
 from payments_integration.admin.sections import Page, Section
-from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, PayoutStatus
+from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, Country, PayoutStatus
 from payments_integration.models import Payout, Refund
 
 
 @admin.register(Payout)
 class PayoutAdmin(MirrorAdmin):
     list_display = (
-        "id", "status_shown", "amount_shown", "method_code", "country", "reference_shown", "refund_link", "account",
-        "created_at",
+        "id", "status_shown", "amount_shown", "method_code", "country_shown", "reference_shown", "refund_link",
+        "account", "created_at",
     )  # fmt: skip
     list_filter = (
         filters.known("status", _("status"), PayoutStatus),
@@ -41,7 +41,7 @@ class PayoutAdmin(MirrorAdmin):
             name="cancel",
             label=_("Cancel payout"),
             permission="cancel",
-            call=lambda obj, key, user: services.cancel_payout(obj, idempotency_key=key, actor=user),
+            call=lambda obj, press: services.cancel_payout(obj, idempotency_key=press.key, actor=press.user),
             done=_("The payout was canceled."),
             logged=_("Canceled at the provider."),
             shown=lambda obj: obj.status in CANCELABLE_PAYOUT_STATUSES,
@@ -49,7 +49,7 @@ class PayoutAdmin(MirrorAdmin):
         ),
     )
     fieldsets = (
-        (None, {"fields": ("id", "status_shown", "failure_shown", "reference_shown", "country", "method_code")}),
+        (None, {"fields": ("id", "status_shown", "failure_shown", "reference_shown", "country_shown", "method_code")}),
         (_("Money"), {"fields": ("amount_shown", "fee_shown", "currency")}),
         (_("Recipient"), {"fields": ("destination_shown", "metadata_shown")}),
         (_("Refund"), {"fields": ("refund_link",)}),
@@ -58,6 +58,7 @@ class PayoutAdmin(MirrorAdmin):
     )
 
     status_shown = columns.status(_("status"), PayoutStatus)
+    country_shown = columns.choice("country", _("country"), Country)
     amount_shown = columns.money("amount", _("amount"))
     fee_shown = columns.money("fee", _("fee"))
     failure_shown = columns.plain("failure_reason", _("failure reason"))

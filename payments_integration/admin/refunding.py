@@ -19,17 +19,30 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration import services
 from payments_integration.admin import display, outcomes
 from payments_integration.admin.buttons import new_key
-from payments_integration.enums import AccountType, DocumentType, MethodFamily
+from payments_integration.enums import AccountType, Country, DocumentType, MethodFamily
 from payments_integration.exceptions import ApprovalRequired, IdempotencyMismatch, OutcomeUnknown, PaymentsError
 from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payment, Refund
 from payments_integration.money import exponent, format_money, to_major, to_minor
 from payments_integration.services.refunds import refundable_rest
 
 if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
     from payments_integration.admin.base import ReadOnlyAdmin
 
 #: Digits, at most one separator of decimals: a thousands separator would make 1.000 pesos one peso.
-_AMOUNT = re.compile(r"[0-9]{1,20}(?:[.,][0-9]+)?")
+_AMOUNT = re.compile(r"[0-9]{1,20}(?:[.,]([0-9]+))?")
+_THOUSANDS = re.compile(r"[0-9]{1,3}(?:([.,' ])[0-9]{3})+(?:[.,][0-9]*)?")
+_NEGATIVE = re.compile(r"[-\u2212][0-9., ]+")
+#: The documents that people of a country have, the usual one first; a passport is usual everywhere.
+_DOCUMENTS: dict[str, tuple[DocumentType, ...]] = {
+    Country.CL: (DocumentType.RUT,),
+    Country.CO: (DocumentType.CC, DocumentType.NIT, DocumentType.CE, DocumentType.PPT),
+    Country.EC: (DocumentType.RUC, DocumentType.CC),
+    Country.PE: (DocumentType.DNI, DocumentType.RUC, DocumentType.CE),
+    Country.MX: (DocumentType.RFC, DocumentType.CURP),
+    Country.BR: (DocumentType.CPF, DocumentType.CNPJ),
+}
 #: The form's field for each place that a message of the service begins with.
 _PLACES = {
     "bank_code": "bank_code",
@@ -51,18 +64,32 @@ class MoneyField(forms.CharField):
 
     def clean(self, value: Any) -> int:
         typed = super().clean(value)
-        decimals = exponent(self.currency)
-        digits = re.split("[.,]", typed)
-        if not _AMOUNT.fullmatch(typed) or (len(digits) > 1 and len(digits[1]) > decimals):
+        found = _AMOUNT.fullmatch(typed)
+        if found is None or len(found[1] or "") > exponent(self.currency):
             raise ValidationError(
-                _("Write the amount without thousands separators, in the way of %(example)s."),
+                self._complaint(typed),
                 code="invalid",
-                params={"example": to_major(123450, self.currency)},
+                params={
+                    "example": to_major(123450, self.currency),
+                    "currency": self.currency,
+                    "decimals": exponent(self.currency),
+                },
             )
         try:
             return to_minor(typed.replace(",", "."), self.currency)
         except ValueError as error:
             raise ValidationError(_("This amount is too large."), code="invalid") from error
+
+    def _complaint(self, typed: str) -> StrOrPromise:
+        if _NEGATIVE.fullmatch(typed):
+            return _("The amount must be more than zero.")
+        if _THOUSANDS.fullmatch(typed):
+            return _("Write the amount without thousands separators, for example %(example)s.")
+        if not _AMOUNT.fullmatch(typed):
+            return _("Write the amount in digits, for example %(example)s.")
+        if exponent(self.currency) == 0:
+            return _("%(currency)s has no decimals: write a whole number, for example %(example)s.")
+        return _("%(currency)s has %(decimals)d decimals, for example %(example)s.")
 
 
 class RefundForm(forms.Form):
@@ -80,7 +107,7 @@ class RefundForm(forms.Form):
         self.fields["amount"] = MoneyField(
             currency=payment.currency,
             label=_("Amount in %(currency)s") % {"currency": payment.currency},
-            help_text=_("Without thousands separators, in the way of %(example)s.")
+            help_text=_("Without thousands separators, for example %(example)s.")
             % {"example": to_major(123450, payment.currency)},
             widget=AdminTextInputWidget(attrs={"inputmode": "decimal", "autocomplete": "off", "class": "pi-amount"}),
         )
@@ -96,6 +123,12 @@ class RefundForm(forms.Form):
         return (argument if argument in self.fields else None), message
 
 
+def document_types(country: str | None) -> list[DocumentType]:
+    """Every type, those of the country first."""
+    usual = (*_DOCUMENTS.get(country or "", ()), DocumentType.PASS)
+    return [*usual, *(kind for kind in DocumentType if kind not in usual)]
+
+
 class DestinationForm(RefundForm):
     """A refund that runs as a payout to the payer's bank account."""
 
@@ -105,10 +138,15 @@ class DestinationForm(RefundForm):
         label=_("Account type"), required=False, choices=[("", display.EMPTY), *AccountType.choices]
     )
     holder_name = forms.CharField(label=_("Account holder"), max_length=255, widget=AdminTextInputWidget)
-    document_type = forms.ChoiceField(
-        label=_("Holder's document type"), choices=[("", display.EMPTY), *DocumentType.choices]
-    )
+    document_type = forms.ChoiceField(label=_("Holder's document type"))
     document_number = forms.CharField(label=_("Holder's document number"), max_length=64, widget=AdminTextInputWidget)
+
+    def __init__(self, payment: Payment, *args: Any, **kwargs: Any) -> None:
+        super().__init__(payment, *args, **kwargs)
+        cast("forms.ChoiceField", self.fields["document_type"]).choices = [
+            ("", display.EMPTY),
+            *((kind.value, kind.label) for kind in document_types(payment.country)),
+        ]
 
     @property
     def destination(self) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from urllib.parse import urlencode
 from django.contrib.admin import AdminSite
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from django.utils.formats import date_format
-from django.utils.timezone import is_aware, localtime
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.admin import display
@@ -78,8 +76,8 @@ class Page:
             {
                 _("Event"): lambda row: display.admin_link(self.site, Event, row.pk),
                 _("Type"): lambda row: display.text(row.type),
-                _("Created at"): lambda row: moment(row.created_at),
-                _("Received at"): lambda row: moment(row.received_at),
+                _("Created at"): lambda row: display.moment(row.created_at),
+                _("Received at"): lambda row: display.moment(row.received_at),
                 _("Source"): lambda row: display.text(dict(EventSource.choices).get(row.source, row.source)),
                 _("State"): lambda row: display.status(row.state, EventState),
             },
@@ -95,7 +93,7 @@ class Page:
             _("Status changes"),
             rows,
             {
-                _("At"): lambda row: display.admin_link(self.site, StatusChange, row.pk, moment(row.at)),
+                _("At"): lambda row: display.admin_link(self.site, StatusChange, row.pk, display.moment(row.at)),
                 _("From"): lambda row: display.text(row.previous_status),
                 _("To"): lambda row: display.text(row.status),
                 _("Brought by"): lambda row: (
@@ -117,7 +115,7 @@ class Page:
                 _("Amount"): lambda row: display.money(row.amount, row.currency),
                 _("State"): lambda row: display.status(row.state, OperationState),
                 _("Asked by"): lambda row: display.text(row.actor),
-                _("Created at"): lambda row: moment(row.created_at),
+                _("Created at"): lambda row: display.moment(row.created_at),
                 _("Request ids"): lambda row: display.text(", ".join(map(str, row.request_ids or ()))),
             },
             object_id,
@@ -134,7 +132,7 @@ class Page:
                 _("Payment"): lambda row: display.admin_link(self.site, Payment, row.payment_id),
                 _("Payout"): lambda row: display.admin_link(self.site, Payout, row.payout_id),
                 _("Reason"): lambda row: display.text(row.reason),
-                _("Created at"): lambda row: moment(row.created_at),
+                _("Created at"): lambda row: display.moment(row.created_at),
             },
             search,
         )
@@ -147,7 +145,7 @@ class Page:
                 _("Payout"): lambda row: display.admin_link(self.site, Payout, row.pk),
                 _("Status"): lambda row: display.status(row.status, Payout.Status),
                 _("Amount"): lambda row: display.money(row.amount, row.currency),
-                _("Created at"): lambda row: moment(row.created_at),
+                _("Created at"): lambda row: display.moment(row.created_at),
             },
             search,
         )
@@ -159,10 +157,3 @@ def about(model: type[Any], obj: Mirror) -> QuerySet[Any]:
         account=obj.account, object_kind=obj.kind, object_id=obj.object_id
     )
     return rows
-
-
-def moment(at: Any) -> str:
-    """To the second: what happened in one minute has an order too."""
-    if not at:
-        return display.EMPTY
-    return date_format(localtime(at) if is_aware(at) else at, "Y-m-d H:i:s")

@@ -26,6 +26,8 @@ class AccountState(Row):
     clock_offset = models.FloatField(_("clock offset"), null=True, blank=True)
     #: Where the running list sweep stands, and when the last one was complete.
     swept_at = models.DateTimeField(_("swept at"), null=True, blank=True)
+    #: Events may be gone for good, so every object must be compared, from then on; who does it moves this ahead.
+    resync_due_at = models.DateTimeField(_("full resync due at"), null=True, blank=True)
 
     class Meta:
         verbose_name = _("account state")

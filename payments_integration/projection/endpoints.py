@@ -11,13 +11,15 @@ from django.db import router
 from django.utils import timezone
 
 from payments_integration import conf, wire
-from payments_integration.encryption import decrypt, encrypt
+from payments_integration.encryption import DecryptionError, decrypt, encrypt
 from payments_integration.models import WebhookEndpoint
 from payments_integration.projection.answers import snapshot, write_answer
 from payments_integration.transactions import repeatable
 
 #: After a rotation the old secret stays valid so long (spec, "Webhook endpoints").
 PREVIOUS_SECRET_VALID = timedelta(hours=24)
+#: A row that was written so shortly before the list was asked for may be missing in it.
+LIST_SLACK = timedelta(seconds=1)
 #: How long the webhook view trusts the secrets it has read.
 SECRET_CACHE_SECONDS = 10.0
 
@@ -27,7 +29,11 @@ _secrets: dict[str, tuple[float, tuple[str, ...]]] = {}
 def write_endpoints(
     account: str, resources: Iterable[wire.WebhookEndpoint], *, answered_at: datetime | None, duration: float
 ) -> list[WebhookEndpoint]:
-    """Write the answer of GET /webhook-endpoints; rows that it does not list any more are marked as gone."""
+    """Write the answer of GET /webhook-endpoints; rows that it does not list any more are marked as gone.
+
+    Called as soon as the answer is there: a row that was written after the request was sent is none of its business.
+    """
+    asked_at = timezone.now() - timedelta(seconds=duration) - LIST_SLACK
     rows = [
         write_answer(
             account,
@@ -38,9 +44,10 @@ def write_endpoints(
         )
         for resource in resources
     ]
-    WebhookEndpoint.objects.filter(account=account, deleted_at=None, gone_at=None).exclude(
-        pk__in=[row.pk for row in rows]
-    ).update(gone_at=timezone.now())
+    unlisted = WebhookEndpoint.objects.exclude(pk__in=[row.pk for row in rows])
+    unlisted.filter(account=account, deleted_at=None, gone_at=None, synced_at__lt=asked_at).update(
+        gone_at=timezone.now()
+    )
     return rows
 
 
@@ -50,10 +57,16 @@ def store_secret(account: str, endpoint_id: str, secret: str) -> None:
     def store() -> None:
         endpoint = WebhookEndpoint.objects.select_for_update().get(pk=endpoint_id, account=account)
         if endpoint.secret_token:
-            if decrypt(endpoint.secret_token) == secret:
-                return
-            endpoint.previous_secret_token = endpoint.secret_token
-            endpoint.previous_secret_until = timezone.now() + PREVIOUS_SECRET_VALID
+            try:
+                known = decrypt(endpoint.secret_token)
+            except DecryptionError:
+                # Its key is lost. It verifies nothing any more, and must not stand in the way of the new one.
+                endpoint.previous_secret_token, endpoint.previous_secret_until = "", None
+            else:
+                if known == secret:
+                    return
+                endpoint.previous_secret_token = endpoint.secret_token
+                endpoint.previous_secret_until = timezone.now() + PREVIOUS_SECRET_VALID
         endpoint.secret_token = encrypt(secret)
         endpoint.secret_since = timezone.now()
         endpoint.save(update_fields=["secret_token", "secret_since", "previous_secret_token", "previous_secret_until"])

@@ -7,10 +7,12 @@ from datetime import datetime
 from functools import reduce
 from operator import or_
 
+from django.db import connections, router
 from django.db.models import F, Q
 from django.utils import timezone
 
 from payments_integration.models import DueRefresh
+from payments_integration.transactions import repeatable
 
 #: The reason of a refresh that a GET could not settle.
 CHANGED_MEANWHILE = "changed_meanwhile"
@@ -20,12 +22,21 @@ ObjectKey = tuple[str, str, str]
 
 
 def request_refresh(account: str, kind: str, object_id: str, reason: str, *, due_at: datetime | None = None) -> None:
-    """Have one object read again, now or at ``due_at``."""
-    request_refreshes({(account, str(kind), object_id): reason}, due_at=due_at)
+    """Have one object read again, now or at ``due_at``. Joins a transaction or makes its own."""
+
+    def request() -> None:
+        request_refreshes({(account, str(kind), object_id): reason}, due_at=due_at)
+
+    # The answer's or the event's transaction is repeated as a whole.
+    if connections[router.db_for_write(DueRefresh)].in_atomic_block:
+        request()
+    else:
+        repeatable(request, using=router.db_for_write(DueRefresh))
 
 
 def request_refreshes(reasons: Mapping[ObjectKey, str], *, due_at: datetime | None = None) -> None:
-    """Have objects read again. At most three statements; an IntegrityError means a lost race: repeat the transaction.
+    """Have objects read again, within a transaction. At most four statements; an IntegrityError means a lost race:
+    repeat the transaction.
 
     An object that is marked already becomes due at the earlier time, and its mark counts one up, so that a GET that
     is under way does not settle this request too.

@@ -3,24 +3,26 @@
 One pass per account at a time. The end of a pass is fixed at its start on the provider's clock. What lies between
 the watermark and the end is cut into windows, oldest first; each page goes through the inbox; the watermark moves
 only when a window is complete, and the cursor is saved per page, so that an interrupted pass goes on where it was.
+Pages come newest first, so the events of a window are held in the inbox until all of it is in, then told in order.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from django.utils import timezone
 
-from payments_integration import conf, inbox
+from payments_integration import conf, inbox, projection
 from payments_integration.client import Answer, PageOf, RawEvent, get_client
 from payments_integration.exceptions import PagingError, ProviderError
 from payments_integration.inbox import Receipt
-from payments_integration.models import EventSource, ReconciliationRun, RunKind
-from payments_integration.reconciliation.fetching import ahead
+from payments_integration.models import EventSource, ReconciliationRun, RunKind, RunState
+from payments_integration.reconciliation.fetching import BEAT_SECONDS, ahead
 from payments_integration.reconciliation.leases import Lease, lease
-from payments_integration.reconciliation.objects import resync
+from payments_integration.reconciliation.objects import resync_if_due
 from payments_integration.reconciliation.runs import Progress, recorded
 from payments_integration.signals import call_attention
 
@@ -33,6 +35,11 @@ MAX_GAP = timedelta(days=29)
 WINDOW = timedelta(days=1)
 #: Without a Date the end is taken so far before the local clock.
 UNDATED = timedelta(minutes=15)
+#: A Date is believed as far as this from what we know of the provider's clock, and measured as far as this from ours.
+#: Together less than OVERLAP: what a wrong Date may hide is read again.
+CREDIBLE = timedelta(minutes=15)
+#: Windows share a second, in case that the provider leaves out both ends of a span.
+SEAM = timedelta(seconds=1)
 #: New events are applied after so many, to keep memory flat and the mirror close.
 APPLY_EVERY = 1000
 
@@ -57,45 +64,66 @@ def reconcile_events(
     errors of the provider are recorded in it, not raised.
     """
     conf.account(account)
-    resync_needed = False
+    explicit = since is not None or until is not None
     with recorded(account, RunKind.EVENTS) as run, lease(account) as held:
-        now, is_dated = _provider_now(account, held)
-        end = min(until, now) if until else (now if is_dated else now - UNDATED)
-        resync_needed = _read_span(run, held, since, end, explicit=bool(since or until), progress=progress)
+        end = _end(run, held)
+        if explicit:
+            end = min(until or end, end)
+            start = since or end - RETENTION
+        else:
+            start = _start(run, held, end)
+        _read_span(run, held, _floor(start), _ceil(end), explicit=explicit, progress=progress)
     # Merchant code may take its time: not under the lease.
     inbox.process(account)
     inbox.tell(account)
-    if resync_needed and run.finished_at and not run.error:
-        resync(account, progress=progress)
+    if run.state == RunState.DONE and not explicit:
+        resync_if_due(account, progress=progress)
     return run
 
 
-def _provider_now(account: str, held: Lease) -> tuple[datetime, bool]:
-    """The provider's clock by the Date of an answer, else ours; and which it was. Notes how far they are apart."""
-    events = get_client(account).events
+def _end(run: ReconciliationRun, held: Lease) -> datetime:
+    """Now, on the provider's clock: the Date of an answer as far as it can be believed, else ours with a margin.
+
+    A Date too far ahead would move the watermark past events that are still to come.
+    """
+    events = get_client(run.account).events
     (answer,) = ahead((events.list_page(limit=1, background=True) for _ in range(1)), held.renew)
-    if answer.answered_at is None:
-        return timezone.now(), False
-    held.write(clock_offset=(answer.answered_at - timezone.now()).total_seconds())
-    return answer.answered_at, True
+    now, expected, date = timezone.now(), projection.provider_time(run.account), answer.answered_at
+    if date is None:
+        return now - UNDATED
+    if abs(date - now) <= CREDIBLE:
+        held.write(clock_offset=(date - now).total_seconds())
+    if abs(date - expected) > CREDIBLE:
+        call_attention(
+            ReconciliationRun,
+            "provider_clock",
+            account=run.account,
+            message=f"The provider's Date is {date}, our clock says {now}: one of them is wrong.",
+            instance=run,
+        )
+    return min(date, expected + CREDIBLE)
 
 
-def _read_span(
-    run: ReconciliationRun,
-    held: Lease,
-    since: datetime | None,
-    end: datetime,
-    *,
-    explicit: bool,
-    progress: Progress | None,
-) -> bool:
-    """Read all windows; returns whether objects must be compared too, because events may be gone for good."""
+def _start(run: ReconciliationRun, held: Lease, end: datetime) -> datetime:
+    """Where to begin so that no event up to the end can be missing, less those that the provider has deleted."""
     state = held.state()
-    gap = end - state.watermark if state.watermark else None
-    start = since or (max(state.watermark - OVERLAP, end - RETENTION) if state.watermark else end - RETENTION)
-    start, end = _floor(start), _ceil(end)
-    resync_needed = not explicit and (gap is None or gap > MAX_GAP)
-    if not explicit and gap is not None and gap > MAX_GAP:
+    watermark = state.watermark
+    if watermark is not None and watermark > end + CREDIBLE + UNDATED:
+        # A wrong clock moved it, and nothing says since when: all that there is is read again.
+        call_attention(
+            ReconciliationRun,
+            "provider_clock",
+            account=run.account,
+            message=f"Events were thought complete up to {watermark}, which is still to come: a clock was wrong. "
+            f"The events of {RETENTION.days} days are read again.",
+            instance=run,
+        )
+        return end - RETENTION
+    gap = end - watermark if watermark is not None else None
+    if (gap is None or gap > MAX_GAP) and state.resync_due_at is None:
+        # Before a window shrinks the gap: whatever becomes of this pass, the resync stays due.
+        held.write(resync_due_at=timezone.now())
+    if gap is not None and gap > MAX_GAP:
         call_attention(
             ReconciliationRun,
             "gap_too_long",
@@ -103,22 +131,37 @@ def _read_span(
             message=f"No complete pass for {gap.days} days: events may be gone; every object is compared.",
             instance=run,
         )
+    return max(min(watermark, end) - OVERLAP, end - RETENTION) if watermark is not None else end - RETENTION
+
+
+def _read_span(
+    run: ReconciliationRun,
+    held: Lease,
+    start: datetime,
+    end: datetime,
+    *,
+    explicit: bool,
+    progress: Progress | None,
+) -> None:
     run.window_from, run.window_to = start, end
+    state = held.state()
     resumed = None
     if not explicit and state.cursor and state.window_from and state.window_to and state.window_to <= end:
         resumed = _Window(state.window_from, state.window_to, state.cursor)
     for window in _windows(start, end, resumed):
         _read_window(run, held, window, save=not explicit, progress=progress)
+        _apply(held)
+        inbox.release(run.account)
         if not explicit:
             held.write(watermark=window.end, window_from=None, window_to=None, cursor="")
-    return resync_needed
 
 
 def _windows(start: datetime, end: datetime, resumed: _Window | None) -> Iterator[_Window]:
     """Consecutive windows, oldest first; the one that was interrupted comes where it belongs, with its cursor."""
-    if resumed is not None and start <= resumed.start + OVERLAP:
+    if resumed is not None and abs(start - resumed.start) <= OVERLAP:
         yield resumed
-        start = resumed.end
+        # What showed up late has been passed by the cursor.
+        start = resumed.end - OVERLAP
     while start < end:
         yield _Window(start, min(start + WINDOW, end))
         start = min(start + WINDOW, end)
@@ -142,12 +185,16 @@ def _read_window(
         else:
             held.renew()
         if fresh >= APPLY_EVERY:
-            inbox.process(run.account)
+            _apply(held)
             fresh = 0
         if progress is not None:
             progress(run)
-    if fresh:
-        inbox.process(run.account)
+
+
+def _apply(held: Lease) -> None:
+    """Apply what is pending, some seconds' worth at a time, so that a slow database does not cost the lease."""
+    while inbox.process(held.account, deadline=time.monotonic() + BEAT_SECONDS):
+        held.renew()
 
 
 def _pages(run: ReconciliationRun, held: Lease, window: _Window) -> Iterator[Answer[PageOf[RawEvent]]]:
@@ -157,7 +204,7 @@ def _pages(run: ReconciliationRun, held: Lease, window: _Window) -> Iterator[Ans
     def walk(cursor: str | None) -> Iterator[Answer[PageOf[RawEvent]]]:
         pages = events.pages(
             starting_after=cursor,
-            created_from=window.start,
+            created_from=window.start - SEAM,
             created_to=window.end,
             background=True,
         )

@@ -16,6 +16,8 @@ from payments_integration.exceptions import PaymentsError
 from payments_integration.models import AccountState
 
 LEASE = timedelta(seconds=15)
+#: A claim that ends later than it can was taken while the clock was ahead: it is void.
+CLOCK_SLACK = timedelta(minutes=1)
 
 
 class LeaseTaken(PaymentsError):
@@ -51,16 +53,20 @@ def lease(account: str) -> Iterator[Lease]:
     """Hold the account's lease; LeaseTaken when somebody else has it."""
     now, token = timezone.now(), secrets.token_hex(16)
     ensure_state(account)
-    taken = AccountState.objects.filter(Q(lease_until=None) | Q(lease_until__lt=now), pk=account).update(
-        lease_token=token, lease_until=now + LEASE
-    )
-    if not taken:
+    free = Q(lease_until=None) | expired("lease_until", LEASE)
+    if not AccountState.objects.filter(free, pk=account).update(lease_token=token, lease_until=now + LEASE):
         raise LeaseTaken(f"account {account} is being reconciled by another process")
     held = Lease(account, token)
     try:
         yield held
     finally:
         AccountState.objects.filter(pk=account, lease_token=token).update(lease_token="", lease_until=None)
+
+
+def expired(field: str, length: timedelta) -> Q:
+    """Whether a claim of this length, which ends at ``field``, has run out, also when clocks stepped back."""
+    now = timezone.now()
+    return Q(**{f"{field}__lte": now}) | Q(**{f"{field}__gt": now + length + CLOCK_SLACK})
 
 
 def ensure_state(account: str) -> None:

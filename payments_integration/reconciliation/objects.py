@@ -7,11 +7,12 @@ drift: it is recorded field by field, then repaired by reading the object.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import router
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from payments_integration import conf, inbox, projection
@@ -37,7 +38,7 @@ from payments_integration.models import (
 )
 from payments_integration.reconciliation.endpoints import check_endpoints
 from payments_integration.reconciliation.fetching import ahead
-from payments_integration.reconciliation.leases import ensure_state
+from payments_integration.reconciliation.leases import ensure_state, expired
 from payments_integration.reconciliation.refreshing import refresh_due
 from payments_integration.reconciliation.runs import Progress, add_drift, recorded
 from payments_integration.services import sync_balances
@@ -48,6 +49,8 @@ SWEEP_EVERY = timedelta(days=1)
 #: Per kind and pass: the longest silent first, the rest next time.
 SILENT_BATCH = 500
 MAX_ERROR = 5000
+#: A full resync of which nothing was heard for so long is dead, and one that failed is begun anew.
+RESYNC_CLAIM = timedelta(minutes=30)
 
 _OPEN: tuple[tuple[type[Any], frozenset[str]], ...] = (
     (Payment, OPEN_PAYMENT_STATUSES),
@@ -63,11 +66,14 @@ def reconcile_objects(
 ) -> ReconciliationRun:
     """Due refreshes, silent objects, once a day a sweep over the lists, endpoints; returns the record.
 
-    ``full``: the lists down to their ends, then every object that is known and was not in them.
+    ``full``: the lists down to their ends, then every object that is known and was not in them; also in place of the
+    day's sweep where a resync is still due.
     """
     conf.account(account)
     if full:
         return resync(account, progress=progress)
+    if _sweep_is_due(account) and (run := resync_if_due(account, progress=progress)):
+        return run
     with recorded(account, RunKind.OBJECTS) as run:
         _ask_silent(account)
         if _sweep_is_due(account):
@@ -79,18 +85,37 @@ def reconcile_objects(
     return run
 
 
+def resync_if_due(account: str, *, progress: Progress | None = None) -> ReconciliationRun | None:
+    """Do the full resync that a long gap left due, unless somebody is at it; returns its record."""
+    claimed = AccountState.objects.filter(expired("resync_due_at", RESYNC_CLAIM), pk=account).update(
+        resync_due_at=timezone.now() + RESYNC_CLAIM
+    )
+    return resync(account, progress=progress) if claimed else None
+
+
 def resync(account: str, *, progress: Progress | None = None) -> ReconciliationRun:
     """Make every object that the provider lists, and every object known by id, equal to the provider's."""
+    state = AccountState.objects.filter(pk=account)
+
+    def beat() -> None:
+        state.exclude(resync_due_at=None).update(resync_due_at=timezone.now() + RESYNC_CLAIM)
+
+    def step(run: ReconciliationRun) -> None:
+        beat()
+        if progress is not None:
+            progress(run)
+
     with recorded(account, RunKind.FULL) as run:
         ensure_state(account)
         begun = timezone.now()
-        _sweep(run, horizon=None, progress=progress)
+        _sweep(run, horizon=None, progress=step)
         for model, _ in _OPEN:
             _ask_unconfirmed(model, account, before=begun)
-            _repair(run)
+            _repair(run, beat)
         sync_balances(account=account)
         check_endpoints(account)
-        AccountState.objects.filter(pk=account).update(swept_at=begun)
+        # Also where single objects could not be read: they are named in the record, and no repetition mends them.
+        state.update(swept_at=begun, resync_due_at=None)
     inbox.tell(account)
     return run
 
@@ -106,8 +131,10 @@ def reconcile_balances(account: str = conf.DEFAULT_ACCOUNT) -> ReconciliationRun
 def _ask_silent(account: str) -> None:
     quiet_since = timezone.now() - timedelta(seconds=conf.current().SILENT_AFTER)
     for model, statuses in _OPEN:
+        # Those that are marked already keep their waits, and do not crowd out the others.
+        marked = DueRefresh.objects.filter(account=account, object_kind=model.kind, object_id=OuterRef("pk"))
         silent = model._default_manager.filter(
-            account=account, status__in=statuses, synced_at__lt=quiet_since, gone_at=None
+            ~Exists(marked), account=account, status__in=statuses, synced_at__lt=quiet_since, gone_at=None
         )
         _ask(account, model, silent.order_by("synced_at").values_list("pk", flat=True)[:SILENT_BATCH], "silent")
 
@@ -211,12 +238,8 @@ def _pending(account: str, model: type[Any], ids: Any) -> set[str]:
     )
 
 
-def _repair(run: ReconciliationRun) -> None:
-    """Read what is due; what was adrift and is read counts as repaired."""
-    drifted = set(_drifting(run.account))
-    refresh_due(run.account)
-    run.repaired += len(drifted - set(_drifting(run.account)))
-
-
-def _drifting(account: str) -> list[str]:
-    return list(DueRefresh.objects.filter(account=account, reason=DRIFT).values_list("object_id", flat=True))
+def _repair(run: ReconciliationRun, beat: Callable[[], None] = lambda: None) -> None:
+    """Read what is due; what was adrift and is not marked any more counts as repaired, whoever read it."""
+    refresh_due(run.account, beat=beat)
+    adrift = DueRefresh.objects.filter(account=run.account, reason=DRIFT).count()
+    run.repaired = max(0, run.drifted - adrift)

@@ -27,15 +27,19 @@ class Poll:
 def poll(account: str, *, since: datetime) -> Poll:
     """Store, apply and tell events created from ``since`` on; raises what the client raises."""
     begun = timezone.now()
-    next_since = since
+    next_since: datetime | None = None
     for answer in get_client(account).events.pages(created_from=since, background=True):
         inbox.receive_many(account, (event.body for event in answer.data.items), source=EventSource.RECONCILIATION)
-        if answer.answered_at is not None:
-            next_since = max(next_since, answer.answered_at - OVERLAP)
+        if next_since is None:
+            # The first page is the newest: what is created while the others are read is left to the next poll.
+            next_since = max(since, min(answer.answered_at or since, begun) - OVERLAP)
     new = list(
         Event.objects.filter(account=account, received_at__gte=begun, source=EventSource.RECONCILIATION).order_by(
             "created_at", "pk"
         )
     )
+    # Told only now, oldest first: the pages came newest first.
+    inbox.process(account)
+    inbox.release(account)
     work_off(account)
-    return Poll(new, next_since)
+    return Poll(new, next_since or since)

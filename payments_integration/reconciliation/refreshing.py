@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -31,10 +32,13 @@ LONGEST_PACING = 120.0
 MIN_HURRY = 1.0
 
 
-def refresh_due(account: str | None = None, *, deadline: float | None = None) -> int:
+def refresh_due(
+    account: str | None = None, *, deadline: float | None = None, beat: Callable[[], None] = lambda: None
+) -> int:
     """Read every object that is due by GET; returns how many were settled.
 
     Failures are recorded and tried again later. ``deadline``: a ``time.monotonic()`` after which none is begun.
+    ``beat`` is called before each.
     """
     settled = 0
     begun = timezone.now()
@@ -46,6 +50,7 @@ def refresh_due(account: str | None = None, *, deadline: float | None = None) ->
         for mark in page:
             if deadline is not None and time.monotonic() >= deadline:
                 return settled
+            beat()
             if deadline is None:
                 settled += _refresh(mark)
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+import re
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
@@ -14,6 +14,8 @@ from .payments import CANCELABLE, TRANSFERS, WAITING
 from .shapes import EXPONENTS, Wire, show_amount
 from .web import engine_of, form, from_elsewhere, page
 
+#: How an amount is written, by the decimals of its currency.
+_EXAMPLES = {0: "1250", 2: "12.50 or 12,50"}
 PAYABLE = (*WAITING, "expired", "partially_paid", "on_hold")
 
 
@@ -35,7 +37,7 @@ def checkout(request: HttpRequest, payment_id: str) -> HttpResponse:
     try:
         _act(engine, payment, fields.get("action", ""), fields.get("amount", ""))
     except SandboxError as error:
-        return _show(engine, payment, str(error))
+        return _show(engine, payment, str(error), typed=fields.get("amount", ""))
     return HttpResponse(status=303, headers={"Location": _way_back(engine, payment_id) or request.path_info})
 
 
@@ -54,15 +56,16 @@ def _act(engine: Engine, payment: Wire, action: str, amount: str) -> None:
 
 
 def parse_amount(text: str, currency: str) -> int:
-    """Minor units out of what a person types: ``12.34`` USD is 1234, ``1234`` CLP is 1234. Raises SandboxError."""
+    """Minor units out of what a person types: ``12.34`` or ``12,34`` USD is 1234, ``1234`` CLP is 1234.
+
+    Nothing between thousands: in these countries ``1.000`` is a thousand to some people and one to others. Raises
+    SandboxError.
+    """
     exponent = EXPONENTS[currency]
-    try:
-        minor = Decimal(text.strip()).scaleb(exponent)
-        if not minor.is_finite() or minor != minor.to_integral_value() or len(text) > 30:
-            raise InvalidOperation
-    except InvalidOperation as error:
-        raise SandboxError(f"{text!r} is not an amount in {currency}") from error
-    return int(minor)
+    found = re.fullmatch(r"([0-9]{1,13})(?:[.,]([0-9]{1,2}))?", text.strip())
+    if found is None or len(decimals := found[2] or "") > exponent:
+        raise SandboxError(f"Write the amount in {currency} like this: {_EXAMPLES[exponent]}.")
+    return int(found[1] + decimals.ljust(exponent, "0"))
 
 
 def _way_back(engine: Engine, payment_id: str) -> str | None:
@@ -80,7 +83,7 @@ def _minute(moment: str | None) -> str:
     return f"{moment[:10]} {moment[11:16]} UTC" if moment else ""
 
 
-def _show(engine: Engine, payment: Wire, problem: str = "") -> HttpResponse:
+def _show(engine: Engine, payment: Wire, problem: str = "", typed: str = "") -> HttpResponse:
     status, currency = payment["status"], payment["currency"]
     rest = payment["amount"] - payment["amount_received"]
     due = payment["amount"] if status == "on_hold" else rest
@@ -96,7 +99,8 @@ def _show(engine: Engine, payment: Wire, problem: str = "") -> HttpResponse:
             "until": _minute(payment["expires_at"]) if status in CANCELABLE else "",
             "payable": status in PAYABLE,
             "transfer": payment["method_family"] in TRANSFERS and status != "on_hold",
-            "decimals": EXPONENTS[currency],
+            "example": _EXAMPLES[EXPONENTS[currency]],
+            "typed": typed,
             "can_fail": status in (*WAITING, "on_hold"),
             "can_expire": status in CANCELABLE,
             "way_back": _way_back(engine, payment["id"]),

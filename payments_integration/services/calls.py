@@ -82,7 +82,8 @@ def defer(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Oper
     transaction it is sent before this returns; while a receiver is told, and with autocommit off outside
     ``atomic``, it is sent by the next ``resume_operations``.
 
-    Raises ValidationError, IdempotencyMismatch, TypeError for what is no service function that sends.
+    Raises ValidationError, IdempotencyMismatch, TypeError for what is no service function that sends; outside
+    a transaction also OutcomeUnknown, where the database does not say whether it was recorded.
     """
     prepare = _prepare.get(function)
     if prepare is None:

@@ -45,15 +45,16 @@ def resume_operations(
         due = due.filter(account=conf.account(account).alias)
     due = due.order_by(F("next_attempt_at").asc(nulls_first=True), "created_at", "pk")
     counts: dict[str, int] = {}
-    touched: dict[str, None] = {}
+    touched: set[str] = set()
     for pk, alias in list(due.values_list("pk", "account")[:limit]):
         if time.monotonic() >= deadline:
             break
         outcome = _resume_safely(pk)
         counts[outcome] = counts.get(outcome, 0) + 1
-        touched[alias] = None
-    for alias in touched:
-        wakeup.wake(alias)
+        touched.add(alias)
+    for alias in conf.aliases():
+        if alias in touched:
+            wakeup.wake(alias)
     return counts
 
 

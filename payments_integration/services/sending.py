@@ -12,7 +12,6 @@ from django.utils import timezone
 from payments_integration import projection, wakeup, wire
 from payments_integration.client import get_client
 from payments_integration.exceptions import (
-    IdempotencyError,
     NoAnswer,
     OperationClosed,
     OutcomeUnknown,
@@ -130,7 +129,7 @@ def _judge(claim: Claim, error: ProviderError, *, close_when_limited: bool) -> N
     if error.code == "idempotency_conflict":
         # Our key stands for another request there. Which one, and whether ours ran, only a person can find
         # out.
-        outcomes.person(claim, f"the provider knows this idempotency key for another request", error)
+        outcomes.person(claim, "the provider knows this idempotency key for another request", error)
     elif claim.repeated and gone:
         outcomes.deleted(claim)
     elif claim.repeated or not _is_refusal(error):

@@ -9,17 +9,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import requests
 from django.db import transaction
+from stdnum.cl import rut
 
-from example_project.demo import closing
+from example_project.demo import closing, story
 from example_project.demo.closing import Expected
 from example_project.demo.comparison import compare
+from example_project.demo.home import Home
+from example_project.demo.payer import _forms
 from example_project.demo.processes import Children, DemoError
-from example_project.demo.provider import Books
+from example_project.demo.provider import Books, Provider
+from example_project.demo.screen import Screen
 from example_project.shop import checkout
+from example_project.shop.management.commands import demo
 from example_project.shop.models import Notice, Order, OrderStatus, Product
 from payments_integration import reconciliation, services
 from payments_integration.models import (
@@ -32,7 +39,7 @@ from payments_integration.models import (
     Payment,
     Refund,
 )
-from payments_integration.sandbox import Fault
+from payments_integration.sandbox import Engine, Fault, SandboxServer
 from payments_integration.testing import ProviderSandbox
 
 pytestmark = [pytest.mark.urls("example_project.urls")]
@@ -225,6 +232,73 @@ class TestChildren:
         while _runs(pid) and time.monotonic() < end:
             time.sleep(0.02)
         assert not _runs(pid)
+
+
+class TestCommand:
+    """What stands around the story."""
+
+    SCRIPT = """
+import sys, django
+django.setup()
+from example_project.shop.management.commands.demo import Command
+
+def run(self, home, children, *, once):
+    child = children.start("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"])
+    while True:
+        print(child.process.pid, flush=True)
+
+Command._run = run
+Command().handle(once=True)
+"""
+
+    def test_a_reader_who_leaves_ends_it_all_quietly(self, tmp_path: Path) -> None:
+        folder = tmp_path / "home"
+        (folder / "logs").mkdir(parents=True)
+        places = {"DEMO_HOME": str(folder), "DEMO_SITE_URL": "http://x:1", "DEMO_SANDBOX_URL": "http://x:2"}
+        process = subprocess.Popen(
+            [sys.executable, "-c", self.SCRIPT],
+            env={**os.environ, **places, "DJANGO_SETTINGS_MODULE": "example_project.settings"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        child = int(process.stdout.readline())
+        process.stdout.close()
+        assert process.wait(30) == 1
+        assert process.stderr.read() == ""
+        process.stderr.close()
+        assert not folder.exists()
+        assert not _runs(child)
+
+    def test_the_last_screen_says_what_a_bank_refund_needs(self, capsys: pytest.CaptureFixture[str]) -> None:
+        demo.invite(Home(Path(), "http://x:1", "http://x:2"), Screen())
+        assert f"a RUT that is valid, such as {story.EXAMPLE_RUT}" in capsys.readouterr().out
+        assert rut.is_valid(story.EXAMPLE_RUT)
+
+
+def test_the_providers_clock_is_right_after_the_minute() -> None:
+    """It begins late and catches up, so that no event of the story is younger than one after it."""
+    with SandboxServer(Engine()) as server:
+        provider = Provider(server.url)
+        moments = []
+        for seconds in (story.BEHIND, 0):
+            provider.run_behind(seconds)
+            provider.fund("CLP", 1)
+            books = provider.books()
+            moments.append(datetime.fromisoformat(books.balances[0]["updated_at"]))
+            assert abs(datetime.now(UTC) - datetime.fromisoformat(books.now)).total_seconds() - seconds < 5
+    assert moments[1] - moments[0] >= timedelta(seconds=60)
+    assert moments[1] <= datetime.now(UTC)
+
+
+def test_the_payer_sends_what_a_browser_would() -> None:
+    page = requests.Response()
+    page._content = b"""<form method="post"><select name="country"><option value="CL"><option value="PE" selected>
+        </select><select name="quantity"><option value="1"><option value="2"></select><input name="name" value="Ana">
+        <input type="radio" name="flow" value="a"><input type="radio" name="flow" value="b" checked></form>"""
+    assert _forms(page)[0].fields == {"country": "PE", "quantity": "1", "name": "Ana", "flow": "b"}
 
 
 def _runs(pid: int) -> bool:

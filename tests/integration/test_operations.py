@@ -6,12 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
-from django.db import connections, transaction
+from django.db import OperationalError, connection, connections, transaction
 from django.test import override_settings
 from django.utils import timezone
 
@@ -34,7 +35,7 @@ from payments_integration.models import (
     WebhookEndpoint,
 )
 from payments_integration.sandbox import Fault
-from payments_integration.services import outcomes, sending
+from payments_integration.services import ledger, outcomes, sending
 from payments_integration.testing.provider import API_KEY, ProviderSandbox
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -57,6 +58,11 @@ DEPOSIT = {"country": "CL", "currency": "CLP", "method_code": "cl_deposit"}
 ENDPOINT = {"url": "https://shop.example/hook/", "events": ["payment.succeeded"]}
 #: Short, so that silence is noticed soon.
 OPTIONS = {"CONNECT_TIMEOUT": 1.0, "READ_TIMEOUT": 0.5, "REQUEST_DEADLINE": 1.0}
+
+REPEATABLE_READ = {
+    "postgresql": "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "mysql": "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+}
 
 Do = Callable[[ProviderSandbox], Any]
 
@@ -521,6 +527,45 @@ def test_refunds_at_once_do_not_add_up_to_more(sandbox: ProviderSandbox) -> None
     refusals = [result for result in results if isinstance(result, ValidationError)]
     assert (len(refunds), len(refusals)) == (2, 4), results
     assert len(posts(sandbox, "create_refund")) == 2, "the others were refused here"
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer at a time, and no levels")
+@pytest.mark.parametrize("deferred", [False, True])
+@pytest.mark.promise(5)
+def test_refunds_at_once_under_repeatable_read(
+    sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch, deferred: bool
+) -> None:
+    """Each counts in a snapshot from before the other, though it waits for the payment's lock."""
+    payment = paid(sandbox)
+    both_have_begun = threading.Barrier(2)
+    find = ledger.find
+
+    def find_at_once(intent: Any) -> Any:
+        found = find(intent)
+        if connections["default"].in_atomic_block:
+            with suppress(threading.BrokenBarrierError):
+                both_have_begun.wait(timeout=2)
+        return found
+
+    def refund(number: int) -> Any:
+        with connection.cursor() as cursor:
+            cursor.execute(REPEATABLE_READ[connection.vendor])
+        asked: dict[str, Any] = {"amount": 6_000, "destination": DESTINATION}
+        try:
+            if not deferred:
+                return services.create_refund(payment.pk, **asked)
+            with transaction.atomic():
+                return services.defer(services.create_refund, payment.pk, **asked)
+        except OperationalError as error:
+            return error
+
+    monkeypatch.setattr(ledger, "find", find_at_once)
+    results = in_threads(2, refund)
+    assert sum(isinstance(result, Refund | Operation) for result in results) == 1, results
+    assert sum(refund["amount"] for refund in sandbox.engine.refunds.values()) == 6_000
+    if not deferred:
+        # Only the outermost transaction can be repeated, and a deferred call's is the caller's.
+        assert sum(isinstance(result, ValidationError) for result in results) == 1, results
 
 
 @pytest.mark.case(41)

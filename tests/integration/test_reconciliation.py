@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 from unittest import mock
 
@@ -15,24 +17,18 @@ from django.utils import timezone
 
 from payments_integration import inbox, reconciliation, services
 from payments_integration.client import get_client
-from payments_integration.exceptions import NoAnswer
 from payments_integration.models import (
     AccountState,
-    Balance,
-    DueRefresh,
     Event,
     Payment,
     Payout,
-    ReconciliationRun,
-    Refund,
-    WebhookEndpoint,
 )
 from payments_integration.reconciliation import leases
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
-from tests import factories
 from tests.conftest import Receiver
 from tests.integration.mirror import assert_mirror_equals_provider
+from tests.integration.reconciling import after_each_page, pass_time, pay
 
 pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]
 
@@ -44,15 +40,11 @@ def sandbox(payments_sandbox: ProviderSandbox, woken: list[str]) -> ProviderSand
     return payments_sandbox
 
 
-def pay(sandbox: ProviderSandbox, **arguments: Any) -> Payment:
-    arguments = {"amount": 10000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card", **arguments}
-    payment = services.create_payment(**arguments)
-    sandbox.engine.pay(payment.id)
-    return payment
-
-
-def pass_time(sandbox: ProviderSandbox, **delta: float) -> None:
-    sandbox.engine.clock.advance(timedelta(**delta).total_seconds())
+@pytest.fixture
+def clock() -> Iterator[time_machine.Traveller]:
+    """Time for us and for the provider."""
+    with time_machine.travel(datetime.now(UTC)) as clock:
+        yield clock
 
 
 @pytest.mark.promise(4)
@@ -74,14 +66,16 @@ def test_events_that_never_arrived_are_found_applied_and_told(sandbox: ProviderS
     assert (again.recovered, again.state) == (0, "done")
 
 
-def test_the_watermark_moves_only_to_where_everything_is_in(sandbox: ProviderSandbox) -> None:
+def test_the_watermark_moves_only_to_where_everything_is_in(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller
+) -> None:
     pay(sandbox)
     pass_time(sandbox, seconds=10)
     reconciliation.reconcile_events()
     first = AccountState.objects.get().watermark
     assert first is not None
     assert abs((first - sandbox.engine.clock.now()).total_seconds()) < 5
-    pass_time(sandbox, hours=3)
+    clock.shift(timedelta(hours=3))
     pay(sandbox)
     sandbox.engine.faults.add(Fault("html", operation="list_events", times=None))
     run = reconciliation.reconcile_events()
@@ -103,7 +97,9 @@ def test_a_span_leaves_the_watermark_alone(sandbox: ProviderSandbox) -> None:
 
 
 @pytest.mark.case(65)
-def test_an_event_that_shows_up_late_is_found_by_the_next_pass(sandbox: ProviderSandbox) -> None:
+def test_an_event_that_shows_up_late_is_found_by_the_next_pass(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller
+) -> None:
     pass_time(sandbox, seconds=1)
     pay(sandbox)
     hidden = sandbox.project.inner.event_store.items
@@ -113,7 +109,7 @@ def test_an_event_that_shows_up_late_is_found_by_the_next_pass(sandbox: Provider
         reconciliation.reconcile_events()
     assert not Event.objects.filter(id=late["id"]).exists()
     assert late["id"] in hidden
-    pass_time(sandbox, minutes=20)
+    clock.shift(timedelta(minutes=20))
     reconciliation.reconcile_events()
     assert Event.objects.filter(id=late["id"]).exists()
 
@@ -128,36 +124,56 @@ def _without(event_id: str) -> Any:
 
 
 @pytest.mark.case(52)
-def test_an_interrupted_pass_goes_on_at_its_page(sandbox: ProviderSandbox) -> None:
+def test_an_interrupted_pass_goes_on_at_its_page(sandbox: ProviderSandbox, clock: time_machine.Traveller) -> None:
     for _ in range(60):
         pay(sandbox)
     total = len(sandbox.project.events)
     assert total > 200
-    pass_time(sandbox, seconds=10)
-    real, calls = inbox.receive_many, []
-
-    def dies(account: str, bodies: Iterator[bytes], *, source: str) -> Any:
-        page = list(bodies)
-        calls.extend([1] if page else [])
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return real(account, page, source=source)
-
-    with mock.patch.object(inbox, "receive_many", side_effect=dies), pytest.raises(KeyboardInterrupt):
+    clock.shift(timedelta(hours=2))
+    with after_each_page(_dies_after(2)), pytest.raises(KeyboardInterrupt):
         reconciliation.reconcile_events()
     state = AccountState.objects.get()
     assert state.cursor
     assert state.watermark is not None  # the empty windows before it are complete
     assert state.watermark < sandbox.engine.clock.now() - timedelta(minutes=1)
-    assert Event.objects.count() == 100
+    assert Event.objects.count() == 200
     before = len(sandbox.engine.requests)
     run = reconciliation.reconcile_events()
     assert run.state == "done"
     assert Event.objects.count() == total
-    # The first page is not read again: the probe, then two pages, and what followed the window.
+    # The first page is not read again: the probe, then two pages, and what may have shown up late.
     pages = [request for request in sandbox.engine.requests[before:] if request["operation"] == "list_events"]
     assert run.seen < total
     assert len(pages) <= 1 + run.pages + 1
+
+
+def _dies_after(pages: int) -> Callable[[int], None]:
+    def act(stored: int) -> None:
+        if stored == pages:
+            raise KeyboardInterrupt
+
+    return act
+
+
+@pytest.mark.case(65)
+def test_an_event_that_shows_up_late_behind_the_cursor_of_an_interrupted_pass(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller
+) -> None:
+    for _ in range(60):
+        pay(sandbox)
+    late = sandbox.project.events[-1]["id"]
+    newest = sandbox.project.inner.event_store.items
+    clock.shift(timedelta(seconds=10))
+    with (
+        mock.patch.object(inbox, "receive_many", _without(late)),
+        after_each_page(_dies_after(2)),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        reconciliation.reconcile_events()
+    assert late in newest
+    clock.shift(timedelta(days=2))
+    reconciliation.reconcile_events()
+    assert Event.objects.filter(id=late).exists()
 
 
 @pytest.mark.case(64)
@@ -165,13 +181,13 @@ def test_a_cursor_that_the_provider_forgot_begins_the_window_anew(sandbox: Provi
     pay(sandbox)
     pass_time(sandbox, seconds=10)
     now = sandbox.engine.clock.now().replace(microsecond=0)
-    AccountState.objects.create(
-        account="default",
-        watermark=now - timedelta(minutes=30),
-        window_from=now - timedelta(hours=1),
-        window_to=now - timedelta(seconds=1),
-        cursor="evt_unknown",
-    )
+    values = {
+        "watermark": now - timedelta(minutes=30),
+        "window_from": now - timedelta(hours=1),
+        "window_to": now - timedelta(seconds=1),
+        "cursor": "evt_unknown",
+    }
+    AccountState.objects.update_or_create(account="default", defaults=values)
     run = reconciliation.reconcile_events()
     assert (run.state, run.error) == ("done", "")
     assert run.recovered == len(sandbox.project.events)
@@ -209,22 +225,49 @@ def test_a_dead_holders_lease_is_free_after_15_seconds() -> None:
             pass
 
 
-@pytest.mark.case(66)
-def test_after_more_than_29_days_objects_are_compared_too(
-    sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
-) -> None:
-    reconciliation.reconcile_events()
-    old = pay(sandbox, merchant_reference="old")
-    pass_time(sandbox, days=31)
-    AccountState.objects.update(swept_at=timezone.now())
-    run = reconciliation.reconcile_events()
-    assert run.state == "done"
-    assert "gap_too_long" in [seen["reason"] for seen in attentions]
-    full = ReconciliationRun.objects.get(kind="full", started_at__gt=run.started_at)
-    assert full.state == "done"
-    old.refresh_from_db()
-    assert old.status == "succeeded"
-    assert_mirror_equals_provider(sandbox)
+@pytest.mark.case(78)
+def test_a_lease_that_was_taken_while_the_clock_was_ahead_is_free_after_the_step_back() -> None:
+    with time_machine.travel(datetime.now(UTC), tick=False) as clock:
+        holder = leases.lease("default")
+        holder.__enter__()
+        clock.shift(-30)  # no more than may happen in peace
+        with pytest.raises(leases.LeaseTaken), leases.lease("default"):
+            pass
+        clock.shift(-3600)
+        with leases.lease("default"):
+            pass
+
+
+@pytest.mark.case(42)
+def test_a_slow_database_does_not_cost_the_lease(sandbox: ProviderSandbox, clock: time_machine.Traveller) -> None:
+    pay(sandbox)
+    pass_time(sandbox, seconds=10)
+    real, rest = inbox.process, [1, 1, 1, 0]
+
+    def slow(account: str | None = None, *, deadline: float | None = None) -> int:
+        """Batches that together take much longer than a lease."""
+        if rest:
+            assert deadline is not None
+            assert deadline - time.monotonic() < 5
+            clock.shift(10)
+            with pytest.raises(leases.LeaseTaken), leases.lease("default"):
+                pass
+            return rest.pop(0)
+        return real(account, deadline=deadline)
+
+    with mock.patch.object(inbox, "process", slow):
+        assert reconciliation.reconcile_events().state == "done"
+    assert not rest
+
+
+def test_windows_share_a_second(sandbox: ProviderSandbox) -> None:
+    """A provider that leaves out both ends of a span would otherwise hide what happened between two windows."""
+    events = get_client("default").events
+    with mock.patch.object(type(events), "pages", autospec=True, side_effect=type(events).pages) as pages:
+        reconciliation.reconcile_events()
+    spans = [(call.kwargs["created_from"], call.kwargs["created_to"]) for call in pages.call_args_list]
+    assert len(spans) >= 30
+    assert all(start < end for (_, end), (start, _) in pairwise(spans))
 
 
 def test_a_page_of_100_known_events_costs_at_most_three_statements(sandbox: ProviderSandbox) -> None:
@@ -248,145 +291,56 @@ def test_a_page_of_100_known_events_costs_at_most_three_statements(sandbox: Prov
     assert statements - len(empty) <= 3 * (pages - 1)
 
 
-class TestObjects:
-    def test_a_refund_that_was_canceled_without_an_event(self, sandbox: ProviderSandbox) -> None:
+@pytest.mark.case(59)
+@pytest.mark.promise(4)
+class TestOrderOfTelling:
+    """Pages come newest first; receivers are told oldest first, whatever else runs meanwhile."""
+
+    @pytest.fixture
+    def first(self, sandbox: ProviderSandbox) -> Payment:
         payment = pay(sandbox)
+        for _ in range(40):
+            pay(sandbox)
+        sandbox.engine.chargeback(payment.pk)
         pass_time(sandbox, seconds=10)
-        reconciliation.reconcile_events()
-        reconciliation.work_off()
-        refund = services.create_refund(payment, amount=1000)
-        sandbox.engine.cancel_refund(refund.pk)
-        pass_time(sandbox, hours=7)
-        Refund.objects.update(synced_at=timezone.now() - timedelta(hours=7))
-        run = reconciliation.reconcile_objects()
-        assert run.state == "done"
-        refund.refresh_from_db()
-        assert refund.status == "canceled"
+        return payment
 
-    def test_drift_is_recorded_per_field_and_repaired(self, sandbox: ProviderSandbox) -> None:
-        payment = pay(sandbox)
-        pass_time(sandbox, seconds=10)
-        reconciliation.reconcile_events()
-        reconciliation.work_off()
-        pass_time(sandbox, seconds=30)
-        Payment.objects.filter(pk=payment.pk).update(
-            amount_received=1, status="failed", payer={"name": "somebody else"}
-        )
-        AccountState.objects.update(swept_at=None)
-        run = reconciliation.reconcile_objects()
-        assert (run.drifted, run.repaired) == (1, 1)
-        entries = {entry["field"]: entry for entry in run.drift}
-        assert (entries["status"]["ours"], entries["status"]["theirs"]) == ("failed", "succeeded")
-        assert (entries["amount_received"]["ours"], entries["amount_received"]["theirs"]) == (1, 10000)
-        assert entries["payer"]["ours"] == "…"
-        assert_mirror_equals_provider(sandbox)
-
-    def test_a_sweep_brings_what_is_absent(self, sandbox: ProviderSandbox) -> None:
-        payment = pay(sandbox)
-        Payment.objects.all().delete()
-        run = reconciliation.reconcile_objects()
-        assert run.recovered == 1
-        assert Payment.objects.get().pk == payment.pk
-
-    def test_an_object_that_cannot_be_read_is_named_and_hides_no_other(self, sandbox: ProviderSandbox) -> None:
-        first, second = pay(sandbox), pay(sandbox)
-        sandbox.project.inner.pay_ins.items.at_hand(second.pk)["merchant_reference"] = "x" * 300
-        Payment.objects.all().delete()
-        run = reconciliation.reconcile_objects()
-        assert set(Payment.objects.values_list("pk", flat=True)) == {first.pk}
-        assert run.state == "failed"
-        assert "merchant_reference" in run.error
-
-    def test_no_drift_costs_two_statements_a_page(self, sandbox: ProviderSandbox) -> None:
-        for _ in range(120):
-            services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
-        AccountState.objects.update(swept_at=None)
-        reconciliation.reconcile_objects()
-        AccountState.objects.update(swept_at=None)
-        with CaptureQueriesContext(connection) as queries:
-            run = reconciliation.reconcile_objects()
-        assert (run.seen, run.drifted) == (120, 0)
-        assert len([q for q in queries.captured_queries if "payments_integration_payment" in q["sql"]]) <= 2 * 2 + 3
-
-    def test_gone_objects_are_kept_and_marked(self, sandbox: ProviderSandbox) -> None:
-        payment = pay(sandbox)
-        stray = Payment.objects.get(pk=payment.pk)
-        stray.pk = "pay_gone"
-        stray.save(force_insert=True)
-        DueRefresh.objects.create(account="default", object_kind="payment", object_id="pay_gone", reason="x")
-        reconciliation.refresh_due()
-        assert Payment.objects.get(pk="pay_gone").gone_at is not None
-        assert not DueRefresh.objects.exists()
-
-    @pytest.mark.case(45)
-    def test_an_event_between_get_and_save_is_not_overwritten(self, sandbox: ProviderSandbox) -> None:
-        payment = services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
-        DueRefresh.objects.create(account="default", object_kind="payment", object_id=payment.pk, reason="x")
-        client = get_client("default").payments
-        real = client.get
-
-        def get(*args: Any, **kwargs: Any) -> Any:
-            answer = real(*args, **kwargs)
-            later = (timezone.now() - factories.T0 + timedelta(seconds=30)).total_seconds()
-            data = {**sandbox.project.payments[payment.pk], "status": "succeeded", "amount_received": 1000}
-            inbox.receive("default", factories.body(factories.event(data, seconds=later)))
-            inbox.process()
-            return answer
-
-        with mock.patch.object(client, "get", get):
-            reconciliation.refresh_due()
-        payment.refresh_from_db()
-        assert payment.status == "succeeded"
-
-    def test_failures_wait_longer_each_time(self, sandbox: ProviderSandbox) -> None:
-        DueRefresh.objects.create(account="default", object_kind="payment", object_id="pay_1", reason="x")
-        waits = []
-        with mock.patch("payments_integration.services.reads.read", side_effect=NoAnswer("down")):
-            for _ in range(4):
-                DueRefresh.objects.update(due_at=timezone.now())
-                reconciliation.refresh_due()
-                mark = DueRefresh.objects.get()
-                waits.append((mark.due_at - timezone.now()).total_seconds())
-        assert [round(wait / 5) for wait in waits] == [1, 2, 4, 8]
-        assert (mark.attempts, mark.error) == (4, "NoAnswer: down")
-
-    def test_an_account_that_is_gone_from_the_settings_waits(self) -> None:
-        DueRefresh.objects.create(account="former", object_kind="payment", object_id="pay_1", reason="x")
-        assert reconciliation.refresh_due() == 0
-        assert "not configured" in DueRefresh.objects.get().error
-
-
-class TestEndpoints:
-    def test_a_disabled_endpoint_calls_for_a_person_once(
-        self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
+    def test_nothing_is_told_before_its_window_is_complete(
+        self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment
     ) -> None:
-        reconciliation.check_endpoints()
-        assert not attentions
-        endpoint = WebhookEndpoint.objects.get()
-        sandbox.project.inner.webhooks.by_id[endpoint.pk].status = "disabled"
-        reconciliation.check_endpoints()
-        reconciliation.check_endpoints()
-        assert [seen["reason"] for seen in attentions] == ["endpoint"]
-        assert "disabled" in attentions[0]["message"]
+        told: list[int] = []
 
-    def test_an_endpoint_that_is_gone(self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]) -> None:
-        reconciliation.check_endpoints()
-        sandbox.project.inner.webhooks.by_id.clear()
-        reconciliation.check_endpoints()
-        assert "does not list this endpoint" in attentions[0]["message"]
-        assert WebhookEndpoint.objects.get().gone_at is not None
+        def sweep(stored: int) -> None:
+            reconciliation.work_off()
+            told.append(len(receiver.events))
 
-    def test_missing_event_types(self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]) -> None:
-        sandbox.project.add_endpoint("https://other.example/webhook/", events=["payment.created"])
-        reconciliation.check_endpoints()
-        assert "payout.succeeded" in attentions[0]["message"]
+        with after_each_page(sweep):
+            reconciliation.reconcile_events()
+        assert len(told) >= 2
+        assert not any(told)
+        events = list(Event.objects.order_by("created_at", "pk"))
+        assert len(receiver.events) == len(events)
+        of_first = {event.id for event in events if event.object_id == first.pk}
+        assert [told for told in receiver.events if told[0] in of_first] == [
+            (event.id, False) for event in events if event.id in of_first
+        ]
 
+    def test_a_pass_that_fails_in_a_window_tells_none_of_it(
+        self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment
+    ) -> None:
+        with after_each_page(_dies_after(1)), pytest.raises(KeyboardInterrupt):
+            reconciliation.reconcile_events()
+        reconciliation.work_off()
+        assert not receiver.events
+        reconciliation.reconcile_events()
+        assert len(receiver.events) == len(sandbox.project.events)
+        assert not any(stale for _, stale in receiver.events)
 
-def test_balances_are_read_and_recorded(sandbox: ProviderSandbox) -> None:
-    sandbox.engine.fund("BRL", 777)
-    run = reconciliation.reconcile_balances()
-    assert run.state == "done"
-    assert Balance.objects.get(currency="BRL").available == 777
+    def test_polling_tells_oldest_first(self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment) -> None:
+        with after_each_page(lambda stored: reconciliation.work_off()):
+            reconciliation.poll("default", since=timezone.now() - timedelta(hours=1))
+        assert len(receiver.events) == len(sandbox.project.events)
+        assert not any(stale for _, stale in receiver.events)
 
 
 def test_polling_feeds_the_inbox(sandbox: ProviderSandbox, receiver: Receiver) -> None:
@@ -396,6 +350,28 @@ def test_polling_feeds_the_inbox(sandbox: ProviderSandbox, receiver: Receiver) -
     assert [event.type for event in poll.events if event.object_kind == "payment"][-1] == "payment.succeeded"
     assert receiver.events
     assert reconciliation.poll("default", since=poll.next_since).events == []
+
+
+def test_polling_skips_nothing_that_happens_while_it_reads(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller
+) -> None:
+    payment = pay(sandbox)
+    for _ in range(40):
+        pay(sandbox)
+    since = timezone.now() - timedelta(hours=1)
+    pass_time(sandbox, seconds=10)
+
+    def happen(stored: int) -> None:
+        if stored == 1:
+            clock.shift(1)
+            sandbox.engine.chargeback(payment.pk)
+            clock.shift(120)  # the other pages take so long
+
+    with after_each_page(happen):
+        poll = reconciliation.poll("default", since=since)
+    clock.shift(120)
+    missed = reconciliation.poll("default", since=poll.next_since).events
+    assert "payment.chargeback" in [event.type for event in missed]
 
 
 @pytest.mark.case(59)

@@ -10,6 +10,7 @@ import pytest
 from django.core.cache import cache
 from django.test import Client
 
+from example_project.shop import checkout, views
 from example_project.shop.models import Notice, Order, OrderStatus, Price, Product
 from payments_integration import services
 from payments_integration.models import Operation, Payment
@@ -43,6 +44,7 @@ def filled_in(browser: Client, page: str = PAGE, **fields: str) -> dict[str, str
     assert submission is not None
     return {
         "submission": submission[1],
+        "market": page.rpartition("=")[2],
         "name": "Ana Díaz",
         "email": "ana@example.com",
         "quantity": "2",
@@ -137,10 +139,52 @@ def test_two_forms_are_two_payments(shop: ProviderSandbox, browser: Client) -> N
 def test_the_way_back_is_not_believed(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser)
     html = browser.get(order.get_absolute_url(), {"status": "succeeded", "payment_id": "pay_else"}).content.decode()
-    assert "waiting for payment" in html
-    assert "arrived" not in html
+    assert "We are looking whether your payment has arrived" in html
+    assert "Your payment has arrived" not in html
     order.refresh_from_db()
     assert order.status == OrderStatus.NEW
+
+
+def reads(shop: ProviderSandbox) -> int:
+    return sum(request["operation"] == "get_payment" for request in shop.engine.requests)
+
+
+@pytest.mark.parametrize("flow", ["hosted", "s2s"])
+def test_whoever_comes_back_is_not_asked_to_pay_again(shop: ProviderSandbox, browser: Client, flow: str) -> None:
+    order = bought(browser, method_code="cl_khipu", flow=flow)
+    page, invitation = order.get_absolute_url(), {"hosted": "Go to the payment page", "s2s": "Continue to pay"}[flow]
+    assert invitation in browser.get(page).content.decode()
+    assert reads(shop) == 0
+
+    for query, seen in (({"payment_id": "pay_any"}, 1), ({}, 1)):
+        html = browser.get(page, query).content.decode()
+        assert "We are looking" in html
+        assert invitation not in html
+        assert f'content="{views.RELOAD_SECONDS};url={page}"' in html
+        assert reads(shop) == seen
+
+    # Somebody else, and the same payer a while later, who has not paid after all.
+    assert invitation in Client(headers={"host": "localhost"}).get(page).content.decode()
+    session = browser.session
+    session["returned"] = [order.reference, session["returned"][1] - views.LOOK_FOR.total_seconds()]
+    session.save()
+    assert invitation in browser.get(page).content.decode()
+
+
+def test_the_way_back_finds_the_money_before_the_webhook(shop: ProviderSandbox, browser: Client) -> None:
+    order = bought(browser)
+    shop.engine.pay(Payment.objects.get().pk)
+    browser.get(order.get_absolute_url(), {"payment_id": Payment.objects.get().pk})
+    assert Payment.objects.get().status == "succeeded"
+    order.refresh_from_db()
+    assert order.status == OrderStatus.PAID
+
+
+def test_the_way_back_bears_a_provider_that_is_away(shop: ProviderSandbox, browser: Client) -> None:
+    order = bought(browser)
+    shop.engine.faults.add(Fault("error", operation="get_payment", times=None))
+    answer = browser.get(order.get_absolute_url(), {"payment_id": "pay_any"})
+    assert "We are looking" in answer.content.decode()
 
 
 @pytest.mark.promise(5)
@@ -168,6 +212,78 @@ def test_a_refusal_is_explained_and_can_be_tried_again(shop: ProviderSandbox, br
     assert data["submission"] not in html
     assert Order.objects.get().status == OrderStatus.REFUSED
     assert bought(browser).payment is not None
+
+
+def test_another_country_is_shown_before_it_is_paid_in(shop: ProviderSandbox, browser: Client) -> None:
+    data = filled_in(browser, market="BR-BRL", quantity="3", flow="s2s")
+    answer = browser.post(PAGE, data)
+    html = answer.content.decode()
+    assert answer.status_code == 200
+    assert not Order.objects.exists()
+    assert not shop.engine.payments
+    for shown in ("BRL 34.90", 'value="br_pix"', 'value="BR-BRL" selected', 'action="?market=BR-BRL"'):
+        assert shown in html
+    # What was typed is kept; it is another purchase.
+    for typed in ('value="Ana Díaz"', 'value="ana@example.com"', '<option value="3" selected>'):
+        assert typed in html
+    assert re.search(r'value="s2s"[^>]* checked', html)
+    assert "cl_webpay_card" not in html
+    assert data["submission"] not in html
+
+    again = bought(browser, "/buy/mug/?market=BR-BRL", method_code="br_pix", quantity="3")
+    assert (again.country, again.currency, again.amount) == ("BR", "BRL", 10_470)
+
+
+def test_a_form_without_a_country_buys_nothing(shop: ProviderSandbox, browser: Client) -> None:
+    data = filled_in(browser)
+    del data["market"]
+    assert browser.post(PAGE, data).status_code == 200
+    assert not Order.objects.exists()
+
+
+def test_looking_at_prices_buys_nothing(shop: ProviderSandbox, browser: Client) -> None:
+    assert browser.post(PAGE, filled_in(browser, show="")).status_code == 200
+    assert not Order.objects.exists()
+
+
+def test_every_quantity_has_its_total(shop: ProviderSandbox, browser: Client) -> None:
+    html = browser.get(PAGE).content.decode()
+    assert "1 for CLP 5,990" in html
+    assert "10 for CLP 59,900" in html
+
+
+def test_an_order_speaks_to_people(shop: ProviderSandbox, browser: Client) -> None:
+    order = bought(browser)
+    shop.engine.open_checkout(Payment.objects.get().pk)
+    shop.settle()
+    for known in (True, False):
+        html = browser.get(order.get_absolute_url()).content.decode()
+        assert "Webpay card" in html
+        assert ("cl_webpay_card" in html, "requires_action" in html) == (False, False)
+        assert "waiting for the payer" in html
+        assert "CLP 11,980" in html
+        if known:
+            # Whoever has never asked the provider reads it out of the code.
+            cache.clear()
+    assert checkout.method_name("cl_khipu") == "Khipu"
+    checkout.methods("CL", "CLP")
+    assert checkout.method_name("cl_mach") == "MACH"
+
+
+def test_too_much_is_promised_no_more_than_a_letter(shop: ProviderSandbox, browser: Client) -> None:
+    order = bought(browser, method_code="cl_bank_transfer")
+    shop.engine.pay(Payment.objects.get().pk, 20_000)
+    shop.settle()
+    html = browser.get(order.get_absolute_url()).content.decode()
+    assert "You sent more than the price: we write to ana@example.com about the rest." in html
+    order.refresh_from_db()
+    assert order.note == "more was paid than asked: refund the rest"
+
+
+def test_a_wrong_address_looks_like_the_shop(shop: ProviderSandbox, browser: Client) -> None:
+    answer = browser.get("/nothing/")
+    assert answer.status_code == 404
+    assert "The Corner Shop" in answer.content.decode()
 
 
 def test_a_wrong_form_sends_nothing(shop: ProviderSandbox, browser: Client) -> None:

@@ -198,6 +198,71 @@ def test_an_operation_shows_its_note_error_and_request_ids(boss: Client) -> None
         assert shown in html
 
 
+def test_times_are_shown_one_way(boss: Client) -> None:
+    pay = rows.payment(created_at=rows.AT, expires_at=None)
+    rows.event(pay, created_at=rows.AT)
+    rows.balance(currency="CLP", updated_at=rows.AT)
+    for model, pk in (("payment", pay.pk), ("balance", pay.pk)):
+        html = page(boss, url(model, "changelist"))
+        if model == "payment":
+            html += page(boss, url(model, "change", pk))
+        assert "2025-03-04 05:06:07" in html
+        assert "March 4" not in html
+        assert "5:06 a.m." not in html
+
+
+@pytest.mark.parametrize("model", rows.MAKERS)
+def test_no_page_has_a_time_in_another_format(boss: Client, model: str) -> None:
+    row = rows.MAKERS[model]()
+    for address in (url(model, "changelist"), url(model, "change", row.pk)):
+        html = page(boss, address).split('id="changelist-filter"')[0]
+        assert "a.m." not in html
+        assert "p.m." not in html
+
+
+def test_lists_are_sorted_by_their_time(boss: Client) -> None:
+    first, second = rows.payment(), rows.payment()
+    column = [str(getattr(name, "__name__", name)) for name in
+              boss.get(url("payment", "changelist")).context["cl"].list_display].index("created_at")  # fmt: skip
+    for order, expected in ((column, [first.pk, second.pk]), (-column, [second.pk, first.pk])):
+        response = boss.get(url("payment", "changelist"), {"o": str(order)})
+        assert [row.pk for row in response.context["cl"].result_list] == expected
+    assert 'class="sortable column-created_at' in response.content.decode()
+
+
+def test_countries_are_shown_in_the_words_of_the_filter(boss: Client) -> None:
+    row, odd = rows.payment(country="CL"), rows.payment(country="ZZ")
+    html = page(boss, url("payment", "changelist"))
+    assert '<span class="pi-less">Chile</span>' in html
+    assert '<span class="pi-less">ZZ</span>' in html
+    rows.payout(country="CL")
+    assert 'class="field-country_shown">Chile<' in page(boss, url("payout", "changelist"))
+    assert "Chile" in page(boss, url("payment", "change", row.pk))
+    assert "ZZ" in page(boss, url("payment", "change", odd.pk))
+
+
+def test_what_was_refunded_stands_under_the_amount(boss: Client) -> None:
+    rows.payment(refunded_amount=0)
+    assert "refunded <" not in page(boss, url("payment", "changelist"))
+    rows.payment(refunded_amount=250)
+    assert 'refunded <span class="pi-money">$2.50<' in page(boss, url("payment", "changelist"))
+
+
+def test_the_list_of_operations_leads_to_target_and_result(boss: Client) -> None:
+    rows.operation(target_id="pay_7", result_kind="refund", result_id="ref_8")
+    html = page(boss, url("operation", "changelist"))
+    assert f'href="{url("payment", "change", "pay_7")}"' in html
+    assert f'href="{url("refund", "change", "ref_8")}"' in html
+
+
+def test_an_event_that_is_held_is_shown_and_found(boss: Client) -> None:
+    row = rows.event(state="held")
+    rows.event(state="done")
+    assert found(boss, "event", "state=held") == {row.pk}
+    html = page(boss, url("event", "changelist") + "?state=held")
+    assert '<span class="pi-status pi-status-open">applied, told when its window is complete</span>' in html
+
+
 def test_erased_data_is_called_erased(boss: Client) -> None:
     row = rows.payment(payer={}, erased_at=rows.AT)
     shown = page(boss, url("payment", "change", row.pk)).split("field-payer_shown")[1].split("form-row")[0]

@@ -16,6 +16,7 @@ from django.views.debug import ExceptionReporter
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import services
+from payments_integration.enums import DocumentType
 from payments_integration.exceptions import (
     ApprovalRequired,
     IdempotencyMismatch,
@@ -176,6 +177,58 @@ def test_amounts_are_typed_in_whole_units(
 
 
 @pytest.mark.parametrize(
+    ("currency", "typed", "words"),
+    [
+        ("CLP", "-5", "more than zero"),
+        ("USD", "-5.50", "more than zero"),
+        ("CLP", "10,5", "CLP has no decimals: write a whole number, for example 123450"),
+        ("CLP", "10.0", "no decimals"),
+        ("USD", "10.5000", "USD has 2 decimals, for example 1234.50"),
+        ("CLP", "1.000", "thousands separators, for example 123450"),
+        ("USD", "1,000.00", "thousands separators, for example 1234.50"),
+        ("USD", "1.000.000,00", "thousands separators"),
+        ("USD", "1,000", "thousands separators"),
+        ("USD", "$5", "in digits, for example 1234.50"),
+        ("USD", "ten", "in digits"),
+        ("USD", "1e3", "in digits"),
+    ],
+)
+def test_each_mistake_in_an_amount_has_its_message(
+    boss: Client, service: Service, currency: str, typed: str, words: str
+) -> None:
+    response = submit(boss, rows.payment(currency=currency), amount=typed)
+    [message] = response.context["form"].errors["amount"]
+    assert words in message
+    assert ("thousands" in message) is ("thousands" in words)
+    assert service.calls == []
+
+
+def test_the_hint_is_an_example(boss: Client) -> None:
+    html = page(boss, url("payment", "refund", rows.payment(currency="CLP").pk))
+    assert "Without thousands separators, for example 123450." in html
+
+
+@pytest.mark.parametrize(
+    ("country", "first"),
+    [
+        ("CL", ["RUT", "PASS"]),
+        ("CO", ["CC", "NIT", "CE", "PPT", "PASS"]),
+        ("EC", ["RUC", "CC", "PASS"]),
+        ("PE", ["DNI", "RUC", "CE", "PASS"]),
+        ("MX", ["RFC", "CURP", "PASS"]),
+        ("BR", ["CPF", "CNPJ", "PASS"]),
+        ("ZZ", ["PASS"]),
+    ],
+)
+def test_documents_of_the_country_come_first(boss: Client, country: str, first: list[str]) -> None:
+    row = rows.payment(method_family="cash", country=country)
+    form = boss.get(url("payment", "refund", row.pk)).context["form"]
+    offered = [value for value, _label in form.fields["document_type"].choices]
+    assert offered[: len(first) + 1] == ["", *first]
+    assert sorted(offered[1:]) == sorted(DocumentType.values)
+
+
+@pytest.mark.parametrize(
     ("argument", "message", "field"),
     [
         ("amount", "This is too large.", "amount"),
@@ -283,7 +336,21 @@ def test_the_rest_counts_refunds_on_their_way(boss: Client) -> None:
     assert initial(boss, row)["amount"] == "8.00"
     rows.refund(payment=row, amount=800, status="created")
     assert initial(boss, row)["amount"] == ""
-    assert "nothing is left" in page(boss, url("payment", "refund", row.pk))
+    html = page(boss, url("payment", "refund", row.pk))
+    assert "nothing is left" in html
+    # No form that could only be refused: a sentence, and the way back.
+    assert 'name="amount"' not in html
+    assert 'type="submit"' not in html.split('id="content-main"')[1]
+    assert f'href="{url("payment", "change", row.pk)}">Back' in html
+
+
+def test_where_an_open_refund_takes_the_rest_the_page_says_so(boss: Client) -> None:
+    row = rows.payment(amount_received=1050)
+    operation = rows.operation(state="unknown", target_id=row.pk, amount=1050)
+    html = page(boss, url("payment", "refund", row.pk))
+    assert "nothing is left" in html
+    assert "not settled" in html
+    assert operation.pk in html
 
 
 @pytest.mark.parametrize("payer", [None, [], "x", {"name": {"a": 1}, "document": "x"}, {"document": {"type": "??"}}])

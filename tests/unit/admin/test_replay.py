@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 
-from payments_integration.models import EventState
+from payments_integration.models import Event, EventState
+from tests import factories
 from tests.unit.admin import rows
-from tests.unit.admin.conftest import page, url
+from tests.unit.admin.conftest import browser, page, url
 
 Callbacks = Any
 
@@ -39,7 +43,8 @@ def test_the_action_replays_what_can_be_and_says_what_cannot(
         EventState.PARKED: EventState.APPLIED,
         EventState.DONE: EventState.APPLIED,
         EventState.PENDING: EventState.PENDING,
-        EventState.QUARANTINED: EventState.QUARANTINED,
+        EventState.HELD: EventState.HELD,
+        EventState.APPLIED: EventState.APPLIED,
     }
     chosen = {rows.event(state=state, account="second").pk: after for state, after in states.items()}
     untouched = rows.event(state=EventState.PARKED)
@@ -54,8 +59,57 @@ def test_the_action_replays_what_can_be_and_says_what_cannot(
     assert woken == ["second"]
     told = [str(message) for message in response.context["messages"]]
     assert told[0].startswith("2 will be told")
-    assert told[1].startswith("2 were left out")
+    assert told[1].startswith("3 were left out")
     assert LogEntry.objects.count() == 2
+
+
+def quarantined(body: bytes) -> Event:
+    return rows.event(
+        id=f"quarantine_{hashlib.sha256(body).hexdigest()}", type="", object_kind="", object_id="", body=body,
+        content_hash=hashlib.sha256(body).hexdigest(), state=EventState.QUARANTINED, error="not understood",
+    )  # fmt: skip
+
+
+def understood() -> bytes:
+    """What an earlier version did not understand and this one does."""
+    return factories.body(factories.event(factories.payment(), id="evt_good"))
+
+
+@pytest.mark.parametrize("by", ["button", "action"])
+@pytest.mark.parametrize("atomic_requests", [False, True])
+@pytest.mark.django_db(transaction=True)
+def test_quarantined_events_are_read_again(
+    woken: list[str], monkeypatch: pytest.MonkeyPatch, by: str, atomic_requests: bool
+) -> None:
+    client = browser(User.objects.create_superuser("boss"))
+    good, bad = quarantined(understood()), quarantined(b"[]")
+    assert url("event", "replay", good.pk) in page(client, url("event", "change", good.pk))
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic_requests)
+    told = []
+    if by == "button":
+        for row in (good, bad):
+            response = client.post(url("event", "replay", row.pk), follow=True)
+            told += [str(message) for message in response.context["messages"]]
+    else:
+        form = {"action": "replay_selected", "_selected_action": [good.pk, bad.pk]}
+        response = client.post(url("event", "changelist"), form, follow=True)
+        told += [str(message) for message in response.context["messages"]]
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", False)
+    assert set(Event.objects.values_list("pk", "state")) == {
+        ("evt_good", EventState.PENDING), (bad.pk, EventState.QUARANTINED),
+    }  # fmt: skip
+    assert "left the quarantine" in told[0]
+    assert "in quarantine" in told[1]
+    assert len(told) == 2
+    assert set(woken) == {"default"}
+    assert set(LogEntry.objects.values_list("object_id", flat=True)) == {good.pk, bad.pk}
+
+
+def test_what_is_held_or_pending_is_not_offered_for_replay(boss: Client) -> None:
+    for state in EventState:
+        row = rows.event(state=state)
+        there = url("event", "replay", row.pk) in page(boss, url("event", "change", row.pk))
+        assert there is (state in (EventState.PARKED, EventState.DONE, EventState.QUARANTINED)), state
 
 
 def test_the_action_needs_its_permission(staff: Callable[..., Client], nothing_called: list[str]) -> None:

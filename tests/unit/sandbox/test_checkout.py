@@ -74,22 +74,38 @@ def test_a_transfer_of_another_amount(engine: Engine, client: Client) -> None:
     assert engine.payments[payment["id"]]["status"] == "overpaid"
 
 
-@pytest.mark.parametrize("amount", ["", "abc", "-5", "0", "1e30", "10.5", "NaN", "1" * 40])
+@pytest.mark.parametrize(
+    "amount", ["", "abc", "-5", "0", "1e30", "10.5", "10,5", "1.000", "1,000", "NaN", "1" * 40, "1234567890123"]
+)
 def test_an_amount_that_makes_no_sense(engine: Engine, client: Client, amount: str) -> None:
     payment = client.bank(return_url=BACK)
     reply = press(client, payment, "pay_other", amount)
     assert reply.status == 422
-    assert 'role="alert"' in reply.raw.decode()
+    text = reply.raw.decode()
+    assert 'role="alert"' in text
+    assert f'value="{amount}"' in text
+    assert engine.payments[payment["id"]]["status"] == "requires_action"
     assert engine.payments[payment["id"]]["amount_received"] == 0
 
 
 def test_amounts_as_people_type_them() -> None:
     assert parse_amount(" 12.34 ", "USD") == 1_234
+    assert parse_amount("100,5", "USD") == 10_050
     assert parse_amount("12", "USD") == 1_200
     assert parse_amount("1234", "CLP") == 1_234
-    for text, currency in (("12.345", "USD"), ("0.5", "CLP")):
-        with pytest.raises(SandboxError):
+    for text, currency, how in (("12.345", "USD", "12,50"), ("1.000,50", "USD", "12.50"), ("0.5", "CLP", "1250")):
+        with pytest.raises(SandboxError, match=f"Write the amount in {currency} like this: .*{how}"):
             parse_amount(text, currency)
+
+
+def test_a_wrong_amount_is_not_markup(client: Client) -> None:
+    text = press(client, client.bank(), "pay_other", "%22%3E%3Cb%3E").raw.decode()
+    assert 'value="&quot;&gt;&lt;b&gt;"' in text
+
+
+def test_no_page_asks_for_an_icon(client: Client) -> None:
+    for path in ("/", urlsplit(client.card()["checkout_url"]).path, "/checkout/pay_none"):
+        assert '<link rel="icon" href="data:,">' in client.call("GET", path).raw.decode()
 
 
 def test_paying_late(engine: Engine, client: Client) -> None:
@@ -136,7 +152,15 @@ def test_the_overview(engine: Engine, client: Client) -> None:
     text = client.call("GET", "/").raw.decode()
     ids = (payment["id"], payout["id"], refund["id"], engine.events[-1]["id"])
     texts = ("https://shop.example/hook", "CLP 989,410", "&lt;b&gt;7&lt;/b&gt;", "sk_test_sandbox", "faults in force")
-    shown = (*ids, *texts)
+    heads = ("Payment", "Payout", "Refund", "Endpoint", "Event", "Attempt", "Available")
+    # Times are short; all of them is in the title.
+    times = (
+        '<td title="2026-01-15T12:00:00.',
+        '">2026-01-15 12:00:00</td>',
+        '<span title="2026-01-15T12:00:00.',
+        '">2026-01-15 12:00:00 UTC</span>',
+    )
+    shown = (*ids, *texts, *times, *(f'<th scope="col">{name}</th>' for name in heads))
     assert [wanted for wanted in shown if wanted not in text] == []
     assert f'href="/checkout/{payment["id"]}"' in text
     assert "<b>7" not in text

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, InterfaceError, OperationalError, connections, transaction
 
 from payments_integration import services
 from payments_integration.exceptions import (
@@ -22,7 +23,7 @@ from payments_integration.exceptions import (
 from payments_integration.models import Operation, OperationState, Payment
 from payments_integration.services import ledger
 
-from .conftest import only
+from .conftest import make_due, only
 from .fakes import DESTINATION, PAYER, PAYMENT, PAYOUT, Fake, Lost, payment, refusal, timeout
 
 
@@ -268,3 +269,94 @@ def test_limited_calls_are_closed(fake: Fake) -> None:
     assert isinstance(caught.value, RateLimited)
     assert services.resume_operations() == {}
     assert len(fake.calls) == 1
+
+
+@pytest.fixture
+def commits_lose_their_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Arms the connection: the next commit with an operation in it is done, and then seems to fail."""
+    backend = type(connections["default"])
+    real = backend._commit
+    armed: list[Exception] = []
+
+    def commit(self: Any) -> None:
+        real(self)
+        if armed and Operation.objects.exists():
+            raise armed.pop()
+
+    def arm(error: Exception | None = None) -> None:
+        armed.append(error or OperationalError("server closed the connection unexpectedly"))
+
+    monkeypatch.setattr(backend, "_commit", commit)
+    yield arm
+    assert not armed
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.case(51)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize(
+    "error", [OperationalError("lost"), InterfaceError("closed"), OperationalError("database is locked")]
+)
+@pytest.mark.parametrize("key", [None, "k1"])
+def test_committed_although_the_commit_seemed_to_fail(
+    fake: Fake, commits_lose_their_answer: Any, error: Exception, key: str | None
+) -> None:
+    commits_lose_their_answer(error)
+    with pytest.raises(OutcomeUnknown) as caught:
+        services.create_payout(**PAYOUT, idempotency_key=key)
+    assert caught.value.operation.pk == only().pk
+    assert not fake.calls
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.made("payout")) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.promise(5)
+def test_deferred_although_the_commit_seemed_to_fail(fake: Fake, commits_lose_their_answer: Any) -> None:
+    commits_lose_their_answer()
+    assert services.defer(services.create_payout, **PAYOUT).state == OperationState.DUE
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.made("payout")) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.promise(5)
+def test_where_nothing_says_whether_it_was_committed(
+    fake: Fake, commits_lose_their_answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any) -> None:
+        raise InterfaceError("the connection is lost")
+
+    commits_lose_their_answer()
+    with monkeypatch.context() as patched:
+        patched.setattr(type(connections["default"]), "close_if_unusable_or_obsolete", gone)
+        with pytest.raises(OutcomeUnknown) as caught:
+            services.create_payout(**PAYOUT)
+    assert caught.value.operation.pk == only().pk
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("deferred", [True, False])
+def test_a_commit_that_failed_is_no_operation(fake: Fake, monkeypatch: pytest.MonkeyPatch, deferred: bool) -> None:
+    def fail(self: Any) -> None:
+        patched.undo()
+        raise OperationalError("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(connections["default"]), "_commit", fail)
+        with pytest.raises(OperationalError, match="disk full"):
+            services.defer(services.create_payout, **PAYOUT) if deferred else services.create_payout(**PAYOUT)
+    assert not Operation.objects.exists()
+    assert not fake.calls
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_fails_before_anything_is_written_is_raised(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OperationalError("the server is gone")
+
+    monkeypatch.setattr(Operation, "save", fail)
+    with pytest.raises(OperationalError, match="gone"):
+        services.create_payout(**PAYOUT)

@@ -131,6 +131,9 @@ UNKNOWNS: list[Exception] = [
     refusal(ApiError, 400, "provider_unavailable"),
     refusal(InvalidRequest, 408, "timeout"),
     refusal(IdempotencyError, 409, "idempotency_in_progress"),
+    refusal(InvalidRequest, 409, "idempotency_in_progress"),
+    refusal(InvalidState, 422, "idempotency_in_progress"),
+    refusal(InvalidState, 409, "state_changed"),
     RuntimeError("a bug of ours"),
 ]
 
@@ -159,8 +162,9 @@ def test_unknown_and_resolved_under_the_same_key(fake: Fake, call: Do, error: Ex
 
 
 @pytest.mark.case(57)
-def test_a_conflict_is_for_a_person(fake: Fake, call: Do, attention: list[str]) -> None:
-    fake.script = [refusal(IdempotencyError, 409, "idempotency_conflict")]
+@pytest.mark.parametrize("kind", [IdempotencyError, InvalidRequest, ApiError])
+def test_a_conflict_is_for_a_person(fake: Fake, call: Do, attention: list[str], kind: type[ProviderError]) -> None:
+    fake.script = [refusal(kind, 409, "idempotency_conflict")]
     with pytest.raises(OutcomeUnknown):
         call()
     assert only().state == OperationState.NEEDS_PERSON

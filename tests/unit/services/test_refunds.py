@@ -6,11 +6,14 @@ import json
 from typing import Any
 
 import pytest
+import time_machine
 from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.utils import timezone
 
 from payments_integration import services
 from payments_integration.exceptions import InvalidState, NotFound, OutcomeUnknown
-from payments_integration.models import Operation, OperationState, Payment, Refund
+from payments_integration.models import DueRefresh, Operation, OperationState, Payment, Refund
 from payments_integration.services import refunds
 
 from .conftest import only
@@ -93,18 +96,57 @@ def test_refunds_that_came_to_nothing_do_not_count(fake: Fake, paid: Payment, mi
 
 
 def test_the_larger_of_two_counts_is_believed(fake: Fake, mirrored: Any) -> None:
-    """``refunded_amount`` knows refunds that are not mirrored, and the mirror knows some that it does not
-    count yet.
+    """``refunded_amount`` knows refunds that are not mirrored, and the mirror may know some that it does not
+    count.
     """
     row = mirrored(payment(status="succeeded", amount_received=10_000, refunded_amount=3_000))
     assert list(refuse(fake, row, amount=7_001)) == ["amount"]
     mirrored(refund(payment_id=row.pk, amount=2_000, status="succeeded"))
-    assert list(refuse(fake, row, amount=7_001)) == ["amount"]
     mirrored(refund(payment_id=row.pk, amount=3_000, status="succeeded"))
+    DueRefresh.objects.all().delete()  # the payment was read since
     assert list(refuse(fake, row, amount=5_001)) == ["amount"]
     mirrored(refund(payment_id=row.pk, amount=1_000, status="processing"))
+    DueRefresh.objects.all().delete()
     assert list(refuse(fake, row, amount=4_001)) == ["amount"]
     assert services.create_refund(row, amount=4_000)
+
+
+@pytest.mark.promise(5)
+def test_what_may_not_be_counted_yet_counts_as_well(mirrored: Any) -> None:
+    """One refund only ``refunded_amount`` knows, another came after it: nobody knows yet that they are two."""
+    row = mirrored(payment(status="succeeded", amount_received=10_000, refunded_amount=3_000))
+    made = mirrored(refund(payment_id=row.pk, amount=2_000, status="succeeded"))
+    assert made.state_at > row.state_at
+    with transaction.atomic():
+        with pytest.raises(ValidationError) as caught:
+            services.defer(services.create_refund, row, amount=5_001)
+        assert list(caught.value.message_dict) == ["amount"]
+        services.defer(services.create_refund, row, amount=5_000)
+
+
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("refunded", [2_000, 5_000])
+def test_a_payment_in_doubt_is_read_before_the_decision(fake: Fake, mirrored: Any, refunded: int) -> None:
+    """Whether the new refund is the one in ``refunded_amount`` or another, the provider says."""
+    with time_machine.travel(timezone.now(), tick=False) as clock:
+        row = mirrored(payment(status="succeeded", amount_received=10_000, refunded_amount=2_000))
+        clock.shift(5)
+        mirrored(refund(payment_id=row.pk, amount=2_000, status="succeeded"))
+        clock.shift(5)
+        fake.objects[row.pk].refunded_amount = refunded
+        with pytest.raises(ValidationError):
+            services.create_refund(row, amount=10_001 - refunded)
+        fake.reads.clear()
+        assert services.create_refund(row, amount=10_000 - refunded)
+        assert fake.reads == [f"get {row.pk}"]
+
+
+def test_what_is_left_is_told_as_a_number_too(fake: Fake, paid: Payment) -> None:
+    with pytest.raises(ValidationError) as caught:
+        services.create_refund(paid, amount=10_001)
+    error = caught.value.error_dict["amount"][0]
+    assert (error.code, error.params) == ("max_value", {"rest": 10_000})
+    assert caught.value.message_dict == {"amount": ["At most 10000 minor units are left to refund."]}
 
 
 def test_before_refusing_the_payment_is_read_once(fake: Fake, paid: Payment) -> None:
@@ -112,6 +154,7 @@ def test_before_refusing_the_payment_is_read_once(fake: Fake, paid: Payment) -> 
     assert services.create_refund(paid, amount=11_000).amount == 11_000
     assert fake.reads == [f"get {paid.pk}"]
     fake.reads.clear()
+    DueRefresh.objects.all().delete()
     refuse(fake, paid, amount=2_000)
     assert fake.reads.count(f"get {paid.pk}") == 1
 

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.core.exceptions import ValidationError
+from django.db import DataError, OperationalError
 from django.test import override_settings
 from django.utils import timezone
 
-from payments_integration import conf, services
-from payments_integration.exceptions import ApiError, OutcomeUnknown, RateLimited
+from payments_integration import conf, projection, services
+from payments_integration.exceptions import ApiError, OperationClosed, OutcomeUnknown, RateLimited
 from payments_integration.models import Operation, OperationState
-from payments_integration.services import leases, resuming
+from payments_integration.services import leases, resuming, sending
 
 from .conftest import make_due, only
 from .fakes import PAYMENT, PAYOUT, Fake, Lost, payout, refusal, timeout
@@ -191,13 +193,28 @@ def test_limit_deadline_and_account(fake: Fake) -> None:
     assert services.resume_operations(limit=100, deadline=time.monotonic() + 60) == {"done": 1}
 
 
-def test_an_account_that_is_not_configured_any_more_waits(fake: Fake) -> None:
-    unknown(fake, account="second")
+@pytest.mark.parametrize("was_sent", [True, False])
+def test_an_account_that_is_not_configured_any_more_is_for_a_person(
+    fake: Fake, attention: list[str], woken: list[str], was_sent: bool
+) -> None:
+    fake.script = [Lost(timeout()) if was_sent else refusal(RateLimited, 429, "rate_limited")]
+    services.defer(services.create_payout, **PAYOUT, account="second")
     make_due()
+    woken.clear()
     accounts = {"default": {"BASE_URL": "http://127.0.0.1:9", "API_KEY": "sk_test_default"}}
     with override_settings(PAYMENTS_INTEGRATION={"ACCOUNTS": accounts}):
+        assert services.resume_operations("default") == {}
+        assert services.resume_operations() == {"needs_person": 1}
         assert services.resume_operations() == {}
-    assert services.resume_operations() == {"done": 1}
+        assert "the account second is not configured any more" in only().note
+        for decide in (services.look_up, services.retry):
+            with pytest.raises(ValidationError, match="The account second is not configured"):
+                decide(only())
+    assert attention == ["operation_needs_person"]
+    assert woken == []
+    assert len(fake.calls) == 1
+    assert services.retry(only()).state == OperationState.DONE
+    assert len(fake.made("payout")) == 1
 
 
 def test_ones_trouble_does_not_stop_the_others(fake: Fake, caplog: pytest.LogCaptureFixture) -> None:
@@ -269,3 +286,136 @@ def test_a_pass_ends_by_itself(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> N
     make_due()
     monkeypatch.setattr(resuming, "PASS_SECONDS", -1.0)
     assert services.resume_operations() == {}
+
+
+@pytest.mark.case(60)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize(("ahead", "resent"), [(timedelta(minutes=4), True), (timedelta(hours=30), False)])
+def test_one_sent_in_the_future_is_only_looked_up(fake: Fake, ahead: timedelta, resent: bool) -> None:
+    """Our clock was ahead when it was sent: how old the key is, nobody knows."""
+    with time_machine.travel(START + ahead, tick=False) as clock:
+        unknown(fake)
+        clock.move_to(START)
+        make_due()
+        services.resume_operations()
+    assert len(fake.calls) == (2 if resent else 1)
+    assert len(fake.made("payout")) == 1
+
+
+def test_a_lease_of_a_clock_that_was_ahead_holds_nothing_back(fake: Fake) -> None:
+    with time_machine.travel(START + timedelta(days=2), tick=False) as clock:
+        fake.script = [Lost(RuntimeError("a bug of ours"))]
+        with pytest.raises(OutcomeUnknown):
+            services.create_payout(**PAYOUT)
+        assert only().lease_token
+        clock.move_to(START)
+        assert services.resume_operations() == {"done": 1}
+
+
+def test_an_attempt_planned_by_a_clock_that_was_ahead_is_due(fake: Fake) -> None:
+    with time_machine.travel(START + timedelta(days=2), tick=False) as clock:
+        fake.script = [refusal(RateLimited, 429, "rate_limited")]
+        services.defer(services.create_payout, **PAYOUT)
+        clock.move_to(START)
+        assert services.resume_operations() == {"done": 1}
+
+
+@pytest.mark.case(42)
+@pytest.mark.promise(5)
+def test_who_stood_still_past_the_lease_sends_nothing(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between claim and request; meanwhile it was looked up, not found, and closed."""
+    with time_machine.travel(START, tick=False) as clock:
+
+        def stand_still(account: str = "default") -> Fake:
+            monkeypatch.setattr(sending, "get_client", lambda account="default": fake)
+            clock.shift(timedelta(hours=24))
+            assert services.resume_operations() == {"needs_person": 1}
+            services.mark_never_happened(only(), "ana", "it is not there")
+            return fake
+
+        monkeypatch.setattr(sending, "get_client", stand_still)
+        with pytest.raises(OperationClosed):
+            services.create_payout(**PAYOUT)
+    assert fake.calls == []
+
+
+@pytest.mark.case(42)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("set_back", [True, False])
+def test_who_stood_still_leaves_it_to_the_next(fake: Fake, monkeypatch: pytest.MonkeyPatch, set_back: bool) -> None:
+    """By either clock: the wall's may be set back while nothing moves."""
+
+    def stand_still(account: str = "default") -> Fake:
+        if set_back:
+            later = time.monotonic() + leases.LEASE_MARGIN
+            patched.setattr(leases.time, "monotonic", lambda: later)
+        else:
+            clock.shift(leases.LEASE_MARGIN)
+        return fake
+
+    with time_machine.travel(START, tick=False) as clock:
+        with monkeypatch.context() as patched:
+            patched.setattr(sending, "get_client", stand_still)
+            with pytest.raises(OutcomeUnknown):
+                services.create_payout(**PAYOUT)
+        assert fake.calls == []
+        make_due()
+        assert services.resume_operations() == {"done": 1}
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.promise(5)
+def test_who_stood_still_while_the_database_went_away(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: Any, **__: Any) -> Any:
+        raise OperationalError("the connection is lost")
+
+    def lost(*_: Any) -> None:
+        monkeypatch.setattr(Operation, "refresh_from_db", gone)
+        raise leases.LeaseLost
+
+    monkeypatch.setattr(leases.Claim, "ensure_time", lost)
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**PAYOUT)
+    assert fake.calls == []
+
+
+def test_what_our_database_never_takes_is_for_a_person(
+    fake: Fake, attention: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise DataError("value out of range: Ana Rojas")
+
+    monkeypatch.setattr(projection, "write_answer", refuse)
+    monkeypatch.setattr(projection, "record_identity", refuse)
+    with time_machine.travel(START, tick=False) as clock:
+        with pytest.raises(OutcomeUnknown):
+            services.create_payout(**PAYOUT)
+        for hours in (1, 25, 48):
+            clock.move_to(START + timedelta(hours=hours))
+            make_due()
+            assert services.resume_operations() == {"failed": 1}
+        assert attention == []
+        clock.shift(timedelta(hours=1))
+        make_due()
+        assert services.resume_operations() == {"needs_person": 1}
+        assert services.resume_operations() == {}
+    assert attention == ["operation_needs_person"]
+    assert "DataError" in only().note
+    assert "Ana" not in only().note
+    assert only().lease_token == ""
+
+
+def test_where_handing_over_fails_too_the_others_go_on(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise DataError
+
+    with time_machine.travel(START, tick=False) as clock:
+        unknown(fake)
+        clock.shift(timedelta(days=3))
+        make_due()
+        with monkeypatch.context() as patched:
+            patched.setattr(resuming.lookups, "look_up", refuse)
+            patched.setattr(resuming.outcomes, "person", refuse)
+            assert services.resume_operations() == {"failed": 1}
+        make_due()
+        assert services.resume_operations() == {"done": 1}

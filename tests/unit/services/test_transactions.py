@@ -201,3 +201,33 @@ def test_recording_for_a_caller_who_waits_insists_on_its_own_commit(fake: Fake) 
     with transaction.atomic(), pytest.raises(RuntimeError, match="durable"):
         ledger.record(intent, deferred=False)
     assert not Operation.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("commits", [True, False])
+def test_deferred_with_autocommit_off_is_only_recorded(fake: Fake, commits: bool) -> None:
+    """Nobody says when the caller commits: the next pass sends it."""
+    transaction.set_autocommit(False)
+    try:
+        Operation.objects.update(note="")  # a write of the caller's own, which opens the transaction
+        assert services.defer(services.create_payout, **PAYOUT).state == OperationState.DUE
+        (transaction.commit if commits else transaction.rollback)()
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert not fake.calls
+    assert services.resume_operations() == ({"done": 1} if commits else {})
+    assert len(fake.made("payout")) == commits
+
+
+@pytest.mark.django_db(transaction=True)
+def test_deferred_in_a_block_with_autocommit_off_is_only_recorded(fake: Fake) -> None:
+    transaction.set_autocommit(False)
+    try:
+        with transaction.atomic():
+            services.defer(services.create_payout, **PAYOUT)
+        transaction.commit()
+    finally:
+        transaction.set_autocommit(True)
+    services.resume_operations()
+    assert len(fake.made("payout")) == 1

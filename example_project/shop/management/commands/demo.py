@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
 from typing import Any
 
@@ -30,20 +32,31 @@ class Command(BaseCommand):
         if home is None:
             homes.move_in(usual_ports=not options["once"])
             return
+        try:
+            self._play(home, once=options["once"])
+        except BrokenPipeError:
+            # Nobody reads any more, as after ``demo | head``. Python's own last flush must find something to write to.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+
+    def _play(self, home: Home, *, once: bool) -> None:
+        """The demo from start to end; nothing of it is left but logs of what went wrong."""
         raise_on_signals()
         # What is printed is the story; the rest goes where the children's output goes.
         logging.basicConfig(filename=home.logs / "story.log", level=logging.INFO, force=True)
         keep_logs = False
         try:
             with Children(home.logs) as children:
-                keep_logs = not self._run(home, children, once=options["once"])
+                keep_logs = not self._run(home, children, once=once)
         except Stopped as signal:
-            if options["once"]:
+            if once:
                 raise CommandError(f"stopped by {signal}", returncode=130) from None
             self.stdout.write("\nClosed.")
         except DemoError as error:
             keep_logs = True
             raise CommandError(str(error)) from None
+        except BrokenPipeError:
+            raise
         except BaseException:
             keep_logs = True
             raise
@@ -67,11 +80,18 @@ class Command(BaseCommand):
             screen.bad("Failed: " + "; ".join(check.name for check in failed))
         if once:
             return not failed
-        screen.title("\nNow it is your turn: the shop stays open.")
-        screen.say(f"Shop      {home.site_url}/   buy something, and pay it on the checkout page")
-        screen.say(f"Admin     {home.site_url}/admin/   login {story.LOGIN}, password {story.PASSWORD}")
-        screen.say(f"Provider  {home.sandbox_url}/   what the sandbox knows")
-        screen.say("Ctrl-C closes it.")
+        invite(home, screen)
         while True:
             children.check()
             time.sleep(0.3)
+
+
+def invite(home: Home, screen: Screen) -> None:
+    """The last screen: where everything is."""
+    screen.title("\nNow it is your turn: the shop stays open.")
+    screen.say(f"Shop      {home.site_url}/   buy something, and pay it on the checkout page")
+    screen.say(f"Admin     {home.site_url}/admin/   login {story.LOGIN}, password {story.PASSWORD}")
+    screen.say(f"Provider  {home.sandbox_url}/   what the sandbox knows")
+    screen.say("A card is refunded to the card. For all other payments the admin asks where the money should go:")
+    screen.say(f"in Chile any account number and holder, with a RUT that is valid, such as {story.EXAMPLE_RUT}.")
+    screen.say("Ctrl-C closes it.")

@@ -1,0 +1,122 @@
+"""Reconciliation with clocks that are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.utils import timezone
+
+from payments_integration import reconciliation
+from payments_integration.models import (
+    AccountState,
+    Event,
+)
+from payments_integration.sandbox import Fault
+from payments_integration.testing import ProviderSandbox
+from tests.integration.reconciling import pass_time, pay
+
+pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]
+
+
+@pytest.fixture
+def sandbox(payments_sandbox: ProviderSandbox, woken: list[str]) -> ProviderSandbox:
+    """A provider whose deliveries never arrive."""
+    payments_sandbox.engine.faults.add(Fault("drop", times=None))
+    return payments_sandbox
+
+
+@pytest.fixture
+def clock() -> Iterator[time_machine.Traveller]:
+    """Time for us and for the provider."""
+    with time_machine.travel(datetime.now(UTC)) as clock:
+        yield clock
+
+
+@pytest.mark.case(78)
+class TestClocks:
+    """Nobody's wrong clock makes a pass skip what happened."""
+
+    def test_a_date_far_ahead_is_not_believed(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
+    ) -> None:
+        reconciliation.reconcile_events()
+        _answers_are_dated(sandbox, timedelta(days=2))
+        assert reconciliation.reconcile_events().state == "done"
+        state = AccountState.objects.get()
+        sandbox.engine.clock.set_offset(0)
+        assert [seen["reason"] for seen in attentions] == ["provider_clock"]
+        assert state.clock_offset is not None
+        assert abs(state.clock_offset) < 60
+        assert state.watermark is not None
+        assert state.watermark < timezone.now() + timedelta(minutes=16)
+        clock.shift(timedelta(minutes=2))
+        pay(sandbox)
+        for _ in range(3):
+            clock.shift(timedelta(days=1))
+            reconciliation.reconcile_events()
+        assert _missing(sandbox) == set()
+
+    def test_a_watermark_ahead_has_everything_read_again(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
+    ) -> None:
+        reconciliation.reconcile_events()
+        pay(sandbox)
+        clock.shift(timedelta(days=10))
+        AccountState.objects.update(watermark=timezone.now() + timedelta(days=1))
+        assert reconciliation.reconcile_events().state == "done"
+        assert _missing(sandbox) == set()
+        assert [seen["reason"] for seen in attentions] == ["provider_clock"]
+        watermark = AccountState.objects.get().watermark
+        assert watermark is not None
+        assert abs(watermark - timezone.now()) < timedelta(seconds=5)
+
+    def test_a_watermark_a_little_ahead_is_nothing_special(
+        self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
+    ) -> None:
+        """Two servers of the provider whose clocks differ."""
+        pay(sandbox)
+        ahead = timezone.now() + timedelta(minutes=5)
+        AccountState.objects.update_or_create(account="default", defaults={"watermark": ahead})
+        pass_time(sandbox, seconds=10)
+        run = reconciliation.reconcile_events()
+        assert _missing(sandbox) == set()
+        assert not attentions
+        assert run.pages <= 2
+
+    def test_a_date_far_behind_ends_the_pass_there(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
+    ) -> None:
+        """Ours may as well be the wrong one: what comes after is left to the next pass."""
+        reconciliation.reconcile_events()
+        pay(sandbox)
+        _answers_are_dated(sandbox, timedelta(days=-1))
+        assert reconciliation.reconcile_events().state == "done"
+        sandbox.engine.clock.set_offset(0)
+        assert {seen["reason"] for seen in attentions} == {"provider_clock"}
+        clock.shift(timedelta(minutes=5))
+        reconciliation.reconcile_events()
+        assert _missing(sandbox) == set()
+
+    def test_a_sandbox_whose_clock_was_moved_is_read_up_to_its_own_time(
+        self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
+    ) -> None:
+        sandbox.engine.clock.advance(5 * 86400)
+        pay(sandbox)
+        pass_time(sandbox, seconds=10)
+        reconciliation.reconcile_events()
+        assert _missing(sandbox) == set()
+        assert not attentions
+
+
+def _answers_are_dated(sandbox: ProviderSandbox, offset: timedelta) -> None:
+    """From now on; it is not a clock that was moved by hand, which the app would be told."""
+    sandbox.engine.clock.set_offset(offset.total_seconds())
+    AccountState.objects.update(clock_offset=0)
+
+
+def _missing(sandbox: ProviderSandbox) -> set[str]:
+    return {event["id"] for event in sandbox.project.events} - set(Event.objects.values_list("id", flat=True))

@@ -1,0 +1,105 @@
+"""Whether deliveries still come is watched; a new secret can always be had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest import mock
+
+import pytest
+import time_machine
+from cryptography.fernet import Fernet
+from django.utils import timezone
+
+from payments_integration import projection, reconciliation, services
+from payments_integration.client import get_client
+from payments_integration.encryption import DecryptionError
+from payments_integration.enums import EVENT_TYPES
+from payments_integration.models import (
+    WebhookEndpoint,
+)
+from payments_integration.sandbox import Fault
+from payments_integration.testing import ProviderSandbox
+
+pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]
+
+
+@pytest.fixture
+def sandbox(payments_sandbox: ProviderSandbox, woken: list[str]) -> ProviderSandbox:
+    """A provider whose deliveries never arrive."""
+    payments_sandbox.engine.faults.add(Fault("drop", times=None))
+    return payments_sandbox
+
+
+@pytest.fixture
+def clock() -> Iterator[time_machine.Traveller]:
+    """Time for us and for the provider."""
+    with time_machine.travel(datetime.now(UTC)) as clock:
+        yield clock
+
+
+class TestEndpoints:
+    def test_a_disabled_endpoint_calls_for_a_person_once(
+        self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
+    ) -> None:
+        reconciliation.check_endpoints()
+        assert not attentions
+        endpoint = WebhookEndpoint.objects.get()
+        sandbox.project.inner.webhooks.by_id[endpoint.pk].status = "disabled"
+        reconciliation.check_endpoints()
+        reconciliation.check_endpoints()
+        assert [seen["reason"] for seen in attentions] == ["endpoint"]
+        assert "disabled" in attentions[0]["message"]
+
+    def test_an_endpoint_that_is_gone(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
+    ) -> None:
+        reconciliation.check_endpoints()
+        clock.shift(timedelta(minutes=10))
+        sandbox.project.inner.webhooks.by_id.clear()
+        reconciliation.check_endpoints()
+        assert "does not list this endpoint" in attentions[0]["message"]
+        assert WebhookEndpoint.objects.get().gone_at is not None
+
+    def test_missing_event_types(self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]) -> None:
+        sandbox.project.add_endpoint("https://other.example/webhook/", events=["payment.created"])
+        reconciliation.check_endpoints()
+        assert "payout.succeeded" in attentions[0]["message"]
+
+    def test_one_that_is_created_while_the_list_is_read_is_not_gone(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
+    ) -> None:
+        endpoints = get_client("default").webhook_endpoints
+        real = endpoints.list
+
+        def slow(**kwargs: Any) -> Any:
+            answer = real(**kwargs)
+            services.create_webhook_endpoint(url="https://shop.example/webhook/", events=list(EVENT_TYPES))
+            return answer
+
+        with mock.patch.object(endpoints, "list", slow):
+            reconciliation.check_endpoints()
+        assert WebhookEndpoint.objects.count() == 2
+        assert not WebhookEndpoint.objects.exclude(gone_at=None).exists()
+        assert not attentions
+
+
+class TestLostKey:
+    """The key that encrypted a secret is lost: a new secret is the way out."""
+
+    @pytest.fixture
+    def endpoint(self, sandbox: ProviderSandbox) -> WebhookEndpoint:
+        reconciliation.check_endpoints()
+        row = WebhookEndpoint.objects.get()
+        row.secret_token = row.previous_secret_token = Fernet(Fernet.generate_key()).encrypt(b"whsec_old").decode()
+        row.previous_secret_until = timezone.now() + timedelta(hours=1)
+        row.save()
+        projection.endpoints.forget_secrets()
+        return row
+
+    def test_a_rotation_helps(self, endpoint: WebhookEndpoint) -> None:
+        with pytest.raises(DecryptionError):
+            projection.active_secrets("default")
+        secret = services.rotate_webhook_secret(endpoint).secret
+        assert secret in projection.active_secrets("default")

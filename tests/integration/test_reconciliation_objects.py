@@ -1,0 +1,303 @@
+"""Objects are made equal to the provider's: silent ones, sweeps, and all of them after a long gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest import mock
+
+import pytest
+import time_machine
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from payments_integration import inbox, reconciliation, services
+from payments_integration.client import get_client
+from payments_integration.exceptions import NoAnswer
+from payments_integration.models import (
+    AccountState,
+    Balance,
+    DueRefresh,
+    Payment,
+    ReconciliationRun,
+    Refund,
+)
+from payments_integration.reconciliation import objects
+from payments_integration.sandbox import Fault
+from payments_integration.testing import ProviderSandbox
+from tests import factories
+from tests.integration.mirror import assert_mirror_equals_provider
+from tests.integration.reconciling import pass_time, pay
+
+pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]
+
+
+@pytest.fixture
+def sandbox(payments_sandbox: ProviderSandbox, woken: list[str]) -> ProviderSandbox:
+    """A provider whose deliveries never arrive."""
+    payments_sandbox.engine.faults.add(Fault("drop", times=None))
+    return payments_sandbox
+
+
+@pytest.fixture
+def clock() -> Iterator[time_machine.Traveller]:
+    """Time for us and for the provider."""
+    with time_machine.travel(datetime.now(UTC)) as clock:
+        yield clock
+
+
+class TestObjects:
+    def test_a_refund_that_was_canceled_without_an_event(self, sandbox: ProviderSandbox) -> None:
+        payment = pay(sandbox)
+        pass_time(sandbox, seconds=10)
+        reconciliation.reconcile_events()
+        reconciliation.work_off()
+        refund = services.create_refund(payment, amount=1000)
+        sandbox.engine.cancel_refund(refund.pk)
+        pass_time(sandbox, hours=7)
+        Refund.objects.update(synced_at=timezone.now() - timedelta(hours=7))
+        run = reconciliation.reconcile_objects()
+        assert run.state == "done"
+        refund.refresh_from_db()
+        assert refund.status == "canceled"
+
+    def test_drift_is_recorded_per_field_and_repaired(self, sandbox: ProviderSandbox) -> None:
+        payment = pay(sandbox)
+        pass_time(sandbox, seconds=10)
+        reconciliation.reconcile_events()
+        reconciliation.work_off()
+        pass_time(sandbox, seconds=30)
+        Payment.objects.filter(pk=payment.pk).update(
+            amount_received=1, status="failed", payer={"name": "somebody else"}
+        )
+        AccountState.objects.update(swept_at=None)
+        run = reconciliation.reconcile_objects()
+        assert (run.drifted, run.repaired) == (1, 1)
+        entries = {entry["field"]: entry for entry in run.drift}
+        assert (entries["status"]["ours"], entries["status"]["theirs"]) == ("failed", "succeeded")
+        assert (entries["amount_received"]["ours"], entries["amount_received"]["theirs"]) == (1, 10000)
+        assert entries["payer"]["ours"] == "…"
+        assert_mirror_equals_provider(sandbox)
+
+    def test_a_sweep_brings_what_is_absent(self, sandbox: ProviderSandbox) -> None:
+        payment = pay(sandbox)
+        Payment.objects.all().delete()
+        run = reconciliation.reconcile_objects()
+        assert run.recovered == 1
+        assert Payment.objects.get().pk == payment.pk
+
+    def test_an_object_that_cannot_be_read_is_named_and_hides_no_other(self, sandbox: ProviderSandbox) -> None:
+        first, second = pay(sandbox), pay(sandbox)
+        sandbox.project.inner.pay_ins.items.at_hand(second.pk)["merchant_reference"] = "x" * 300
+        Payment.objects.all().delete()
+        run = reconciliation.reconcile_objects()
+        assert set(Payment.objects.values_list("pk", flat=True)) == {first.pk}
+        assert run.state == "failed"
+        assert "merchant_reference" in run.error
+
+    def test_no_drift_costs_two_statements_a_page(self, sandbox: ProviderSandbox) -> None:
+        for _ in range(120):
+            services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
+        AccountState.objects.update(swept_at=None)
+        reconciliation.reconcile_objects()
+        AccountState.objects.update(swept_at=None)
+        with CaptureQueriesContext(connection) as queries:
+            run = reconciliation.reconcile_objects()
+        assert (run.seen, run.drifted) == (120, 0)
+        assert len([q for q in queries.captured_queries if "payments_integration_payment" in q["sql"]]) <= 2 * 2 + 3
+
+    def test_gone_objects_are_kept_and_marked(self, sandbox: ProviderSandbox) -> None:
+        payment = pay(sandbox)
+        stray = Payment.objects.get(pk=payment.pk)
+        stray.pk = "pay_gone"
+        stray.save(force_insert=True)
+        DueRefresh.objects.create(account="default", object_kind="payment", object_id="pay_gone", reason="x")
+        reconciliation.refresh_due()
+        assert Payment.objects.get(pk="pay_gone").gone_at is not None
+        assert not DueRefresh.objects.exists()
+
+    @pytest.mark.case(45)
+    def test_an_event_between_get_and_save_is_not_overwritten(self, sandbox: ProviderSandbox) -> None:
+        payment = services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
+        DueRefresh.objects.create(account="default", object_kind="payment", object_id=payment.pk, reason="x")
+        client = get_client("default").payments
+        real = client.get
+
+        def get(*args: Any, **kwargs: Any) -> Any:
+            answer = real(*args, **kwargs)
+            later = (timezone.now() - factories.T0 + timedelta(seconds=30)).total_seconds()
+            data = {**sandbox.project.payments[payment.pk], "status": "succeeded", "amount_received": 1000}
+            inbox.receive("default", factories.body(factories.event(data, seconds=later)))
+            inbox.process()
+            return answer
+
+        with mock.patch.object(client, "get", get):
+            reconciliation.refresh_due()
+        payment.refresh_from_db()
+        assert payment.status == "succeeded"
+
+    def test_a_silent_object_that_cannot_be_read_keeps_its_waits(self, sandbox: ProviderSandbox) -> None:
+        payment = services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
+        Payment.objects.update(synced_at=timezone.now() - timedelta(hours=7))
+        AccountState.objects.update_or_create(account="default", defaults={"swept_at": timezone.now()})
+        sandbox.engine.faults.clear()
+        sandbox.engine.faults.add(Fault("html", operation="get_payment", times=None))
+        reconciliation.reconcile_objects()
+        first = DueRefresh.objects.get(object_id=payment.pk)
+        reconciliation.reconcile_objects()
+        again = DueRefresh.objects.get(object_id=payment.pk)
+        assert (again.attempts, again.due_at) == (first.attempts, first.due_at)
+
+    def test_what_a_worker_read_meanwhile_counts_as_repaired(self, sandbox: ProviderSandbox) -> None:
+        pay(sandbox)
+        pass_time(sandbox, seconds=10)
+        reconciliation.reconcile_events()
+        reconciliation.work_off()
+        pass_time(sandbox, seconds=30)
+        Payment.objects.update(amount_received=1)
+        AccountState.objects.update(swept_at=None)
+        with mock.patch.object(objects, "_repair", side_effect=_after_a_worker(objects._repair)):
+            run = reconciliation.reconcile_objects()
+        assert (run.drifted, run.repaired) == (1, 1)
+
+    def test_failures_wait_longer_each_time(self, sandbox: ProviderSandbox) -> None:
+        DueRefresh.objects.create(account="default", object_kind="payment", object_id="pay_1", reason="x")
+        waits = []
+        with mock.patch("payments_integration.services.reads.read", side_effect=NoAnswer("down")):
+            for _ in range(4):
+                DueRefresh.objects.update(due_at=timezone.now())
+                reconciliation.refresh_due()
+                mark = DueRefresh.objects.get()
+                waits.append((mark.due_at - timezone.now()).total_seconds())
+        assert [round(wait / 5) for wait in waits] == [1, 2, 4, 8]
+        assert (mark.attempts, mark.error) == (4, "NoAnswer: down")
+
+    def test_an_account_that_is_gone_from_the_settings_waits(self) -> None:
+        DueRefresh.objects.create(account="former", object_kind="payment", object_id="pay_1", reason="x")
+        assert reconciliation.refresh_due() == 0
+        assert "not configured" in DueRefresh.objects.get().error
+
+
+@pytest.mark.case(66)
+def test_after_more_than_29_days_objects_are_compared_too(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
+) -> None:
+    reconciliation.reconcile_events()
+    old = pay(sandbox, merchant_reference="old")
+    clock.shift(timedelta(days=31))
+    AccountState.objects.update(swept_at=timezone.now())
+    run = reconciliation.reconcile_events()
+    assert run.state == "done"
+    assert "gap_too_long" in [seen["reason"] for seen in attentions]
+    full = ReconciliationRun.objects.get(kind="full", started_at__gt=run.started_at)
+    assert full.state == "done"
+    old.refresh_from_db()
+    assert old.status == "succeeded"
+    assert_mirror_equals_provider(sandbox)
+
+
+def _after_a_worker(repair: Any) -> Any:
+    def act(*args: Any, **kwargs: Any) -> None:
+        reconciliation.refresh_due()
+        repair(*args, **kwargs)
+
+    return act
+
+
+@pytest.mark.case(66)
+class TestDueResync:
+    """A gap asks for one full resync, and that is done, whatever fails or dies in between."""
+
+    @pytest.fixture
+    def chargeback(self, sandbox: ProviderSandbox, clock: time_machine.Traveller) -> Payment:
+        """A payment whose last event the provider does not keep any more when the outage ends."""
+        payment = pay(sandbox)
+        reconciliation.reconcile_events()
+        clock.shift(timedelta(days=1))
+        sandbox.engine.chargeback(payment.pk)
+        clock.shift(timedelta(days=40))
+        AccountState.objects.update(swept_at=timezone.now())
+        return payment
+
+    def test_one_that_failed_is_repeated(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller, chargeback: Payment
+    ) -> None:
+        sandbox.engine.faults.add(Fault("html", operation="list_payments", times=1))
+        assert reconciliation.reconcile_events().state == "done"
+        assert _resyncs()[-1] == "failed"
+        chargeback.refresh_from_db()
+        assert chargeback.status == "succeeded"
+        clock.shift(timedelta(minutes=31))
+        assert reconciliation.reconcile_events().state == "done"
+        assert _resyncs()[-1] == "done"
+        chargeback.refresh_from_db()
+        assert chargeback.status == "chargeback"
+        clock.shift(timedelta(minutes=31))
+        count = len(_resyncs())
+        reconciliation.reconcile_events()
+        assert len(_resyncs()) == count
+
+    def test_a_pass_that_died_leaves_it_due(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller, chargeback: Payment
+    ) -> None:
+        count = len(_resyncs())
+        # A first window is complete: the gap is not to be seen any more.
+        with (
+            mock.patch.object(inbox, "release", side_effect=[0, 0, 0, KeyboardInterrupt]),
+            pytest.raises(KeyboardInterrupt),
+        ):
+            reconciliation.reconcile_events()
+        assert len(_resyncs()) == count
+        assert reconciliation.reconcile_events().state == "done"
+        assert len(_resyncs()) == count + 1
+        chargeback.refresh_from_db()
+        assert chargeback.status == "chargeback"
+
+    def test_it_takes_the_place_of_the_days_sweep(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller, chargeback: Payment
+    ) -> None:
+        AccountState.objects.update(swept_at=None, resync_due_at=timezone.now())
+        run = reconciliation.reconcile_objects()
+        assert (run.kind, run.state) == ("full", "done")
+        assert AccountState.objects.get().resync_due_at is None
+        chargeback.refresh_from_db()
+        assert chargeback.status == "chargeback"
+
+    def test_nobody_else_begins_while_one_is_alive(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller, chargeback: Payment
+    ) -> None:
+        AccountState.objects.update(resync_due_at=timezone.now())
+        others: list[object] = []
+
+        def slow(*args: Any, **kwargs: Any) -> Any:
+            clock.shift(timedelta(minutes=20))
+            others.append(objects.resync_if_due("default"))
+            return real(*args, **kwargs)
+
+        real = objects._compare
+        with mock.patch.object(objects, "_compare", slow):
+            run = objects.resync_if_due("default")
+        assert run is not None
+        assert run.state == "done"
+        assert len(others) >= 2
+        assert not any(others)
+
+    def test_an_object_that_cannot_be_read_does_not_repeat_it(self, sandbox: ProviderSandbox) -> None:
+        payment = pay(sandbox)
+        sandbox.project.inner.pay_ins.items.at_hand(payment.pk)["merchant_reference"] = "x" * 300
+        reconciliation.reconcile_events()
+        assert _resyncs() == ["failed"]
+        assert AccountState.objects.get().resync_due_at is None
+
+
+def _resyncs() -> list[str]:
+    return list(ReconciliationRun.objects.filter(kind="full").order_by("pk").values_list("state", flat=True))
+
+
+def test_balances_are_read_and_recorded(sandbox: ProviderSandbox) -> None:
+    sandbox.engine.fund("BRL", 777)
+    run = reconciliation.reconcile_balances()
+    assert run.state == "done"
+    assert Balance.objects.get(currency="BRL").available == 777
