@@ -15,13 +15,14 @@ from payments_integration import conf, wakeup
 
 class PaymentsIntegrationConfig(AppConfig):
     name = "payments_integration"
-    verbose_name = _("Payments")
+    verbose_name = _("Payments and payouts")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         # Models are loaded only now, so what needs them is imported only now.
         door = import_module("payments_integration.checks")
         checks.register(door.check_settings, checks.Tags.compatibility)
+        checks.register(door.check_handlers, checks.Tags.compatibility)
         checks.register(door.check_deployment, checks.Tags.security, deploy=True)
         checks.register(door.check_keys, checks.Tags.database)
         wakeup.set_hook(_on_wake)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from django.conf import settings
 from django.core import checks
 from django.db import connections, router
 
-from payments_integration import conf
+from payments_integration import conf, handlers
 from payments_integration.encryption import DecryptionError, decrypt
+from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, WebhookEndpoint
 
 ID = "payments_integration"
 
 
 def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E001 to E009: the setting itself. W001: no account. W002: SQLite begins transactions the wrong way."""
+    """E001 to E009: the setting itself. E011: no time zones. W001: no account. W002: SQLite begins transactions the
+    wrong way. W005: no sweeper in Celery's schedule.
+    """
     raw = getattr(settings, conf.NAME, {})
     messages: list[checks.CheckMessage] = [
         checks.Error(problem.message, hint=problem.hint, id=f"{ID}.{problem.id}") for problem in conf.problems(raw)
@@ -30,6 +35,23 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
                 id=f"{ID}.W001",
             )
         )
+    if not settings.USE_TZ:
+        messages.append(
+            checks.Error(
+                "USE_TZ is off: the provider's times cannot be stored.",
+                hint="Set USE_TZ = True.",
+                id=f"{ID}.E011",
+            )
+        )
+    if isinstance(raw, Mapping) and _has_no_sweeper(raw):
+        messages.append(
+            checks.Warning(
+                "Nothing sweeps up what no worker was woken for: process_events is not in CELERY_BEAT_SCHEDULE.",
+                hint="Set CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE} (payments_integration.schedule), or silence this "
+                "where the schedule is kept elsewhere.",
+                id=f"{ID}.W005",
+            )
+        )
     connection = connections[router.db_for_write(Event)]
     if connection.vendor == "sqlite" and connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
         messages.append(
@@ -40,6 +62,41 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
             )
         )
     return messages
+
+
+def check_handlers(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """W006: a handler waits for what never comes, or cannot take what it is called with."""
+    messages: list[checks.CheckMessage] = []
+    for handler, model, names in handlers.registered:
+        where = f"{handler.__module__}.{getattr(handler, '__qualname__', handler)}"
+        known = EVENT_TYPES if model is None else getattr(getattr(model, "Status", None), "values", ())
+        unknown = [name for name in names if not any(fnmatchcase(value, name) for value in known)]
+        if unknown:
+            what = "an event type of the provider" if model is None else f"a status of {model.__name__}"
+            messages.append(
+                checks.Warning(
+                    f"The handler {where} waits for {', '.join(map(repr, unknown))}, which is not {what}.",
+                    hint=f"Known: {', '.join(known)}.",
+                    id=f"{ID}.W006",
+                )
+            )
+        kinds = {parameter.kind for parameter in inspect.signature(handler).parameters.values()}
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            messages.append(
+                checks.Warning(
+                    f"The handler {where} does not take **kwargs.",
+                    hint="Add **kwargs: a handler is called with more arguments than it needs.",
+                    id=f"{ID}.W006",
+                )
+            )
+    return messages
+
+
+def _has_no_sweeper(raw: Any) -> bool:
+    if raw.get("PROCESSING") != "celery":
+        return False
+    schedule = getattr(settings, "CELERY_BEAT_SCHEDULE", None) or {}
+    return "payments_integration.tasks.process_events" not in [entry.get("task") for entry in schedule.values()]
 
 
 def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:

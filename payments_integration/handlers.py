@@ -23,6 +23,9 @@ from payments_integration.wire import EVENT_RESOURCES
 #: The kinds whose events carry a mirrored object; other events come with ``sender=Event``.
 _MODELS: dict[str, type[Any]] = {kind: MIRRORS[kind] for kind in EVENT_RESOURCES}
 
+#: What was decorated: the handler, the model (None: on_event) and its statuses or patterns. For the system checks.
+registered: list[tuple[Callable[..., Any], type[Any] | None, tuple[str, ...]]] = []
+
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
@@ -43,6 +46,7 @@ def on_event(*patterns: str, include_stale: bool = False) -> Callable[[Handler],
                 kwargs.pop("signal", None)
                 handler(sender=sender, event=event, is_stale=is_stale, **kwargs)
 
+        registered.append((handler, None, patterns))
         for sender in _senders(patterns):
             event_received.connect(receiver, sender=sender, weak=False, dispatch_uid=("on_event", handler, patterns))
         return handler
@@ -75,6 +79,7 @@ def on_status(model: type[Any], *statuses: str) -> Callable[[Handler], Handler]:
                 kwargs.pop("signal", None)
                 handler(instance, sender=sender, status=status, **kwargs)
 
+        registered.append((handler, model, statuses))
         status_changed.connect(receiver, sender=model, weak=False, dispatch_uid=("on_status", handler, statuses))
         return handler
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import DataError, IntegrityError, router
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf, wire
@@ -109,7 +109,9 @@ def _pending(account: str | None, *, stuck: bool = False) -> QuerySet[Event]:
     if account is not None:
         pending = pending.filter(account=account)
     if settings.PROCESSING == "celery" and settings.REORDER_WINDOW:
-        pending = pending.filter(received_at__lte=timezone.now() - timedelta(seconds=settings.REORDER_WINDOW))
+        long_enough = Q(received_at__lte=timezone.now() - timedelta(seconds=settings.REORDER_WINDOW))
+        # A pass sorts what it brings by itself, window by window.
+        pending = pending.filter(long_enough | Q(source=EventSource.RECONCILIATION))
     return pending.order_by("created_at", "id")
 
 

@@ -176,7 +176,8 @@ class Checks:
             if get_username is None:
                 self.fail(name, _("This must be a user or text."))
                 return ""
-            value = f"{getattr(value, 'pk', None)}:{get_username()}"[:MAX_TEXT]
+            pk = getattr(value, "pk", None)
+            value = "" if pk is None else f"{pk}:{get_username()}"[:MAX_TEXT]  # nobody is logged in: not said
         return self.text(name, value) if value else ""
 
     def _django(self, name: str, value: str, validator: Any, message: Message) -> None:

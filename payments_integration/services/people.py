@@ -33,7 +33,7 @@ def look_up(operation: Operation | str) -> Operation:
     refuse_transaction("look_up")
     operation = _load(operation)
     _check_account(operation)
-    if not operation.may_have_run:
+    if not operation.may_have_run and operation.state in (OperationState.DUE, OperationState.AWAITING_APPROVAL):
         _refuse(_("It was never sent; there is nothing to look up."))
     claim = _claimed(operation, leases.claim_to_resolve(operation, _OPEN))
     lookups.look_up(claim)
@@ -108,7 +108,10 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
 
 def _load(operation: Operation | str) -> Operation:
     """The operation as it is now: what a page showed may be old."""
-    return Operation.objects.get(pk=operation.pk if isinstance(operation, Operation) else operation)
+    found = Operation.objects.filter(pk=operation.pk if isinstance(operation, Operation) else operation).first()
+    if found is None:
+        _refuse(_("There is no such operation."))
+    return found
 
 
 def _check_account(operation: Operation) -> None:
@@ -119,7 +122,8 @@ def _check_account(operation: Operation) -> None:
 
 def _claimed(operation: Operation, claim: leases.Claim | None) -> leases.Claim:
     if claim is None:
-        _refuse(_("It is closed, or somebody is working on it now."))
+        state = operation.get_state_display()
+        _refuse(_("It is not open (%(state)s), or somebody is working on it now.") % {"state": state})
     return claim
 
 

@@ -54,9 +54,9 @@ def refresh(obj: Mirror | str, *, account: str | None = None) -> Mirror:
             return row
         obj.refresh_from_db()
         return obj
-    kind = next((kind for prefix, kind in _PREFIXES.items() if obj.startswith(prefix)), None)
+    kind = next((kind for prefix, kind in _PREFIXES.items() if isinstance(obj, str) and obj.startswith(prefix)), None)
     if kind is None:
-        raise ValidationError({"obj": _("This is not the id of a mirrored object.")})
+        raise ValidationError({"obj": _("This must be a mirrored object or its id.")})
     known: Mirror | None = MIRRORS[kind]._default_manager.filter(pk=obj).first()
     if known is not None:
         return refresh(known, account=account)

@@ -529,7 +529,6 @@ def test_refunds_at_once_do_not_add_up_to_more(sandbox: ProviderSandbox) -> None
     assert len(posts(sandbox, "create_refund")) == 2, "the others were refused here"
 
 
-@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer at a time, and no levels")
 @pytest.mark.parametrize("deferred", [False, True])
 @pytest.mark.promise(5)
 def test_refunds_at_once_under_repeatable_read(
@@ -548,8 +547,9 @@ def test_refunds_at_once_under_repeatable_read(
         return found
 
     def refund(number: int) -> Any:
-        with connection.cursor() as cursor:
-            cursor.execute(REPEATABLE_READ[connection.vendor])
+        if level := REPEATABLE_READ.get(connection.vendor):  # SQLite has none: one writer at a time
+            with connection.cursor() as cursor:
+                cursor.execute(level)
         asked: dict[str, Any] = {"amount": 6_000, "destination": DESTINATION}
         try:
             if not deferred:

@@ -70,6 +70,9 @@ def test_products_and_prices_are_shown(shop: ProviderSandbox, browser: Client) -
 def test_the_form_offers_the_methods_of_the_market(shop: ProviderSandbox, browser: Client) -> None:
     html = browser.get("/buy/mug/?market=BR-BRL").content.decode()
     assert 'value="br_pix"' in html
+    # A change of the country shows its prices by itself, or by a button where there are no scripts.
+    assert re.search(r'<select name="market"[^>]* onchange="this.form.submit\(\)"', html)
+    assert re.search(r'<noscript>.*<button[^>]* name="show" formnovalidate>', html)
     assert "cl_webpay_card" not in html
     # Not for payments: deposits have references of their own.
     assert "br_deposit" not in html

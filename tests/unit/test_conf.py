@@ -10,10 +10,11 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 from django.utils import timezone
 
-from payments_integration import conf
-from payments_integration.checks import check_deployment, check_keys, check_settings
-from payments_integration.models import WebhookEndpoint
+from payments_integration import conf, handlers
+from payments_integration.checks import check_deployment, check_handlers, check_keys, check_settings
+from payments_integration.models import Payment, WebhookEndpoint
 from payments_integration.projection import store_secret
+from payments_integration.schedule import BEAT_SCHEDULE
 
 ACCOUNT = {"BASE_URL": "https://api.example.com", "API_KEY": "sk_test_1"}
 
@@ -132,6 +133,41 @@ def test_deployment(settings: Any) -> None:
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     settings.PAYMENTS_INTEGRATION = setting(ENCRYPTION_KEYS=["key"])
     assert check_deployment() == []
+
+
+def ids(messages: list[checks.CheckMessage]) -> set[str | None]:
+    return {message.id for message in messages}
+
+
+def test_without_time_zones_nothing_can_be_stored(settings: Any) -> None:
+    assert "payments_integration.E011" not in ids(check_settings())
+    settings.USE_TZ = False
+    assert "payments_integration.E011" in ids(check_settings())
+
+
+def test_a_schedule_without_the_sweeper_is_told(settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING="celery")
+    assert "payments_integration.W005" in ids(check_settings())
+    settings.CELERY_BEAT_SCHEDULE = {}
+    assert "payments_integration.W005" in ids(check_settings())
+    settings.CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}
+    assert "payments_integration.W005" not in ids(check_settings())
+
+
+def test_handlers_that_wait_for_nothing_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "registered", [])
+
+    def fine(instance: Any, **kwargs: Any) -> None: ...
+    def narrow(instance: Any) -> None: ...
+
+    handlers.registered += [(fine, Payment, ("succeeded",)), (fine, None, ("payment.*",))]
+    assert check_handlers() == []
+    handlers.registered += [(fine, Payment, ("succeded",)), (fine, None, ("paymnt.*",)), (narrow, Payment, ())]
+    told = [message.msg for message in check_handlers()]
+    assert len(told) == 3
+    assert "'succeded', which is not a status of Payment" in told[0]
+    assert "'paymnt.*'" in told[1]
+    assert "**kwargs" in told[2]
 
 
 @pytest.mark.django_db

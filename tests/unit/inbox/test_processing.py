@@ -240,6 +240,8 @@ def test_the_reorder_window_holds_events_back_in_a_worker_only(settings: Any) ->
     assert inbox.process() == 0
     Event.objects.update(received_at=timezone.now() - timedelta(seconds=61))
     assert inbox.process() == 1
+    inbox.receive_many("default", [body(factories.life()[2])], source="reconciliation")
+    assert inbox.process() == 1
 
 
 def test_of_one_account_only() -> None:

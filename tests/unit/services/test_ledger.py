@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.db import IntegrityError, InterfaceError, OperationalError, connections, transaction
 
 from payments_integration import services
@@ -44,6 +44,11 @@ def test_what_is_recorded(fake: Fake) -> None:
     assert operation.next_attempt_at is None
     assert operation.request_ids[0].startswith("req_")
     assert operation.error is None
+
+
+def test_a_visitor_who_is_not_logged_in_is_no_actor(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, actor=AnonymousUser())
+    assert only().actor == ""
 
 
 def test_the_actor_is_kept_as_text(fake: Fake) -> None:

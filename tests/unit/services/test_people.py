@@ -208,3 +208,11 @@ def test_two_cancels_may_be_about_one_object(fake: Fake, mirrored: Any) -> None:
     with pytest.raises(OutcomeUnknown) as caught:
         services.cancel_payment(row)
     assert services.mark_happened(caught.value.operation, row.pk, "ana", "seen").state == OperationState.DONE
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("decide", [services.look_up, services.retry])
+@pytest.mark.parametrize("operation", ["op_unknown", None])
+def test_an_operation_that_does_not_exist_is_told(decide: Any, operation: Any) -> None:
+    with pytest.raises(ValidationError, match="no such operation"):
+        decide(operation)

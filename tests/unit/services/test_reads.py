@@ -60,3 +60,11 @@ def test_balances(fake: Fake, woken: list[str]) -> None:
     gone.currency = "USD"
     with pytest.raises(NotFound):
         services.refresh(gone)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("obj", [5, None, "evt_1", object()])
+def test_what_cannot_be_refreshed_is_told(obj: Any) -> None:
+    with pytest.raises(ValidationError) as caught:
+        services.refresh(obj)
+    assert "obj" in caught.value.message_dict
