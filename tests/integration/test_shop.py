@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 from django.test import Client
 
+import example_project
 from example_project.shop import checkout, views
 from example_project.shop.models import Notice, Order, OrderStatus, Price, Product
 from payments_integration import services
@@ -283,7 +285,9 @@ def test_too_much_is_promised_no_more_than_a_letter(shop: ProviderSandbox, brows
     assert order.note == "more was paid than asked: refund the rest"
 
 
-def test_a_wrong_address_looks_like_the_shop(shop: ProviderSandbox, browser: Client) -> None:
+def test_a_wrong_address_looks_like_the_shop(shop: ProviderSandbox, browser: Client, settings: Any) -> None:
+    folder = Path(example_project.__file__).parent / "templates"
+    settings.TEMPLATES = [{**settings.TEMPLATES[0], "DIRS": [folder]}]
     answer = browser.get("/nothing/")
     assert answer.status_code == 404
     assert "The Corner Shop" in answer.content.decode()
