@@ -74,7 +74,7 @@ class Settings:
         except KeyError:
             known = ", ".join(sorted(self.ACCOUNTS)) or "none"
             raise ImproperlyConfigured(
-                f'{NAME}["ACCOUNTS"] has no account "{alias}" (known: {known}). Add it, or pass account=.'
+                f'{NAME}["ACCOUNTS"] has no account "{alias}" (known: {known}). Add it, or name one of these.'
             ) from None
 
 

@@ -137,7 +137,7 @@ def _begin(key: ObjectKey) -> bool:
         if lock is None or (lock.next_attempt_at is not None and lock.next_attempt_at > now):
             return False
         died = lock.running
-        Telling.objects.filter(pk=lock.pk).update(running=True, next_attempt_at=now + _CLAIM)
+        _keep(key)
     if died and (item := _earliest(key)) is not None and item.state == EventState.APPLIED:
         _end(key, _record_failure(item, RuntimeError("the process died while this was told")))
         return False
@@ -163,7 +163,7 @@ def _tell_next(key: ObjectKey) -> bool:
         # (SQLite), whatever mode the transaction began in.
         if claim(Telling.objects.filter(_of(key))).first() is None:
             return False
-        Telling.objects.filter(_of(key)).update(running=True, next_attempt_at=timezone.now() + _CLAIM)
+        _keep(key)
         item = _earliest(key)
         if item is None or item.state != EventState.APPLIED:
             return False
@@ -172,7 +172,12 @@ def _tell_next(key: ObjectKey) -> bool:
         except Exception as error:
             raise _ReceiverFailed(item, error) from error
         _mark_told(item)
+        _keep(key)  # the receivers may have taken longer than the claim
     return True
+
+
+def _keep(key: ObjectKey) -> None:
+    Telling.objects.filter(_of(key)).update(running=True, next_attempt_at=timezone.now() + _CLAIM)
 
 
 def _end(key: ObjectKey, next_attempt_at: datetime | None) -> None:

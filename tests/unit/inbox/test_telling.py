@@ -6,11 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import OperationalError
 from django.utils import timezone
 
 from payments_integration import inbox
 from payments_integration.handlers import on_event, on_status
+from payments_integration.inbox import telling
 from payments_integration.models import Event, Payment, StatusChange, Telling
 from payments_integration.signals import event_received, status_changed
 from tests import factories
@@ -33,8 +35,8 @@ def ids(events: list[dict[str, Any]]) -> list[str]:
 
 def later(**wait: float) -> None:
     """As if so much time had passed."""
-    for telling in Telling.objects.exclude(next_attempt_at=None):
-        Telling.objects.filter(pk=telling.pk).update(next_attempt_at=telling.next_attempt_at - timedelta(**wait))
+    for row in Telling.objects.exclude(next_attempt_at=None):
+        Telling.objects.filter(pk=row.pk).update(next_attempt_at=row.next_attempt_at - timedelta(**wait))
 
 
 def test_in_order_and_once(receiver: Receiver) -> None:
@@ -220,6 +222,30 @@ def test_a_receivers_own_trouble_counts_also_where_it_looks_like_ours(receiver: 
     finally:
         event_received.disconnect(broken)
     assert Event.objects.get().attempts == 1
+
+
+def test_a_slow_receiver_is_not_taken_for_dead_between_two_items(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_in(*factories.life()[:2])
+    real, left = telling._tell_next, []
+
+    def tell_next(key: Any) -> bool:
+        more = real(key)
+        left.append((Telling.objects.get().next_attempt_at - timezone.now()).total_seconds())  # type: ignore[operator]
+        return more
+
+    def slow(**kwargs: Any) -> None:
+        clock.shift(30)
+
+    monkeypatch.setattr(telling, "_tell_next", tell_next)
+    with time_machine.travel(timezone.now(), tick=False) as clock:
+        event_received.connect(slow)
+        try:
+            assert inbox.tell() == 2
+        finally:
+            event_received.disconnect(slow)
+    assert min(left) > 5
 
 
 def test_two_do_not_tell_one_object(receiver: Receiver) -> None:
