@@ -94,7 +94,9 @@ class Channel:
         """
         own = self._mine()
         lane: Lane = "read" if method == "GET" else "write"
-        waited = 0.0
+        # Requests that were answered 429 count as waiting: whoever holds an operation for so long must be able to
+        # rely on it that nothing leaves later.
+        last_start = self._monotonic() + max_wait
         leave_reserve = background
         while True:
             wait = own.pacer.take(lane, leave_reserve=leave_reserve)
@@ -116,10 +118,9 @@ class Channel:
                 if not isinstance(refusal, RateLimited) or reply.status_code != TOO_MANY:
                     raise refusal
                 error, wait = refusal, refusal.retry_after or 0.0
-            if waited + wait > max_wait:
+            if self._monotonic() + wait > last_start:
                 raise error
             self._sleep(wait)
-            waited += wait
 
     def _refusal(self, reply: Reply, body: bytes | None) -> ProviderError | NoAnswer:
         # Apart from the frame that raises: reports of errors show the variables of every frame.

@@ -6,6 +6,8 @@ person may do it is checked by the door they come through.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from django.core.exceptions import ValidationError
@@ -36,7 +38,8 @@ def look_up(operation: Operation | str) -> Operation:
     if not operation.may_have_run and operation.state in (OperationState.DUE, OperationState.AWAITING_APPROVAL):
         _refuse(_("It was never sent; there is nothing to look up."))
     claim = _claimed(operation, leases.claim_to_resolve(operation, _OPEN))
-    lookups.look_up(claim)
+    with _not_taken_over():
+        lookups.look_up(claim)
     wakeup.wake(operation.account)
     return operation
 
@@ -55,7 +58,8 @@ def retry(operation: Operation | str) -> Operation:
     if (operation.error or {}).get("code") == "idempotency_conflict":
         _refuse(_("It cannot be sent again: the provider knows its key for another request."))
     claim = _claimed(operation, leases.claim_to_send(operation, _SENDABLE))
-    sending.attempt(claim, max_wait=sending.BACKGROUND_WAIT)
+    with _not_taken_over():
+        sending.attempt(claim, max_wait=sending.BACKGROUND_WAIT)
     wakeup.wake(operation.account)
     return operation
 
@@ -125,6 +129,15 @@ def _claimed(operation: Operation, claim: leases.Claim | None) -> leases.Claim:
         state = operation.get_state_display()
         _refuse(_("It is not open (%(state)s), or somebody is working on it now.") % {"state": state})
     return claim
+
+
+@contextmanager
+def _not_taken_over() -> Iterator[None]:
+    """What took longer than its lease is another worker's by now: to a person that is a refusal."""
+    try:
+        yield
+    except leases.LeaseLost:
+        _refuse(_("It took too long, and somebody else is working on it now."))
 
 
 def _words(actor: object, comment: str) -> str:

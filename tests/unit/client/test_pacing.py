@@ -79,6 +79,22 @@ def test_only_a_429_is_sent_again(client: Client, provider: responses.RequestsMo
     assert len(provider.calls) == 1
 
 
+def test_slow_refusals_count_as_waiting(client: Client, provider: responses.RequestsMock, clock: Clock) -> None:
+    """Whoever holds an operation's lease must know until when something may leave."""
+    asked: list[float] = []
+
+    def slow(request: Any) -> tuple[int, dict[str, str], str]:
+        asked.append(clock.now)
+        clock.now += 6
+        return 429, {"Retry-After": "1"}, "{}"
+
+    started = clock.now
+    provider.add_callback(responses.POST, f"{BASE}/payments", callback=slow)
+    with pytest.raises(RateLimited):
+        client.payments.create(BODY, idempotency_key="k", max_wait=10)
+    assert [at - started for at in asked] == [0, 7]
+
+
 def test_background_calls_wait_longer(client: Client, provider: responses.RequestsMock, clock: Clock) -> None:
     refuse(provider, next(case for case in CASES if case.name == "events.list"), 2, seconds=60)
     client.events.list_page(background=True)

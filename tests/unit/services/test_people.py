@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.contrib.auth.models import User
@@ -13,6 +14,7 @@ from django.utils import timezone
 from payments_integration import services
 from payments_integration.exceptions import IdempotencyError, NotFound, OutcomeUnknown, RateLimited
 from payments_integration.models import Operation, OperationState
+from payments_integration.services import leases, lookups
 
 from .conftest import make_due, only
 from .fakes import DEPOSIT, PAYOUT, Fake, Lost, deposit, payment, payout, refund, refusal, timeout
@@ -216,3 +218,13 @@ def test_two_cancels_may_be_about_one_object(fake: Fake, mirrored: Any) -> None:
 def test_an_operation_that_does_not_exist_is_told(decide: Any, operation: Any) -> None:
     with pytest.raises(ValidationError, match="no such operation"):
         decide(operation)
+
+
+def test_what_was_taken_over_meanwhile_is_a_refusal(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.script = [timeout()]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**PAYOUT)
+    monkeypatch.setattr(lookups, "look_up", mock.Mock(side_effect=leases.LeaseLost))
+    make_due()
+    with pytest.raises(ValidationError, match="somebody else is working on it"):
+        services.look_up(only())
