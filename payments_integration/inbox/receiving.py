@@ -137,7 +137,7 @@ def _receive_known(event: Event) -> Receipt:
             with transaction.atomic(using=router.db_for_write(Event), durable=True):
                 stray.save(force_insert=True)
         except IntegrityError:
-            return Receipt.KNOWN
+            return Receipt.QUARANTINED  # it is there already, and was told
         _alert(stray)
         return Receipt.QUARANTINED
     return Receipt.KNOWN

@@ -128,7 +128,8 @@ def _lock(batch: list[tuple[Event, Any]]) -> dict[tuple[str, str, str], _Object]
             continue
         wanted = model._default_manager.filter(_identity(model, keys))
         for row in hold(wanted, skip_locked=True).order_by("pk"):
-            if item := objects.get(_row_key(row)):
+            item = objects.get(_row_key(row))
+            if item is not None:
                 item.row = row
                 item.first_status = rows.status_of(row)
                 item.amounts = changes.balance_amounts(row) if isinstance(row, Balance) else ()
@@ -136,7 +137,9 @@ def _lock(batch: list[tuple[Event, Any]]) -> dict[tuple[str, str, str], _Object]
         if missing:
             # Absent, or skipped because another transaction holds it.
             for row in model._default_manager.filter(_identity(model, missing)):
-                if item := objects.get(_row_key(row)):
+                item = objects.get(_row_key(row))
+                # Asked for by accounts and currencies, balances come that we hold ourselves.
+                if item is not None and item.row is None:
                     item.is_held_elsewhere = True
     return objects
 

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from payments_integration import inbox, wire
-from payments_integration.inbox import Receipt
+from payments_integration.inbox import Receipt, processing
 from payments_integration.models import (
     AccountState,
     Balance,
@@ -178,6 +178,25 @@ def test_an_object_of_another_account_goes_to_quarantine(attentions: list[dict[s
     receive(intruder)
     inbox.process()
     assert Payment.objects.get().status == "succeeded"
+
+
+def test_balances_of_several_accounts_and_currencies_are_applied_in_one_batch() -> None:
+    receive(event(factories.balance(), seconds=1))
+    inbox.process()
+    receive(event(factories.balance(available=7), seconds=2), event(factories.balance(currency="USD"), seconds=2))
+    receive(event(factories.balance(), seconds=2, id="evt_other"), account="second")
+    assert processing.process_batch() == (3, 0)
+    assert Balance.objects.get(account="default", currency="CLP").available == 7
+    assert Balance.objects.count() == 3
+
+
+@pytest.mark.case(28)
+def test_other_content_under_a_known_id_stays_in_quarantine_when_it_is_read_again() -> None:
+    item = factories.life()[0]
+    receive(item)
+    receive({**item, "data": {**item["data"], "amount": 1}})
+    inbox.replay(Event.objects.get(state="quarantined"))
+    assert Event.objects.filter(state="quarantined").count() == 1
 
 
 def test_balances_are_per_account_and_keep_a_history() -> None:

@@ -143,16 +143,26 @@ def test_parked_after_the_last_try_then_replayed_as_stale(
     assert receiver.told[-1] == events[4]["id"]
     receiver.fail = lambda what: False
     inbox.replay(parked)
-    stale: list[bool] = []
+    assert inbox.tell() == 1
+    assert receiver.events[-1] == (events[3]["id"], True)
 
-    def note(is_stale: bool, **kwargs: Any) -> None:
-        stale.append(is_stale)
+
+def test_a_replayed_change_of_status_says_that_it_is_stale(receiver: Receiver) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def note(status: str, is_stale: bool, **kwargs: Any) -> None:
+        seen.append((status, is_stale))
 
     status_changed.connect(note)
-    assert inbox.tell() == 1
-    status_changed.disconnect(note)
-    assert receiver.events[-1] == (events[3]["id"], True)
-    assert stale in ([], [True])
+    try:
+        for item in factories.life()[2:4]:
+            take_in(item)
+        inbox.tell()
+        inbox.replay(Event.objects.get(id=factories.life()[2]["id"]))
+        inbox.tell()
+    finally:
+        status_changed.disconnect(note)
+    assert seen == [("processing", False), ("succeeded", False), ("processing", True)]
 
 
 def test_a_failing_status_receiver_fails_the_whole_telling(receiver: Receiver) -> None:
