@@ -33,20 +33,6 @@ from tests.integration.reconciling import after_each_page, pass_time, pay
 pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]
 
 
-@pytest.fixture
-def sandbox(payments_sandbox: ProviderSandbox, woken: list[str]) -> ProviderSandbox:
-    """A provider whose deliveries never arrive."""
-    payments_sandbox.engine.faults.add(Fault("drop", times=None))
-    return payments_sandbox
-
-
-@pytest.fixture
-def clock() -> Iterator[time_machine.Traveller]:
-    """Time for us and for the provider."""
-    with time_machine.travel(datetime.now(UTC)) as clock:
-        yield clock
-
-
 @pytest.mark.promise(4)
 def test_events_that_never_arrived_are_found_applied_and_told(sandbox: ProviderSandbox, receiver: Receiver) -> None:
     payments = [pay(sandbox) for _ in range(3)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from unittest import mock
 
@@ -19,24 +18,9 @@ from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import (
     WebhookEndpoint,
 )
-from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 
 pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]
-
-
-@pytest.fixture
-def sandbox(payments_sandbox: ProviderSandbox, woken: list[str]) -> ProviderSandbox:
-    """A provider whose deliveries never arrive."""
-    payments_sandbox.engine.faults.add(Fault("drop", times=None))
-    return payments_sandbox
-
-
-@pytest.fixture
-def clock() -> Iterator[time_machine.Traveller]:
-    """Time for us and for the provider."""
-    with time_machine.travel(datetime.now(UTC)) as clock:
-        yield clock
 
 
 class TestEndpoints:
