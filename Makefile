@@ -4,22 +4,65 @@ VENV ?= .venv
 ARGS ?=
 # Two processes: the suite has many tests that wait for something.
 PYTEST_ARGS ?= -n 2
+# Of the simulator: how many schedules, from which seed, on which database (postgres, mariadb; SQLite without).
+N ?= 1000
+SEED ?=
+DATABASE ?=
+# Of the fuzzer: for how long.
+SECONDS ?= 60
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -W error
 PATHS := payments_integration example_project tests $(wildcard benchmarks)
+SUITE := tests/unit tests/integration
+SERVERS := $(RUN) -m tests.servers
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean
+.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract cases simulate mutants fuzz load
 
 help: ## Show this
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
 demo: $(VENV)/.ready ## Sandbox, shop, worker and beat, and a story; ARGS=--once ends after it
 	@$(BIN)/python manage.py demo $(ARGS)
 
 test: $(VENV)/.ready-dev ## The tests that need no server
-	$(RUN) -m pytest $(PYTEST_ARGS) tests/unit tests/integration
+	$(RUN) -m pytest $(PYTEST_ARGS) $(SUITE)
+
+test-postgres: $(VENV)/.ready-postgres ## The same on PostgreSQL: TEST_POSTGRES_URL, or a server of its own
+	$(SERVERS) postgres -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
+
+test-mariadb: $(VENV)/.ready-mysql ## The same on MariaDB: TEST_MARIADB_URL, or a server of its own
+	$(SERVERS) mariadb -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
+
+test-brokers: $(VENV)/.ready-brokers ## Celery workers and beat over Redis and RabbitMQ, on PostgreSQL
+	$(RUN) -m pytest tests/brokers
+
+test-deploy: $(VENV)/.ready-brokers ## The example under gunicorn
+	$(RUN) -m pytest tests/deploy
+
+test-browser: $(VENV)/.ready-browser ## Admin, checkout and shop in a real browser; SCREENSHOTS=docs/images makes the pictures of the docs
+	$(RUN) -m pytest $(PYTEST_ARGS) tests/browser
+
+test-contract: $(VENV)/.ready-contract ## The REST API and the sandbox against their OpenAPI descriptions
+	$(RUN) -m pytest tests/contract
+
+cases: $(VENV)/.ready-all ## The failure catalogue: what proves each case, and where; ARGS=--from DIR reads earlier runs
+	$(RUN) -m tests.cases $(ARGS)
+
+simulate: $(VENV)/.ready-$(if $(DATABASE),all,dev) ## N=1000 simulated schedules of faults; SEED=… repeats one, DATABASE=postgres|mariadb
+	$(if $(DATABASE),$(SERVERS) $(DATABASE) --) $(RUN) -m tests.simulation --schedules $(N) $(if $(SEED),--seed $(SEED))
+
+mutants: $(VENV)/.ready-dev ## Deliberate mistakes, each of which the simulator must find
+	$(RUN) -m tests.simulation.mutants
+
+fuzz: $(VENV)/.ready-dev ## SECONDS=60 of hostile bytes for each place that reads foreign ones
+	-@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[fuzz]'
+	$(RUN) -m tests.fuzz --seconds $(SECONDS)
+
+load: $(VENV)/.ready-brokers ## 10,000 webhooks while the worker is killed: gunicorn, PostgreSQL, Redis
+	$(RUN) benchmarks/load.py $(ARGS)
 
 lint: $(VENV)/.ready-dev ## Format, style, types, layers, migrations, system checks
 	$(BIN)/ruff format --check $(PATHS)
@@ -47,6 +90,19 @@ $(VENV)/bin/python:
 $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing what the project needs into $(VENV); this takes a minute ..."
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.ready-postgres: EXTRAS = postgres
+$(VENV)/.ready-mysql: EXTRAS = mysql
+$(VENV)/.ready-brokers: EXTRAS = postgres,redis,gunicorn
+$(VENV)/.ready-browser: EXTRAS = browser
+$(VENV)/.ready-contract: EXTRAS = contract
+$(VENV)/.ready-all: EXTRAS = postgres,mysql,redis,gunicorn
+
+$(VENV)/.ready-%: pyproject.toml $(VENV)/.ready-dev
+	@echo "Installing $(EXTRAS) into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[$(EXTRAS)]' \
+	  || { echo "The driver of MariaDB is built here; on Debian it needs: apt-get install gcc libmariadb-dev pkg-config"; exit 1; }
 	@touch $@
 
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import django
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
@@ -43,6 +44,8 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    # The admin and the checkout pieces speak the language that the browser asks for.
+    "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -75,6 +78,7 @@ elif DATABASES["default"]["ENGINE"] == "django.db.backends.mysql":
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("es", "Español"), ("pt-br", "Português (Brasil)")]
 USE_TZ = True
 TIME_ZONE = "UTC"
 STATIC_URL = "static/"
@@ -107,10 +111,26 @@ if CELERY_BROKER_URL == "filesystem://":
         "processed_folder": str(BROKER_FOLDER / "processed"),
         "polling_interval": 0.1,
     }
+elif CELERY_BROKER_URL.startswith("redis"):
+    # A connection that died without a word is noticed within half a minute, not never.
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "socket_timeout": 10,
+        "socket_connect_timeout": 5,
+        "socket_keepalive": True,
+        "health_check_interval": 10,
+    }
+elif CELERY_BROKER_URL.startswith("amqp"):
+    # The same; and a message counts as sent when the broker has it.
+    CELERY_BROKER_HEARTBEAT = 10
+    CELERY_BROKER_TRANSPORT_OPTIONS = {"confirm_publish": True, "read_timeout": 10, "write_timeout": 10}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+# Started before its broker, or without it for hours: wait for it.
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+# A worker takes no more than it works on: the rest is for those that are free.
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 #: The app's schedule; SCHEDULE_RECONCILE_EVENTS=5 (seconds) and the like change an entry.
 CELERY_BEAT_SCHEDULE = {
     name: {
@@ -119,6 +139,13 @@ CELERY_BEAT_SCHEDULE = {
     }
     for name, entry in BEAT_SCHEDULE.items()
 }
+
+# Mails are printed; a shop sends them. The first is the setting since Django 6.1, the second the one before.
+_EMAIL_BACKEND = env.str("EMAIL_BACKEND", default="django.core.mail.backends.console.EmailBackend")
+if django.VERSION >= (6, 1):
+    MAILERS = {"default": {"BACKEND": _EMAIL_BACKEND}}
+else:
+    EMAIL_BACKEND = _EMAIL_BACKEND
 
 #: Where a person can play the payer; the shop links to it. Empty: this is no test.
 SHOP_SANDBOX_URL = env.str("SHOP_SANDBOX_URL", default=PROVIDER_URL if DEBUG else "")

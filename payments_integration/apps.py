@@ -23,6 +23,7 @@ class PaymentsIntegrationConfig(AppConfig):
         door = import_module("payments_integration.checks")
         checks.register(door.check_settings, checks.Tags.compatibility)
         checks.register(door.check_handlers, checks.Tags.compatibility)
+        checks.register(door.check_api, checks.Tags.security)
         checks.register(door.check_deployment, checks.Tags.security, deploy=True)
         checks.register(door.check_keys, checks.Tags.database)
         wakeup.set_hook(_on_wake)

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.core import checks
 from django.db import connections, router
+from django.utils.module_loading import import_string
 
 from payments_integration import conf, handlers
 from payments_integration.encryption import DecryptionError, decrypt
@@ -20,8 +21,8 @@ ID = "payments_integration"
 
 
 def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E001 to E009: the setting itself. E011: no time zones. W001: no account. W002: SQLite begins transactions the
-    wrong way. W005: no sweeper in Celery's schedule.
+    """E001 to E009, E012 and E013: the setting itself. E011: no time zones. W001: no account. W002: SQLite begins
+    transactions the wrong way. W005: no sweeper in Celery's schedule.
     """
     raw = getattr(settings, conf.NAME, {})
     messages: list[checks.CheckMessage] = [
@@ -62,6 +63,38 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
             )
         )
     return messages
+
+
+def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """E014: an option of the REST API names what cannot be imported, or what is something else."""
+    raw = getattr(settings, conf.NAME, {})
+    if any(conf.problems(raw)):
+        return []  # E001 to E013 say so
+    current = conf.current()
+    named = [
+        (option, path, method) for option, method in conf.API_CLASSES.items() for path in getattr(current, option)
+    ]
+    found = [*named, ("API_QUERYSET", current.API_QUERYSET, "")]
+    return [
+        checks.Error(f'{conf.NAME}["{option}"] names {path!r}: {why}.', hint=_API_HINT, id=f"{ID}.E014")
+        for option, path, method in found
+        if (why := _unusable(path, method))
+    ]
+
+
+_API_HINT = "Correct the dotted path, or leave the option out for the default."
+
+
+def _unusable(path: str, method: str) -> str:
+    """Why a dotted path of the API's options is of no use; "" where it is. ``method``: of a class; "": a function."""
+    try:
+        named = import_string(path)
+    except Exception as error:  # whatever the project's module raises when it is imported
+        return f"it cannot be imported ({type(error).__name__}: {error})"
+    if not method:
+        return "" if callable(named) else "it is no function"
+    is_class = isinstance(named, type) and callable(getattr(named, method, None))
+    return "" if is_class else f"it is no class with a method {method}()"
 
 
 def check_handlers(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:

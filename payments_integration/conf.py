@@ -10,11 +10,15 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+
+from payments_integration.enums import Currency
+from payments_integration.money import INT64_MAX
 
 NAME = "PAYMENTS_INTEGRATION"
 DEFAULT_ACCOUNT = "default"
@@ -66,6 +70,26 @@ class Settings:
     EVENT_BODY_DAYS: int = 90
     #: How long event rows are kept.
     EVENT_DAYS: int = 400
+    #: What waits longer than this, and should go on by itself, is a problem to ``payments_health``.
+    BACKLOG_ALERT: int = 600
+    #: Minor units per currency from which a payout, or a refund that runs as one, waits for a second person; a
+    #: currency that is not named has no limit.
+    APPROVAL_LIMITS: Mapping[str, int] = field(default_factory=dict)
+    #: Who somebody is to the REST API: dotted paths of Django REST framework's authentication classes.
+    API_AUTHENTICATION_CLASSES: tuple[str, ...] = ("rest_framework.authentication.SessionAuthentication",)
+    #: Who may do what there: all of them must agree. Staff by model permission, and nobody else.
+    API_PERMISSION_CLASSES: tuple[str, ...] = ("payments_integration.api.permissions.StaffByPermission",)
+    #: How often.
+    API_THROTTLE_CLASSES: tuple[str, ...] = (
+        "payments_integration.api.throttling.ReadThrottle",
+        "payments_integration.api.throttling.WriteThrottle",
+    )
+    #: Of the app's own throttles, per user: "read" and "write", as in "120/minute"; None: no limit.
+    API_THROTTLE_RATES: Mapping[str, str | None] = field(
+        default_factory=lambda: {"read": "120/minute", "write": "30/minute"}
+    )
+    #: Dotted path of ``f(queryset, user) -> queryset``: the rows that a user may see there.
+    API_QUERYSET: str = "payments_integration.api.querysets.visible"
 
     def account(self, alias: str = DEFAULT_ACCOUNT) -> Account:
         """The account of that alias, or ImproperlyConfigured with the aliases that exist."""
@@ -101,7 +125,17 @@ _NUMBERS: dict[str, tuple[type, float, float]] = {
     "SWEEP_DAYS": (int, 1, 3650),
     "EVENT_BODY_DAYS": (int, MIN_EVENT_DAYS, 36500),
     "EVENT_DAYS": (int, MIN_EVENT_DAYS, 36500),
+    "BACKLOG_ALERT": (int, 1, 86400),
 }
+#: The options that are lists of dotted paths, and what each class must be able to do.
+API_CLASSES: Mapping[str, str] = {
+    "API_AUTHENTICATION_CLASSES": "authenticate",
+    "API_PERMISSION_CLASSES": "has_permission",
+    "API_THROTTLE_CLASSES": "allow_request",
+}
+_API_RATES = ("read", "write")
+_RATE = re.compile(r"[1-9][0-9]{0,8}/(?:s|sec|second|m|min|minute|h|hour|d|day)")
+_PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 _ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS")
 
 _cache: tuple[Any, Settings] | None = None
@@ -140,9 +174,13 @@ def _parse(raw: Mapping[str, Any]) -> Settings:
         )
         for alias, entry in raw.get("ACCOUNTS", {}).items()
     }
-    for name in ("ENCRYPTION_KEYS", "RECEIVER_RETRIES"):
+    for name in ("ENCRYPTION_KEYS", "RECEIVER_RETRIES", *API_CLASSES):
         if name in values:
             values[name] = tuple(values[name])
+    values["APPROVAL_LIMITS"] = MappingProxyType(dict(raw.get("APPROVAL_LIMITS", {})))
+    if "API_THROTTLE_RATES" in raw:
+        # One that is not named keeps its default: a limit goes only where somebody says so.
+        values["API_THROTTLE_RATES"] = {**Settings().API_THROTTLE_RATES, **raw["API_THROTTLE_RATES"]}
     return Settings(**values)
 
 
@@ -168,6 +206,55 @@ def problems(raw: object) -> Iterator[Problem]:
     keys = raw.get("ENCRYPTION_KEYS", ())
     if not isinstance(keys, list | tuple) or not all(isinstance(key, str) and key for key in keys):
         yield Problem("E009", f'{NAME}["ENCRYPTION_KEYS"] is wrong.', "Write a list of non-empty strings.")
+    yield from _limit_problems(raw.get("APPROVAL_LIMITS", {}))
+    yield from _api_problems(raw)
+
+
+def _api_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    for name in API_CLASSES:
+        paths = raw.get(name, ())
+        if not isinstance(paths, list | tuple) or not all(map(_is_path, paths)):
+            yield Problem("E013", f'{NAME}["{name}"] is wrong.', "Write a list of dotted paths of classes.")
+    if "API_PERMISSION_CLASSES" in raw and raw["API_PERMISSION_CLASSES"] in ([], ()):
+        # To Django REST framework that means that everybody may do everything.
+        yield Problem(
+            "E013",
+            f'{NAME}["API_PERMISSION_CLASSES"] is empty: the API would be open to everybody.',
+            "Name a class, such as payments_integration.api.permissions.StaffByPermission, or leave the option out.",
+        )
+    if "API_QUERYSET" in raw and not _is_path(raw["API_QUERYSET"]):
+        yield Problem("E013", f'{NAME}["API_QUERYSET"] is wrong.', "Write the dotted path of a function.")
+    rates = raw.get("API_THROTTLE_RATES", {})
+    where = f'{NAME}["API_THROTTLE_RATES"]'
+    if not isinstance(rates, Mapping):
+        yield Problem("E013", f"{where} must be a dict.", 'Write {"read": "120/minute", "write": "30/minute"}.')
+        return
+    for name, rate in rates.items():
+        if name not in _API_RATES:
+            yield Problem("E013", f"{where} has an unknown name {name!r}.", f"Known: {', '.join(_API_RATES)}.")
+        elif rate is not None and not (isinstance(rate, str) and _RATE.fullmatch(rate)):
+            yield Problem("E013", f'{where}["{name}"] is wrong.', 'Write a rate, such as "120/minute", or None.')
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str) and _PATH.fullmatch(value) is not None
+
+
+def _limit_problems(limits: object) -> Iterator[Problem]:
+    where = f'{NAME}["APPROVAL_LIMITS"]'
+    if not isinstance(limits, Mapping):
+        yield Problem("E012", f"{where} must be a dict.", "Write {'CLP': 1_000_000}, in minor units.")
+        return
+    for currency, limit in limits.items():
+        if currency not in Currency.values:
+            # A limit that is never looked at would let everything through.
+            yield Problem(
+                "E012", f"{where} has an unknown currency {currency!r}.", f"Known: {', '.join(Currency.values)}."
+            )
+        elif not _is_number(limit, int, 1, INT64_MAX):
+            yield Problem(
+                "E012", f'{where}["{currency}"] is wrong.', "Write a whole number of minor units, at least 1."
+            )
 
 
 def _account_problems(accounts: object) -> Iterator[Problem]:
@@ -176,6 +263,7 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
         yield Problem("E003", f"{where} must be a dict.", "Write {'default': {'BASE_URL': …, 'API_KEY': …}}.")
         return
     seen: dict[tuple[str, str], str] = {}
+    spelled: dict[str, str] = {}
     for alias, entry in accounts.items():
         if not isinstance(alias, str) or not ALIAS_PATTERN.fullmatch(alias):
             yield Problem(
@@ -184,6 +272,9 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
                 "Use 1 to 64 ASCII letters, digits, hyphens, underscores.",
             )
             continue
+        if (twin := spelled.setdefault(alias.lower(), alias)) != alias:
+            # MariaDB takes them for the same, and the rows of one account for the other's.
+            yield Problem("E004", f"{where} has {twin!r} and {alias!r}.", "Use names that differ by more than case.")
         here = f'{where}["{alias}"]'
         if not isinstance(entry, Mapping):
             yield Problem("E005", f"{here} must be a dict.", f"Give it {', '.join(_ACCOUNT_KEYS)}.")

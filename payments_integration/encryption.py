@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 
 from payments_integration import conf
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
 
 
 class DecryptionError(RuntimeError):
@@ -23,6 +26,8 @@ def encrypt(text: str) -> str:
 
 def decrypt(token: str) -> str:
     """The text of a token; DecryptionError when no key fits."""
+    from cryptography.fernet import InvalidToken  # noqa: PLC0415  (heavy; loaded with the first secret)
+
     try:
         return _fernet(_keys()).decrypt(token.encode("ascii")).decode()
     except InvalidToken:
@@ -41,6 +46,8 @@ def _keys() -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _fernet(keys: tuple[str, ...]) -> MultiFernet:
+    from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415
+
     # Any text serves as a key; the label keeps it apart from other uses of SECRET_KEY.
     return MultiFernet(
         [

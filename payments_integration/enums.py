@@ -120,8 +120,18 @@ class ActiveStatus(TextChoices):
 
 #: A payment that may still change by itself; the others change only by a late payment, a refund or a chargeback.
 OPEN_PAYMENT_STATUSES = frozenset({"created", "requires_action", "processing", "on_hold", "partially_paid"})
+#: What came is the merchant's. Not so while a payment is on hold: the money is there, and may go back to its payer.
+RECEIVED_PAYMENT_STATUSES = frozenset({"succeeded", "overpaid", "partially_paid"})
+#: Attempts that came to nothing: what they asked for is asked no more.
+VAIN_PAYMENT_STATUSES = frozenset({"failed", "expired", "canceled"})
+#: Nothing more is to come. A late payment turns an expired one into a succeeded one.
+ENDED_PAYMENT_STATUSES = frozenset({"succeeded", "overpaid", "chargeback"}) | VAIN_PAYMENT_STATUSES
 OPEN_PAYOUT_STATUSES = frozenset({"created", "processing", "on_hold"})
 OPEN_REFUND_STATUSES = frozenset({"created", "processing"})
+#: Refunds that took nothing, or gave it back.
+VOID_REFUND_STATUSES = frozenset({"failed", "canceled", "returned"})
+#: The money never came, or its payer has it back already (spec: "Refund succeeded payments").
+NEVER_REFUNDED_STATUSES = VAIN_PAYMENT_STATUSES | {"chargeback"}
 
 #: Statuses from which a cancel is accepted (spec, "States and transitions").
 CANCELABLE_PAYMENT_STATUSES = frozenset({"created", "requires_action"})

@@ -141,8 +141,8 @@ class PagingError(PaymentsError):
 class OutcomeUnknown(PaymentsError):
     """The request may have reached the provider; ``operation`` is kept and being resolved.
 
-    The only error after which money may still move. Do not repeat the call with another key: wait for the
-    operation (``resume_operations`` settles it), or repeat it with the same key.
+    With :class:`ApprovalRequired` the only error after which money may still move. Do not repeat the call with
+    another key: wait for the operation (``resume_operations`` settles it), or repeat it with the same key.
     """
 
     def __init__(self, operation: Any) -> None:
@@ -154,7 +154,11 @@ class OutcomeUnknown(PaymentsError):
 
 
 class ApprovalRequired(PaymentsError):
-    """The operation is recorded and waits for another person's approval; nothing was sent."""
+    """The operation is recorded and waits for another person's approval; nothing was sent.
+
+    ``services.approve`` sends it, ``services.reject`` closes it; until then the same call with the same key raises
+    this.
+    """
 
     def __init__(self, operation: Any) -> None:
         super().__init__(f"operation {operation.pk} ({operation.operation}) waits for approval")

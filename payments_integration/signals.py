@@ -7,6 +7,8 @@ from typing import Any
 
 from django.dispatch import Signal
 
+from payments_integration.reasons import Reason
+
 logger = logging.getLogger(__name__)
 
 #: An event was applied. Sent once per event, in ``created_at`` order per object, inside the transaction that marks the
@@ -23,11 +25,14 @@ event_received = Signal()
 status_changed = Signal()
 
 #: Something needs a person. Sent outside transactions, never retried. Arguments: ``sender`` (a model class),
-#: ``reason`` (a stable short name), ``account``, ``message``, ``instance`` (a row, or None).
+#: ``reason`` (a ``reasons.Reason``, which equals its stable short name; ``reasons.ACTIONS`` says what to do),
+#: ``account``, ``message``, ``instance`` (a row, or None).
 attention = Signal()
 
 
-def call_attention(sender: type[Any], reason: str, *, account: str, message: str, instance: Any | None = None) -> None:
+def call_attention(
+    sender: type[Any], reason: Reason, *, account: str, message: str, instance: Any | None = None
+) -> None:
     """Log and send ``attention``; a failing receiver is logged and stops nothing."""
     logger.error("Attention (%s, account %s): %s", reason, account, message)
     for receiver, result in attention.send_robust(

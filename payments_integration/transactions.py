@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 from django.db import IntegrityError, OperationalError, connections, router, transaction
 from django.db.models import Model, QuerySet
@@ -26,23 +28,107 @@ _POSTGRES = {"40001", "40P01", "55P03"}
 #: Error numbers of MariaDB: lock wait timeout, deadlock, record changed since it was read.
 _MYSQL = {1205, 1213, 1020}
 
+#: How long a run of transactions may keep SQLite's other writers out, and the pause that lets each of them try.
+_TURN_SECONDS = 0.5
+_PAUSE_SECONDS = 0.15
 
-def repeatable(function: Callable[[], T], *, using: str, durable: bool = False) -> T:
+_until: ContextVar[float | None] = ContextVar("payments_integration_until", default=None)
+
+
+def repeatable(function: Callable[[], T], *, using: str, durable: bool = False, lost_races: bool = True) -> T:
     """Run ``function`` in a transaction, again from the start where the database asks for it.
 
-    Within an outer transaction it runs once: only the outermost can be repeated.
+    Within an outer transaction it runs once: only the outermost can be repeated. ``lost_races``: an IntegrityError
+    means that another transaction was faster, and the next look sees what it wrote.
     """
-    attempts = 1 if connections[using].in_atomic_block and not durable else ATTEMPTS
+
+    def transact() -> T:
+        with transaction.atomic(using=using, durable=durable):
+            return function()
+
+    return _insist(transact, using=using, once=not durable, lost_races=lost_races)
+
+
+def updated(rows: QuerySet[Any], **values: Any) -> int:
+    """UPDATE rows in one statement, again where the database asks for it; returns how many.
+
+    Under REPEATABLE READ PostgreSQL refuses a row that was written since the statement began, even outside a
+    transaction. Run once more, the statement looks at the row as it is now.
+    """
+    rows = rows.using(router.db_for_write(rows.model))
+    return _insist(lambda: rows.update(**values), using=rows.db)
+
+
+def deleted(rows: QuerySet[Any]) -> int:
+    """DELETE rows likewise; returns how many."""
+    rows = rows.using(router.db_for_write(rows.model))
+    return _insist(lambda: rows.delete()[0], using=rows.db)
+
+
+def _insist(function: Callable[[], T], *, using: str, once: bool = True, lost_races: bool = False) -> T:
+    """``once``: where a transaction is open already."""
+    attempts = 1 if connections[using].in_atomic_block and once else ATTEMPTS
     for attempt in range(attempts):
         try:
-            with transaction.atomic(using=using, durable=durable):
-                return function()
+            return function()
         except (IntegrityError, OperationalError) as error:
-            if attempt + 1 >= attempts or not (isinstance(error, IntegrityError) or is_transient(error)):
+            lost = lost_races and isinstance(error, IntegrityError)
+            if attempt + 1 >= attempts or _is_late() or not (lost or is_transient(error)):
                 raise
             logger.info("Repeating a transaction after %s", type(error).__name__)
             time.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311  (spreading, not secrecy)
     raise AssertionError("unreachable")
+
+
+@contextmanager
+def patience(until: float | None, *, using: str) -> Iterator[None]:
+    """Somebody waits for an answer: within, nothing is repeated after ``until`` (a ``time.monotonic()``).
+
+    SQLite has one writer at a time, and a receiver that takes long may be it: within, a write waits for its turn no
+    longer than to ``until`` either, whatever the connection's ``timeout`` says, and fails. Elsewhere rows are locked
+    for an instant only. None: nobody waits.
+    """
+    if until is None:
+        yield
+        return
+    connection = connections[using]
+    token = _until.set(min(until, _until.get() or until))
+    usual: int | None = None
+    try:
+        if connection.vendor == "sqlite":
+            connection.ensure_connection()
+            raw: Any = connection.connection
+            usual = raw.execute("PRAGMA busy_timeout").fetchone()[0]
+            left = max(0, int((until - time.monotonic()) * 1000))
+            raw.execute(f"PRAGMA busy_timeout = {min(usual or 0, left)}")
+        yield
+    finally:
+        _until.reset(token)
+        if usual is not None and connection.connection is not None:
+            connection.connection.execute(f"PRAGMA busy_timeout = {usual}")
+
+
+def _is_late() -> bool:
+    until = _until.get()
+    return until is not None and time.monotonic() >= until
+
+
+class Turns:
+    """Lets the others write now and then, where there is one writer at a time (SQLite).
+
+    It does not queue: who waits looks once in a tenth of a second whether the database is free, and would never find
+    it so between transactions that follow on each other.
+    """
+
+    def __init__(self, using: str) -> None:
+        self._needed = connections[using].vendor == "sqlite"
+        self._since = time.monotonic()
+
+    def give(self) -> None:
+        """Call between transactions."""
+        if self._needed and time.monotonic() - self._since > _TURN_SECONDS:
+            time.sleep(_PAUSE_SECONDS)
+            self._since = time.monotonic()
 
 
 def is_transient(error: BaseException) -> bool:

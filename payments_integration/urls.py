@@ -1,6 +1,6 @@
 """Include under any prefix: ``path("payments/", include("payments_integration.urls"))``."""
 
-from django.urls import path
+from django.urls import include, path
 
 from payments_integration.webhooks import webhook
 
@@ -11,4 +11,6 @@ urlpatterns = [
     # Without the slash too: a redirect would lose the delivery.
     path("webhook", webhook),
     path("webhook/<slug:account>", webhook),
+    path("api/", include("payments_integration.api.urls")),
+    path("checkout/", include("payments_integration.checkout.urls")),
 ]

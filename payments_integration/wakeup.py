@@ -89,8 +89,9 @@ class Publisher:
             self._work.wait()
             with self._lock:
                 self._work.clear()
-                accounts, self._accounts = self._accounts, {}
+                # First: whoever looks without the lock must not see neither.
                 self._sending = True
+                accounts, self._accounts = self._accounts, {}
             for account in accounts:
                 try:
                     self._send(account)

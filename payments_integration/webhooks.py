@@ -10,24 +10,30 @@ from typing import Any
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
 from django.db import Error as AnyDatabaseError
-from django.db import connections, transaction
+from django.db import connections, router, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, UnreadablePostError
 from django.http.request import RawPostDataException
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, inbox, projection, wakeup
 from payments_integration.encryption import DecryptionError
 from payments_integration.exceptions import SignatureError
+from payments_integration.models import Event
 from payments_integration.signatures import HEADER, verify
+from payments_integration.transactions import patience
 
 logger = logging.getLogger(__name__)
 
 _DIGITS = re.compile(r"[0-9]+")  # int() takes more than digits, and refuses thousands of them
 _MAX_DIGITS = 18
+#: The provider waits 10 seconds (spec, "Delivery rules"): what cannot be stored before is answered 503.
+_STORE_SECONDS = 8.0
 
 
 @csrf_exempt
 @login_not_required
+@sensitive_variables("body")
 def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpResponse:
     """Take in one delivery (spec, "Webhook signature" and "Delivery rules").
 
@@ -47,7 +53,8 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
     try:
         body = request.body
         verify(body, request.headers.get(HEADER, ""), secrets=projection.active_secrets(account))
-        inbox.receive(account, body)
+        with patience(started + _STORE_SECONDS, using=router.db_for_write(Event)):
+            inbox.receive(account, body)
     except RequestDataTooBig:
         return HttpResponse(status=413)
     except RawPostDataException:

@@ -219,7 +219,7 @@ def event_resource(event: Event) -> Payment | Payout | Refund | Balance | None:
     """
     kind = event.data.get("object")
     prefix = event.type.partition(".")[0]
-    if prefix not in EVENT_RESOURCES and kind not in EVENT_RESOURCES:
+    if prefix not in EVENT_RESOURCES and not (isinstance(kind, str) and kind in EVENT_RESOURCES):
         return None
     if kind != prefix:
         raise WireError(f"$.data.object does not fit the type {event.type}")
@@ -317,6 +317,7 @@ def _convert(data: JsonObject, kind: type[StructT]) -> StructT:
 
 def _decode(decoder: msgspec.json.Decoder[StructT] | Any, body: bytes) -> Any:
     try:
+        str(body, "utf-8")  # the decoder does not look into the strings of fields that it skips
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError(str(error) if isinstance(error, msgspec.DecodeError) else "not UTF-8") from None

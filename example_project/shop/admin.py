@@ -8,9 +8,10 @@ from django.contrib import admin
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 
-from example_project.shop.models import Notice, Order, Price, Product
+from example_project.shop.models import DepositAccount, Notice, Order, Price, Product
+from example_project.shop.money import show_money
 from payments_integration.models import Payment
 
 if TYPE_CHECKING:
@@ -48,23 +49,23 @@ class ReadOnlyAdmin(AnyAdmin):
 
 @admin.register(Order)
 class OrderAdmin(ReadOnlyAdmin):
-    list_display = ["reference", "product", "price", "status", "payment_link", "email", "created_at"]
-    list_filter = ["status", "currency", "country"]
+    list_display = ["reference", "product", "price", "status", "note", "payment_link", "email", "created_at"]
+    list_filter = ["status", ("note", admin.EmptyFieldListFilter), "currency", "country"]
     search_fields = ["reference", "email", "name"]
     date_hierarchy = "created_at"
     list_select_related = ["product"]
     fields = [
-        "reference", "product", "quantity", "price", "status", "note", "payment_link",
+        "reference", "product", "quantity", "price", "status", "note", "money", "attempt", "payment_links",
         "country", "method_code", "flow", "name", "email", "created_at", "paid_at",
     ]  # fmt: skip
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         payments = Payment.objects.filter(account="default", merchant_reference=OuterRef("reference"))
-        first = payments.order_by("created_at")[:1]
+        newest = payments.order_by("-created_at", "-pk")[:1]
         orders: QuerySet[Any] = (
             super()
             .get_queryset(request)
-            .annotate(payment_pk=Subquery(first.values("pk")), payment_status=Subquery(first.values("status")))
+            .annotate(payment_pk=Subquery(newest.values("pk")), payment_status=Subquery(newest.values("status")))
         )
         return orders
 
@@ -74,6 +75,30 @@ class OrderAdmin(ReadOnlyAdmin):
             return "-"
         url = reverse("admin:payments_integration_payment_change", args=[order.payment_pk])
         return format_html('<a href="{}">{}</a> ({})', url, order.payment_pk, order.payment_status)
+
+    @admin.display(description="payments")
+    def payment_links(self, order: Any) -> str:
+        """Every attempt, newest first."""
+        links = (
+            (reverse("admin:payments_integration_payment_change", args=[each.pk]), each.pk, each.status)
+            for each in order.payments
+        )
+        return format_html_join(", ", '<a href="{}">{}</a> ({})', links) or "-"
+
+    @admin.display(description="money")
+    def money(self, order: Any) -> str:
+        """What all attempts come to."""
+        totals = order.totals_in(order.currency)
+        names = ("received", "refunded", "charged_back", "kept", "in_progress", "held")
+        shown = (f"{name.replace('_', ' ')} {show_money(getattr(totals, name), order.currency)}" for name in names)
+        return ", ".join(shown)
+
+
+@admin.register(DepositAccount)
+class DepositAccountAdmin(ReadOnlyAdmin):
+    list_display = ["reference", "email", "currency", "country", "created_at"]
+    list_filter = ["currency"]
+    search_fields = ["reference", "email"]
 
 
 @admin.register(Notice)

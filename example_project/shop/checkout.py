@@ -1,67 +1,25 @@
-"""From a filled-in form to a payment. One order is one payment, however often it is asked for."""
+"""From a filled-in form to a payment. One attempt is one payment, however often it is asked for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
+from example_project.shop.attempts import MOST_OF_A_CODE, current
+from example_project.shop.looking import freshened
 from example_project.shop.models import Order, OrderStatus
+from example_project.shop.orders import may_begin, settle, settle_locked
 from payments_integration import services
-from payments_integration.enums import Flow
-from payments_integration.exceptions import OutcomeUnknown, PaymentsError, ProviderError
+from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES
+from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, PaymentsError, ProviderError
 from payments_integration.models import Payment
 
-#: Which currencies a payer can choose, by country.
-CURRENCIES = {
-    "CL": ("CLP",),
-    "CO": ("COP",),
-    "EC": ("USD",),
-    "PE": ("PEN", "USD"),
-    "MX": ("MXN",),
-    "BR": ("BRL",),
-}
-METHODS_FOR = 60
 
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A payment method as the form shows it."""
-
-    code: str
-    name: str
-    family: str
-
-
-class MethodsUnavailable(Exception):
-    """The provider did not tell its payment methods."""
-
-
-def methods(country: str, currency: str) -> list[Choice]:
-    """What a payer there can pay with; kept for a minute, because it hardly changes."""
-    key = f"shop-methods-{country}-{currency}"
-    found: list[Choice] | None = cache.get(key)
-    if found is None:
-        try:
-            records = services.list_payment_methods(country=country, currency=currency)
-        except PaymentsError as error:
-            raise MethodsUnavailable from error
-        found = [choice for record in records if (choice := _choice(record)) is not None]
-        cache.set(key, found, METHODS_FOR)
-        cache.set_many({_name_key(choice.code): choice.name for choice in found}, timeout=None)
-    return found
-
-
-def method_name(code: str) -> str:
-    """What the provider calls a method, as last listed; until then what its code says: ``cl_khipu`` is Khipu."""
-    return str(cache.get(_name_key(code)) or code.partition("_")[2].replace("_", " ").capitalize() or code)
-
-
-def _name_key(code: str) -> str:
-    return f"shop-method-name-{code}"
+class NotNow(Exception):
+    """Another attempt is open, or there is nothing more to pay."""
 
 
 def place(submission: str, **fields: Any) -> Order:
@@ -73,12 +31,33 @@ def place(submission: str, **fields: Any) -> Order:
         return Order.objects.get(submission=submission)
 
 
-def pay(order: Order, *, return_url: str | None = None) -> Payment:
-    """Set up the order's payment, or return the one that it has.
+def begin(order: Order, attempt: int, *, method_code: str, flow: str) -> Order:
+    """Open attempt number ``attempt``, which the form was made for; returns the order as it is now.
 
-    Raises OutcomeUnknown (it is being found out; the order waits), ValidationError or any other PaymentsError (it did
-    not happen and will not; the order is closed).
+    Of a form sent twice the second finds the attempt of the first. Raises NotNow.
     """
+    with transaction.atomic():
+        order = Order.objects.select_for_update().select_related("product").get(pk=order.pk)
+        if (attempt, method_code, flow) == (order.attempt, order.method_code, order.flow):
+            return order
+        settle_locked(order)
+        if attempt != order.attempt + 1 or not may_begin(order, current(order)):
+            raise NotNow
+        order.attempt, order.method_code, order.flow = attempt, method_code, flow
+        order.status, order.note, order.refusal = OrderStatus.NEW, "", ""
+        order.save(update_fields=["attempt", "method_code", "flow", "status", "note", "refusal"])
+    return order
+
+
+def pay(order: Order, *, return_url: str | None = None) -> Payment:
+    """Set up the payment of the order's attempt, or return the one that it has.
+
+    Raises OutcomeUnknown (it is being found out; the order waits), NotNow (it was begun and never asked for, and money
+    came since), ValidationError or any other PaymentsError (it did not happen and will not; the next attempt has a key
+    of its own).
+    """
+    if order.attempt > 1 and current(order).is_unsent and settle(order).status != OrderStatus.NEW:
+        raise NotNow
     try:
         return services.create_payment(
             amount=order.amount,
@@ -90,25 +69,36 @@ def pay(order: Order, *, return_url: str | None = None) -> Payment:
             return_url=return_url,
             flow=order.flow,
             metadata={"product": order.product.slug},
-            idempotency_key=f"order-{order.reference}",
+            idempotency_key=order.idempotency_key,
             actor="shop",
         )
-    except OutcomeUnknown:
+    except (OutcomeUnknown, IdempotencyMismatch):
+        # What was asked for under this key before may well have a payment.
         raise
     except (PaymentsError, ValidationError) as error:
-        # Closed for good under this key: the payer begins anew with another order.
-        note = error.code if isinstance(error, ProviderError) else type(error).__name__
-        Order.objects.filter(pk=order.pk, status=OrderStatus.NEW).update(status=OrderStatus.REFUSED, note=note)
+        code = error.code if isinstance(error, ProviderError) else type(error).__name__
+        Order.objects.filter(pk=order.pk, attempt=order.attempt).update(refusal=code[:MOST_OF_A_CODE])
+        settle(order)
         raise
 
 
-def _choice(record: Any) -> Choice | None:
-    """Only the code of a payment method is documented; the rest is shown when it is there."""
-    data = getattr(record, "extra", {})
-    if data.get("available") is False or "payment" not in data.get("uses", ["payment"]):
-        return None
-    return Choice(record.code, str(data.get("name") or record.code), str(data.get("family") or ""))
+def cancel(order: Order, submission: str) -> Payment:
+    """Give up the order's open attempt; ``submission``: of the form, so that a double click is one call.
 
-
-def flows() -> list[tuple[str, str]]:
-    return [(Flow.HOSTED, "On the provider's page"), (Flow.S2S, "Right here")]
+    Raises NotNow where there is none that can be given up, OutcomeUnknown and other PaymentsErrors.
+    """
+    payment = order.payment
+    if payment is None or payment.status not in CANCELABLE_PAYMENT_STATUSES:
+        raise NotNow
+    try:
+        key = services.scoped_key(submission, "cancel", payment.pk)
+        return services.cancel_payment(payment, idempotency_key=key, actor="shop")
+    except ValidationError:
+        # It was paid, or ended by itself, in the meantime.
+        raise NotNow from None
+    except ProviderError as error:
+        if error.code != "invalid_state":
+            raise
+        # The same, and the news is still to come.
+        freshened(payment, timedelta(0))
+        raise NotNow from None

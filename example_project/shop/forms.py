@@ -1,4 +1,4 @@
-"""The buy form. Which methods it offers depends on where the payer is."""
+"""The shop's forms. Which methods they offer depends on where the payer is, and on the amount."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from example_project.shop.checkout import CURRENCIES, Choice, flows
+from example_project.shop.methods import CURRENCIES, Choice, flows
 from example_project.shop.models import Price
 from example_project.shop.money import show_money
 from payments_integration.enums import Country
@@ -27,28 +27,61 @@ def new_submission() -> str:
     return uuid.uuid4().hex
 
 
-class BuyForm(forms.Form):
-    submission = forms.RegexField(regex=r"\A[0-9a-f]{32}\Z", widget=forms.HiddenInput)
-    market = forms.ChoiceField(label="You pay from", choices=MARKETS)
-    quantity = forms.TypedChoiceField()
+def _method_field(methods: list[Choice]) -> forms.ChoiceField:
+    return forms.ChoiceField(
+        label="Pay with",
+        choices=[(method.code, method.name) for method in methods],
+        initial=methods[0].code if methods else None,
+        widget=forms.RadioSelect,
+        error_messages={"invalid_choice": "This way of paying does not take this amount. Please choose another."},
+    )
+
+
+def _flow_field() -> forms.ChoiceField:
+    return forms.ChoiceField(label="Where to pay", choices=flows, initial="hosted", widget=forms.RadioSelect)
+
+
+class Person(forms.Form):
     name = forms.CharField(label="Your name", max_length=100)
     email = forms.EmailField(label="E-mail")
-    method_code = forms.ChoiceField(label="Pay with", widget=forms.RadioSelect)
-    flow = forms.ChoiceField(label="Where", choices=flows, initial="hosted", widget=forms.RadioSelect)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["name"].widget.attrs["autocomplete"] = "name"
+        self.fields["email"].widget.attrs["autocomplete"] = "email"
+
+
+class BuyForm(Person):
+    submission = forms.RegexField(regex=r"\A[0-9a-f]{32}\Z", widget=forms.HiddenInput)
+    #: Of one piece, as the page showed it.
+    price = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    # Another country has other prices and methods: a script sends the form, and the page keeps what was typed.
+    market = forms.ChoiceField(
+        label="You pay from", choices=MARKETS, widget=forms.Select(attrs={"data-sends-form": ""})
+    )
+    quantity = forms.TypedChoiceField(coerce=int)
 
     def __init__(self, *args: Any, price: Price, methods: list[Choice], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Another country has other prices and methods: the page is made anew, and keeps what was typed.
-        self.fields["market"].widget.attrs["onchange"] = "this.form.submit()"
         self.fields["quantity"] = forms.TypedChoiceField(
             coerce=int,
             choices=[(n, f"{n} for {show_money(n * price.amount, price.currency)}") for n in range(1, MOST + 1)],
         )
-        self.fields["method_code"] = forms.ChoiceField(
-            label="Pay with",
-            choices=[(method.code, method.name) for method in methods],
-            initial=methods[0].code if methods else None,
-            widget=forms.RadioSelect,
-        )
-        self.fields["name"].widget.attrs["autocomplete"] = "name"
-        self.fields["email"].widget.attrs["autocomplete"] = "email"
+        self.fields["method_code"] = _method_field(methods)
+        self.fields["flow"] = _flow_field()
+
+
+class PayAgainForm(forms.Form):
+    #: The attempt that this form makes: sent twice, it is one.
+    attempt = forms.IntegerField(min_value=1, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, methods: list[Choice], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["method_code"] = _method_field(methods)
+        self.fields["flow"] = _flow_field()
+
+
+class DepositForm(Person):
+    market = forms.ChoiceField(label="You transfer from", choices=MARKETS)
+
+    field_order = ["market", "name", "email"]

@@ -1,17 +1,17 @@
-"""What the shop itself keeps: products, prices, orders. The money is the payment app's: the mirror is asked for it."""
+"""What the shop itself keeps: products, prices, orders, customers' accounts. The money is in the mirror."""
 
 from __future__ import annotations
 
 import secrets
 
 from django.db import models
-from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
 from example_project.shop.money import show_money
-from payments_integration.enums import Country, Currency, Flow
-from payments_integration.models import Payment
+from payments_integration.enums import OPEN_PAYMENT_STATUSES, Country, Currency, Flow
+from payments_integration.models import DepositReference, Payment
+from payments_integration.payable import Payable
 
 
 class Product(models.Model):
@@ -68,8 +68,13 @@ def new_reference() -> str:
     return f"ORD-{secrets.token_hex(6).upper()}"
 
 
-class Order(models.Model):
-    """One purchase. Its payment is found by ``merchant_reference == reference``."""
+def new_account_reference() -> str:
+    """The same of a customer's account; no order is called so."""
+    return f"ACC-{secrets.token_hex(8).upper()}"
+
+
+class Order(Payable):
+    """One purchase. Every attempt to pay for it is a payment with ``merchant_reference == reference``."""
 
     #: Made with the form that is shown, so that a form sent twice is one order.
     submission = models.CharField(max_length=64, unique=True)
@@ -80,8 +85,12 @@ class Order(models.Model):
     amount = models.BigIntegerField()
     currency = models.CharField(max_length=3, choices=Currency)
     country = models.CharField(max_length=2, choices=Country)
+    #: Which attempt is being made, from 1 on, and how it is paid.
+    attempt = models.PositiveIntegerField(default=1)
     method_code = models.CharField(max_length=255)
     flow = models.CharField(max_length=32, choices=Flow, default=Flow.HOSTED)
+    #: Why this attempt was not accepted, as a code.
+    refusal = models.CharField(max_length=100, default="", blank=True)
     name = models.CharField(max_length=100)
     email = models.EmailField()
     status = models.CharField(max_length=24, choices=OrderStatus, default=OrderStatus.NEW)
@@ -89,6 +98,8 @@ class Order(models.Model):
     note = models.CharField(max_length=255, default="", blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     paid_at = models.DateTimeField(null=True, blank=True)
+
+    merchant_reference_field = "reference"
 
     class Meta:
         ordering = ["-created_at", "-pk"]
@@ -105,13 +116,47 @@ class Order(models.Model):
         return show_money(self.amount, self.currency)
 
     @property
-    def payments(self) -> QuerySet[Payment]:
-        return Payment.objects.filter(account="default", merchant_reference=self.reference).order_by("created_at")
+    def idempotency_key(self) -> str:
+        """Stands for one attempt: asked for twice, it is one payment."""
+        return f"order-{self.reference}" if self.attempt == 1 else f"order-{self.reference}-{self.attempt}"
 
     @property
     def payment(self) -> Payment | None:
-        """The mirror of this order's payment, once there is one."""
-        return self.payments.first()
+        """The attempt that matters now: the one that is open, else the newest. None until the mirror has one."""
+        attempts = list(self.payments)
+        still_open = (payment for payment in attempts if payment.status in OPEN_PAYMENT_STATUSES)
+        return next(still_open, attempts[0] if attempts else None)
+
+
+class DepositAccount(Payable):
+    """Where a customer transfers to whenever they like: one for each e-mail address and currency."""
+
+    reference = models.CharField(max_length=32, unique=True, default=new_account_reference)
+    #: In lower case.
+    email = models.EmailField()
+    name = models.CharField(max_length=100)
+    country = models.CharField(max_length=2, choices=Country)
+    currency = models.CharField(max_length=3, choices=Currency)
+    method_code = models.CharField(max_length=255)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    merchant_reference_field = "reference"
+    payments_include_deposits = True
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        constraints = [models.UniqueConstraint(fields=["email", "currency"], name="shop_one_account")]
+
+    def __str__(self) -> str:
+        return self.reference
+
+    def get_absolute_url(self) -> str:
+        return reverse("shop:deposit", kwargs={"reference": self.reference})
+
+    @property
+    def deposit_reference(self) -> DepositReference | None:
+        """The provider's side of it, as mirrored; None while that is being found out."""
+        return DepositReference.objects.filter(account="default", merchant_reference=self.reference).first()
 
 
 class Notice(models.Model):

@@ -10,23 +10,22 @@ from payments_integration.handlers import on_event, on_status
 from payments_integration.models import Event, Payment, Refund
 
 
-@on_status(Payment, "succeeded", "overpaid", "partially_paid")
-def money_came(payment: Payment, **kwargs: Any) -> None:
-    """Also after expiry: expired is not final. What to do is read from the payment, not from the status told."""
+@on_status(Payment)
+def money_moved(payment: Payment, **kwargs: Any) -> None:
+    """Also after expiry: expired is not final. What it means is read from all payments, not from the status told."""
     follow(payment)
 
 
-@on_status(Payment, "failed", "expired", "canceled", "on_hold", "chargeback")
-def money_did_not_come(payment: Payment, **kwargs: Any) -> None:
-    follow(payment)
-
-
-@on_status(Refund, "succeeded", "returned")
-def money_went_back(refund: Refund, **kwargs: Any) -> None:
+@on_status(Refund)
+def money_goes_back(refund: Refund, **kwargs: Any) -> None:
     """A refund may be told before its payment is here; then the payment's own telling settles the order."""
-    payment = Payment.objects.filter(pk=refund.payment_id).first()
-    if payment is not None:
-        follow(payment)
+    follow(refund)
+
+
+@on_event("payment.partially_paid", "payment.overpaid")
+def more_came(instance: Payment | None, **kwargs: Any) -> None:
+    """A further transfer changes the amount, and perhaps not the status."""
+    follow(instance)
 
 
 @on_event("*", include_stale=True)

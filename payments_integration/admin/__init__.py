@@ -4,6 +4,16 @@ Every model has its page in one of the modules below. What a page does, it does 
 rule is decided here. Permissions are checked on every page and button.
 """
 
-from payments_integration.admin import accounts, events, operations, payments, payouts, refunds, workings
+from payments_integration.admin import (
+    accounts,
+    balances,
+    endpoints,
+    events,
+    operations,
+    payments,
+    payouts,
+    refunds,
+    workings,
+)
 
-__all__ = ["accounts", "events", "operations", "payments", "payouts", "refunds", "workings"]
+__all__ = ["accounts", "balances", "endpoints", "events", "operations", "payments", "payouts", "refunds", "workings"]

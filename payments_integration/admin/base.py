@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import messages
 from django.contrib.admin.utils import flatten_fieldsets, quote, unquote
-from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
 from django.db import connections, transaction
-from django.db.models import DateTimeField, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration import conf, services
+from payments_integration import services
 from payments_integration.admin import columns, display, outcomes
 from payments_integration.admin.buttons import Button, Press, Tool, new_key
+from payments_integration.admin.lists import ListAdmin
 from payments_integration.admin.sections import Page, Section
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError
-
-if TYPE_CHECKING:
-    _ModelAdmin = admin.ModelAdmin[Any]
-else:
-    _ModelAdmin = admin.ModelAdmin
 
 ObjectView = Callable[[HttpRequest, str], HttpResponse]
 
@@ -39,23 +31,9 @@ def outside_transactions(view: Any) -> Any:
     return view
 
 
-class _ChangeList(ChangeList):
-    """Leaves out of a list's query what no list shows: bodies, tracebacks, payers."""
-
-    def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Any]:
-        return super().get_queryset(*args, **kwargs).defer(*self.model_admin.list_defer)  # type: ignore[attr-defined]
-
-
-class ReadOnlyAdmin(_ModelAdmin):
+class ReadOnlyAdmin(ListAdmin):
     """Shows rows that a person cannot write: the provider and the app's flows do."""
 
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
-    list_per_page = 50
-    list_max_show_all = 200
-    empty_value_display = display.EMPTY
-    #: Large fields that lists do not show.
-    list_defer: tuple[str, ...] = ()
     #: Further actions on one row.
     buttons: tuple[Button, ...] = ()
 
@@ -74,39 +52,9 @@ class ReadOnlyAdmin(_ModelAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return flatten_fieldsets(self.get_fieldsets(request, obj))
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return _ChangeList
-
-    def get_list_display(self, request: HttpRequest) -> tuple[Any, ...]:
-        # With one account its name tells nothing.
-        several = len(conf.aliases()) > 1 or self.opts.pk.name == "account"
-        return tuple(self._column(name) for name in self.list_display if several or name != "account")
-
-    def get_sortable_by(self, request: HttpRequest) -> Any:
-        return None if self.sortable_by is None else [self._column(name) for name in self.sortable_by]
-
-    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        return [
-            (title, {**options, "fields": tuple(map(self._column, options["fields"]))})
-            for title, options in super().get_fieldsets(request, obj)
-        ]
-
-    def _column(self, name: Any) -> Any:
-        """What shows it: fields with a time have a column of their own, everything else is known by its name."""
-        fields = {field.name for field in self.opts.concrete_fields if isinstance(field, DateTimeField)}
-        return columns.moment(self.opts, name) if name in fields else name
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        """The whole term, matched as ``search_fields`` say: ids and references are no bags of words."""
-        term = search_term.strip()
-        if not term:
-            return queryset, False
-        wanted = functools.reduce(operator.or_, (Q(**{lookup: term}) for lookup in self.search_fields))
-        return queryset.filter(wanted), False
-
-    # Pages of one row
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Never: Django's own forms write no row here, whatever permission led to them."""
+        raise PermissionDenied
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
         """What is shown under the fields."""
@@ -138,8 +86,14 @@ class ReadOnlyAdmin(_ModelAdmin):
         guarded: Any = self.admin_site.admin_view(outside_transactions(outside))
         return cast("URLPattern", path(f"<path:object_id>/{name}/", guarded, name=self.url_name(name)))
 
-    def url_name(self, name: str) -> str:
-        return f"{self.opts.app_label}_{self.opts.model_name}_{name}"
+    def list_path(self, name: str, view: Callable[[HttpRequest], HttpResponse]) -> URLPattern:
+        """A page beside the list, likewise outside transactions."""
+
+        def outside(request: HttpRequest) -> HttpResponse:
+            return view(request)
+
+        guarded: Any = self.admin_site.admin_view(outside_transactions(outside))
+        return cast("URLPattern", path(f"{name}/", guarded, name=self.url_name(name)))
 
     def object_url(self, name: str, obj: Any) -> str:
         return reverse(f"admin:{self.url_name(name)}", args=(quote(obj.pk),), current_app=self.admin_site.name)
@@ -228,8 +182,10 @@ class MirrorAdmin(ReadOnlyAdmin):
 
     ordering: ClassVar[Any] = ("-created_at", "-pk")
     sortable_by: ClassVar[Any] = ("created_at",)
+    aged: tuple[str, ...] = ("created_at",)
     buttons: tuple[Button, ...] = (REFRESH,)
     list_defer: tuple[str, ...] = ("extra",)
+    personal: tuple[str, ...] = ("extra_shown",)
     fieldsets: ClassVar[Any] = ()
 
     extra_shown = columns.json("extra", _("further fields"))

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import messages
+from django.contrib.admin import AdminSite
+from django.db.models import Model
 from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from payments_integration import permissions
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -32,6 +37,14 @@ class Outcome:
 
     text: StrOrPromise
     level: int = messages.SUCCESS
+
+
+def canceled(row: Any | None) -> Outcome:
+    """Where a cancel has led: the provider's answer may say something else."""
+    if row is None or row.status == "canceled":
+        return Outcome(_("It was canceled."))
+    status = dict(row.Status.choices).get(row.status, row.status)
+    return Outcome(_("It was asked to be canceled, and stands at: %s.") % status, messages.WARNING)
 
 
 #: (row, press): calls a service.
@@ -80,8 +93,12 @@ class Tool:
 
 def may(request: HttpRequest, codename: str, obj: Any = None) -> bool:
     """Whether the user has one of the app's own permissions, for all rows or for this one."""
-    name = f"payments_integration.{codename}"
-    return request.user.has_perm(name) or (obj is not None and request.user.has_perm(name, obj))
+    return permissions.may(request.user, codename, obj)
+
+
+def may_view(site: AdminSite, request: HttpRequest, model: type[Model]) -> bool:
+    """Whether the site has a page of the model, and the user may see it."""
+    return site.is_registered(model) and site.get_model_admin(model).has_view_permission(request)
 
 
 def new_key() -> str:

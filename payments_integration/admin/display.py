@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,10 +16,13 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.timezone import is_aware, localtime
+from django.utils.timesince import timesince
+from django.utils.timezone import is_aware, localtime, now
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from payments_integration.admin import masking
+from payments_integration.admin.masking import masked as masked
 from payments_integration.enums import Kind
 from payments_integration.models import MIRRORS
 from payments_integration.money import format_money
@@ -48,7 +51,7 @@ _WEB_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f<>\"\\]+", re.IGNORECASE)
 
 
 #: Controls, and what turns the reading direction: neither may hide or rearrange what a person decides by.
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 def text(value: object) -> str:
@@ -67,11 +70,36 @@ def status(value: str | None, choices: Any) -> str:
     return format_html('<span class="pi-status pi-status-{}">{}</span>', _TONE_OF.get(value, "odd"), text(label))
 
 
+def status_word(kind: str, value: str | None) -> str:
+    """A mirrored object's status in words, as plain text."""
+    choices = getattr(MIRRORS.get(kind), "Status", None)
+    return text(dict(choices.choices).get(value, value) if choices is not None else value)
+
+
 def moment(at: datetime | None) -> str:
     """To the second, and the same everywhere: what happened in one minute has an order too."""
     if not at:
         return EMPTY
     return date_format(localtime(at) if is_aware(at) else at, "Y-m-d H:i:s")
+
+
+def aged(at: datetime | None) -> str:
+    """A moment with its age."""
+    if not at:
+        return EMPTY
+    is_new = now() - at < timedelta(minutes=1)
+    age = _("just now") if is_new else _("%(age)s ago") % {"age": timesince(at, depth=1)}
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time><br><span class="pi-less">{}</span>',
+        at.isoformat(), moment(at), moment(at), age,
+    )  # fmt: skip
+
+
+def share(part: int, whole: int) -> str:
+    """How much of what was received was refunded; rounded so that neither nothing nor everything is claimed."""
+    if part >= whole:
+        return _("refunded in full")
+    return _("refunded %(percent)d %%") % {"percent": max(1, part * 100 // whole)}
 
 
 def money(amount: int | None, currency: str) -> str:
@@ -100,6 +128,14 @@ def body(raw: bytes | memoryview | None, *, exact: bool = False) -> str:
         with contextlib.suppress(ValueError, RecursionError):
             content = json.dumps(json.loads(content), indent=2, ensure_ascii=False)
     return preformatted(content)
+
+
+def masked_body(raw: bytes | memoryview | None) -> str:
+    """The same for those who may not see personal data; what is not understood is not shown at all."""
+    if raw is None or not bytes(raw):
+        return body(raw)
+    content = masking.body(bytes(raw))
+    return _("hidden: it may hold personal data") if content is None else preformatted(content)
 
 
 def preformatted(content: str) -> SafeString:

@@ -15,12 +15,12 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from payments_integration import inbox, wakeup
-from payments_integration.admin import columns, display, filters
+from payments_integration.admin import columns, filters
 from payments_integration.admin.base import ReadOnlyAdmin, outside_transactions
 from payments_integration.admin.buttons import Button, Outcome, may
 from payments_integration.admin.sections import Page, Section
 from payments_integration.enums import EVENT_TYPES
-from payments_integration.models import Event, EventSource, EventState, StatusChange, Telling
+from payments_integration.models import Event, EventState, StatusChange, Telling
 
 #: What was told or given up may be told once more; what was not understood may be read once more.
 REPLAYABLE = (EventState.PARKED, EventState.DONE, EventState.QUARANTINED)
@@ -28,9 +28,9 @@ REPLAYABLE = (EventState.PARKED, EventState.DONE, EventState.QUARANTINED)
 _SECONDS = 4.0
 
 
-def replay(item: Any) -> None:
+def replay(item: Any, actor: Any) -> None:
     """Have it told (or, from the quarantine, read) once more, and say that there is work once that is committed."""
-    inbox.replay(item)
+    inbox.replay(item, actor=actor)
     _wake(item.account)
 
 
@@ -59,7 +59,7 @@ class ReplayAdmin(ReadOnlyAdmin):
             name="replay",
             label=_("Replay"),
             permission="replay",
-            call=lambda obj, press: replay(obj),
+            call=lambda obj, press: replay(obj, press.user),
             done=_replayed,
             logged=_("Replayed."),
             shown=lambda obj: obj.state in REPLAYABLE,
@@ -86,7 +86,7 @@ class ReplayAdmin(ReadOnlyAdmin):
             if item.state not in REPLAYABLE:
                 skipped += 1
                 continue
-            inbox.replay(item)
+            inbox.replay(item, actor=request.user)
             self.log_change(request, item, str(_("Replayed.")))
             accounts.add(item.account)
             if item.state != EventState.QUARANTINED:
@@ -122,17 +122,20 @@ class EventAdmin(ReplayAdmin):
     )  # fmt: skip
     list_filter = (
         filters.known("state", _("state"), EventState, open_ended=False),
-        filters.OBJECT_KIND,
         filters.known("type", _("type"), lambda: [(name, name) for name in EVENT_TYPES]),
-        filters.known("source", _("source"), EventSource, open_ended=False),
         filters.ACCOUNT,
-        "created_at",
+        filters.days("created_at"),
     )
     ordering = ("-created_at", "-pk")
     sortable_by = ("created_at",)
     search_fields = ("id__startswith", "object_id__exact")
     search_help_text = _("The beginning of an event's id, or the whole id of its object")
     list_defer = ("body", "error")
+    personal = ("body_shown", "error_shown")
+    export = (
+        "id", "type", "object_kind", "object_id", "state", "source", "attempts", "previous_status", "account",
+        "created_at", "received_at", "told_at",
+    )  # fmt: skip
     fieldsets = (
         (None, {"fields": ("id", "type", "object_shown", "account", "source", "created_at", "received_at")}),
         (_("Telling"), {"fields": ("state_shown", "previous_status", "told_at", "attempts", "error_shown")}),
@@ -141,12 +144,9 @@ class EventAdmin(ReplayAdmin):
 
     state_shown = columns.status(_("state"), EventState, "state")
     object_shown = columns.object_link(_("object"))
-    error_shown = columns.preformatted("error", _("error"))
-
-    @admin.display(description=_("body"))
-    def body_shown(self, obj: Event) -> str:
-        # What nobody understood is shown exactly as it came.
-        return display.body(obj.body, exact=obj.state == EventState.QUARANTINED)
+    error_shown = columns.traceback("error", _("error"))
+    # What nobody understood is shown exactly as it came.
+    body_shown = columns.body("body", _("body"), exact=lambda obj: obj.state == EventState.QUARANTINED)
 
     def sections(self, page: Page, obj: Event) -> Iterable[Section]:
         return page.changes(obj.status_changes.order_by("-at", "-pk"), obj.object_id)
@@ -155,41 +155,53 @@ class EventAdmin(ReplayAdmin):
 @admin.register(StatusChange)
 class StatusChangeAdmin(ReplayAdmin):
     list_display = (
-        "id", "object_shown", "object_kind", "previous_status_shown", "status", "event_link", "state_shown", "account",
-        "at",
+        "id", "object_shown", "kind_shown", "previous_status_shown", "new_status_shown", "event_link", "state_shown",
+        "account", "at",
     )  # fmt: skip
     list_filter = (
-        filters.OBJECT_KIND,
         filters.known("state", _("state"), EventState, open_ended=False),
         filters.ACCOUNT,
-        "at",
+        filters.days("at"),
     )
     ordering = ("-at", "-pk")
     sortable_by = ("at",)
     search_fields = ("object_id__exact", "event_id__exact")
     search_help_text = _("The whole id of an object or of an event")
     list_defer = ("error",)
+    personal = ("error_shown",)
+    export = (
+        "object_kind", "object_id", "previous_status", "status", "event_id", "state", "attempts", "account", "at",
+        "recorded_at", "told_at",
+    )  # fmt: skip
     fieldsets = (
-        (None, {"fields": ("object_shown", "object_kind", "account", "previous_status_shown", "status", "at")}),
+        (
+            None,
+            {"fields": ("object_shown", "kind_shown", "account", "previous_status_shown", "new_status_shown", "at")},
+        ),
         (_("Brought by"), {"fields": ("event_link", "recorded_at")}),
         (_("Telling"), {"fields": ("state_shown", "told_at", "attempts", "error_shown")}),
     )
 
     object_shown = columns.object_link(_("object"))
-    previous_status_shown = columns.plain("previous_status", _("previous status"))
+    kind_shown = columns.plain("object_kind", _("kind"))
+    previous_status_shown = columns.status_word("previous_status", _("previous status"))
+    new_status_shown = columns.status_word("status", _("status"))
     event_link = columns.row_link("event_id", _("event"), Event)
     state_shown = columns.status(_("state"), EventState, "state")
-    error_shown = columns.preformatted("error", _("error"))
+    error_shown = columns.traceback("error", _("error"))
 
 
 @admin.register(Telling)
 class TellingAdmin(ReadOnlyAdmin):
-    list_display = ("id", "object_shown", "object_kind", "account", "next_attempt_at")
-    list_filter = (filters.OBJECT_KIND, filters.ACCOUNT)
-    ordering = ("-next_attempt_at", "-pk")
-    sortable_by = ("next_attempt_at",)
+    list_display = ("id", "object_shown", "kind_shown", "account", "next_attempt_at")
+    list_filter = (filters.ACCOUNT,)
+    # Most of them wait for nothing: their place is not by the time of an attempt.
+    ordering = ("-pk",)
+    sortable_by = ()
     search_fields = ("object_id__exact",)
     search_help_text = _("The whole id of an object")
-    fieldsets = ((None, {"fields": ("object_shown", "object_kind", "account", "next_attempt_at")}),)
+    export = ("object_kind", "object_id", "account", "next_attempt_at")
+    fieldsets = ((None, {"fields": ("object_shown", "kind_shown", "account", "next_attempt_at")}),)
 
     object_shown = columns.object_link(_("object"))
+    kind_shown = columns.plain("object_kind", _("kind"))

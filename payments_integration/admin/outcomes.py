@@ -6,6 +6,7 @@ from django.contrib.admin import AdminSite
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from payments_integration.admin import display
 from payments_integration.exceptions import (
@@ -17,6 +18,11 @@ from payments_integration.exceptions import (
     ProviderError,
 )
 from payments_integration.models import Operation, OperationState
+
+SENT_BEFORE = gettext_lazy(
+    "This page was sent before with other values, and nothing was sent now. See what the first one did; "
+    "open the page again for another."
+)
 
 
 def explain(site: AdminSite, error: PaymentsError | ImproperlyConfigured) -> str:
@@ -33,10 +39,7 @@ def explain(site: AdminSite, error: PaymentsError | ImproperlyConfigured) -> str
             _operation(site, error.operation),
         )
     if isinstance(error, IdempotencyMismatch):
-        return _(
-            "This page was sent before with other values, and nothing was sent now. See what the first one did; "
-            "open the page again for another."
-        )
+        return str(SENT_BEFORE)
     if isinstance(error, ProviderError):
         return _("The provider refused: %(message)s (code %(code)s, request id %(request_id)s)") % {
             "message": display.text(error.message),

@@ -6,22 +6,33 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern
+from django.urls import URLPattern, reverse
 from django.utils.decorators import method_decorator
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration import services
-from payments_integration.admin import columns, display, filters
+from payments_integration.admin import columns, display, filters, next_action, payment_methods
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
-from payments_integration.admin.buttons import Button, Tool, may
+from payments_integration.admin.bulk_refunding import MOST, BulkRefundPage, summary_url
+from payments_integration.admin.buttons import Button, Tool, canceled, may
+from payments_integration.admin.destinations import SENSITIVE
 from payments_integration.admin.refunding import RefundPage
+from payments_integration.admin.searching import Lookup
 from payments_integration.admin.sections import Page, Section
-from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, Country, PaymentStatus
+from payments_integration.enums import (
+    CANCELABLE_PAYMENT_STATUSES,
+    NEVER_REFUNDED_STATUSES,
+    Country,
+    Flow,
+    MethodFamily,
+    PaymentStatus,
+)
 from payments_integration.models import Payment
+from payments_integration.models.mirrors import payer_document, payer_email
 
 
 @admin.register(Payment)
@@ -35,11 +46,14 @@ class PaymentAdmin(MirrorAdmin):
         filters.COUNTRY,
         filters.CURRENCY,
         filters.ACCOUNT,
-        "created_at",
+        filters.days("created_at"),
     )
     search_fields = ("id__startswith", "merchant_reference__exact")
-    search_help_text = _("The beginning of an id, or a whole merchant reference")
+    search_help_text = _(
+        "The beginning of an id, or a whole merchant reference, payer's e-mail address or document number"
+    )
     list_defer = ("payer", "next_action", "metadata", "extra", "checkout_url", "failure_reason")
+    personal = ("payer_shown", "next_action_shown", "metadata_shown", "extra_shown")
     actions = ("refund_selected",)
     buttons = (
         REFRESH,
@@ -48,12 +62,18 @@ class PaymentAdmin(MirrorAdmin):
             label=_("Cancel payment"),
             permission="cancel",
             call=lambda obj, press: services.cancel_payment(obj, idempotency_key=press.key, actor=press.user),
-            done=_("The payment was canceled."),
+            done=canceled,
             logged=_("Canceled at the provider."),
             shown=lambda obj: obj.status in CANCELABLE_PAYMENT_STATUSES,
             question=_("The payer will not be able to pay it any more."),
         ),
     )
+    export = (
+        "id", "status", "amount", "amount_received", "refunded_amount", "fee", "net_amount", "currency", "country",
+        "method_code", "method_family", "flow", "merchant_reference", "failure_reason", "payer_email",
+        "payer_document", "account", "created_at", "expires_at", "succeeded_at",
+    )  # fmt: skip
+    export_personal = ("payer_email", "payer_document")
     fieldsets = (
         (None, {"fields": ("id", "status_shown", "failure_shown", "reference_shown", "country_shown")}),
         (
@@ -67,7 +87,7 @@ class PaymentAdmin(MirrorAdmin):
         ),
         (
             _("Method"),
-            {"fields": ("method_code", "method_family", "flow", "checkout_link", "next_action_shown")},
+            {"fields": ("method_code", "family_shown", "flow_shown", "checkout_link", "next_action_shown")},
         ),
         (_("Payer"), {"fields": ("payer_shown", "metadata_shown")}),
         (_("Times"), {"fields": ("created_at", "expires_at", "succeeded_at")}),
@@ -76,8 +96,10 @@ class PaymentAdmin(MirrorAdmin):
 
     status_shown = columns.status(_("status"), PaymentStatus)
     country_shown = columns.choice("country", _("country"), Country)
+    family_shown = columns.choice("method_family", _("method family"), MethodFamily)
+    flow_shown = columns.choice("flow", _("flow"), Flow)
     amount_shown = columns.money("amount", _("amount"))
-    amounts_shown = columns.money("amount", _("amount"), less="refunded_amount", words=_("refunded {}"))
+    amounts_shown = columns.refunded("amount", _("amount"))
     received_shown = columns.money("amount_received", _("amount received"))
     refunded_shown = columns.money("refunded_amount", _("refunded"))
     rest_shown = columns.money("refundable_amount", _("refundable"))
@@ -86,7 +108,7 @@ class PaymentAdmin(MirrorAdmin):
     failure_shown = columns.plain("failure_reason", _("failure reason"))
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
     checkout_link = columns.web_link("checkout_url", _("checkout URL"))
-    next_action_shown = columns.json("next_action", _("next action"))
+    next_action_shown = next_action.column("next_action", _("next action"))
     payer_shown = columns.json("payer", _("payer"))
     metadata_shown = columns.json("metadata", _("metadata"))
 
@@ -96,6 +118,17 @@ class PaymentAdmin(MirrorAdmin):
             '{}<br><span class="pi-less">{}</span>', display.text(obj.method_code), self.country_shown(obj)
         )
 
+    def get_lookups(self, request: HttpRequest, term: str) -> list[Lookup]:
+        found = super().get_lookups(request, term)
+        # Finding nobody by an address says something of who has it: only those search who may read it.
+        if self.sees_personal(request):
+            email, document = payer_email({"email": term}), payer_document({"document": {"number": term}})
+            if "@" in email:
+                found.append(Lookup(Q(payer_email=email)))
+            if document:
+                found.append(Lookup(Q(payer_document=document)))
+        return found
+
     def has_refund_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "refund_payment", obj)
 
@@ -103,24 +136,43 @@ class PaymentAdmin(MirrorAdmin):
         return may(request, "cancel_payment", obj)
 
     def get_urls(self) -> list[URLPattern]:
-        return [self.object_path("refund", self.refund_view), *super().get_urls()]
+        return [
+            self.list_path("refund-selected", self.refund_selected_view),
+            self.list_path("methods", self.methods_view),
+            self.object_path("refund", self.refund_view),
+            *super().get_urls(),
+        ]
 
     # An error report must not repeat where money goes.
-    @method_decorator(sensitive_post_parameters("account_number", "holder_name", "document_number"))
+    @method_decorator(sensitive_post_parameters(*SENSITIVE))
     def refund_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         payment = self.permitted(request, object_id, "refund")
         return RefundPage(self, request, payment).respond()
 
-    @admin.action(description=_("Refund selected payment"), permissions=["refund"])
+    @admin.action(description=_("Refund selected payments"), permissions=["refund"])
     def refund_selected(self, request: HttpRequest, queryset: QuerySet[Payment]) -> HttpResponse | None:
-        chosen = list(queryset[:2])
-        if len(chosen) != 1:
-            self.message_user(request, _("Select exactly one payment to refund."), messages.WARNING)
+        chosen = list(queryset[: MOST + 1])
+        if len(chosen) > MOST:
+            words = _("Select at most %(most)d payments to refund at once.") % {"most": MOST}
+            self.message_user(request, words, messages.WARNING)
             return None
-        return HttpResponseRedirect(self.object_url("refund", chosen[0]))
+        if len(chosen) == 1:
+            return HttpResponseRedirect(self.object_url("refund", chosen[0]))
+        return HttpResponseRedirect(summary_url(self, [payment.pk for payment in chosen]))
+
+    def methods_view(self, request: HttpRequest) -> HttpResponse:
+        return payment_methods.respond(self, request)
+
+    def refund_selected_view(self, request: HttpRequest) -> HttpResponse:
+        return BulkRefundPage(self, request).respond()
+
+    def list_links(self, request: HttpRequest) -> Iterable[Tool]:
+        url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)
+        yield Tool(_("Payment methods"), url, post=False)
 
     def links(self, request: HttpRequest, obj: Payment) -> Iterable[Tool]:
-        if obj.refundable_amount > 0 and self.has_refund_permission(request, obj):
+        refundable = obj.refundable_amount > 0 and obj.status not in NEVER_REFUNDED_STATUSES
+        if refundable and self.has_refund_permission(request, obj):
             yield Tool(_("Refund"), self.object_url("refund", obj), post=False)
 
     def sections(self, page: Page, obj: Payment) -> Iterable[Section]:

@@ -6,14 +6,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db.models import Q
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern
+from django.utils.decorators import method_decorator
 from django.utils.translation import gettext_lazy as _
+from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration import services
 from payments_integration.admin import columns, filters
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
-from payments_integration.admin.buttons import Button, may
+from payments_integration.admin.buttons import Button, canceled, may
+from payments_integration.admin.destinations import SENSITIVE
+from payments_integration.admin.paying_out import PayoutPage
 from payments_integration.admin.sections import Page, Section
 from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, Country, PayoutStatus
 from payments_integration.models import Payout, Refund
@@ -30,11 +36,12 @@ class PayoutAdmin(MirrorAdmin):
         filters.COUNTRY,
         filters.CURRENCY,
         filters.ACCOUNT,
-        "created_at",
+        filters.days("created_at"),
     )
     search_fields = ("id__startswith", "merchant_reference__exact", "refund_id__exact")
     search_help_text = _("The beginning of an id, a whole merchant reference or a refund's id")
     list_defer = ("destination", "metadata", "extra", "failure_reason")
+    personal = ("destination_shown", "metadata_shown", "extra_shown")
     buttons = (
         REFRESH,
         Button(
@@ -42,12 +49,17 @@ class PayoutAdmin(MirrorAdmin):
             label=_("Cancel payout"),
             permission="cancel",
             call=lambda obj, press: services.cancel_payout(obj, idempotency_key=press.key, actor=press.user),
-            done=_("The payout was canceled."),
+            done=canceled,
             logged=_("Canceled at the provider."),
             shown=lambda obj: obj.status in CANCELABLE_PAYOUT_STATUSES,
             question=_("The money goes back to the available balance."),
         ),
     )
+    export = (
+        "id", "status", "amount", "fee", "currency", "country", "method_code", "merchant_reference",
+        "failure_reason", "refund_id", "destination", "account", "created_at", "succeeded_at",
+    )  # fmt: skip
+    export_personal = ("destination",)
     fieldsets = (
         (None, {"fields": ("id", "status_shown", "failure_shown", "reference_shown", "country_shown", "method_code")}),
         (_("Money"), {"fields": ("amount_shown", "fee_shown", "currency")}),
@@ -66,6 +78,22 @@ class PayoutAdmin(MirrorAdmin):
     destination_shown = columns.json("destination", _("destination"))
     metadata_shown = columns.json("metadata", _("metadata"))
     refund_link = columns.row_link("refund_id", _("refund"), Refund)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        # "Add" is Django's word for it, on its index and lists; the page is our own.
+        return may(request, "create_payout")
+
+    def get_urls(self) -> list[URLPattern]:
+        return [self.list_path("add", self.add_view), *super().get_urls()]
+
+    # An error report must not repeat where money goes.
+    @method_decorator(sensitive_post_parameters(*SENSITIVE))
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        return PayoutPage(self, request).respond()
 
     def has_cancel_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "cancel_payout", obj)

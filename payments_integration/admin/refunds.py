@@ -25,11 +25,22 @@ class RefundAdmin(MirrorAdmin):
         filters.known("status", _("status"), RefundStatus),
         filters.CURRENCY,
         filters.ACCOUNT,
-        "created_at",
+        filters.days("created_at"),
     )
     list_select_related = ("payment",)
+    # Of the payment only its reference is shown.
+    list_defer = (
+        "extra", "reason", "payment__payer", "payment__next_action", "payment__metadata", "payment__extra",
+        "payment__checkout_url", "payment__failure_reason",
+    )  # fmt: skip
     search_fields = ("id__startswith", "payment_id__exact", "payout_id__exact")
     search_help_text = _("The beginning of an id, or the whole id of the payment or payout")
+    personal = ("reason_shown", "extra_shown")
+    export = (
+        "id", "status", "amount", "currency", "payment_id", "payment__merchant_reference", "payout_id", "reason",
+        "account", "created_at",
+    )  # fmt: skip
+    export_personal = ("reason",)
     fieldsets = (
         (None, {"fields": ("id", "status_shown", "reason_shown")}),
         (_("Money"), {"fields": ("amount_shown", "currency")}),

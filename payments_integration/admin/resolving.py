@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from payments_integration import services, wire
-from payments_integration.admin import display
+from payments_integration.admin import display, masking
 from payments_integration.admin.buttons import Button, Call, Outcome, Press
 from payments_integration.models import Operation, OperationState
 from payments_integration.services.leases import LeaseLost
@@ -71,22 +71,26 @@ def _initial(operation: Operation) -> dict[str, Any]:
     return {"object_id": operation.target_id} if recipe is not None and recipe.on_target else {}
 
 
-def _outcome(operation: Operation | None) -> Outcome:
+def outcome(operation: Operation | None) -> Outcome:
     """Where the operation stands now, with the last line of its note."""
     if operation is None:
         return Outcome(_("The operation is gone."), messages.ERROR)
     state = dict(OperationState.choices).get(operation.state, operation.state)
     words = _("The operation stands at: %(state)s.") % {"state": display.text(state)}
+    said = ""
     if operation.state == OperationState.REJECTED and isinstance(operation.error, dict):
         told = (operation.error.get(name) for name in ("code", "message", "request_id"))
-        words += f" {display.text(' · '.join(str(value) for value in told if value))}"
+        said = " · ".join(str(value) for value in told if value)
     elif operation.note:
-        words += f" {display.text(operation.note.splitlines()[-1])}"
+        said = [line for line in operation.note.splitlines() if not line.startswith(" ")][-1]
+    if said:
+        # It may quote what was sent, and not everybody who settles operations may see that.
+        words += f" {display.text(masking.without(said, operation.arguments))}"
     settled = operation.state in (OperationState.DONE, OperationState.CLOSED)
     return Outcome(words, messages.SUCCESS if settled else messages.WARNING)
 
 
-def _told(call: Callable[[Operation, Press], object]) -> Call:
+def told(call: Callable[[Operation, Press], object]) -> Call:
     """What the services do not call a refusal, as one."""
 
     def calling(operation: Operation, press: Press) -> object:
@@ -104,8 +108,8 @@ LOOK_UP = Button(
     name="look-up",
     label=gettext_lazy("Look up"),
     permission="resolve",
-    call=_told(lambda operation, press: services.look_up(operation)),
-    done=_outcome,
+    call=told(lambda operation, press: services.look_up(operation, press.user)),
+    done=outcome,
     logged=gettext_lazy("Looked up at the provider."),
     shown=can_be_looked_up,
 )
@@ -113,8 +117,8 @@ SEND_AGAIN = Button(
     name="send-again",
     label=gettext_lazy("Send again with the same key"),
     permission="resolve",
-    call=_told(lambda operation, press: services.retry(operation)),
-    done=_outcome,
+    call=told(lambda operation, press: services.retry(operation, press.user)),
+    done=outcome,
     logged=gettext_lazy("Sent again with the same key."),
     shown=can_be_sent_again,
     question=gettext_lazy("The same request leaves now. What was executed before is not executed twice."),
@@ -123,12 +127,12 @@ HAPPENED = Button(
     name="happened",
     label=gettext_lazy("It happened"),
     permission="resolve",
-    call=_told(
+    call=told(
         lambda operation, press: services.mark_happened(
             operation, press.answers["object_id"], press.user, press.answers["comment"]
         )
     ),
-    done=_outcome,
+    done=outcome,
     logged=gettext_lazy("Marked as happened."),
     shown=can_have_happened,
     question=gettext_lazy("The object is read from the provider and linked to this operation."),
@@ -138,9 +142,9 @@ HAPPENED = Button(
 NEVER_HAPPENED = Button(
     name="never-happened",
     label=gettext_lazy("It never happened"),
-    permission="resolve",
-    call=_told(lambda operation, press: services.mark_never_happened(operation, press.user, press.answers["comment"])),
-    done=_outcome,
+    permission="close",
+    call=told(lambda operation, press: services.mark_never_happened(operation, press.user, press.answers["comment"])),
+    done=outcome,
     logged=gettext_lazy("Marked as never happened."),
     shown=can_be_closed,
     question=gettext_lazy("It is closed for ever, and what it asked for may be asked for anew. Make sure first."),

@@ -1,25 +1,23 @@
-"""What belongs to an object, in tables under its fields: refunds, payouts, events, status changes, operations."""
+"""What belongs to an object, under its fields: refunds and payouts in tables, what happened in a timeline."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlencode
 
 from django.contrib.admin import AdminSite
-from django.db.models import Q, QuerySet
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.admin import display
+from payments_integration.admin import display, masking, timeline
+from payments_integration.admin.buttons import may, may_view
+from payments_integration.admin.panels import Section as Section
 from payments_integration.models import (
     Event,
-    EventSource,
-    EventState,
     Mirror,
-    Operation,
-    OperationState,
     Payment,
     Payout,
     Refund,
@@ -36,12 +34,16 @@ Cell = Callable[[Any], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class Table(Section):
+    template: ClassVar[str] = "admin/payments_integration/includes/section.html"
+
     title: StrOrPromise
     columns: tuple[StrOrPromise, ...]
     rows: list[tuple[str, ...]]
     #: The list with all of them; empty when all are shown.
     more: str
+    #: What must be known to read it.
+    note: StrOrPromise = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,42 +53,36 @@ class Page:
     site: AdminSite
     request: HttpRequest
 
+    def may_view(self, model: type[Model]) -> bool:
+        return may_view(self.site, self.request, model)
+
     def section(
-        self, title: StrOrPromise, rows: QuerySet[Any], columns: dict[StrOrPromise, Cell], search: str
+        self,
+        title: StrOrPromise,
+        rows: QuerySet[Any],
+        columns: dict[StrOrPromise, Cell],
+        search: str,
+        *,
+        note: StrOrPromise = "",
     ) -> Iterable[Section]:
-        """One table, or none for who may not see such rows."""
+        """One table, or none for who may not see such rows; ``search`` finds all of them in the list."""
         model = rows.model
-        if not self.site.is_registered(model):
-            return
-        if not self.site.get_model_admin(model).has_view_permission(self.request):
+        if not self.may_view(model):
             return
         found = list(rows[: ROWS + 1])
         more = ""
         if len(found) > ROWS:
             more = f"{display.list_url(self.site, model)}?{urlencode({'q': search})}"
         cells = [tuple(cell(row) for cell in columns.values()) for row in found[:ROWS]]
-        yield Section(title, tuple(columns), cells, more)
+        yield Table(title, tuple(columns), cells, more, note)
+
+    def personal(self, value: str | None) -> str:
+        """A text as the one who looks may see it."""
+        return display.text(masking.MASK if value and not may(self.request, "view_personal_data") else value)
 
     def history(self, obj: Mirror) -> Iterable[Section]:
-        """Events, status changes and operations of a mirrored object."""
-        yield from self.changes_of(obj)
-        yield from self.section(
-            _("Events"),
-            about(Event, obj).defer("body", "error").order_by("-created_at", "-pk"),
-            {
-                _("Event"): lambda row: display.admin_link(self.site, Event, row.pk),
-                _("Type"): lambda row: display.text(row.type),
-                _("Created at"): lambda row: display.moment(row.created_at),
-                _("Received at"): lambda row: display.moment(row.received_at),
-                _("Source"): lambda row: display.text(dict(EventSource.choices).get(row.source, row.source)),
-                _("State"): lambda row: display.status(row.state, EventState),
-            },
-            obj.object_id,
-        )
-        yield from self.operations(obj.account, obj.object_id)
-
-    def changes_of(self, obj: Mirror) -> Iterable[Section]:
-        return self.changes(about(StatusChange, obj).order_by("-at", "-pk"), obj.object_id)
+        """What happened to a mirrored object, from every source in one column."""
+        yield timeline.of(self.site, self.request, obj)
 
     def changes(self, rows: QuerySet[StatusChange], search: str) -> Iterable[Section]:
         return self.section(
@@ -94,31 +90,13 @@ class Page:
             rows,
             {
                 _("At"): lambda row: display.admin_link(self.site, StatusChange, row.pk, display.moment(row.at)),
-                _("From"): lambda row: display.text(row.previous_status),
-                _("To"): lambda row: display.text(row.status),
+                _("From"): lambda row: display.status_word(row.object_kind, row.previous_status),
+                _("To"): lambda row: display.status_word(row.object_kind, row.status),
                 _("Brought by"): lambda row: (
                     display.admin_link(self.site, Event, row.event_id) if row.event_id else str(_("an answer"))
                 ),
             },
             search,
-        )
-
-    def operations(self, account: str, object_id: str) -> Iterable[Section]:
-        return self.section(
-            _("Operations"),
-            Operation.objects.filter(Q(target_id=object_id) | Q(result_id=object_id), account=account)
-            .defer("body", "arguments")
-            .order_by("-created_at", "-pk"),
-            {
-                _("Operation"): lambda row: display.admin_link(self.site, Operation, row.pk),
-                _("What"): lambda row: display.text(row.operation),
-                _("Amount"): lambda row: display.money(row.amount, row.currency),
-                _("State"): lambda row: display.status(row.state, OperationState),
-                _("Asked by"): lambda row: display.text(row.actor),
-                _("Created at"): lambda row: display.moment(row.created_at),
-                _("Request ids"): lambda row: display.text(", ".join(map(str, row.request_ids or ()))),
-            },
-            object_id,
         )
 
     def refunds(self, rows: QuerySet[Refund], search: str) -> Iterable[Section]:
@@ -131,7 +109,7 @@ class Page:
                 _("Amount"): lambda row: display.money(row.amount, row.currency),
                 _("Payment"): lambda row: display.admin_link(self.site, Payment, row.payment_id),
                 _("Payout"): lambda row: display.admin_link(self.site, Payout, row.payout_id),
-                _("Reason"): lambda row: display.text(row.reason),
+                _("Reason"): lambda row: self.personal(row.reason),
                 _("Created at"): lambda row: display.moment(row.created_at),
             },
             search,
@@ -149,11 +127,3 @@ class Page:
             },
             search,
         )
-
-
-def about(model: type[Any], obj: Mirror) -> QuerySet[Any]:
-    """Rows of the history that name a mirrored object."""
-    rows: QuerySet[Any] = model._default_manager.filter(
-        account=obj.account, object_kind=obj.kind, object_id=obj.object_id
-    )
-    return rows

@@ -11,8 +11,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from payments_integration import wire
+from payments_integration.client import splitting
 from payments_integration.client.pacing import http_date
-from payments_integration.client.transport import Reply
+from payments_integration.client.reply import Reply
 from payments_integration.exceptions import NoAnswer
 
 T = TypeVar("T")
@@ -158,10 +159,24 @@ def event(reply: Reply, expected_id: str) -> Answer[RawEvent]:
 
 
 def _page(reply: Reply) -> _Page:
-    listed = _guard(reply, lambda: _pages.decode(_whole(reply)))
+    listed = _guard(reply, lambda: _listed(_whole(reply)))
     if listed.object != "list":
         raise reply.no_answer("$.object is not list")
     return listed
+
+
+def _listed(body: bytes) -> _Page:
+    try:
+        return _pages.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # Perhaps of one item alone: then the others count.
+        try:
+            parts = splitting.members(body)
+            raws = [msgspec.Raw(item) for item in splitting.items(parts.pop("data"))]
+            rest = {name: msgspec.json.decode(value) for name, value in parts.items()}
+            return msgspec.convert({**rest, "data": raws}, _Page)
+        except (ValueError, KeyError, RecursionError):
+            raise error from None
 
 
 def _resource(raw: bytes | msgspec.Raw, struct: type[wire.ResourceT], kind: str) -> wire.ResourceT:

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from django.views.decorators.debug import sensitive_variables
@@ -14,8 +15,11 @@ from django.views.decorators.debug import sensitive_variables
 from payments_integration import conf
 from payments_integration.client.failures import TOO_MANY, failure, personal_texts
 from payments_integration.client.pacing import Lane, Pacer
-from payments_integration.client.transport import Reply, Transport
+from payments_integration.client.reply import Reply
 from payments_integration.exceptions import NoAnswer, ProviderError, RateLimited, UnsendableRequest
+
+if TYPE_CHECKING:
+    from payments_integration.client.transport import Transport
 
 MAX_BODY_BYTES = 256 * 1024
 #: Seconds that a call may spend waiting for pacing and on 429s.
@@ -132,6 +136,8 @@ class Channel:
         return self._own
 
     def _fresh(self) -> _Own:
+        from payments_integration.client.transport import Transport  # noqa: PLC0415  (heavy; loaded with a client)
+
         return _Own(os.getpid(), Transport(self._account), Pacer(self._monotonic))
 
 

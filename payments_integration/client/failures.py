@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from payments_integration import wire
 from payments_integration.client.pacing import retry_after
-from payments_integration.client.transport import Reply
+from payments_integration.client.reply import Reply
 from payments_integration.exceptions import (
     PROVIDER_ERRORS,
     ApiError,

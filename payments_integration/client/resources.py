@@ -19,7 +19,7 @@ from payments_integration.client import answers
 from payments_integration.client.answers import Answer, PageOf, RawEvent
 from payments_integration.client.channel import INTERACTIVE_WAIT, Channel, segment
 from payments_integration.client.pages import MAX_LIMIT, walk
-from payments_integration.client.transport import Reply
+from payments_integration.client.reply import Reply
 from payments_integration.exceptions import UnsendableRequest
 
 # ``list`` is a method in the classes below.

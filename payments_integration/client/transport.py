@@ -1,11 +1,13 @@
-"""One HTTP exchange: exact bytes out, a status with headers and bytes back, within the total deadline."""
+"""One HTTP exchange: exact bytes out, a status with headers and bytes back, within the total deadline.
+
+Loaded with a process's first request: requests and urllib3 take longer to import than the whole rest.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from http.client import HTTPException
 from http.cookiejar import DefaultCookiePolicy
 
@@ -14,7 +16,9 @@ import urllib3
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import __version__, conf
-from payments_integration.client.deadline import BoundedAdapter, budget, within
+from payments_integration.client.bounded import BoundedAdapter
+from payments_integration.client.deadline import budget, within
+from payments_integration.client.reply import Reply
 from payments_integration.exceptions import NoAnswer
 
 logger = logging.getLogger("payments_integration.client")
@@ -22,39 +26,6 @@ logger = logging.getLogger("payments_integration.client")
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 POOL_SIZE = 32
 _CHUNK = 64 * 1024
-_REQUEST_ID_HEADERS = ("X-Request-Id", "Request-Id")
-_MAX_REQUEST_ID = 255
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What came back, before anybody judges it.
-
-    ``problem`` is empty when the body arrived whole; else it says what cut it short, and ``body`` is empty.
-    """
-
-    method: str
-    path: str
-    status_code: int
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-    problem: str
-    #: Seconds from before sending until the last byte.
-    duration: float
-
-    @property
-    def request_id(self) -> str:
-        """The provider's id of this request; empty when the headers name none."""
-        for name in _REQUEST_ID_HEADERS:
-            value = self.headers.get(name, "")
-            if value and value.isascii() and value.isprintable():
-                return value[:_MAX_REQUEST_ID]
-        return ""
-
-    def no_answer(self, why: str) -> NoAnswer:
-        """The error for a reply that cannot be used. ``why`` names a place, never a value."""
-        message = f"{self.method} {self.path}: {why} (HTTP {self.status_code})"
-        return NoAnswer(message, status_code=self.status_code, request_id=self.request_id)
 
 
 class Transport:

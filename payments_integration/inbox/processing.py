@@ -11,14 +11,16 @@ from typing import Any
 from django.db import DataError, IntegrityError, router
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
+from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, wire
 from payments_integration.enums import Kind
 from payments_integration.inbox.receiving import quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
-from payments_integration.projection import TOO_OLD_TO_TELL, apply_events
+from payments_integration.projection import TOO_OLD_TO_TELL, apply_events, erased
+from payments_integration.reasons import Reason
 from payments_integration.signals import call_attention, event_received, status_changed
-from payments_integration.transactions import claim, repeatable
+from payments_integration.transactions import Turns, claim, repeatable, updated
 
 logger = logging.getLogger(__name__)
 
@@ -38,11 +40,12 @@ def process(account: str | None = None, *, deadline: float | None = None) -> int
     Safe to run anywhere at any time, also beside itself. ``deadline``: a ``time.monotonic()`` after which no
     further batch is begun.
     """
-    done = 0
+    done, turns = 0, Turns(router.db_for_write(Event))
     waits = iter(_POSTPONED_WAITS)
     while deadline is None or time.monotonic() < deadline:
         count, postponed = process_batch(account)
         done += count
+        turns.give()
         if count + postponed < conf.current().BATCH_SIZE and not postponed:
             break
         if not count:
@@ -90,6 +93,7 @@ def _batch(account: str | None, *, only: str | None = None) -> tuple[int, int]:
     return counts
 
 
+@sensitive_variables()  # a report of a mistake would show the payer
 def _apply_alone(account: str | None, event_id: str) -> int:
     try:
         return _batch(account, only=event_id)[0]
@@ -133,24 +137,38 @@ def _apply(events: list[Event]) -> tuple[list[Event], int]:
     applied = apply_events(readable)
     refused = {**applied.refused, **unreadable}
     left_out = refused.keys() | applied.postponed
-    _mark([event for event, _ in readable if event.id not in left_out] + foreign, applied.previous_status)
+    _mark(
+        [event for event, _ in readable if event.id not in left_out] + foreign,
+        applied.previous_status,
+        applied.erased | _erased(foreign),
+    )
     return _quarantine([event for event in events if event.id in refused], refused), len(applied.postponed)
 
 
-def _mark(events: list[Event], previous_status: dict[str, str]) -> None:
-    """One UPDATE per distinct outcome: a handful, whatever the batch's size."""
+def _erased(foreign: list[Event]) -> set[str]:
+    """Of events about objects that are not mirrored, those whose personal data is not to be kept."""
+    keys = erased((event.account, event.object_kind, event.object_id) for event in foreign)
+    return {event.id for event in foreign if (event.account, event.object_kind, event.object_id) in keys}
+
+
+def _mark(events: list[Event], previous_status: dict[str, str], erased_ids: set[str]) -> None:
+    """One UPDATE per distinct outcome: a handful, whatever the batch's size.
+
+    From here on the rows tell all that is needed: the body of an event about an erased object goes.
+    """
     now = timezone.now()
-    outcomes: dict[tuple[str, str, datetime | None], list[str]] = defaultdict(list)
+    outcomes: dict[tuple[str, str, datetime | None, bool], list[str]] = defaultdict(list)
     for event in events:
         too_old = event.received_at - event.created_at > TOO_OLD_TO_TELL
         state, told_at = EventState.DONE, None if too_old else now
         if has_receivers(event.object_kind) and not too_old:
             held = event.source == EventSource.RECONCILIATION
             state, told_at = EventState.HELD if held else EventState.APPLIED, None
-        outcomes[(state, previous_status.get(event.id, ""), told_at)].append(event.id)
-    for (outcome, status, told_at), ids in sorted(outcomes.items(), key=str):
+        outcomes[(state, previous_status.get(event.id, ""), told_at, event.id in erased_ids)].append(event.id)
+    for (outcome, status, told_at, is_erased), ids in sorted(outcomes.items(), key=str):
+        gone = {"body": None} if is_erased else {}
         Event.objects.filter(pk__in=ids).update(
-            state=outcome, previous_status=status, told_at=told_at, attempts=0, error=""
+            state=outcome, previous_status=status, told_at=told_at, attempts=0, error="", **gone
         )
 
 
@@ -179,17 +197,17 @@ def _set_aside(event_id: str, reason: str) -> None:
 def _note_mistake(event_id: str, error: Exception) -> None:
     pending = Event.objects.filter(pk=event_id, state=EventState.PENDING)
     is_first = pending.filter(attempts=0).exists()
-    pending.update(attempts=F("attempts") + 1, error=f"it cannot be applied: {type(error).__name__}")
+    updated(pending, attempts=F("attempts") + 1, error=f"it cannot be applied: {type(error).__name__}")
     event = pending.first()
     if is_first and event is not None:
         call_attention(
-            Event, "event_not_applied", account=event.account, message=f"{event}: {event.error}", instance=event
+            Event, Reason.EVENT_NOT_APPLIED, account=event.account, message=f"{event}: {event.error}", instance=event
         )
 
 
 def _alert(quarantined: list[Event]) -> None:
     for event in quarantined:
-        call_attention(Event, "event_quarantined", account=event.account, message=event.error, instance=event)
+        call_attention(Event, Reason.EVENT_QUARANTINED, account=event.account, message=event.error, instance=event)
 
 
 def has_receivers(kind: str) -> bool:

@@ -11,15 +11,20 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable
 
-from django.db import IntegrityError, router, transaction
+from django.db import IntegrityError, router
 from django.utils import timezone
+from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import wire
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
 from payments_integration.projection import storable
+from payments_integration.reasons import Reason
 from payments_integration.signals import call_attention
 from payments_integration.transactions import repeatable
+
+#: Of the ids under which bodies are kept that cannot be understood.
+QUARANTINE_PREFIX = "quarantine_"
 
 
 class Receipt(enum.Enum):
@@ -30,31 +35,33 @@ class Receipt(enum.Enum):
     QUARANTINED = "quarantined"
 
 
+@sensitive_variables("body")
 def receive(account: str, body: bytes, *, source: str = EventSource.WEBHOOK) -> Receipt:
     """Store one authentic body, durably: when this returns, the event is committed.
 
     One INSERT for a new event; two statements for one that is known.
     """
     event = read(account, body, source=source)
-    using = router.db_for_write(Event)
     try:
-        with transaction.atomic(using=using, durable=True):
-            event.save(force_insert=True, using=using)
+        _store(event)
     except IntegrityError:
         return _receive_known(event)
     return _receipt(event)
 
 
+@sensitive_variables("bodies", "body")
 def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Counter[Receipt]:
     """Store many bodies: one SELECT where all are known, else one transaction that inserts what is new."""
     events: dict[str, Event] = {}
+    contradicting: list[bytes] = []
     counts: Counter[Receipt] = Counter()
     for body in bodies:
         event = read(account, body, source=source)
-        if event.id in events:
+        first = events.setdefault(event.id, event)
+        if first.content_hash != event.content_hash:
+            contradicting.append(body)
+        elif first is not event:
             counts[Receipt.KNOWN] += 1
-        else:
-            events[event.id] = event
 
     def store() -> tuple[list[Event], list[Event]]:
         fresh, strays = _sort(events)
@@ -70,6 +77,8 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
     counts.update(_receipt(event) for event in fresh)
     counts[Receipt.QUARANTINED] += len(strays)
     counts[Receipt.KNOWN] += len(events) - len(fresh) - len(strays)
+    # Under an id that another one of these has: the first is stored by now, and they are compared with it.
+    counts.update(receive(account, body, source=source) for body in contradicting)
     return counts
 
 
@@ -77,6 +86,8 @@ def read(account: str, body: bytes, *, source: str) -> Event:
     """An unsaved row for these bytes; in quarantine where they cannot be understood."""
     try:
         event = wire.decode_event(body)
+        if event.id.startswith(QUARANTINE_PREFIX):
+            raise wire.WireError("$.id is one of our own: it could take the place of a body in quarantine")
         resource = wire.event_resource(event)
     except wire.WireError as error:
         return quarantined(account, body, source=source, reason=str(error))
@@ -102,7 +113,7 @@ def quarantined(account: str, body: bytes, *, source: str, reason: str) -> Event
     """An unsaved row that keeps bytes for a person to look at."""
     digest = hashlib.sha256(body).hexdigest()
     return Event(
-        id=f"quarantine_{digest}",
+        id=f"{QUARANTINE_PREFIX}{digest}",
         account=account,
         type="",
         created_at=timezone.now(),
@@ -127,6 +138,13 @@ def read_again(row: Event) -> bool:
     return True
 
 
+def _store(event: Event) -> None:
+    """One INSERT, committed when this returns. IntegrityError: the id is taken, or the row is refused."""
+    using = router.db_for_write(Event)
+    # Where many brought the same event and the one that was first rolled back, MariaDB has the others deadlock.
+    repeatable(lambda: event.save(force_insert=True, using=using), using=using, durable=True, lost_races=False)
+
+
 def _receive_known(event: Event) -> Receipt:
     known = Event.objects.filter(id=event.id).only("account", "content_hash").first()
     if known is None:
@@ -134,8 +152,7 @@ def _receive_known(event: Event) -> Receipt:
         raise IntegrityError(f"event {event.id} could be neither stored nor found")
     for stray in _strays(event, known):
         try:
-            with transaction.atomic(using=router.db_for_write(Event), durable=True):
-                stray.save(force_insert=True)
+            _store(stray)
         except IntegrityError:
             return Receipt.QUARANTINED  # it is there already, and was told
         _alert(stray)
@@ -179,7 +196,7 @@ def _receipt(event: Event) -> Receipt:
 
 
 def _alert(event: Event) -> None:
-    call_attention(Event, "event_quarantined", account=event.account, message=event.error, instance=event)
+    call_attention(Event, Reason.EVENT_QUARANTINED, account=event.account, message=event.error, instance=event)
 
 
 def _foreign_identity(event: wire.Event) -> tuple[str, str]:

@@ -19,13 +19,13 @@ def add_account_argument(parser: Any) -> None:
 
 
 def chosen_accounts(account: str | None) -> list[str]:
-    """The aliases to work on; CommandError for one that the setting does not have, or a wrong setting."""
+    """The aliases to work on; CommandError (exit code 2) for one that the setting lacks, or for a wrong setting."""
     try:
         found = conf.aliases(account)
     except ImproperlyConfigured as error:
-        raise CommandError(str(error)) from None
+        raise CommandError(str(error), returncode=2) from None
     if not found:
-        raise CommandError(f'{conf.NAME}["ACCOUNTS"] is empty: add an account first.')
+        raise CommandError(f'{conf.NAME}["ACCOUNTS"] is empty: add an account first.', returncode=2)
     return found
 
 

@@ -1,5 +1,6 @@
 """The local mirror, the inbox, the ledger and the record of reconciliation."""
 
+from payments_integration.models.erasures import Erasure
 from payments_integration.models.history import (
     BalanceChange,
     DueRefresh,
@@ -10,6 +11,7 @@ from payments_integration.models.history import (
     Telling,
 )
 from payments_integration.models.mirrors import (
+    EMPTY_VALUES,
     MIRRORS,
     Balance,
     DepositReference,
@@ -24,6 +26,7 @@ from payments_integration.models.operations import OPEN_OPERATION_STATES, Operat
 from payments_integration.models.runs import AccountState, ReconciliationRun, RunKind, RunState
 
 __all__ = [
+    "EMPTY_VALUES",
     "MIRRORS",
     "OPEN_OPERATION_STATES",
     "AccountState",
@@ -31,6 +34,7 @@ __all__ = [
     "BalanceChange",
     "DepositReference",
     "DueRefresh",
+    "Erasure",
     "Event",
     "EventSource",
     "EventState",

@@ -70,6 +70,8 @@ class Event(Row):
             models.Index(fields=["state", "created_at", "id"], name="pi_event_state"),
             models.Index(fields=["account", "object_kind", "object_id", "created_at"], name="pi_event_object"),
             models.Index(fields=["created_at", "id"], name="pi_event_created"),
+            models.Index(fields=["type", "created_at", "id"], name="pi_event_by_type"),
+            models.Index(fields=["account", "created_at", "id"], name="pi_event_by_account"),
         ]
         permissions = [("replay_event", "Can replay an event")]
 
@@ -112,6 +114,7 @@ class StatusChange(Row):
         verbose_name_plural = _("status changes")
         indexes = [
             models.Index(fields=["state", "at"], name="pi_change_state"),
+            models.Index(fields=["at", "id"], name="pi_change_at"),
             models.Index(fields=["account", "object_kind", "object_id", "at"], name="pi_change_object"),
         ]
 
@@ -142,9 +145,9 @@ class BalanceChange(Row):
 class ObjectRef(Row):
     """A row that belongs to one object of one account, mirrored or not."""
 
-    account = models.CharField(max_length=64)
-    object_kind = models.CharField(max_length=64)
-    object_id = ProviderIdField()
+    account = models.CharField(_("account"), max_length=64)
+    object_kind = models.CharField(_("object"), max_length=64)
+    object_id = ProviderIdField(_("object id"))
 
     class Meta:
         abstract = True
@@ -163,7 +166,7 @@ class Telling(ObjectRef):
     Apart from the mirror row, so that a slow receiver stalls no batch. Rows are made on demand and kept.
     """
 
-    next_attempt_at = models.DateTimeField(null=True)
+    next_attempt_at = models.DateTimeField(_("next attempt at"), null=True)
     #: Somebody tells this object now; still set after ``next_attempt_at``: who did died over it.
     running = models.BooleanField(default=False)
 

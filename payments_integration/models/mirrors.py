@@ -6,6 +6,7 @@ means that the provider left the field out or sent null.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.db import models
@@ -14,6 +15,10 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.enums import ActiveStatus, Kind, PaymentStatus, PayoutStatus, RefundStatus
 from payments_integration.fields import ProviderIdField
 from payments_integration.models.base import Row
+
+#: No address is longer (RFC 5321), and no document's number.
+MAX_EMAIL = 254
+MAX_DOCUMENT = 64
 
 
 class StateBy(models.TextChoices):
@@ -30,7 +35,7 @@ class Mirror(Row):
     kind: ClassVar[Kind]
     #: The provider's fields, one to one with the struct in ``wire``.
     mirrored: ClassVar[tuple[str, ...]]
-    #: Those that hold personal data; emptied by erasure and left alone afterwards.
+    #: Those that hold, or may hold, personal data; emptied by erasure and left alone afterwards.
     personal: ClassVar[tuple[str, ...]] = ()
 
     account = models.CharField(_("account"), max_length=64)
@@ -56,10 +61,30 @@ class Mirror(Row):
     def __str__(self) -> str:
         return str(self.pk)
 
+    @classmethod
+    def derived(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Further fields that follow from the mirrored ones: what lists search by."""
+        return {}
+
     @property
     def object_id(self) -> str:
         """The id under which events and operations name this object."""
         return str(self.pk)
+
+
+def payer_email(payer: Any) -> str:
+    """The address of a payer as it is searched for; empty where there is none, or nothing like one."""
+    email = payer.get("email") if isinstance(payer, dict) else None
+    return email.strip().lower()[:MAX_EMAIL] if isinstance(email, str) and len(email) <= MAX_EMAIL else ""
+
+
+def payer_document(payer: Any) -> str:
+    """The number of a payer's document as it is searched for: letters and digits alone, in upper case."""
+    document = payer.get("document") if isinstance(payer, dict) else None
+    number = document.get("number") if isinstance(document, dict) else None
+    if not isinstance(number, str) or len(number) > MAX_DOCUMENT:
+        return ""
+    return "".join(filter(str.isalnum, number)).upper()[:MAX_DOCUMENT]
 
 
 class Payment(Mirror):
@@ -86,7 +111,7 @@ class Payment(Mirror):
         "expires_at",
         "succeeded_at",
     )
-    personal = ("payer",)
+    personal = ("payer", "next_action", "metadata", "extra", "payer_email", "payer_document")
 
     id = ProviderIdField(primary_key=True)
     status = models.CharField(_("status"), max_length=64)
@@ -103,6 +128,9 @@ class Payment(Mirror):
     refunded_amount = models.BigIntegerField(_("refunded amount"), null=True)
     merchant_reference = models.CharField(_("merchant reference"), max_length=255, null=True)
     payer = models.JSONField(_("payer"), null=True)
+    #: Of the payer, for searching: see ``payer_email`` and ``payer_document``.
+    payer_email = models.CharField(_("payer's e-mail"), max_length=255, default="", editable=False)
+    payer_document = models.CharField(_("payer's document"), max_length=64, default="", editable=False)
     next_action = models.JSONField(_("next action"), null=True)
     failure_reason = models.TextField(_("failure reason"), null=True)
     metadata = models.JSONField(_("metadata"), null=True)
@@ -120,8 +148,25 @@ class Payment(Mirror):
             models.Index(fields=["account", "status", "created_at"], name="pi_payment_status"),
             models.Index(fields=["merchant_reference"], name="pi_payment_reference"),
             models.Index(fields=["status", "synced_at"], name="pi_payment_silent"),
+            # The lists of the admin: each filter in the order of the list, and each search.
+            models.Index(fields=["status", "created_at", "id"], name="pi_payment_by_status"),
+            models.Index(fields=["currency", "created_at", "id"], name="pi_payment_by_currency"),
+            models.Index(fields=["country", "created_at", "id"], name="pi_payment_by_country"),
+            models.Index(fields=["method_family", "created_at", "id"], name="pi_payment_by_family"),
+            models.Index(fields=["account", "created_at", "id"], name="pi_payment_by_account"),
+            models.Index(fields=["payer_email"], name="pi_payment_email"),
+            models.Index(fields=["payer_document"], name="pi_payment_document"),
         ]
-        permissions = [("refund_payment", "Can refund a payment"), ("cancel_payment", "Can cancel a payment")]
+        permissions = [
+            ("refund_payment", "Can refund a payment"),
+            ("cancel_payment", "Can cancel a payment"),
+            ("view_personal_data", "Can see personal data of payers and recipients"),
+        ]
+
+    @classmethod
+    def derived(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        payer = values.get("payer")
+        return {"payer_email": payer_email(payer), "payer_document": payer_document(payer)}
 
     @property
     def refundable_amount(self) -> int:
@@ -146,7 +191,7 @@ class Payout(Mirror):
         "created_at",
         "succeeded_at",
     )
-    personal = ("destination",)
+    personal = ("destination", "metadata", "extra")
 
     id = ProviderIdField(primary_key=True)
     status = models.CharField(_("status"), max_length=64)
@@ -181,13 +226,18 @@ class Payout(Mirror):
             models.Index(fields=["account", "status", "created_at"], name="pi_payout_status"),
             models.Index(fields=["merchant_reference"], name="pi_payout_reference"),
             models.Index(fields=["status", "synced_at"], name="pi_payout_silent"),
+            models.Index(fields=["status", "created_at", "id"], name="pi_payout_by_status"),
+            models.Index(fields=["currency", "created_at", "id"], name="pi_payout_by_currency"),
+            models.Index(fields=["country", "created_at", "id"], name="pi_payout_by_country"),
+            models.Index(fields=["account", "created_at", "id"], name="pi_payout_by_account"),
         ]
-        permissions = [("cancel_payout", "Can cancel a payout")]
+        permissions = [("create_payout", "Can send a payout"), ("cancel_payout", "Can cancel a payout")]
 
 
 class Refund(Mirror):
     kind = Kind.REFUND
     mirrored = ("status", "payment_id", "payout_id", "amount", "currency", "reason", "created_at")
+    personal = ("reason", "extra")
 
     id = ProviderIdField(primary_key=True)
     status = models.CharField(_("status"), max_length=64)
@@ -223,12 +273,16 @@ class Refund(Mirror):
             models.Index(fields=["created_at", "id"], name="pi_refund_created"),
             models.Index(fields=["account", "status", "created_at"], name="pi_refund_status"),
             models.Index(fields=["status", "synced_at"], name="pi_refund_silent"),
+            models.Index(fields=["status", "created_at", "id"], name="pi_refund_by_status"),
+            models.Index(fields=["currency", "created_at", "id"], name="pi_refund_by_currency"),
+            models.Index(fields=["account", "created_at", "id"], name="pi_refund_by_account"),
         ]
 
 
 class DepositReference(Mirror):
     kind = Kind.DEPOSIT_REFERENCE
     mirrored = ("status", "country", "currency", "method_code", "merchant_reference", "details", "created_at")
+    personal = ("details", "extra")
 
     id = ProviderIdField(primary_key=True)
     status = models.CharField(_("status"), max_length=64)
@@ -248,6 +302,10 @@ class DepositReference(Mirror):
             models.Index(fields=["created_at", "id"], name="pi_deposit_created"),
             models.Index(fields=["merchant_reference"], name="pi_deposit_reference"),
             models.Index(fields=["status", "synced_at"], name="pi_deposit_silent"),
+            models.Index(fields=["status", "created_at", "id"], name="pi_deposit_by_status"),
+            models.Index(fields=["currency", "created_at", "id"], name="pi_deposit_by_currency"),
+            models.Index(fields=["country", "created_at", "id"], name="pi_deposit_by_country"),
+            models.Index(fields=["account", "created_at", "id"], name="pi_deposit_by_account"),
         ]
 
 
@@ -293,7 +351,7 @@ class WebhookEndpoint(Mirror):
     secret_since = models.DateTimeField(_("secret since"), null=True, editable=False)
     #: After a rotation the old secret stays valid 24 hours (spec, "Webhook endpoints").
     previous_secret_token = models.TextField(editable=False, default="", blank=True)
-    previous_secret_until = models.DateTimeField(null=True, editable=False)
+    previous_secret_until = models.DateTimeField(_("previous secret valid until"), null=True, editable=False)
     deleted_at = models.DateTimeField(_("deleted at"), null=True, editable=False)
 
     Status = ActiveStatus
@@ -302,11 +360,17 @@ class WebhookEndpoint(Mirror):
         verbose_name = _("webhook endpoint")
         verbose_name_plural = _("webhook endpoints")
         indexes = [models.Index(fields=["account", "status"], name="pi_endpoint_account")]
-        permissions = [("rotate_webhookendpoint", "Can rotate a webhook secret")]
+        permissions = [
+            ("manage_webhookendpoint", "Can create and delete webhook endpoints"),
+            ("rotate_webhookendpoint", "Can rotate a webhook secret"),
+        ]
 
     def __repr__(self) -> str:
         return f"<WebhookEndpoint: {self.pk}>"
 
+
+#: What an erasure leaves in a field that cannot be null.
+EMPTY_VALUES: dict[str, Any] = {"extra": {}, "details": {}, "payer_email": "", "payer_document": ""}
 
 #: Every mirror that has the provider's id, by its kind. Locks are taken in this order.
 MIRRORS: dict[str, type[Any]] = {

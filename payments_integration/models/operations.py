@@ -62,6 +62,13 @@ class Operation(Row):
     idempotency_key = ProviderIdField(_("idempotency key"))
     #: Who asked: a user's id and name, a job's name; empty: not said.
     actor = models.CharField(_("actor"), max_length=255, default="", blank=True)
+    #: The primary key of the user who asked; empty where a job or nobody did.
+    actor_id = models.CharField(max_length=64, default="", blank=True, editable=False)
+    #: SHA-256 of ``body`` as it was recorded: what is approved is what was asked for. Outlives an erasure.
+    body_digest = models.CharField(max_length=64, default="", blank=True, editable=False)
+    #: Who let it go out, where it had to wait for a second person; as ``actor``.
+    approved_by = models.CharField(_("approved by"), max_length=255, default="", blank=True)
+    approved_at = models.DateTimeField(_("approved at"), null=True, blank=True)
     #: Recorded by ``defer`` within the caller's transaction.
     deferred = models.BooleanField(_("deferred"), default=False)
 
@@ -100,6 +107,16 @@ class Operation(Row):
             models.Index(fields=["result_id"], name="pi_operation_result"),
             models.Index(fields=["merchant_reference"], name="pi_operation_reference"),
             models.Index(fields=["created_at", "id"], name="pi_operation_created"),
+            models.Index(fields=["state", "created_at", "id"], name="pi_operation_by_state"),
+            models.Index(fields=["operation", "created_at", "id"], name="pi_operation_by_operation"),
+            models.Index(fields=["account", "created_at", "id"], name="pi_operation_by_account"),
+            models.Index(fields=["idempotency_key"], name="pi_operation_by_key"),
+            # What somebody asked for through the API.
+            models.Index(fields=["actor_id", "operation"], name="pi_operation_by_actor"),
+        ]
+        permissions = [
+            ("approve_operation", "Can approve what another person asked for"),
+            ("close_operation", "Can mark an operation as never happened"),
         ]
 
     def __str__(self) -> str:

@@ -17,11 +17,11 @@ class AccountState(Row):
     #: Every event created up to here (provider's clock) is in the inbox; null: no pass was ever complete.
     watermark = models.DateTimeField(_("watermark"), null=True, blank=True)
     #: The window being worked on and its last page, so that an interrupted pass resumes.
-    window_from = models.DateTimeField(null=True, blank=True)
-    window_to = models.DateTimeField(null=True, blank=True)
+    window_from = models.DateTimeField(_("from"), null=True, blank=True)
+    window_to = models.DateTimeField(_("to"), null=True, blank=True)
     cursor = ProviderIdField(default="", blank=True)
     lease_token = models.CharField(max_length=32, default="", blank=True)
-    lease_until = models.DateTimeField(null=True, blank=True)
+    lease_until = models.DateTimeField(_("claimed until"), null=True, blank=True)
     #: Provider's clock minus ours, seconds; null: not measured yet.
     clock_offset = models.FloatField(_("clock offset"), null=True, blank=True)
     #: Where the running list sweep stands, and when the last one was complete.
@@ -76,7 +76,11 @@ class ReconciliationRun(Row):
     class Meta:
         verbose_name = _("reconciliation run")
         verbose_name_plural = _("reconciliation runs")
-        indexes = [models.Index(fields=["account", "kind", "started_at"], name="pi_run_started")]
+        indexes = [
+            models.Index(fields=["account", "kind", "started_at"], name="pi_run_started"),
+            models.Index(fields=["started_at", "id"], name="pi_run_newest"),
+        ]
+        permissions = [("run_reconciliation", "Can start a reconciliation run")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.account} {self.started_at:%Y-%m-%d %H:%M}"

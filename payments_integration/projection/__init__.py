@@ -21,6 +21,7 @@ from payments_integration.projection.endpoints import (
     store_secret,
     write_endpoints,
 )
+from payments_integration.projection.erasing import erase_row, erased
 from payments_integration.projection.events import apply_events
 from payments_integration.projection.ordering import MARGIN
 from payments_integration.projection.refreshes import request_refresh, request_refreshes
@@ -34,6 +35,8 @@ __all__ = [
     "active_secrets",
     "apply_events",
     "differences",
+    "erase_row",
+    "erased",
     "mark_endpoint_deleted",
     "mark_gone",
     "provider_time",

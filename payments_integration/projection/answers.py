@@ -11,11 +11,12 @@ from django.utils import timezone
 
 from payments_integration import wire
 from payments_integration.enums import Kind
-from payments_integration.models import Balance, Event, Mirror, StateBy
+from payments_integration.models import Balance, Event, Mirror, StateBy, StatusChange
 from payments_integration.projection import changes, ordering, rows
 from payments_integration.projection.clock import provider_time
+from payments_integration.projection.erasing import keep_erased
 from payments_integration.projection.refreshes import CHANGED_MEANWHILE, request_refresh
-from payments_integration.transactions import hold, repeatable
+from payments_integration.transactions import hold, repeatable, updated
 
 
 class Snapshot(NamedTuple):
@@ -65,7 +66,8 @@ def record_identity(account: str, resource: wire.AnyResource) -> Any:
     def write() -> Any:
         row = _held(rows.KIND_OF[type(resource)], account, rows.object_id_of(resource))
         if row is None:
-            row = _insert(account, resource, resource_time(resource), ordering.UNDATED_SPAN)
+            # Its creation is the earliest time at which it can have been read: whatever happened since is newer.
+            row = _insert(account, resource, resource_time(resource), ordering.MAX_AHEAD.total_seconds())
         _same_account(row, account)
         request_refresh(account, row.kind, row.object_id, "repeated_post")
         return row
@@ -99,9 +101,8 @@ def write_balances(
 
 def mark_gone(account: str, kind: str, object_id: str) -> None:
     """The provider answered 404: the row is kept, and says so."""
-    rows.model_of(kind)._default_manager.filter(**_identity(kind, account, object_id), gone_at=None).update(
-        gone_at=timezone.now(), synced_at=timezone.now()
-    )
+    here = rows.model_of(kind)._default_manager.filter(**_identity(kind, account, object_id), gone_at=None)
+    updated(here, gone_at=timezone.now(), synced_at=timezone.now())
 
 
 def resource_time(resource: wire.AnyResource) -> datetime:
@@ -113,12 +114,7 @@ def _write(
     account: str, resource: wire.AnyResource, answered_at: datetime | None, duration: float, before: Snapshot
 ) -> Any:
     kind, object_id = rows.KIND_OF[type(resource)], rows.object_id_of(resource)
-    now = provider_time(account)
-    span = duration
-    if answered_at is None or abs(answered_at - now) > ordering.MAX_AHEAD:
-        # Without a Date, or with one that cannot be, it was read within minutes of now, on either side.
-        answered_at = now + timedelta(seconds=ordering.UNDATED_SPAN)
-        span = duration + 2 * ordering.UNDATED_SPAN
+    answered_at, span = ordering.when_read(answered_at, provider_time(account), duration)
     row = _held(kind, account, object_id)
     unchanged = before == Snapshot(row.version if row else None, _events(kind, account, object_id))
     if row is None:
@@ -126,12 +122,11 @@ def _write(
         return _insert(account, resource, answered_at, span)
     _same_account(row, account)
     differs = rows.differences(row, resource)
-    if not differs and row.state_by == StateBy.EVENT and not _is_clearly_newer(answered_at, span, row):
-        # The event's exact time orders better than a span.
+    if not differs and _orders_better(row, answered_at, span):
         rows.model_of(kind)._default_manager.filter(pk=row.pk).update(synced_at=timezone.now(), gone_at=None)
         return row
     if not unchanged or (
-        row.state_by == StateBy.EVENT and not ordering.answer_may_replace_event(answered_at, row.state_at)
+        row.state_by == StateBy.EVENT and not ordering.answer_may_replace_event(answered_at, span, row.state_at)
     ):
         if differs:
             request_refresh(account, kind, object_id, CHANGED_MEANWHILE)
@@ -141,7 +136,6 @@ def _write(
     rows.assign(row, rows.row_values(resource))
     rows.stamp(row, at=answered_at, by=StateBy.ANSWER, span=span)
     row.save(force_update=True)
-    # Dates are whole seconds: the change is told after what it followed all the same.
     _record(row, previous_status, amounts, at=max(answered_at, previous_at))
     if isinstance(resource, wire.Refund) and differs:
         request_refresh(account, Kind.PAYMENT, resource.payment_id, "refund_changed")
@@ -154,7 +148,10 @@ def _same_account(row: Mirror, account: str) -> None:
 
 
 def _insert(account: str, resource: wire.AnyResource, at: datetime, span: float) -> Any:
-    row = rows.new_row(account, resource, rows.row_values(resource), at=at, by=StateBy.ANSWER, span=span)
+    is_erased = bool(keep_erased([(account, resource)]))
+    row = rows.new_row(
+        account, resource, rows.row_values(resource), at=at, by=StateBy.ANSWER, span=span, is_erased=is_erased
+    )
     row.save(force_insert=True)
     _record(row, "", (), at=at)
     if isinstance(resource, wire.Refund):
@@ -167,11 +164,23 @@ def _record(row: Mirror, previous_status: str, amounts: tuple[int, ...], *, at: 
         if changes.balance_amounts(row) != amounts:
             changes.balance_change(row, at=at).save(force_insert=True)
     elif change := changes.status_change(row, previous_status, at=at, event=None):
+        # Dates are whole seconds, and an answer without news may have set the row's time back by a part of one: the
+        # change is told after what it followed all the same.
+        mine = StatusChange.objects.filter(account=row.account, object_kind=row.kind, object_id=row.object_id)
+        latest = mine.order_by("-at").values_list("at", flat=True).first()
+        change.at = max(at, latest) if latest is not None else at
         change.save(force_insert=True)
 
 
-def _is_clearly_newer(answered_at: datetime, span: float, row: Mirror) -> bool:
-    return answered_at - timedelta(seconds=span) - ordering.MARGIN > row.state_at
+def _orders_better(row: Mirror, answered_at: datetime, span: float) -> bool:
+    """Whether the row's own time says more than that of an answer with the same content.
+
+    An event's is exact; any says more than that of an answer which nobody can date.
+    """
+    if span >= ordering.UNDATED_SPAN:
+        return True
+    is_clearly_newer = answered_at - timedelta(seconds=span) - ordering.MARGIN > row.state_at
+    return row.state_by == StateBy.EVENT and not is_clearly_newer
 
 
 def _held(kind: str, account: str, object_id: str) -> Any | None:

@@ -14,7 +14,7 @@ from payments_integration import conf, wire
 from payments_integration.encryption import DecryptionError, decrypt, encrypt
 from payments_integration.models import WebhookEndpoint
 from payments_integration.projection.answers import snapshot, write_answer
-from payments_integration.transactions import repeatable
+from payments_integration.transactions import repeatable, updated
 
 #: After a rotation the old secret stays valid so long (spec, "Webhook endpoints").
 PREVIOUS_SECRET_VALID = timedelta(hours=24)
@@ -45,16 +45,20 @@ def write_endpoints(
         for resource in resources
     ]
     unlisted = WebhookEndpoint.objects.exclude(pk__in=[row.pk for row in rows])
-    unlisted.filter(account=account, deleted_at=None, gone_at=None, synced_at__lt=asked_at).update(
-        gone_at=timezone.now()
-    )
+    unlisted = unlisted.filter(account=account, deleted_at=None, gone_at=None, synced_at__lt=asked_at)
+    updated(unlisted, gone_at=timezone.now())
     return rows
 
 
-def store_secret(account: str, endpoint_id: str, secret: str) -> None:
-    """Keep a secret from create or rotate, encrypted; the one before it stays valid for 24 hours."""
+def store_secret(account: str, endpoint_id: str, secret: str, *, asked_at: datetime | None = None) -> bool:
+    """Keep a secret from create or rotate, encrypted; the one before it stays valid for 24 hours.
 
-    def store() -> None:
+    ``asked_at``: when it was first asked for. Where another one was stored since, nobody knows which of the two the
+    provider made last: both are kept for 24 hours, and False says that a new one is needed by then.
+    """
+
+    def store() -> bool:
+        now = timezone.now()
         endpoint = WebhookEndpoint.objects.select_for_update().get(pk=endpoint_id, account=account)
         if endpoint.secret_token:
             try:
@@ -64,15 +68,24 @@ def store_secret(account: str, endpoint_id: str, secret: str) -> None:
                 endpoint.previous_secret_token, endpoint.previous_secret_until = "", None
             else:
                 if known == secret:
-                    return
+                    return True
+                if asked_at is not None and endpoint.secret_since and asked_at <= endpoint.secret_since:
+                    endpoint.previous_secret_token = encrypt(secret)
+                    endpoint.previous_secret_until = now + PREVIOUS_SECRET_VALID
+                    # Stored under a clock that was ahead, it would put every later one in doubt as well.
+                    endpoint.secret_since = min(endpoint.secret_since, now)
+                    endpoint.save(update_fields=["secret_since", "previous_secret_token", "previous_secret_until"])
+                    return False
                 endpoint.previous_secret_token = endpoint.secret_token
-                endpoint.previous_secret_until = timezone.now() + PREVIOUS_SECRET_VALID
+                endpoint.previous_secret_until = now + PREVIOUS_SECRET_VALID
         endpoint.secret_token = encrypt(secret)
-        endpoint.secret_since = timezone.now()
+        endpoint.secret_since = now
         endpoint.save(update_fields=["secret_token", "secret_since", "previous_secret_token", "previous_secret_until"])
+        return True
 
-    repeatable(store, using=router.db_for_write(WebhookEndpoint))
+    is_current = repeatable(store, using=router.db_for_write(WebhookEndpoint))
     forget_secrets()
+    return is_current
 
 
 def mark_endpoint_deleted(account: str, endpoint_id: str) -> None:

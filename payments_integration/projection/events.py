@@ -23,6 +23,7 @@ from payments_integration.models import (
 )
 from payments_integration.projection import changes, ordering, rows
 from payments_integration.projection.clock import provider_times
+from payments_integration.projection.erasing import keep_erased
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import ObjectKey, request_refreshes
 from payments_integration.transactions import hold
@@ -38,6 +39,8 @@ class Applied:
     refused: dict[str, str] = field(default_factory=dict)
     #: Ids of events whose object somebody else holds: they stay as they are for the next batch.
     postponed: set[str] = field(default_factory=set)
+    #: Ids of events whose object's personal data was erased: their bodies must not be kept.
+    erased: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -46,6 +49,8 @@ class _Object:
 
     row: Any | None
     is_held_elsewhere: bool = False
+    #: Not to be stored with its personal data, should it be new.
+    is_erased: bool = False
     is_new: bool = False
     changed: bool = False
     first_status: str = ""
@@ -63,6 +68,7 @@ def apply_events(events: Iterable[tuple[Event, wire.AnyResource]]) -> Applied:
     batch = sorted(events, key=lambda item: (item[0].created_at, item[0].id))
     now_at = provider_times(event.account for event, _ in batch)
     objects = _lock(batch)
+    _note_erased(batch, objects)
     applied = Applied()
     refreshes: dict[ObjectKey, str] = {}
     for event, resource in batch:
@@ -75,6 +81,8 @@ def apply_events(events: Iterable[tuple[Event, wire.AnyResource]]) -> Applied:
             continue
         applied.previous_status[event.id] = rows.status_of(item.row) if item.row is not None else ""
         reason = _apply(item, event, resource, now_at[event.account])
+        if item.row is not None and item.row.erased_at:
+            applied.erased.add(event.id)
         if reason:
             refreshes[(event.account, event.object_kind, event.object_id)] = reason
         if isinstance(resource, wire.Refund) and item.last_event is event:
@@ -92,7 +100,7 @@ def _apply(item: _Object, event: Event, resource: wire.AnyResource, provider_now
     too_far_ahead = event.created_at > provider_now + ordering.MAX_AHEAD
     if item.row is None:
         at = provider_now if too_far_ahead else event.created_at
-        item.row = rows.new_row(event.account, resource, values, at=at, by=StateBy.EVENT)
+        item.row = rows.new_row(event.account, resource, values, at=at, by=StateBy.EVENT, is_erased=item.is_erased)
         item.is_new = item.changed = True
         item.last_event = event
         return "time_ahead" if too_far_ahead else ""
@@ -112,6 +120,17 @@ def _apply(item: _Object, event: Event, resource: wire.AnyResource, provider_now
     item.changed = True
     item.last_event = event
     return ""
+
+
+def _note_erased(batch: list[tuple[Event, Any]], objects: dict[tuple[str, str, str], _Object]) -> None:
+    """Of the objects that are new, those whose personal data was erased before they came."""
+    new = [(event, resource) for event, resource in batch if objects[_key(event)].row is None]
+    erased = keep_erased(
+        (event.account, resource) for event, resource in new if not objects[_key(event)].is_held_elsewhere
+    )
+    for event, _ in new if erased else ():
+        if (event.account, event.object_kind, event.object_id) in erased:
+            objects[_key(event)].is_erased = True
 
 
 def _key(event: Event) -> tuple[str, str, str]:

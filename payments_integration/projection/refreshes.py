@@ -45,7 +45,7 @@ def request_refreshes(reasons: Mapping[ObjectKey, str], *, due_at: datetime | No
         return
     due = due_at or timezone.now()
     # Held, so that who settles a mark meanwhile waits and then sees that it was asked for again.
-    held = DueRefresh.objects.select_for_update().filter(_any_of(reasons)).order_by("pk")
+    held = DueRefresh.objects.select_for_update().filter(any_of(reasons)).order_by("pk")
     marked = {mark.key: mark for mark in held}
     DueRefresh.objects.bulk_create(
         [
@@ -63,7 +63,8 @@ def request_refreshes(reasons: Mapping[ObjectKey, str], *, due_at: datetime | No
             DueRefresh.objects.filter(pk__in=later, due_at__gt=due).update(due_at=due, attempts=0)
 
 
-def _any_of(keys: Mapping[ObjectKey, str]) -> Q:
+def any_of(keys: Mapping[ObjectKey, str]) -> Q:
+    """Rows that belong to one of these objects."""
     groups: dict[tuple[str, str], list[str]] = {}
     for account, kind, object_id in keys:
         groups.setdefault((account, kind), []).append(object_id)

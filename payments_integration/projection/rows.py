@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import datetime
 from typing import Any
 
@@ -9,10 +10,12 @@ from django.utils import timezone
 
 from payments_integration import wire
 from payments_integration.enums import Kind
-from payments_integration.models import MIRRORS, Mirror
+from payments_integration.models import EMPTY_VALUES, MIRRORS, Mirror
 
 #: PostgreSQL stores no NUL in text; the exact bytes stay in the event.
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
+#: From here on every float is a whole number. PostgreSQL gives 1e300 back as 10**300, which is another one.
+_WHOLE_FLOATS = 2.0**53
 
 KIND_OF: dict[type[wire.Resource], Kind] = {struct: Kind(kind) for kind, struct in wire.RESOURCES.items()}
 
@@ -27,17 +30,20 @@ def object_id_of(resource: wire.AnyResource) -> str:
 
 
 def row_values(resource: wire.AnyResource) -> dict[str, Any]:
-    """The mirrored fields of an object and ``extra``, as a row stores them."""
+    """The mirrored fields of an object, what is derived from them, and ``extra``, as a row stores them."""
     model = model_of(KIND_OF[type(resource)])
     values = {name: storable(getattr(resource, name)) for name in model.mirrored}
+    values |= model.derived(values)
     values["extra"] = storable(resource.extra)
     return values
 
 
 def storable(value: Any) -> Any:
-    """The value without NUL characters, at any depth."""
+    """The value as every database stores it and gives it back: no NUL, no float above 2**53, at any depth."""
     if isinstance(value, str):
         return value.replace(_NUL, _REPLACEMENT) if _NUL in value else value
+    if isinstance(value, float):
+        return int(value) if abs(value) >= _WHOLE_FLOATS else value
     if isinstance(value, dict):
         return {storable(key): storable(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -67,6 +73,11 @@ def assign(row: Mirror, values: dict[str, Any]) -> None:
             setattr(row, name, value)
 
 
+def empty_values(model: type[Any]) -> dict[str, Any]:
+    """What an erasure leaves of a model's personal fields."""
+    return {name: copy.deepcopy(EMPTY_VALUES.get(name)) for name in model.personal}
+
+
 def stamp(row: Mirror, *, at: datetime, by: str, span: float = 0.0) -> None:
     """Note what wrote the row, and when by the provider's clock; one more version."""
     row.state_at = at
@@ -85,13 +96,17 @@ def new_row(
     at: datetime,
     by: str,
     span: float = 0.0,
+    is_erased: bool = False,
 ) -> Any:
-    """An unsaved row of an object that was not mirrored before."""
+    """An unsaved row of an object that was not mirrored before; ``is_erased``: without its personal data."""
     model = model_of(KIND_OF[type(resource)])
     identity = {} if isinstance(resource, wire.Balance) else {"id": resource.id}
+    if is_erased:
+        values = {**values, **empty_values(model)}
     return model(
         **identity,
         **values,
+        erased_at=timezone.now() if is_erased else None,
         account=account,
         state_at=at,
         state_by=by,

@@ -1,15 +1,18 @@
 """Finding what was missed: events through GET /events, objects through GET and lists, endpoints and balances."""
 
 from payments_integration.reconciliation.due import work_off
-from payments_integration.reconciliation.endpoints import check_endpoints
+from payments_integration.reconciliation.endpoints import check_endpoints, complaint
 from payments_integration.reconciliation.events import reconcile_events
 from payments_integration.reconciliation.objects import reconcile_balances, reconcile_objects
 from payments_integration.reconciliation.polling import poll
 from payments_integration.reconciliation.pruning import prune
 from payments_integration.reconciliation.refreshing import refresh_due
+from payments_integration.reconciliation.runs import TimeUp
 
 __all__ = [
+    "TimeUp",
     "check_endpoints",
+    "complaint",
     "poll",
     "prune",
     "reconcile_balances",

@@ -20,10 +20,11 @@ from payments_integration.client import Answer, PageOf, RawEvent, get_client
 from payments_integration.exceptions import PagingError, ProviderError
 from payments_integration.inbox import Receipt
 from payments_integration.models import EventSource, ReconciliationRun, RunKind, RunState
+from payments_integration.reasons import Reason
 from payments_integration.reconciliation.fetching import BEAT_SECONDS, ahead
 from payments_integration.reconciliation.leases import Lease, lease
 from payments_integration.reconciliation.objects import resync_if_due
-from payments_integration.reconciliation.runs import Progress, recorded
+from payments_integration.reconciliation.runs import Progress, check_time, recorded
 from payments_integration.signals import call_attention
 
 #: An event may show up late; the hour before the watermark is read again.
@@ -57,11 +58,13 @@ def reconcile_events(
     since: datetime | None = None,
     until: datetime | None = None,
     progress: Progress | None = None,
+    deadline: float | None = None,
 ) -> ReconciliationRun:
     """Store every event that the inbox lacks, apply and tell it; returns the record of the pass.
 
     ``since`` and ``until`` read just that span and leave the watermark alone. The run's ``state`` says how it ended:
-    errors of the provider are recorded in it, not raised.
+    errors of the provider are recorded in it, not raised. ``deadline`` (``time.monotonic()``): somebody waits, so no
+    page is begun after it, and a resync that is due is left to the schedule.
     """
     conf.account(account)
     explicit = since is not None or until is not None
@@ -72,11 +75,11 @@ def reconcile_events(
             start = since or end - RETENTION
         else:
             start = _start(run, held, end)
-        _read_span(run, held, _floor(start), _ceil(end), explicit=explicit, progress=progress)
+        _read_span(run, held, _floor(start), _ceil(end), explicit=explicit, progress=progress, deadline=deadline)
     # Merchant code may take its time: not under the lease.
-    inbox.process(account)
-    inbox.tell(account)
-    if run.state == RunState.DONE and not explicit:
+    inbox.process(account, deadline=deadline)
+    inbox.tell(account, deadline=deadline)
+    if run.state == RunState.DONE and not explicit and deadline is None:
         resync_if_due(account, progress=progress)
     return run
 
@@ -96,7 +99,7 @@ def _end(run: ReconciliationRun, held: Lease) -> datetime:
     if abs(date - expected) > CREDIBLE:
         call_attention(
             ReconciliationRun,
-            "provider_clock",
+            Reason.PROVIDER_CLOCK,
             account=run.account,
             message=f"The provider's Date is {date}, our clock says {now}: one of them is wrong.",
             instance=run,
@@ -112,7 +115,7 @@ def _start(run: ReconciliationRun, held: Lease, end: datetime) -> datetime:
         # A wrong clock moved it, and nothing says since when: all that there is is read again.
         call_attention(
             ReconciliationRun,
-            "provider_clock",
+            Reason.PROVIDER_CLOCK,
             account=run.account,
             message=f"Events were thought complete up to {watermark}, which is still to come: a clock was wrong. "
             f"The events of {RETENTION.days} days are read again.",
@@ -126,7 +129,7 @@ def _start(run: ReconciliationRun, held: Lease, end: datetime) -> datetime:
     if gap is not None and gap > MAX_GAP:
         call_attention(
             ReconciliationRun,
-            "gap_too_long",
+            Reason.GAP_TOO_LONG,
             account=run.account,
             message=f"No complete pass for {gap.days} days: events may be gone; every object is compared.",
             instance=run,
@@ -142,6 +145,7 @@ def _read_span(
     *,
     explicit: bool,
     progress: Progress | None,
+    deadline: float | None,
 ) -> None:
     run.window_from, run.window_to = start, end
     state = held.state()
@@ -149,9 +153,11 @@ def _read_span(
     if not explicit and state.cursor and state.window_from and state.window_to and state.window_to <= end:
         resumed = _Window(state.window_from, state.window_to, state.cursor)
     for window in _windows(start, end, resumed):
-        _read_window(run, held, window, save=not explicit, progress=progress)
+        if run.pages:
+            check_time(run, deadline)
+        _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
         _apply(held)
-        inbox.release(run.account)
+        inbox.release(run.account, window.end)
         if not explicit:
             held.write(watermark=window.end, window_from=None, window_to=None, cursor="")
 
@@ -168,7 +174,13 @@ def _windows(start: datetime, end: datetime, resumed: _Window | None) -> Iterato
 
 
 def _read_window(
-    run: ReconciliationRun, held: Lease, window: _Window, *, save: bool, progress: Progress | None
+    run: ReconciliationRun,
+    held: Lease,
+    window: _Window,
+    *,
+    save: bool,
+    progress: Progress | None,
+    deadline: float | None,
 ) -> None:
     fresh = 0
     for answer in _pages(run, held, window):
@@ -182,6 +194,7 @@ def _read_window(
         fresh += new
         if save and answer.data.has_more and answer.data.cursor:
             held.write(window_from=window.start, window_to=window.end, cursor=answer.data.cursor)
+            check_time(run, deadline)
         else:
             held.renew()
         if fresh >= APPLY_EVERY:

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import AccountState
+from payments_integration.transactions import updated
 
 LEASE = timedelta(seconds=15)
 #: A claim that ends later than it can was taken while the clock was ahead: it is void.
@@ -38,7 +39,7 @@ class Lease:
     def write(self, **values: Any) -> None:
         """Renew, and set fields of the account's state in the same statement; LeaseLost if it is not ours any more."""
         values.setdefault("lease_until", timezone.now() + LEASE)
-        if not AccountState.objects.filter(pk=self.account, lease_token=self._token).update(**values):
+        if not updated(AccountState.objects.filter(pk=self.account, lease_token=self._token), **values):
             raise LeaseLost(f"the lease on account {self.account} was lost")
 
     def renew(self) -> None:
@@ -54,13 +55,13 @@ def lease(account: str) -> Iterator[Lease]:
     now, token = timezone.now(), secrets.token_hex(16)
     ensure_state(account)
     free = Q(lease_until=None) | expired("lease_until", LEASE)
-    if not AccountState.objects.filter(free, pk=account).update(lease_token=token, lease_until=now + LEASE):
+    if not updated(AccountState.objects.filter(free, pk=account), lease_token=token, lease_until=now + LEASE):
         raise LeaseTaken(f"account {account} is being reconciled by another process")
     held = Lease(account, token)
     try:
         yield held
     finally:
-        AccountState.objects.filter(pk=account, lease_token=token).update(lease_token="", lease_until=None)
+        updated(AccountState.objects.filter(pk=account, lease_token=token), lease_token="", lease_until=None)
 
 
 def expired(field: str, length: timedelta) -> Q:

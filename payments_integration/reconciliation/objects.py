@@ -7,6 +7,8 @@ drift: it is recorded field by field, then repaired by reading the object.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +17,7 @@ from django.db import router
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from payments_integration import conf, inbox, projection
+from payments_integration import conf, erasure, inbox, projection
 from payments_integration.client import Answer, PageOf, get_client
 from payments_integration.enums import (
     OPEN_PAYMENT_STATUSES,
@@ -40,15 +42,20 @@ from payments_integration.reconciliation.endpoints import check_endpoints
 from payments_integration.reconciliation.fetching import ahead
 from payments_integration.reconciliation.leases import ensure_state, expired
 from payments_integration.reconciliation.refreshing import refresh_due
-from payments_integration.reconciliation.runs import Progress, add_drift, recorded
+from payments_integration.reconciliation.runs import Progress, add_drift, check_time, recorded
 from payments_integration.services import sync_balances
-from payments_integration.transactions import repeatable
+from payments_integration.transactions import repeatable, updated
 
 DRIFT = "drift"
 SWEEP_EVERY = timedelta(days=1)
 #: Per kind and pass: the longest silent first, the rest next time.
 SILENT_BATCH = 500
 MAX_ERROR = 5000
+#: Reading what is due ends after so many seconds: a provider that hangs would keep a worker for hours. Every pass and
+#: every wake-up goes on with the rest.
+REPAIR_SECONDS = 240.0
+#: A day's sweep of which nothing was heard for so long is dead.
+SWEEP_CLAIM = timedelta(minutes=30)
 #: A full resync of which nothing was heard for so long is dead, and one that failed is begun anew.
 RESYNC_CLAIM = timedelta(minutes=30)
 
@@ -62,34 +69,38 @@ _LISTED = (Payment, Payout, Refund)
 
 
 def reconcile_objects(
-    account: str = conf.DEFAULT_ACCOUNT, *, full: bool = False, progress: Progress | None = None
+    account: str = conf.DEFAULT_ACCOUNT,
+    *,
+    full: bool = False,
+    progress: Progress | None = None,
+    deadline: float | None = None,
 ) -> ReconciliationRun:
     """Due refreshes, silent objects, once a day a sweep over the lists, endpoints; returns the record.
 
     ``full``: the lists down to their ends, then every object that is known and was not in them; also in place of the
-    day's sweep where a resync is still due.
+    day's sweep where a resync is still due. ``deadline`` (``time.monotonic()``): somebody waits, so nothing is begun
+    after it, and a resync that is due is left to the schedule.
     """
     conf.account(account)
     if full:
         return resync(account, progress=progress)
-    if _sweep_is_due(account) and (run := resync_if_due(account, progress=progress)):
+    if deadline is None and _sweep_is_due(account) and (run := resync_if_due(account, progress=progress)):
         return run
     with recorded(account, RunKind.OBJECTS) as run:
         _ask_silent(account)
-        if _sweep_is_due(account):
-            _sweep(run, horizon=timezone.now() - timedelta(days=conf.current().SWEEP_DAYS), progress=progress)
-            AccountState.objects.filter(pk=account).update(swept_at=run.started_at)
-        _repair(run)
+        if _claim_sweep(account):
+            _sweep_of_the_day(run, progress, deadline)
+        _repair(run, deadline=min(deadline or math.inf, time.monotonic() + REPAIR_SECONDS))
         check_endpoints(account)
-    inbox.tell(account)
+    inbox.tell(account, deadline=deadline)
+    erasure.finish(account)
     return run
 
 
 def resync_if_due(account: str, *, progress: Progress | None = None) -> ReconciliationRun | None:
     """Do the full resync that a long gap left due, unless somebody is at it; returns its record."""
-    claimed = AccountState.objects.filter(expired("resync_due_at", RESYNC_CLAIM), pk=account).update(
-        resync_due_at=timezone.now() + RESYNC_CLAIM
-    )
+    due = AccountState.objects.filter(expired("resync_due_at", RESYNC_CLAIM), pk=account)
+    claimed = updated(due, resync_due_at=timezone.now() + RESYNC_CLAIM)
     return resync(account, progress=progress) if claimed else None
 
 
@@ -98,7 +109,7 @@ def resync(account: str, *, progress: Progress | None = None) -> ReconciliationR
     state = AccountState.objects.filter(pk=account)
 
     def beat() -> None:
-        state.exclude(resync_due_at=None).update(resync_due_at=timezone.now() + RESYNC_CLAIM)
+        updated(state.exclude(resync_due_at=None), resync_due_at=timezone.now() + RESYNC_CLAIM)
 
     def step(run: ReconciliationRun) -> None:
         beat()
@@ -115,7 +126,7 @@ def resync(account: str, *, progress: Progress | None = None) -> ReconciliationR
         sync_balances(account=account)
         check_endpoints(account)
         # Also where single objects could not be read: they are named in the record, and no repetition mends them.
-        state.update(swept_at=begun, resync_due_at=None)
+        updated(state, swept_at=begun, resync_due_at=None)
     inbox.tell(account)
     return run
 
@@ -157,6 +168,41 @@ def _sweep_is_due(account: str) -> bool:
     ensure_state(account)
     swept_at = AccountState.objects.values_list("swept_at", flat=True).get(pk=account)
     return swept_at is None or timezone.now() - swept_at >= SWEEP_EVERY
+
+
+def _claim_sweep(account: str) -> bool:
+    """Whether the day's sweep is due and ours: it may take longer than it is to the next pass, which must not join in.
+
+    The claim is a ``swept_at`` by which the sweep is due again once nothing was heard of it for long enough.
+    """
+    ensure_state(account)
+    state = AccountState.objects.get(pk=account)
+    if state.swept_at is not None and timezone.now() - state.swept_at < SWEEP_EVERY:
+        return False
+    # Where a resync is due or under way, it compares all that a sweep would.
+    as_read = AccountState.objects.filter(pk=account, swept_at=state.swept_at, resync_due_at=None)
+    return bool(updated(as_read, swept_at=_sweep_due_after(SWEEP_CLAIM)))
+
+
+def _sweep_of_the_day(run: ReconciliationRun, progress: Progress | None, deadline: float | None) -> None:
+    state = AccountState.objects.filter(pk=run.account)
+
+    def step(run: ReconciliationRun) -> None:
+        updated(state, swept_at=_sweep_due_after(SWEEP_CLAIM))
+        check_time(run, deadline)
+        if progress is not None:
+            progress(run)
+
+    try:
+        _sweep(run, horizon=timezone.now() - timedelta(days=conf.current().SWEEP_DAYS), progress=step)
+    except BaseException:
+        updated(state, swept_at=_sweep_due_after(timedelta()))
+        raise
+    updated(state, swept_at=run.started_at)
+
+
+def _sweep_due_after(wait: timedelta) -> datetime:
+    return timezone.now() - SWEEP_EVERY + wait
 
 
 def _sweep(run: ReconciliationRun, *, horizon: datetime | None, progress: Progress | None) -> None:
@@ -208,7 +254,7 @@ def _compare(run: ReconciliationRun, model: type[Any], answer: Answer[PageOf[Any
             equal.append(item.id)
     run.seen += len(items)
     if equal:
-        model._default_manager.filter(pk__in=equal).update(synced_at=timezone.now(), gone_at=None)
+        updated(model._default_manager.filter(pk__in=equal), synced_at=timezone.now(), gone_at=None)
     if different:
         on_their_way = _pending(run.account, model, different)
         adrift = [
@@ -238,8 +284,8 @@ def _pending(account: str, model: type[Any], ids: Any) -> set[str]:
     )
 
 
-def _repair(run: ReconciliationRun, beat: Callable[[], None] = lambda: None) -> None:
+def _repair(run: ReconciliationRun, beat: Callable[[], None] = lambda: None, *, deadline: float | None = None) -> None:
     """Read what is due; what was adrift and is not marked any more counts as repaired, whoever read it."""
-    refresh_due(run.account, beat=beat)
+    refresh_due(run.account, deadline=deadline, beat=beat)
     adrift = DueRefresh.objects.filter(account=run.account, reason=DRIFT).count()
     run.repaired = max(0, run.drifted - adrift)

@@ -17,6 +17,7 @@ from payments_integration.client import at_most
 from payments_integration.exceptions import NotFound, PaymentsError
 from payments_integration.models import DueRefresh
 from payments_integration.services import reads
+from payments_integration.transactions import deleted, updated
 from payments_integration.wire import WireError
 
 logger = logging.getLogger(__name__)
@@ -33,12 +34,16 @@ MIN_HURRY = 1.0
 
 
 def refresh_due(
-    account: str | None = None, *, deadline: float | None = None, beat: Callable[[], None] = lambda: None
+    account: str | None = None,
+    *,
+    deadline: float | None = None,
+    hurry: bool = False,
+    beat: Callable[[], None] = lambda: None,
 ) -> int:
     """Read every object that is due by GET; returns how many were settled.
 
     Failures are recorded and tried again later. ``deadline``: a ``time.monotonic()`` after which none is begun.
-    ``beat`` is called before each.
+    ``hurry``: somebody waits until then, so the requests must not outlast it. ``beat`` is called before each.
     """
     settled = 0
     begun = timezone.now()
@@ -51,7 +56,7 @@ def refresh_due(
             if deadline is not None and time.monotonic() >= deadline:
                 return settled
             beat()
-            if deadline is None:
+            if deadline is None or not hurry:
                 settled += _refresh(mark)
             else:
                 with at_most(max(MIN_HURRY, deadline - time.monotonic())):
@@ -61,10 +66,8 @@ def refresh_due(
 
 
 def _refresh(mark: DueRefresh, *, hurry: bool = False) -> bool:
-    claimed = DueRefresh.objects.filter(pk=mark.pk, due_at=mark.due_at, marks=mark.marks).update(
-        due_at=timezone.now() + CLAIM
-    )
-    if not claimed:
+    as_read = DueRefresh.objects.filter(pk=mark.pk, due_at=mark.due_at, marks=mark.marks)
+    if not updated(as_read, due_at=timezone.now() + CLAIM):
         return False
     if mark.account not in conf.current().ACCOUNTS:
         _postpone(mark, f"the account {mark.account} is not configured any more")
@@ -76,9 +79,9 @@ def _refresh(mark: DueRefresh, *, hurry: bool = False) -> bool:
         _postpone(mark, f"{type(error).__name__}: {error}")
         return False
     # Asked for again meanwhile: it stays, and is due now.
-    if DueRefresh.objects.filter(pk=mark.pk, marks=mark.marks).delete()[0]:
+    if deleted(DueRefresh.objects.filter(pk=mark.pk, marks=mark.marks)):
         return True
-    DueRefresh.objects.filter(pk=mark.pk).update(due_at=_later(mark), attempts=F("attempts") + 1)
+    updated(DueRefresh.objects.filter(pk=mark.pk), due_at=_later(mark), attempts=F("attempts") + 1)
     return False
 
 
@@ -91,7 +94,7 @@ def _read(mark: DueRefresh, *, hurry: bool) -> None:
 
 
 def _postpone(mark: DueRefresh, error: str) -> None:
-    DueRefresh.objects.filter(pk=mark.pk).update(due_at=_later(mark), attempts=F("attempts") + 1, error=error)
+    updated(DueRefresh.objects.filter(pk=mark.pk), due_at=_later(mark), attempts=F("attempts") + 1, error=error)
 
 
 def _later(mark: DueRefresh) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from payments_integration.exceptions import PaymentsError
-from payments_integration.models import ReconciliationRun, RunState
+from payments_integration.models import MIRRORS, ReconciliationRun, RunState
 from payments_integration.reconciliation.leases import LeaseTaken
 from payments_integration.wire import WireError
 
@@ -21,7 +22,17 @@ logger = logging.getLogger(__name__)
 Progress = Callable[[ReconciliationRun], None]
 
 MAX_DRIFT_ENTRIES = 100
-MASKED_FIELDS = frozenset({"payer", "destination", "extra"})
+MASKED_FIELDS = frozenset(name for model in MIRRORS.values() for name in ("extra", *model.personal))
+
+
+class TimeUp(PaymentsError):
+    """Somebody waits for this pass, and its time is over; what was read is kept, and the next pass goes on."""
+
+
+def check_time(run: ReconciliationRun, deadline: float | None) -> None:
+    """Raise TimeUp once the deadline (``time.monotonic()``) has passed."""
+    if deadline is not None and time.monotonic() >= deadline:
+        raise TimeUp(f"stopped after {run.pages} pages; the next pass goes on")
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, re_path
 
-from . import checkout, control, dashboard
+from . import checkout, contract, control, dashboard
 from .views import api
 
 urlpatterns = [
@@ -34,6 +34,7 @@ urlpatterns = [
     path("v1/events", api, {"operations": {"GET": "list_events"}}),
     path("v1/events/<str:object_id>", api, {"operations": {"GET": "get_event"}}),
     re_path(r"^v1(?:/.*)?$", api, {"operations": {}}),
+    path("openapi.json", contract.contract),
     path("", dashboard.home),
     path("checkout/<str:payment_id>", checkout.checkout),
     path("_sandbox/books", control.books),

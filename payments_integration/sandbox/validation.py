@@ -24,6 +24,13 @@ from .shapes import (
 MAX_TEXT = 500
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 _E164 = re.compile(r"\+[1-9][0-9]{1,14}")
+# The characters of a URI (RFC 3986), each in its place; nothing beyond ASCII.
+_CHAR = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})"
+_URI = re.compile(
+    rf"[a-z]+://(?:{_CHAR}*|(?:{_CHAR}*@)?\[[0-9A-Fa-f:.]+\](?::[0-9]*)?)(?:/{_CHAR}*)*"
+    rf"(?:\?(?:{_CHAR}|[/?])*)?(?:#(?:{_CHAR}|[/?])*)?",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 class Fields:
@@ -203,8 +210,8 @@ class Fields:
 
 
 def is_web_url(url: str) -> bool:
-    """Whether this is an absolute http(s) URL with a host and without blanks or control characters."""
-    if any(character <= " " or character in '"<>\\' for character in url):
+    """Whether this is an absolute http(s) URL with a host, and a URI to the letter."""
+    if not _URI.fullmatch(url):
         return False
     try:
         parts = urlsplit(url)

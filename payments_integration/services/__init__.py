@@ -1,10 +1,12 @@
 """The only way out to the provider.
 
 Every call that changes something is recorded before it leaves, sent under one idempotency key, and brought to
-an end whatever happens: see ``docs/operations.md``. Any exception except OutcomeUnknown means that it was not
-executed and will not be sent later.
+an end whatever happens: see ``docs/operations.md``. Any exception except OutcomeUnknown, and ApprovalRequired where
+limits are set, means that it was not executed and will not be sent later. Actors who are staff need the permission
+for a call (PermissionDenied).
 """
 
+from payments_integration.services.approvals import approve, reject
 from payments_integration.services.calls import defer
 from payments_integration.services.deposits import create_deposit_reference
 from payments_integration.services.endpoints import (
@@ -12,8 +14,9 @@ from payments_integration.services.endpoints import (
     delete_webhook_endpoint,
     rotate_webhook_secret,
 )
+from payments_integration.services.keys import scoped_key
 from payments_integration.services.payments import cancel_payment, create_payment
-from payments_integration.services.payouts import cancel_payout, create_payout
+from payments_integration.services.payouts import cancel_payout, create_payout, payout_cover
 from payments_integration.services.people import look_up, mark_happened, mark_never_happened, retry
 from payments_integration.services.reads import (
     list_payment_methods,
@@ -25,6 +28,7 @@ from payments_integration.services.refunds import create_refund
 from payments_integration.services.resuming import resume_operations
 
 __all__ = [
+    "approve",
     "cancel_payment",
     "cancel_payout",
     "create_deposit_reference",
@@ -38,10 +42,13 @@ __all__ = [
     "look_up",
     "mark_happened",
     "mark_never_happened",
+    "payout_cover",
     "refresh",
+    "reject",
     "resume_operations",
     "retry",
     "rotate_webhook_secret",
+    "scoped_key",
     "sync_balances",
     "sync_webhook_endpoints",
 ]

@@ -28,6 +28,8 @@ MAX_LONG_TEXT = 2048
 MAX_METADATA_KEYS = 20
 MAX_METADATA_VALUE = 500
 _E164 = re.compile(r"\+[1-9][0-9]{1,14}")
+#: The characters of a URI (RFC 3986).
+_URI = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*")
 #: Printable ASCII; spaces only inside, because HTTP strips them from the ends of a header.
 _KEY = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
 
@@ -121,7 +123,9 @@ class Checks:
     def url(self, name: str, value: object, *, required: bool = False) -> str:
         """HTTPS; plain HTTP to this machine, for development."""
         text = self.text(name, value, max_length=MAX_LONG_TEXT, required=required)
-        if text and not is_web_url(text):
+        if not _URI.fullmatch(text):
+            self.fail(name, _("This has characters that an address needs percent-encoded, as %C3%B1."), "invalid_url")
+        elif text and not is_web_url(text):
             self.fail(name, _("This must be an https:// address (http:// only to this machine)."), "invalid_url")
         return text
 
@@ -190,7 +194,7 @@ class Checks:
 
 def is_web_url(url: str) -> bool:
     """An absolute address that is safe to send a browser or the provider to."""
-    if not url.isprintable() or any(character in ' "<>\\' for character in url):
+    if not _URI.fullmatch(url):
         return False
     try:
         parts = urlsplit(url)

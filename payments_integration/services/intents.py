@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
@@ -29,6 +29,9 @@ class Doubt(ValidationError):
 
 class Guard(Protocol):
     """What must hold at the moment an intent is recorded."""
+
+    #: Whether it also stands in the way of a deferred call, which cannot bring the mirror up to date.
+    when_deferred: ClassVar[bool]
 
     def before(self) -> None:
         """Bring the mirror up to date where the decision needs it.
@@ -63,6 +66,8 @@ class Intent:
     #: Empty: a new one per call.
     idempotency_key: str = ""
     actor: str = ""
+    #: The user's primary key, where a user asked.
+    actor_id: str = ""
     guard: Guard | None = field(default=None, repr=False, compare=False)
 
     @property

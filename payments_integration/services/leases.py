@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from payments_integration import conf
 from payments_integration.models import Operation, OperationState
+from payments_integration.transactions import updated
 
 #: Beyond the request's own deadline: waiting on 429, saving the answer, and clocks that disagree a little.
 LEASE_MARGIN = 30.0
@@ -123,13 +124,11 @@ def _take(
     operation: Operation, states: Collection[str], token: str, now: datetime, fields: dict[str, Any]
 ) -> Claim | None:
     repeated = operation.may_have_run
-    taken = (
-        Operation.objects.filter(free(now), pk=operation.pk, state__in=states)
-        # The decision was made on the row as it was read.
-        .filter(attempts=operation.attempts, state=operation.state, may_have_run=repeated)
-        .update(**fields)
+    # The decision was made on the row as it was read.
+    as_read = Operation.objects.filter(free(now), pk=operation.pk, state__in=states).filter(
+        attempts=operation.attempts, state=operation.state, may_have_run=repeated
     )
-    if not taken:
+    if not updated(as_read, **fields):
         return None
     for name, value in fields.items():
         setattr(operation, name, value)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import uuid
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import Error, IntegrityError, connections, transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from payments_integration import wire
 from payments_integration.exceptions import (
@@ -17,13 +20,17 @@ from payments_integration.exceptions import (
     IdempotencyMismatch,
     OperationClosed,
     OutcomeUnknown,
+    PaymentsError,
     ProviderError,
 )
 from payments_integration.models import MIRRORS, Operation, OperationState
-from payments_integration.services import guards, leases, reads
+from payments_integration.services import guards, leases, limits, reads
 from payments_integration.services.intents import Intent
 from payments_integration.services.recipes import DELETE_WEBHOOK_ENDPOINT
 from payments_integration.transactions import repeatable
+
+#: Of a SHA-256 in hex; the width of ``Operation.actor_id``.
+_MAX_USER_ID = 64
 
 
 def find(intent: Intent) -> Operation | None:
@@ -38,8 +45,9 @@ def record(intent: Intent, *, deferred: bool) -> tuple[Operation, bool]:
     """The operation of this intent, and whether it is new.
 
     Not deferred: committed when this returns, and claimed in the same commit, so that no other worker sends
-    it. Deferred: recorded in the caller's transaction, unclaimed. Raises Doubt, IdempotencyMismatch, and
-    OutcomeUnknown where the database does not say whether it has committed.
+    it. Deferred: recorded in the caller's transaction, unclaimed. Over its limit: unclaimed, and nobody sends it
+    before it is approved. Raises Doubt, IdempotencyMismatch, and OutcomeUnknown where the database does not say
+    whether it has committed.
     """
     # Fixed before anything is written: what was committed although the database seemed to fail is found by it.
     intent = dataclasses.replace(intent, idempotency_key=intent.idempotency_key or str(uuid.uuid4()))
@@ -52,7 +60,14 @@ def record(intent: Intent, *, deferred: bool) -> tuple[Operation, bool]:
             return known, False
         decided = intent.guard.decide(intent) if intent.guard is not None else intent
         operation = _build(decided, deferred=deferred)
-        if not deferred:
+        if limits.must_wait(decided):
+            if not operation.actor:
+                # Whoever approves must be somebody else than who asked.
+                raise ValidationError({"actor": [_("This amount needs a second person's approval: say who asks.")]})
+            operation.state = OperationState.AWAITING_APPROVAL
+            # It is approved for where it was asked for, or not at all.
+            operation.sent_to = leases.fingerprint(operation.account)
+        elif not deferred:
             fields = leases.sending_fields(operation, leases.new_token(), timezone.now())
             for name, value in fields.items():
                 setattr(operation, name, value)
@@ -87,8 +102,8 @@ def claim_of_new(operation: Operation) -> leases.Claim:
 def replay(operation: Operation) -> Any:
     """What a repeated call with the same key gets. Nothing is sent, ever.
 
-    Done: the mirror row as it is now. Rejected: the same error. Closed: OperationClosed. Otherwise the
-    outcome is still open: OutcomeUnknown, or ApprovalRequired.
+    Done: the mirror row as it is now; OutcomeUnknown where somebody deleted it and it cannot be read. Rejected: the
+    same error. Closed: OperationClosed. Otherwise the outcome is still open: OutcomeUnknown, or ApprovalRequired.
     """
     if operation.state == OperationState.DONE:
         return result(operation)
@@ -106,8 +121,14 @@ def result(operation: Operation) -> Any:
     if operation.operation == DELETE_WEBHOOK_ENDPOINT:
         return None
     row = MIRRORS[operation.result_kind]._default_manager.filter(pk=operation.result_id).first()
+    if row is not None:
+        return row
     # Rows are never deleted by this app; one that somebody deleted is read again.
-    return row or reads.read(operation.result_kind, operation.account, operation.result_id)
+    try:
+        return reads.read(operation.result_kind, operation.account, operation.result_id)
+    except (PaymentsError, wire.WireError) as error:
+        # It happened. An error that says it did not would have it asked for once more.
+        raise OutcomeUnknown(operation) from error
 
 
 def error_fields(error: ProviderError) -> dict[str, Any]:
@@ -147,6 +168,7 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
         currency=intent.currency,
         idempotency_key=intent.idempotency_key,
         actor=intent.actor,
+        actor_id=intent.actor_id,
         deferred=deferred,
     )
     body = dict(intent.body) if intent.body is not None else None
@@ -156,7 +178,21 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
             body.setdefault("merchant_reference", operation.pk)
         operation.merchant_reference = body.get("merchant_reference", "")
     operation.body = wire.encode(body) if body is not None else b""
+    operation.body_digest = digest_of(operation.body)
     return operation
+
+
+def user_id(actor: object) -> str:
+    """By which a user is known again, whatever they are called; "" for text and for nobody."""
+    pk = getattr(actor, "pk", None)
+    text = "" if pk is None else str(pk)
+    # What begins alike is not the same user: a long key stands as its hash, which is as long as the column.
+    return text if len(text) < _MAX_USER_ID else hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of(body: bytes) -> str:
+    """By which a request is known again: what leaves is what was recorded and shown."""
+    return hashlib.sha256(body).hexdigest()
 
 
 def _same(operation: Operation, intent: Intent) -> Operation:

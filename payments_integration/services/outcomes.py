@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import F
 from django.utils import timezone
 
 from payments_integration import projection, signals
@@ -18,6 +19,7 @@ from payments_integration.client import Answer
 from payments_integration.exceptions import NoAnswer, ProviderError, UnsendableRequest
 from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.projection import Snapshot
+from payments_integration.reasons import Reason
 from payments_integration.services import guards, ledger, reads
 from payments_integration.services.intents import Intent
 from payments_integration.services.leases import Claim, release
@@ -66,7 +68,9 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
             return None
         row = _write(claim, answer, before)
         if secret:
-            projection.store_secret(operation.account, resource.id, secret)
+            asked_at = operation.first_sent_at
+            if not projection.store_secret(operation.account, resource.id, secret, asked_at=asked_at):
+                rotate_anew(operation, resource.id)
         elif claim.repeated and operation.operation in _SECRET_OPERATIONS:
             rotate_anew(operation, resource.id)
         return row
@@ -76,7 +80,7 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
         row = read_quietly(recipe.kind, operation.account, resource.id) or row
     if operation.operation in _SECRET_OPERATIONS:
         if not secret and not claim.repeated:
-            _attention(operation, "secret_missing", "the provider sent no signing secret; rotate it")
+            _attention(operation, Reason.SECRET_MISSING, "the provider sent no signing secret; rotate it")
         # Shown once, to whoever asked; never a field, never in a repr.
         vars(row)["secret"] = secret
     return row
@@ -93,10 +97,14 @@ def linked(claim: Claim, object_id: str, why: str, *, resource: Any = None) -> b
 
     def close() -> bool:
         # Holds the mirror row: of two that found the same object, the second one sees the first one's link.
+        rows = MIRRORS[recipe.kind]._default_manager.filter(pk=object_id)
         if resource is not None:
             projection.record_identity(operation.account, resource)
         else:
-            MIRRORS[recipe.kind]._default_manager.select_for_update().get(pk=object_id)
+            rows.select_for_update().get()
+        # A write that changes nothing: under REPEATABLE READ PostgreSQL gives the second one the lock and shows it
+        # what was before the first one's link. After a write it refuses, and the second one begins anew.
+        rows.update(account=F("account"))
         if not recipe.on_target and _is_linked(operation, object_id):
             return False
         release(
@@ -183,7 +191,7 @@ def rejected(claim: Claim, error: ProviderError) -> None:
     _commit(claim, close)
     if operation.deferred:
         # Nobody waits for the answer of a deferred operation.
-        _attention(operation, "deferred_rejected", f"the provider refused it: {error.code}")
+        _attention(operation, Reason.DEFERRED_REJECTED, f"the provider refused it: {error.code}")
 
 
 def unsent(claim: Claim, error: UnsendableRequest) -> None:
@@ -259,7 +267,7 @@ def person(claim: Claim, why: str, error: ProviderError | None = None) -> None:
             request_ids=_request_ids(operation, error.request_id if error is not None else ""),
         ),
     )
-    _attention(operation, "operation_needs_person", why)
+    _attention(operation, Reason.OPERATION_NEEDS_PERSON, why)
 
 
 def read_quietly(kind: str, account: str, object_id: str) -> Any | None:
@@ -286,12 +294,17 @@ def rotate_anew(operation: Operation, endpoint_id: str) -> None:
         target_id=endpoint_id,
         idempotency_key=f"{operation.pk}-again",
         actor=operation.actor,
+        actor_id=operation.actor_id,
     )
     ledger.record(intent, deferred=True)
 
 
 def noted(operation: Operation, text: str) -> str:
-    """The operation's note with a dated line more, unless the last one says the same."""
+    """The operation's note with a dated line more, unless the last one says the same.
+
+    Further lines of a comment are indented: none of them can pass for an entry of its own.
+    """
+    text = "\n    ".join(text.splitlines())
     if operation.note.endswith(f": {text}"):
         return operation.note
     line = f"{timezone.now():%Y-%m-%d %H:%M:%S %Z}: {text}"
@@ -336,7 +349,7 @@ def _request_ids(operation: Operation, request_id: str) -> list[str]:
     return [*known, request_id][-_KEPT_REQUEST_IDS:] if request_id else known
 
 
-def _attention(operation: Operation, reason: str, message: str) -> None:
+def _attention(operation: Operation, reason: Reason, message: str) -> None:
     signals.call_attention(
         Operation,
         reason,

@@ -5,14 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, ClassVar
 
 from django.core.exceptions import ValidationError
 from django.db import connections
 from django.db.models import F, QuerySet
 from django.utils.translation import gettext as _
 
-from payments_integration.enums import OPEN_REFUND_STATUSES, Kind, MethodFamily, RefundStatus
+from payments_integration.enums import (
+    NEVER_REFUNDED_STATUSES,
+    OPEN_REFUND_STATUSES,
+    VOID_REFUND_STATUSES,
+    Kind,
+    MethodFamily,
+    PaymentStatus,
+    RefundStatus,
+)
 from payments_integration.exceptions import NotFound
 from payments_integration.models import OPEN_OPERATION_STATES, DueRefresh, Operation, Payment, Refund
 from payments_integration.services import guards, reads, shapes
@@ -21,8 +30,6 @@ from payments_integration.services.checks import MAX_LONG_TEXT, Checks, Json
 from payments_integration.services.intents import Doubt, Intent, check_size, target
 from payments_integration.services.recipes import CREATE_REFUND
 
-#: Refunds that took nothing, or gave it back.
-_VOID = frozenset({RefundStatus.FAILED.value, RefundStatus.CANCELED.value, RefundStatus.RETURNED.value})
 #: Refunds in progress that are read again before a refusal.
 _MAX_REFRESHED = 20
 
@@ -45,7 +52,8 @@ def create_refund(
     charged, and refused where one was, because the money goes back to the card.
 
     Raises what ``create_payment`` raises; ValidationError also where more is asked for than is left, counting
-    refunds in progress and operations whose outcome is open, after having read the payment again.
+    refunds in progress and operations whose outcome is open, after having read the payment again;
+    ApprovalRequired as ``create_payout``, where it has a destination.
     """
     checks = Checks()
     alias, object_id, row = target(checks, "payment", Payment, payment, "pay_", account)
@@ -81,10 +89,14 @@ def create_refund(
 class RestGuard:
     """A refund must fit into what is left of its payment. Decided under the payment's lock."""
 
+    when_deferred: ClassVar[bool] = True
+
     account: str
     payment_id: str
     #: No amount was given: the rest is the amount, so it must not be an old one.
     takes_all: bool
+    #: The operation that is decided about, where it is recorded already: it does not stand in its own way.
+    recorded: str = ""
 
     def before(self) -> None:
         is_known = Payment.objects.filter(pk=self.payment_id).exists()
@@ -104,7 +116,11 @@ class RestGuard:
             raise Doubt({"destination": [_("A card is refunded to the card; leave the destination out.")]})
         if not by_card and "destination" not in body:
             raise Doubt({"destination": [_("This is required unless a card was charged.")]})
-        rest = refundable_rest(payment)
+        if payment.status in NEVER_REFUNDED_STATUSES:
+            words = _("A payment that is %(status)s is not refunded.")
+            status = dict(PaymentStatus.choices).get(payment.status, payment.status)
+            raise Doubt({"payment": [words % {"status": status}]})
+        rest = refundable_rest(payment, without=self.recorded)
         if rest <= 0:
             raise Doubt({"payment": [_("Nothing is left to refund.")]})
         if intent.amount is not None and intent.amount > rest:
@@ -125,23 +141,24 @@ class RestGuard:
         reads.read(Kind.PAYMENT, self.account, self.payment_id)
 
 
-def refundable_rest(payment: Payment) -> int:
+def refundable_rest(payment: Payment, *, without: str = "") -> int:
     """Minor units of a payment that no refund has taken, whether done, in progress or perhaps sent.
 
     ``refunded_amount`` may count refunds that are not mirrored, and not yet those that are. The larger figure
-    counts; while the payment is marked to be read again, refunds that are newer than its row come on top,
+    counts; while the payment is marked to be read again, refunds that may be newer than its row come on top,
     because nobody knows whether they are in it. Exact in the transaction that records a refund, with the
-    payment's row locked; elsewhere for showing.
+    payment's row locked; elsewhere for showing. ``without``: an operation's id that is not counted.
     """
     # Operations first: one that is closed between the two reads is then counted twice, and a refusal is
     # decided again. The other way round it would be counted in neither.
     undecided = Operation.objects.filter(
         operation=CREATE_REFUND, target_id=payment.pk, state__in=OPEN_OPERATION_STATES, result_id=""
     )
-    promised = sum(operation.amount or 0 for operation in list(_newest(undecided)))
+    promised = sum(operation.amount or 0 for operation in list(_newest(undecided)) if operation.pk != without)
     refunds = list(_newest(Refund.objects.filter(payment_id=payment.pk)))
     # The mark after the refunds: it is settled only by a GET that was sent after they were written.
-    counted_until = payment.state_at if _is_marked(payment.account, payment.pk) else None
+    is_marked = _is_marked(payment.account, payment.pk)
+    counted_until = payment.state_at - timedelta(seconds=payment.state_span) if is_marked else None
     succeeded = uncounted = 0
     for refund in refunds:
         if refund.status == RefundStatus.SUCCEEDED:
@@ -150,7 +167,9 @@ def refundable_rest(payment: Payment) -> int:
             else:
                 succeeded += refund.amount
     in_progress = sum(
-        refund.amount for refund in refunds if refund.status not in _VOID and refund.status != RefundStatus.SUCCEEDED
+        refund.amount
+        for refund in refunds
+        if refund.status not in VOID_REFUND_STATUSES and refund.status != RefundStatus.SUCCEEDED
     )
     taken = max(succeeded, payment.refunded_amount or 0) + uncounted
     rest: int = payment.amount_received - taken - in_progress - promised

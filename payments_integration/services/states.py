@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import ClassVar
 
 from django.utils.translation import gettext as _
 
@@ -15,6 +16,8 @@ from payments_integration.services.intents import Doubt, Intent
 @dataclass(frozen=True, slots=True)
 class StatusGuard:
     """The object must be in one of these statuses, as far as the mirror knows."""
+
+    when_deferred: ClassVar[bool] = True
 
     kind: str
     #: The argument that an error names.

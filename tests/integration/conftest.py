@@ -24,3 +24,10 @@ def clock() -> Iterator[time_machine.Traveller]:
     """Time for us and for the provider."""
     with time_machine.travel(datetime.now(UTC)) as clock:
         yield clock
+
+
+@pytest.fixture
+def still() -> Iterator[None]:
+    """No time passes, for us and for the provider, however slow the machine."""
+    with time_machine.travel(datetime.now(UTC), tick=False):
+        yield

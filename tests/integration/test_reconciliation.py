@@ -20,6 +20,7 @@ from payments_integration.client import get_client
 from payments_integration.models import (
     AccountState,
     Event,
+    EventState,
     Payment,
     Payout,
 )
@@ -316,6 +317,21 @@ class TestOrderOfTelling:
     ) -> None:
         with after_each_page(_dies_after(1)), pytest.raises(KeyboardInterrupt):
             reconciliation.reconcile_events()
+        reconciliation.work_off()
+        assert not receiver.events
+        reconciliation.reconcile_events()
+        assert len(receiver.events) == len(sandbox.project.events)
+        assert not any(stale for _, stale in receiver.events)
+
+    def test_what_a_failed_pass_has_brought_waits_for_its_own_window(
+        self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment
+    ) -> None:
+        with after_each_page(_dies_after(1)), pytest.raises(KeyboardInterrupt):
+            reconciliation.reconcile_events()
+        inbox.process()
+        assert Event.objects.filter(state=EventState.HELD).exists()
+        before = first.created_at - timedelta(minutes=1)
+        assert reconciliation.reconcile_events(since=before - timedelta(hours=1), until=before).state == "done"
         reconciliation.work_off()
         assert not receiver.events
         reconciliation.reconcile_events()

@@ -123,6 +123,31 @@ class TestObjects:
         payment.refresh_from_db()
         assert payment.status == "succeeded"
 
+    @pytest.mark.case(44)
+    @pytest.mark.promise(3)
+    @pytest.mark.parametrize("truth_first", [True, False])
+    def test_of_two_events_of_one_moment_the_provider_says_which_holds(
+        self, sandbox: ProviderSandbox, truth_first: bool
+    ) -> None:
+        payment = pay(sandbox)
+        truth = sandbox.project.payments[payment.pk]
+        seconds = (timezone.now() - factories.T0 + timedelta(seconds=30)).total_seconds()
+        # The ids' order says nothing either.
+        pair = [
+            factories.event({**truth, "status": "failed"}, seconds=seconds, id=f"evt_{'z' if truth_first else 'a'}"),
+            factories.event(truth, seconds=seconds, id="evt_m"),
+        ]
+        for item in reversed(pair) if truth_first else pair:
+            inbox.receive("default", factories.body(item))
+            inbox.process()
+        assert DueRefresh.objects.get(object_id=payment.pk).reason == "order_unclear"
+        pass_time(sandbox, seconds=60)
+        reconciliation.refresh_due()
+        payment.refresh_from_db()
+        assert payment.status == truth["status"] != "failed"
+        assert not DueRefresh.objects.exists()
+
+    @pytest.mark.usefixtures("still")
     def test_a_silent_object_that_cannot_be_read_keeps_its_waits(self, sandbox: ProviderSandbox) -> None:
         payment = services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
         Payment.objects.update(synced_at=timezone.now() - timedelta(hours=7))
@@ -147,6 +172,7 @@ class TestObjects:
             run = reconciliation.reconcile_objects()
         assert (run.drifted, run.repaired) == (1, 1)
 
+    @pytest.mark.usefixtures("still")
     def test_failures_wait_longer_each_time(self, sandbox: ProviderSandbox) -> None:
         DueRefresh.objects.create(account="default", object_kind="payment", object_id="pay_1", reason="x")
         waits = []

@@ -11,7 +11,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from payments_integration import conf, handlers
-from payments_integration.checks import check_deployment, check_handlers, check_keys, check_settings
+from payments_integration.checks import check_api, check_deployment, check_handlers, check_keys, check_settings
 from payments_integration.models import Payment, WebhookEndpoint
 from payments_integration.projection import store_secret
 from payments_integration.schedule import BEAT_SCHEDULE
@@ -73,6 +73,11 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "accounts no dict": ("E003", {"ACCOUNTS": []}, "must be a dict"),
     "alias": ("E004", {"ACCOUNTS": {"a b": ACCOUNT}}, "alias 'a b'"),
     "alias with newline": ("E004", {"ACCOUNTS": {"a\n": ACCOUNT}}, "alias"),
+    "aliases that differ by case": (
+        "E004",
+        {"ACCOUNTS": {"shop": ACCOUNT, "Shop": {**ACCOUNT, "API_KEY": "sk_other"}}},
+        "'shop' and 'Shop'",
+    ),
     "account no dict": ("E005", {"ACCOUNTS": {"default": "sk"}}, "must be a dict"),
     "unknown key": ("E005", account(KEY="x"), "unknown key 'KEY'"),
     "no base url": ("E005", {"ACCOUNTS": {"default": {"API_KEY": "x"}}}, "BASE_URL"),
@@ -94,6 +99,22 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "zero timeout": ("E007", setting(READ_TIMEOUT=0), "READ_TIMEOUT"),
     "retries": ("E008", setting(RECEIVER_RETRIES=[10, -1]), "RECEIVER_RETRIES"),
     "keys": ("E009", setting(ENCRYPTION_KEYS="secret"), "ENCRYPTION_KEYS"),
+    "limits no dict": ("E012", setting(APPROVAL_LIMITS=1000), "must be a dict"),
+    "limit of no currency": ("E012", setting(APPROVAL_LIMITS={"clp": 1000}), "unknown currency 'clp'"),
+    "limit of zero": ("E012", setting(APPROVAL_LIMITS={"CLP": 0}), '["CLP"]'),
+    "limit as float": ("E012", setting(APPROVAL_LIMITS={"CLP": 1e6}), '["CLP"]'),
+    "limit as text": ("E012", setting(APPROVAL_LIMITS={"CLP": "1000"}), '["CLP"]'),
+    "limit as bool": ("E012", setting(APPROVAL_LIMITS={"CLP": True}), '["CLP"]'),
+    "a class as text": ("E013", setting(API_AUTHENTICATION_CLASSES="a.B"), "API_AUTHENTICATION_CLASSES"),
+    "a class itself": ("E013", setting(API_THROTTLE_CLASSES=[dict]), "API_THROTTLE_CLASSES"),
+    "no dotted path": ("E013", setting(API_PERMISSION_CLASSES=["AllowAny"]), "API_PERMISSION_CLASSES"),
+    "nobody is asked": ("E013", setting(API_PERMISSION_CLASSES=[]), "open to everybody"),
+    "rows by a function": ("E013", setting(API_QUERYSET=print), "API_QUERYSET"),
+    "rates no dict": ("E013", setting(API_THROTTLE_RATES="5/min"), "must be a dict"),
+    "a rate of no name": ("E013", setting(API_THROTTLE_RATES={"reads": "5/min"}), "unknown name 'reads'"),
+    "a rate as a number": ("E013", setting(API_THROTTLE_RATES={"read": 5}), '["read"]'),
+    "a rate of zero": ("E013", setting(API_THROTTLE_RATES={"read": "0/min"}), '["read"]'),
+    "a rate per fortnight": ("E013", setting(API_THROTTLE_RATES={"read": "5/fortnight"}), '["read"]'),
 }
 
 
@@ -106,6 +127,52 @@ def test_wrong_settings_are_check_errors(id: str, raw: Any, says: str) -> None:
         assert error.hint
         with pytest.raises(ImproperlyConfigured, match="PAYMENTS_INTEGRATION"):
             conf.current()
+
+
+def test_limits_are_read_and_cannot_be_changed_by_code() -> None:
+    given = {"CLP": 1_000_000, "USD": 1}
+    with override_settings(PAYMENTS_INTEGRATION=setting(APPROVAL_LIMITS=given)):
+        limits = conf.current().APPROVAL_LIMITS
+        assert limits == given
+        with pytest.raises(TypeError):
+            limits["CLP"] = 2  # type: ignore[index]
+    with override_settings(PAYMENTS_INTEGRATION=setting()):
+        assert conf.current().APPROVAL_LIMITS == {}
+
+
+def test_a_rate_that_is_not_named_keeps_its_default() -> None:
+    with override_settings(PAYMENTS_INTEGRATION=setting(API_THROTTLE_RATES={"read": None})):
+        assert conf.current().API_THROTTLE_RATES == {"read": None, "write": "30/minute"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, []),
+        ({"API_QUERYSET": "nowhere.visible"}, ["API_QUERYSET", "'nowhere.visible'", "cannot be imported"]),
+        ({"API_QUERYSET": "payments_integration.conf.NAME"}, ["API_QUERYSET", "conf.NAME", "no function"]),
+        (
+            {"API_PERMISSION_CLASSES": ["payments_integration.api.permissions.Nobody"]},
+            ["API_PERMISSION_CLASSES", "permissions.Nobody", "cannot be imported"],
+        ),
+        (
+            {"API_AUTHENTICATION_CLASSES": ["payments_integration.api.permissions.StaffByPermission"]},
+            ["API_AUTHENTICATION_CLASSES", "StaffByPermission", "authenticate()"],
+        ),
+        ({"API_THROTTLE_CLASSES": ["payments_integration.conf.current"]}, ["API_THROTTLE_CLASSES", "allow_request()"]),
+    ],
+)
+def test_what_the_api_is_told_to_use_must_be_there(options: dict[str, Any], says: list[str]) -> None:
+    with override_settings(PAYMENTS_INTEGRATION=setting(**options)):
+        found = check_api()
+    assert [message.id for message in found] == ["payments_integration.E014"] * bool(says)
+    for text in says:
+        assert text in found[0].msg
+
+
+def test_the_paths_are_not_followed_where_the_setting_is_wrong() -> None:
+    with override_settings(PAYMENTS_INTEGRATION=setting(API_QUERYSET="nowhere.visible", PROCESING="celery")):
+        assert check_api() == []
 
 
 @pytest.mark.parametrize("host", ["http://127.0.0.1:8001", "http://localhost:8001", "http://[::1]:1"])

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from django.core.management import get_commands
 
-from payments_integration import conf, models, services, tasks
+from payments_integration import conf, models, reasons, services, tasks
 from payments_integration.testing import ProviderSandbox
 from tests.conftest import Receiver
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 README = (ROOT / "README.md").read_text()
+OPERATE = (ROOT / "docs" / "8-operate.md").read_text()
 ALL = "\n".join(page.read_text() for page in PAGES)
 
 
@@ -48,8 +49,44 @@ def test_every_service_is_in_the_table_with_its_arguments() -> None:
 
 def test_every_command_that_is_named_exists() -> None:
     mine = {name for name, app in get_commands().items() if app == "payments_integration"}
-    assert set(re.findall(r"\b(payments_(?:sandbox|reconcile|process|endpoints|listen))\b", ALL)) == mine
+    assert (
+        set(
+            re.findall(r"\b(payments_(?:sandbox|reconcile|process|endpoints|listen|health|prune|erase|groups))\b", ALL)
+        )
+        == mine
+    )
     assert set(re.findall(r"manage\.py (payments_\w+)", ALL)) <= mine
+
+
+def test_every_reason_is_in_the_table_with_where_it_shows() -> None:
+    table = OPERATE.partition("## What each problem means")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| (yes)? ?\| (yes)? ?\| (.+) \|$", table, re.MULTILINE)
+    listed = [(code, sent, shown) for codes, sent, shown, _ in rows for code in re.findall(r"`(\w+)`", codes)]
+    assert sorted(code for code, _, _ in listed) == sorted(reasons.Reason)
+    package = ROOT / "payments_integration"
+    healths = {name for path in (package / "health").glob("*.py") for name in used(path)}
+    others = {
+        name
+        for path in package.rglob("*.py")
+        if path.parent.name not in ("health", "admin") and path.name != "reasons.py"
+        for name in used(path)
+    }
+    assert {code for code, sent, _ in listed if sent} == {reasons.Reason[name] for name in others}
+    assert {code for code, _, shown in listed if shown} == {reasons.Reason[name] for name in healths}
+
+
+def used(path: Path) -> list[str]:
+    return re.findall(r"\bReason\.([A-Z_]+)\b", path.read_text())
+
+
+def test_what_is_personal_is_what_the_page_says() -> None:
+    table = OPERATE.partition("## Erasing a payer")[2]
+    for model in models.MIRRORS.values():
+        for name in model.personal:
+            plural = str(model._meta.verbose_name_plural)
+            row = re.search(rf"^\| {plural} \| (.*?) \|", table, re.MULTILINE)
+            assert row is not None, plural
+            assert {"extra": "unknown fields"}.get(name, name.replace("_", " ")) in row[1], (plural, name)
 
 
 def test_every_task_of_the_schedule_is_one_of_ours() -> None:

@@ -28,6 +28,13 @@ def test_the_schedule_names_every_task_and_no_other() -> None:
         assert entry["schedule"] > 0
 
 
+def test_what_the_schedule_gives_out_expires() -> None:
+    """A worker that was away finds no pile; and no message expires by clocks that differ, or before its turn."""
+    for entry in BEAT_SCHEDULE.values():
+        assert entry["options"]["expires"] >= max(entry["schedule"], 900)
+        assert entry["options"]["expires"] <= 30 * entry["schedule"]
+
+
 def test_the_schedule_is_importable_from_settings() -> None:
     """Without models, Celery or configured settings."""
     code = (

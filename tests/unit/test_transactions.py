@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from django.db import IntegrityError, OperationalError, transaction
+import time
 
-from payments_integration.transactions import ATTEMPTS, is_transient, repeatable
+import pytest
+from django.db import IntegrityError, OperationalError, connection, transaction
+
+from payments_integration.transactions import ATTEMPTS, is_transient, patience, repeatable
+from tests.databases import SQLITE
 from tests.receivers.models import Told
 
 
@@ -82,3 +85,53 @@ def test_within_another_transaction_it_runs_once() -> None:
     with pytest.raises(OperationalError), transaction.atomic():
         repeatable(work, using="default")
     assert tries == [1]
+
+
+def busy_timeout() -> int | None:
+    """How long a write waits for its turn, milliseconds; only SQLite knows."""
+    if not SQLITE:
+        return None
+    with connection.cursor() as cursor:
+        return int(cursor.execute("PRAGMA busy_timeout").fetchone()[0])
+
+
+@pytest.mark.django_db
+def test_patience_ends_with_its_block_and_never_makes_a_wait_longer() -> None:
+    usual = busy_timeout()
+    with patience(time.monotonic() + 0.5, using="default"):
+        short = busy_timeout()
+        with patience(time.monotonic() + 3600, using="default"):
+            assert busy_timeout() == short
+        assert busy_timeout() == short
+        with patience(None, using="default"):
+            assert busy_timeout() == short
+    assert busy_timeout() == usual
+    assert not SQLITE or (short is not None and usual is not None and short <= 500 < usual)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("seconds", "times"), [(None, ATTEMPTS), (-1.0, 1)])
+def test_nothing_is_repeated_for_somebody_who_has_waited_long_enough(seconds: float | None, times: int) -> None:
+    tries: list[int] = []
+
+    def work() -> None:
+        tries.append(1)
+        raise error(1213, "deadlock")
+
+    until = None if seconds is None else time.monotonic() + seconds
+    with pytest.raises(OperationalError), patience(until, using="default"):
+        repeatable(work, using="default")
+    assert len(tries) == times
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lost_race_is_repeated_only_where_it_can_be_one() -> None:
+    tries: list[int] = []
+
+    def work() -> None:
+        tries.append(1)
+        raise IntegrityError
+
+    with pytest.raises(IntegrityError):
+        repeatable(work, using="default", lost_races=False)
+    assert len(tries) == 1

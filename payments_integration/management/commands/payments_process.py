@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.management import BaseCommand
@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from payments_integration import reconciliation
 from payments_integration.management.accounts import add_account_argument, chosen_accounts
-from payments_integration.models import ReconciliationRun, RunKind
+from payments_integration.models import AccountState, ReconciliationRun, RunKind
 from payments_integration.schedule import BEAT_SCHEDULE
 
 
@@ -31,13 +31,19 @@ class Command(BaseCommand):
             if options["all"] or is_due(account, RunKind.EVENTS, "reconcile_events"):
                 reconciliation.reconcile_events(account)
             if options["all"] or is_due(account, RunKind.OBJECTS, "reconcile_objects"):
+                swept_at = _swept_at(account)
                 reconciliation.reconcile_objects(account)
-                reconciliation.prune(account)
+                if _swept_at(account) != swept_at:  # once a day
+                    reconciliation.prune(account)
             if options["all"] or is_due(account, RunKind.BALANCES, "sync_balances"):
                 reconciliation.reconcile_balances(account)
             reconciliation.work_off(account)
         if options["verbosity"] > 1:
             self.stdout.write(f"Done for {', '.join(accounts)}.")
+
+
+def _swept_at(account: str) -> datetime | None:
+    return AccountState.objects.filter(pk=account).values_list("swept_at", flat=True).first()
 
 
 def is_due(account: str, kind: str, task: str) -> bool:

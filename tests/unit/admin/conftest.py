@@ -41,7 +41,7 @@ def nothing_called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     called: list[str] = []
     for name in services.__all__:
         monkeypatch.setattr(services, name, lambda *args, name=name, **kwargs: called.append(name))
-    monkeypatch.setattr(inbox, "replay", lambda item: called.append("replay"))
+    monkeypatch.setattr(inbox, "replay", lambda item, actor=None: called.append("replay"))
     return called
 
 

@@ -13,6 +13,7 @@ from payments_integration.models import (
     BalanceChange,
     DepositReference,
     DueRefresh,
+    Erasure,
     Event,
     EventState,
     Operation,
@@ -141,6 +142,11 @@ def due(**fields: Any) -> DueRefresh:
     return DueRefresh.objects.create(**{**values, **fields})
 
 
+def erasure(**fields: Any) -> Erasure:
+    values = {"account": "default", "object_kind": "payment", "object_id": f"pay_e{next(_numbers)}", "actor": "7:ana"}
+    return Erasure.objects.create(**{**values, **fields})
+
+
 def account_state(**fields: Any) -> AccountState:
     return AccountState.objects.create(**{"account": f"acc{next(_numbers)}", "lease_token": "lease", **fields})
 
@@ -159,6 +165,7 @@ MAKERS: dict[str, Any] = {
     "reconciliationrun": run,
     "accountstate": account_state,
     "duerefresh": due,
+    "erasure": erasure,
     "telling": telling,
 }
 
@@ -166,7 +173,7 @@ MAKERS: dict[str, Any] = {
 def odd_rows() -> list[Any]:
     """Unknown statuses and types, nulls, dangling references, markup, bodies that nobody understands."""
     nested: Any = "x"
-    for _ in range(50):
+    for _ in range(29):  # an event nests no deeper, and MariaDB stores no deeper JSON than two levels more
         nested = [nested]
     pay = payment(
         id="pay_odd-_.~1", status="quarked", currency="CLP", amount=1000, amount_received=0, refunded_amount=None,
@@ -193,5 +200,6 @@ def odd_rows() -> list[Any]:
         run(state="failed", finished_at=None, drift=[{"field": ODD}], error=ODD),
         telling(object_kind="quark", object_id=ODD),
         due(reason=ODD, error=ODD),
+        erasure(object_kind="quark", object_id=ODD, actor=ODD),
         account_state(watermark=AT),
     ]

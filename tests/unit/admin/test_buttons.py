@@ -39,7 +39,12 @@ def test_cancel_is_called_with_the_key_of_the_page_and_its_actor(
     boss: Client, monkeypatch: pytest.MonkeyPatch, model: str, service: str
 ) -> None:
     calls: list[tuple[Any, dict[str, Any]]] = []
-    monkeypatch.setattr(services, service, lambda obj, **kwargs: calls.append((obj, kwargs)))
+
+    def cancel(obj: Any, **kwargs: Any) -> None:
+        calls.append((obj, kwargs))
+        type(obj)._default_manager.filter(pk=obj.pk).update(status="canceled")
+
+    monkeypatch.setattr(services, service, cancel)
     row = rows.MAKERS[model](status="created")
     html = page(boss, url(model, "change", row.pk))
     form = html.split(f'action="{url(model, "cancel", row.pk)}"')[1].split("</form>")[0]
@@ -47,6 +52,12 @@ def test_cancel_is_called_with_the_key_of_the_page_and_its_actor(
     assert "was canceled" in told(boss, url(model, "cancel", row.pk), idempotency_key=key)[0]
     assert calls == [(row, {"idempotency_key": key, "actor": User.objects.get()})]
     assert LogEntry.objects.get().object_id == row.pk
+
+
+def test_a_cancel_that_led_elsewhere_is_no_success(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "cancel_payment", lambda obj, **kwargs: obj)
+    row = rows.payment(status="requires_action")
+    assert "stands at: " in told(boss, url("payment", "cancel", row.pk), idempotency_key="k")[0]
 
 
 def test_every_page_has_a_key_of_its_own(boss: Client) -> None:
@@ -125,7 +136,7 @@ def test_services_are_called_outside_transactions(monkeypatch: pytest.MonkeyPatc
     row = rows.payment(status="created")
     client.post(url("payment", "cancel", row.pk))
     client.raise_request_exception = False  # the stand-in returns no refund
-    client.post(url("payment", "refund", row.pk), {"amount": "1", "idempotency_key": "k"})
+    client.post(url("payment", "refund", row.pk), {"amount": "1", "idempotency_key": "k", "step": "confirm"})
     assert within == [False, False]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django.contrib import admin
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from payments_integration.admin.operations import TARGETS
 from payments_integration.models import BalanceChange, Payment
@@ -162,12 +164,12 @@ def test_related_rows_are_shown_to_those_who_may_see_them(staff: Callable[..., C
 
 def test_long_histories_are_cut_and_lead_to_the_list(boss: Client) -> None:
     pay = rows.payment()
-    told = [rows.event(pay) for _ in range(30)]
+    told = [rows.event(pay) for _ in range(55)]
     html = page(boss, url("payment", "change", pay.pk))
-    assert told[-1].pk in html
-    assert told[0].pk not in html.replace(told[-1].pk, "")
+    assert f"{told[-1].pk}<" in html
+    assert f"{told[0].pk}<" not in html
     assert f"{url('event', 'changelist')}?q={pay.pk}" in html
-    assert told[0].pk in page(boss, f"{url('event', 'changelist')}?q={pay.pk}")
+    assert f"{told[10].pk}<" in page(boss, f"{url('event', 'changelist')}?q={pay.pk}")
 
 
 def test_an_event_is_shown_laid_out_and_in_quarantine_as_it_came(boss: Client) -> None:
@@ -179,10 +181,10 @@ def test_an_event_is_shown_laid_out_and_in_quarantine_as_it_came(boss: Client) -
     assert "no id" in html
 
 
-def test_an_event_body_needs_the_permission_to_view_events(staff: Callable[..., Client]) -> None:
-    row = rows.event(body=b'{"payer": "private"}')
-    assert staff("view_payment").get(url("event", "change", row.pk)).status_code == 403
-    assert "private" in page(staff("view_event"), url("event", "change", row.pk))
+def test_an_event_needs_the_permission_to_view_events(staff: Callable[..., Client]) -> None:
+    row = rows.event()
+    assert staff("view_payment", "view_personal_data").get(url("event", "change", row.pk)).status_code == 403
+    page(staff("view_event"), url("event", "change", row.pk))
 
 
 def test_every_operation_is_known_to_the_filter() -> None:
@@ -241,11 +243,36 @@ def test_countries_are_shown_in_the_words_of_the_filter(boss: Client) -> None:
     assert "ZZ" in page(boss, url("payment", "change", odd.pk))
 
 
-def test_what_was_refunded_stands_under_the_amount(boss: Client) -> None:
-    rows.payment(refunded_amount=0)
-    assert "refunded <" not in page(boss, url("payment", "changelist"))
-    rows.payment(refunded_amount=250)
-    assert 'refunded <span class="pi-money">$2.50<' in page(boss, url("payment", "changelist"))
+@pytest.mark.parametrize(
+    ("received", "refunded", "shown"),
+    [
+        (1000, 400, "refunded 40 % ("),
+        (1000, 1000, "refunded in full ("),
+        (1000, 1001, "refunded in full ("),
+        (0, 5, "refunded in full ("),
+        (10**6, 1, "refunded 1 % ("),
+        (10**6, 10**6 - 1, "refunded 99 % ("),
+        (1000, 0, ""),
+        (1000, None, ""),
+    ],
+)
+def test_what_was_refunded_stands_under_the_amount(
+    boss: Client, received: int, refunded: int | None, shown: str
+) -> None:
+    rows.payment(amount_received=received, refunded_amount=refunded)
+    html = page(boss, url("payment", "changelist"))
+    cell = html.split('class="field-amounts_shown"')[1].split("</td>")[0]
+    assert ("refunded" in cell) is bool(shown)
+    assert shown in cell
+
+
+def test_lists_tell_the_age_and_the_exact_time(boss: Client) -> None:
+    rows.payment(created_at=timezone.now() - timedelta(days=3, hours=4))
+    html = page(boss, url("payment", "changelist")).replace("\xa0", " ")
+    assert ">3 days ago<" in html
+    assert '<time datetime="' in html
+    rows.payment(created_at=timezone.now() + timedelta(seconds=20))
+    assert ">just now<" in page(boss, url("payment", "changelist"))
 
 
 def test_the_list_of_operations_leads_to_target_and_result(boss: Client) -> None:
@@ -288,7 +315,8 @@ def test_a_list_takes_as_many_queries_for_many_rows_as_for_one(boss: Client, mod
     for _ in range(5):
         fill()
     assert count() == one
-    assert one <= 5
+    # Over the list of operations stand those of three states.
+    assert one <= (6 if model == "operation" else 5)
 
 
 def test_lists_leave_large_fields_in_the_database(boss: Client) -> None:
@@ -362,17 +390,3 @@ def test_newest_first(boss: Client) -> None:
     made = [rows.payment().pk for _ in range(3)]
     response = boss.get(url("payment", "changelist"))
     assert [row.pk for row in response.context["cl"].result_list] == made[::-1]
-
-
-def test_balances_show_their_latest_changes(boss: Client) -> None:
-    row = rows.balance(currency="CLP", available=777)
-    BalanceChange.objects.bulk_create(
-        BalanceChange(balance=row, at=rows.AT, available=1000 + number, pending=0, reserve=0, hold=0, debt=0)
-        for number in range(60)
-    )
-    with CaptureQueriesContext(connection) as queries:
-        response = boss.get(url("balance", "change", row.pk))
-    assert len(queries) <= 12
-    forms = response.context["inline_admin_formsets"][0].formset.forms
-    assert len(forms) == 50
-    assert "CLP1,059" in response.content.decode().replace("\xa0", "")

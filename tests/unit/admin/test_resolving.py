@@ -78,10 +78,11 @@ def test_each_button_is_offered_where_it_can_apply(boss: Client, fields: dict[st
     assert offered(boss, sent(**fields)) == names
 
 
-def test_the_buttons_are_offered_to_those_who_may_change_operations(staff: Callable[..., Client]) -> None:
+def test_the_buttons_are_offered_to_those_who_may(staff: Callable[..., Client]) -> None:
     operation = sent()
     assert offered(staff("view_operation"), operation) == set()
-    assert offered(staff("view_operation", "change_operation"), operation) == set(BUTTONS)
+    assert offered(staff("view_operation", "change_operation"), operation) == set(BUTTONS) - {"never-happened"}
+    assert offered(staff("view_operation", "close_operation"), operation) == {"never-happened"}
 
 
 @pytest.mark.parametrize("name", BUTTONS)
@@ -99,7 +100,7 @@ def test_each_calls_its_service_once_and_says_where_the_operation_stands(
     [message] = press(boss, operation, name)
     user = User.objects.get()
     further = {"happened": ("ref_9", user, FORM["comment"]), "never-happened": (user, FORM["comment"])}
-    assert calls == [(operation, *further.get(name, ()))]
+    assert calls == [(operation, *further.get(name, (user,)))]
     assert str(message) == "The operation stands at: done. second line"
     assert message.level_tag == "success"
     entry = LogEntry.objects.get()
@@ -122,10 +123,24 @@ def test_each_calls_its_service_once_and_says_where_the_operation_stands(
 def test_what_came_of_it_is_said(
     boss: Client, monkeypatch: pytest.MonkeyPatch, after: dict[str, Any], words: list[str], level: str
 ) -> None:
-    monkeypatch.setattr(services, "retry", lambda operation: Operation.objects.update(**after))
+    monkeypatch.setattr(services, "retry", lambda operation, actor: Operation.objects.update(**after))
     [message] = press(boss, sent(), "send-again")
     assert all(word in str(message) for word in words), str(message)
     assert message.level_tag == level
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        {"state": "rejected", "error": {"code": "parameter_invalid", "message": "no account 000123"}},
+        {"state": "needs_person", "note": "nothing fits account 000123"},
+    ],
+)
+def test_what_was_sent_is_not_quoted(boss: Client, monkeypatch: pytest.MonkeyPatch, after: dict[str, Any]) -> None:
+    monkeypatch.setattr(services, "retry", lambda operation, actor: Operation.objects.update(**after))
+    [message] = press(boss, sent(arguments={"destination": {"account_number": "000123"}}), "send-again")
+    assert "account •••" in str(message)
+    assert "000123" not in str(message)
 
 
 @pytest.mark.parametrize("name", BUTTONS)

@@ -33,7 +33,7 @@ def paid(sandbox: Any, method_code: str, amount: int = 10_000) -> Payment:
 
 def form_of(client: Client, payment: Payment) -> dict[str, Any]:
     form = client.get(url("payment", "refund", payment.pk)).context["form"]
-    return {name: str(form[name].value() or "") for name in form.fields}
+    return {"step": "confirm", **{name: str(form[name].value() or "") for name in form.fields}}
 
 
 @pytest.mark.parametrize("atomic_requests", [False, True])

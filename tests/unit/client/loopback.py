@@ -45,6 +45,13 @@ class Loopback:
                 self.requests.append(request)
                 self._script(connection)
 
+    def wait_until_it_has_hung_up(self) -> None:
+        """On every connection: a client that sends then finds it closed."""
+        end = time.monotonic() + 30
+        while any(connection.fileno() >= 0 for connection in self._open):
+            assert time.monotonic() < end, "it still listens to somebody"
+            time.sleep(0.002)
+
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)

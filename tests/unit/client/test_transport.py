@@ -62,21 +62,21 @@ def remove(client: Client) -> Any:
 @pytest.mark.parametrize(
     ("script", "status"),
     [
-        pytest.param(drips(HEADERS + b" " * 40, 0), None, id="status line"),
+        pytest.param(drips(HEADERS + b" " * 90, 0), None, id="status line"),
         pytest.param(drips(b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 20 + b"\r\n", 17), None, id="headers"),
         pytest.param(drips(b"HTTP/1.1 100 Continue\r\n\r\n" * 9, 0), None, id="interim answers"),
-        pytest.param(drips(HEADERS + b" " * 40, len(HEADERS)), 200, id="body"),
-        pytest.param(drips(CHUNKED + b"1\r\n \r\n" * 9, len(CHUNKED)), 200, id="chunks"),
-        pytest.param(drips(http(b" " * 40, "500 Oops"), 50), 500, id="error"),
-        pytest.param(drips(http(b" " * 40, "302 Found", "Location: /x"), 60), 302, id="redirect"),
+        pytest.param(drips(HEADERS + b" " * 90, len(HEADERS)), 200, id="body"),
+        pytest.param(drips(CHUNKED + b"1\r\n \r\n" * 20, len(CHUNKED)), 200, id="chunks"),
+        pytest.param(drips(http(b" " * 90, "500 Oops"), 50), 500, id="error"),
+        pytest.param(drips(http(b" " * 90, "302 Found", "Location: /x"), 60), 302, id="redirect"),
     ],
 )
 def test_a_slow_drip_is_cut_at_the_deadline(call: Any, script: Script, status: int | None) -> None:
-    with limits(silence=0.5, deadline=1), loopback(script) as server:
+    with limits(silence=5, deadline=1), loopback(script) as server:
         started = time.monotonic()
         with pytest.raises(NoAnswer) as caught:
             call(client_of(server.url))
-        assert 0.9 < time.monotonic() - started < 3
+        assert 0.9 < time.monotonic() - started < 8
     assert caught.value.status_code == status
     assert caught.value.__context__ is None
 
@@ -87,7 +87,7 @@ def test_silence_is_cut_at_the_read_timeout(sent: bytes) -> None:
         started = time.monotonic()
         with pytest.raises(NoAnswer, match="no whole answer in time"):
             read(client_of(server.url))
-        assert 0.2 < time.monotonic() - started < 5
+        assert 0.2 < time.monotonic() - started < 20
 
 
 def test_a_deadline_below_the_read_timeout_counts() -> None:
@@ -95,7 +95,7 @@ def test_a_deadline_below_the_read_timeout_counts() -> None:
         started = time.monotonic()
         with pytest.raises(NoAnswer):
             read(client_of(server.url))
-        assert 0.2 < time.monotonic() - started < 5
+        assert 0.2 < time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize("sent", [b"", HEADERS])
@@ -104,7 +104,7 @@ def test_a_caller_in_a_hurry_gets_less_time(sent: bytes) -> None:
         started = time.monotonic()
         with at_most(0.3), pytest.raises(NoAnswer):
             read(client_of(server.url))
-        assert 0.2 < time.monotonic() - started < 5
+        assert 0.2 < time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize("seconds", [30.0, None])
@@ -115,7 +115,7 @@ def test_a_hurry_never_adds_time_and_ends_with_its_block(seconds: float | None) 
         started = time.monotonic()
         with pytest.raises(NoAnswer), at_most(seconds) if seconds is not None else nullcontext():
             read(client_of(server.url))
-        assert 0.2 < time.monotonic() - started < 5
+        assert 0.2 < time.monotonic() - started < 20
 
 
 def test_no_time_left_is_not_no_limit() -> None:
@@ -123,15 +123,15 @@ def test_no_time_left_is_not_no_limit() -> None:
         started = time.monotonic()
         with at_most(-1.0), pytest.raises(NoAnswer):
             read(client_of(server.url))
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
 
 
 def test_an_answer_slower_than_the_read_timeout_is_read() -> None:
     answer = http(EMPTY)
-    with limits(silence=0.5, deadline=30), loopback(drips(answer, len(answer) - 8)) as server:
+    with limits(silence=2, deadline=30), loopback(drips(answer, len(answer) - len(EMPTY), 0.2)) as server:
         answered = read(client_of(server.url))
     assert answered.data == []
-    assert answered.duration > 0.7
+    assert answered.duration > 2.1
 
 
 @pytest.mark.parametrize("call", [read, write], ids=["GET", "POST"])
@@ -185,7 +185,7 @@ def test_no_such_host() -> None:
 
 @pytest.mark.parametrize("script", [hangs_up_after(http(b"{", length=9)), is_silent_after(HEADERS)])
 def test_delete_needs_only_the_status(script: Script) -> None:
-    with limits(silence=0.3, deadline=30), loopback(script) as server:
+    with limits(silence=2, deadline=30), loopback(script) as server:
         assert remove(client_of(server.url)).status_code == 200
 
 
@@ -301,14 +301,14 @@ def test_a_closed_idle_connection_is_replaced() -> None:
         client = client_of(server.url)
         for _ in range(3):
             read(client)
-            time.sleep(0.05)
+            server.wait_until_it_has_hung_up()
         assert len(server.requests) == 3
 
 
 def test_an_unread_answer_is_not_the_next_ones() -> None:
     """What is left of a cut answer must not be read as the beginning of the next one."""
     with (
-        limits(silence=0.3, deadline=30),
+        limits(silence=1, deadline=30),
         loopback(is_silent_after(http(b'{"da', length=12))) as server,
     ):
         client = client_of(server.url)

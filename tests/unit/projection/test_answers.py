@@ -160,12 +160,32 @@ class TestEventsAfterAnswers:
         arrive(event(factories.payment(), seconds=101))
         assert not marks()
 
-    @pytest.mark.parametrize("seconds", [-290, 290])
-    def test_without_a_date_minutes_are_unclear(self, seconds: int) -> None:
-        write(payment(), seconds=None)
-        arrive(event(factories.payment(status="succeeded"), seconds=seconds))
+    @pytest.mark.case(78)
+    @pytest.mark.parametrize("seconds", [-86_400, -290, 0, 290, 400])
+    @pytest.mark.parametrize("off", [0, 840, -840])
+    def test_without_a_date_everything_is_unclear(self, seconds: int, off: int) -> None:
+        """Our clock may have been set by minutes since it was last compared with the provider's."""
+        with time_machine.travel(at(off), tick=False):
+            projection.write_answer("default", payment(), answered_at=None, duration=0.1, before=projection.ABSENT)
+        with time_machine.travel(at(max(seconds, 0)), tick=False):
+            arrive(event(factories.payment(status="succeeded"), seconds=seconds))
         assert Payment.objects.get().status == "created"
         assert marks() == ["order_unclear"]
+
+    def test_without_a_date_the_same_content_says_nothing(self) -> None:
+        write(payment(), seconds=100)
+        row = write(payment(), seconds=None)
+        assert (row.state_at, row.state_span) == (at(100), 0.1)
+        arrive(event(factories.payment(status="succeeded"), seconds=106))
+        assert Payment.objects.get().status == "succeeded"
+        assert not marks()
+
+    def test_without_a_date_other_content_is_taken(self) -> None:
+        arrive(event(factories.payment(), seconds=30))
+        assert write(payment(status="succeeded"), seconds=None).status == "succeeded"
+        [change] = StatusChange.objects.filter(status="succeeded")
+        assert change.at == at(30)  # told after what it followed
+        assert not marks()
 
     @pytest.mark.case(78)
     @pytest.mark.parametrize("off", [3600, -3600])
@@ -173,6 +193,17 @@ class TestEventsAfterAnswers:
         with time_machine.travel(at(0), tick=False):
             projection.write_answer("default", payment(), answered_at=at(off), duration=0.1, before=projection.ABSENT)
         arrive(event(factories.payment(status="succeeded"), seconds=60))
+        assert marks() == ["order_unclear"]
+
+    @pytest.mark.case(78)
+    @pytest.mark.promise(3)
+    @pytest.mark.parametrize("off", [600, -600])
+    def test_a_clock_of_ours_that_is_off_has_no_older_event_win(self, off: int) -> None:
+        canceled = payment(status="canceled")
+        with time_machine.travel(at(off), tick=False):
+            projection.write_answer("default", canceled, answered_at=at(0), duration=0.1, before=projection.ABSENT)
+        arrive(event(factories.payment(status="created"), seconds=-30))
+        assert Payment.objects.get().status == "canceled"
         assert marks() == ["order_unclear"]
 
 
@@ -339,3 +370,14 @@ def test_snapshots_count_events_of_the_object_only() -> None:
     )
     assert projection.snapshot(Kind.PAYMENT, "default", "pay_3") == ABSENT
     assert Event.objects.count() == 3
+
+
+@pytest.mark.promise(6)
+def test_a_change_is_told_after_what_it_followed_though_dates_are_whole_seconds(receiver: Receiver) -> None:
+    created = {"created_at": factories.iso(at(0.82))}
+    projection.record_identity("default", payment(**created))
+    write(payment(**created), seconds=0)  # nothing new, and a Date before the object was made
+    write(payment(status="canceled", **created), seconds=0)
+    assert list(StatusChange.objects.order_by("at", "pk").values_list("status", flat=True)) == ["created", "canceled"]
+    inbox.tell()
+    assert receiver.statuses == [("", "created"), ("created", "canceled")]

@@ -168,7 +168,7 @@ def test_stopping_leaves_nothing_behind(engine: Engine, session: requests.Sessio
     server.stop()
     server.stop()
     assert time.monotonic() - began < 20
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # what another test left may end meanwhile
     assert engine.base_url is None
     with pytest.raises(requests.ConnectionError):
         session.get(f"{url}/v1/balances", timeout=30)

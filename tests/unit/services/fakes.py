@@ -143,6 +143,10 @@ class Fake:
     objects: dict[str, Any] = field(default_factory=dict)
     keys: dict[str, Any] = field(default_factory=dict)
     secrets: bool = True
+    #: What is listed as available, in CLP; None: the provider lists no balance.
+    available: int | None = 7
+    #: What is owed after chargebacks.
+    debt: int = 0
 
     def __post_init__(self) -> None:
         self.payments = _Group(self, "payment")
@@ -265,9 +269,10 @@ class _Endpoints(_Group):
 class _Balances(_Group):
     def list(self, **_: Any) -> Any:
         self.fake.read("list balances")
-        return answer(
-            [wire.Balance(object="balance", currency="CLP", available=7, pending=0, reserve=0, hold=0, debt=0)]
-        )
+        if self.fake.available is None:
+            return answer([])
+        figures = {"available": self.fake.available, "pending": 0, "reserve": 0, "hold": 30, "debt": self.fake.debt}
+        return answer([wire.Balance(object="balance", currency="CLP", **figures)])
 
 
 class _Methods(_Group):

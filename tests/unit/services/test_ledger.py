@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from django.db import IntegrityError, InterfaceError, OperationalError, connecti
 from payments_integration import services
 from payments_integration.exceptions import (
     ApprovalRequired,
+    AuthenticationFailed,
     IdempotencyMismatch,
     InvalidState,
     OperationClosed,
@@ -22,6 +25,8 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import Operation, OperationState, Payment
 from payments_integration.services import ledger
+from payments_integration.services.intents import Doubt
+from payments_integration.services.refunds import RestGuard
 
 from .conftest import make_due, only
 from .fakes import DESTINATION, PAYER, PAYMENT, PAYOUT, Fake, Lost, payment, refusal, timeout
@@ -49,6 +54,15 @@ def test_what_is_recorded(fake: Fake) -> None:
 def test_a_visitor_who_is_not_logged_in_is_no_actor(fake: Fake) -> None:
     services.create_payment(**PAYMENT, actor=AnonymousUser())
     assert only().actor == ""
+
+
+def test_users_whose_keys_begin_alike_are_two() -> None:
+    """A project's users may have long primary keys."""
+    keys = ["a" * 64, "a" * 65, "a" * 200, hashlib.sha256(b"a" * 65).hexdigest()]
+    ids = {ledger.user_id(SimpleNamespace(pk=key)) for key in keys}
+    assert len(ids) == len(keys)
+    assert all(len(each) <= 64 for each in ids)
+    assert ledger.user_id(SimpleNamespace(pk=7)) == "7"
 
 
 def test_the_actor_is_kept_as_text(fake: Fake) -> None:
@@ -98,6 +112,18 @@ def test_for_ever_also_where_the_row_was_deleted(fake: Fake) -> None:
     first = services.create_payment(**PAYMENT, idempotency_key="k1")
     Payment.objects.all().delete()
     assert services.create_payment(**PAYMENT, idempotency_key="k1") == first
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("error", [refusal(AuthenticationFailed, 401, "api_key_invalid"), timeout()])
+def test_nobody_is_told_that_it_did_not_happen_where_the_row_was_deleted(fake: Fake, error: Exception) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    Payment.objects.all().delete()
+    fake.read_script.append(error)
+    with pytest.raises(OutcomeUnknown):
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+    assert isinstance(services.create_payment(**PAYMENT, idempotency_key="k1"), Payment)
     assert len(fake.calls) == 1
 
 
@@ -224,6 +250,38 @@ def test_the_other_of_two_at_once_is_found(fake: Fake, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(ledger, "find", blind)
     assert services.create_payment(**PAYMENT, idempotency_key="k1") == first
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("error", [refusal(AuthenticationFailed, 401, "api_key_invalid"), timeout()])
+@pytest.mark.parametrize("step", ["before", "refresh"])
+def test_the_other_of_two_at_once_is_found_where_reading_fails(
+    fake: Fake, mirrored: Any, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+) -> None:
+    """The winner commits while the loser reads, and the reading fails: who is told no asks under another key."""
+    paid = mirrored(payment(status="succeeded", amount_received=10_000))
+    refund = partial(services.create_refund, paid, amount=6_000, idempotency_key="k1")
+    made: list[Any] = []
+
+    def overtaken(guard: RestGuard) -> None:
+        if not made:
+            made.append(None)
+            made[0] = refund()
+            raise error
+
+    monkeypatch.setattr(RestGuard, step, overtaken)
+    if step == "refresh":
+        doubts = iter([Doubt({"payment": ["Nothing is left to refund."]})])
+        decide = RestGuard.decide
+
+        def doubtful(guard: RestGuard, intent: Any) -> Any:
+            for doubt in doubts:
+                raise doubt
+            return decide(guard, intent)
+
+        monkeypatch.setattr(RestGuard, "decide", doubtful)
+    assert refund() == made[0]
     assert len(fake.calls) == 1
 
 

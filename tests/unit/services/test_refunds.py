@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from django.utils import timezone
 from payments_integration import services
 from payments_integration.exceptions import InvalidState, NotFound, OutcomeUnknown
 from payments_integration.models import DueRefresh, Operation, OperationState, Payment, Refund
+from payments_integration.projection.ordering import UNDATED_SPAN
 from payments_integration.services import refunds
 
 from .conftest import only
@@ -70,6 +72,15 @@ def test_never_more_than_is_left(fake: Fake, paid: Payment) -> None:
 
 
 @pytest.mark.promise(5)
+@pytest.mark.parametrize("status", ["chargeback", "failed", "expired", "canceled"])
+def test_whoever_has_the_money_back_gets_it_no_second_time(fake: Fake, mirrored: Any, status: str) -> None:
+    row = mirrored(payment(status=status, amount_received=10_000))
+    with pytest.raises(ValidationError) as caught:
+        services.create_refund(row, amount=1_000)
+    assert list(caught.value.message_dict) == ["payment"]
+    assert fake.calls == []
+
+
 def test_operations_of_open_outcome_count(fake: Fake, paid: Payment) -> None:
     fake.script = [timeout()]
     with pytest.raises(OutcomeUnknown):
@@ -121,6 +132,19 @@ def test_what_may_not_be_counted_yet_counts_as_well(mirrored: Any) -> None:
         with pytest.raises(ValidationError) as caught:
             services.defer(services.create_refund, row, amount=5_001)
         assert list(caught.value.message_dict) == ["amount"]
+        services.defer(services.create_refund, row, amount=5_000)
+
+
+@pytest.mark.promise(5)
+def test_after_an_answer_that_nobody_can_date_no_refund_is_known_to_be_counted(mirrored: Any) -> None:
+    row = mirrored(payment(status="succeeded", amount_received=10_000, refunded_amount=3_000))
+    made = mirrored(refund(payment_id=row.pk, amount=2_000, status="succeeded"))
+    # Read before the refund, by a clock that is ahead.
+    Payment.objects.update(state_at=made.state_at + timedelta(minutes=10), state_span=UNDATED_SPAN)
+    row.refresh_from_db()
+    with transaction.atomic():
+        with pytest.raises(ValidationError):
+            services.defer(services.create_refund, row, amount=5_001)
         services.defer(services.create_refund, row, amount=5_000)
 
 

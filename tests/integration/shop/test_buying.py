@@ -3,63 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.cache import cache
+from django.db.models import F
 from django.test import Client
+from django.utils import translation
 
 import example_project
-from example_project.shop import checkout, views
-from example_project.shop.models import Notice, Order, OrderStatus, Price, Product
+from example_project.shop import order_views, visiting
+from example_project.shop.methods import method_name, methods
+from example_project.shop.models import Notice, Order, OrderStatus, Price
 from payments_integration import services
 from payments_integration.models import Operation, Payment
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
+from tests.integration.shop.shopping import PAGE, bought, filled_in, seen, way_back
 
 pytestmark = [pytest.mark.urls("example_project.urls"), pytest.mark.django_db(transaction=True)]
-
-PAGE = "/buy/mug/?market=CL-CLP"
-
-
-@pytest.fixture
-def browser() -> Client:
-    # Without https only this machine is an address to return to.
-    return Client(headers={"host": "localhost"})
-
-
-@pytest.fixture
-def shop(payments_sandbox: ProviderSandbox) -> Iterator[ProviderSandbox]:
-    cache.clear()
-    product = Product.objects.create(slug="mug", name="Mug", description="Holds coffee.")
-    Price.objects.create(product=product, currency="CLP", amount=5_990)
-    Price.objects.create(product=product, currency="BRL", amount=3_490)
-    yield payments_sandbox
-    cache.clear()
-
-
-def filled_in(browser: Client, page: str = PAGE, **fields: str) -> dict[str, str]:
-    html = browser.get(page).content.decode()
-    submission = re.search(r'name="submission" value="([0-9a-f]{32})"', html)
-    assert submission is not None
-    return {
-        "submission": submission[1],
-        "market": page.rpartition("=")[2],
-        "name": "Ana Díaz",
-        "email": "ana@example.com",
-        "quantity": "2",
-        "method_code": "cl_webpay_card",
-        "flow": "hosted",
-        **fields,
-    }
-
-
-def bought(browser: Client, page: str = PAGE, **fields: str) -> Order:
-    data = filled_in(browser, page, **fields)
-    assert browser.post(page, data).status_code == 302
-    return Order.objects.get(submission=data["submission"])
 
 
 def test_products_and_prices_are_shown(shop: ProviderSandbox, browser: Client) -> None:
@@ -73,7 +37,7 @@ def test_the_form_offers_the_methods_of_the_market(shop: ProviderSandbox, browse
     html = browser.get("/buy/mug/?market=BR-BRL").content.decode()
     assert 'value="br_pix"' in html
     # A change of the country shows its prices by itself, or by a button where there are no scripts.
-    assert re.search(r'<select name="market"[^>]* onchange="this.form.submit\(\)"', html)
+    assert re.search(r'<select name="market"[^>]* data-sends-form', html)
     assert re.search(r'<noscript>.*<button[^>]* name="show" formnovalidate>', html)
     assert "cl_webpay_card" not in html
     # Not for payments: deposits have references of their own.
@@ -102,12 +66,12 @@ def test_hosted_checkout_ends_in_a_paid_order(shop: ProviderSandbox, browser: Cl
 @pytest.mark.parametrize(
     ("page", "method", "shown"),
     [
-        (PAGE, "cl_bank_transfer", "by bank transfer, with the reference"),
+        (PAGE, "cl_bank_transfer", "by bank transfer to this account"),
         (PAGE, "cl_servipag", "with this voucher"),
-        (PAGE, "cl_chek", "sent to your phone"),
+        (PAGE, "cl_chek", "on your phone"),
         (PAGE, "cl_khipu", "Continue to pay"),
         (PAGE, "cl_card_direct", "on its way"),
-        ("/buy/mug/?market=BR-BRL", "br_pix", "Copy this code"),
+        ("/buy/mug/?market=BR-BRL", "br_pix", "Scan the code"),
     ],
 )
 def test_s2s_shows_what_to_do(shop: ProviderSandbox, browser: Client, page: str, method: str, shown: str) -> None:
@@ -136,6 +100,20 @@ def test_a_form_sent_twice_is_one_payment(shop: ProviderSandbox, browser: Client
 
 
 @pytest.mark.promise(5)
+@pytest.mark.promise(5)
+def test_asked_for_in_other_words_it_is_not_told_that_nothing_was_charged(
+    shop: ProviderSandbox, browser: Client
+) -> None:
+    """Another host, a rotated SECRET_KEY: the way back is another one, and the payment is there."""
+    data = filled_in(browser)
+    browser.post(PAGE, data)
+    order = Order.objects.get()
+    answer = browser.post(PAGE, data, headers={"host": "127.0.0.1"})
+    assert (answer.status_code, answer.get("Location")) == (302, order.get_absolute_url())
+    assert "Continue to pay" in seen(browser, order)
+    assert len(shop.engine.payments) == 1
+
+
 def test_two_forms_are_two_payments(shop: ProviderSandbox, browser: Client) -> None:
     assert bought(browser).reference != bought(browser).reference
     assert len(shop.engine.payments) == 2
@@ -143,43 +121,64 @@ def test_two_forms_are_two_payments(shop: ProviderSandbox, browser: Client) -> N
 
 def test_the_way_back_is_not_believed(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser)
-    html = browser.get(order.get_absolute_url(), {"status": "succeeded", "payment_id": "pay_else"}).content.decode()
+    answer = browser.get(way_back(order), {"status": "succeeded", "payment_id": "pay_else"})
+    assert (answer.status_code, answer["Location"]) == (302, order.get_absolute_url())
+    html = seen(browser, order)
     assert "We are looking whether your payment has arrived" in html
     assert "Your payment has arrived" not in html
     order.refresh_from_db()
     assert order.status == OrderStatus.NEW
 
 
+def test_a_way_back_cannot_be_made_up(shop: ProviderSandbox, browser: Client) -> None:
+    order = bought(browser)
+    assert browser.get(f"/returned/{order.reference}/").status_code == 404
+    assert browser.get(way_back(order)[:-2] + "/").status_code == 404
+    # Nor does a query string make the order's own page believe anything.
+    assert "Continue to pay" in browser.get(order.get_absolute_url(), {"payment_id": "pay_any"}).content.decode()
+
+
 def reads(shop: ProviderSandbox) -> int:
     return sum(request["operation"] == "get_payment" for request in shop.engine.requests)
 
 
+def heard_of_long_ago() -> None:
+    """The mirror's last news of every payment is a minute old."""
+    Payment.objects.update(synced_at=F("synced_at") - timedelta(minutes=1))
+
+
 @pytest.mark.parametrize("flow", ["hosted", "s2s"])
-def test_whoever_comes_back_is_not_asked_to_pay_again(shop: ProviderSandbox, browser: Client, flow: str) -> None:
+def test_whoever_comes_back_is_not_asked_to_pay_again(
+    shop: ProviderSandbox, browser: Client, stranger: Client, flow: str
+) -> None:
     order = bought(browser, method_code="cl_khipu", flow=flow)
-    page, invitation = order.get_absolute_url(), {"hosted": "Go to the payment page", "s2s": "Continue to pay"}[flow]
-    assert invitation in browser.get(page).content.decode()
+    invitation = "Continue to pay"
+    assert invitation in seen(browser, order)
     assert reads(shop) == 0
 
-    for query, seen in (({"payment_id": "pay_any"}, 1), ({}, 1)):
-        html = browser.get(page, query).content.decode()
+    heard_of_long_ago()
+    browser.get(way_back(order))
+    assert reads(shop) == 1
+    for _ in range(2):
+        html = seen(browser, order)
         assert "We are looking" in html
         assert invitation not in html
-        assert f'content="{views.RELOAD_SECONDS};url={page}"' in html
-        assert reads(shop) == seen
+        assert f'content="{order_views.RELOAD_SECONDS};url={order.get_absolute_url()}"' in html
+        assert reads(shop) == 1
 
     # Somebody else, and the same payer a while later, who has not paid after all.
-    assert invitation in Client(headers={"host": "localhost"}).get(page).content.decode()
+    assert invitation in seen(stranger, order)
     session = browser.session
-    session["returned"] = [order.reference, session["returned"][1] - views.LOOK_FOR.total_seconds()]
+    session["returned"] = [order.reference, session["returned"][1] - visiting.LOOK_FOR.total_seconds()]
     session.save()
-    assert invitation in browser.get(page).content.decode()
+    assert invitation in seen(browser, order)
 
 
 def test_the_way_back_finds_the_money_before_the_webhook(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser)
     shop.engine.pay(Payment.objects.get().pk)
-    browser.get(order.get_absolute_url(), {"payment_id": Payment.objects.get().pk})
+    heard_of_long_ago()
+    browser.get(way_back(order))
     assert Payment.objects.get().status == "succeeded"
     order.refresh_from_db()
     assert order.status == OrderStatus.PAID
@@ -188,8 +187,21 @@ def test_the_way_back_finds_the_money_before_the_webhook(shop: ProviderSandbox, 
 def test_the_way_back_bears_a_provider_that_is_away(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser)
     shop.engine.faults.add(Fault("error", operation="get_payment", times=None))
-    answer = browser.get(order.get_absolute_url(), {"payment_id": "pay_any"})
-    assert "We are looking" in answer.content.decode()
+    heard_of_long_ago()
+    browser.get(way_back(order))
+    assert "We are looking" in seen(browser, order)
+
+
+def test_a_page_that_looks_again_does_not_ask_the_provider_each_time(shop: ProviderSandbox, browser: Client) -> None:
+    order = bought(browser)
+    shop.engine.faults.add(Fault("error", operation="get_payment", times=None))
+    heard_of_long_ago()
+    seen(browser, order)
+    before = reads(shop)
+    assert before > 0
+    for _ in range(3):
+        seen(browser, order)
+    assert reads(shop) == before
 
 
 @pytest.mark.promise(5)
@@ -200,15 +212,13 @@ def test_a_lost_answer_asks_the_payer_to_wait(shop: ProviderSandbox, browser: Cl
     Operation.objects.update(next_attempt_at=None)
     services.resume_operations()
     assert len(shop.engine.payments) == 1
-    assert "Go to the payment page" in browser.get(order.get_absolute_url()).content.decode()
+    assert "Continue to pay" in browser.get(order.get_absolute_url()).content.decode()
 
 
 def test_a_refusal_is_explained_and_can_be_tried_again(shop: ProviderSandbox, browser: Client) -> None:
-    shop.engine.terms.unavailable_methods.add("cl_khipu")
-    # The method was offered a minute ago.
-    cache.clear()
-    shop.engine.terms.unavailable_methods.clear()
     data = filled_in(browser, method_code="cl_khipu")
+    # The method was offered a minute ago.
+    methods("CL", "CLP", 11_980)
     shop.engine.terms.unavailable_methods.add("cl_khipu")
     answer = browser.post(PAGE, data)
     html = answer.content.decode()
@@ -246,6 +256,27 @@ def test_a_form_without_a_country_buys_nothing(shop: ProviderSandbox, browser: C
     assert not Order.objects.exists()
 
 
+def test_another_price_is_shown_before_it_is_paid(shop: ProviderSandbox, browser: Client) -> None:
+    data = {**filled_in(browser), "price": "5990"}
+    assert 'name="price" value="5990"' in browser.get(PAGE).content.decode()
+    Price.objects.filter(currency="CLP").update(amount=59_900)
+    html = browser.post(PAGE, data).content.decode()
+    assert "The price has changed" in html
+    assert 'name="price" value="59900"' in html
+    assert not Order.objects.exists()
+    assert browser.post(PAGE, {**data, "price": "59900"}).status_code == 302
+    assert Order.objects.get().amount == 119_800
+
+
+@pytest.mark.promise(5)
+def test_a_form_sent_twice_is_one_order_whatever_became_of_the_price(shop: ProviderSandbox, browser: Client) -> None:
+    data = {**filled_in(browser), "price": "5990"}
+    first = browser.post(PAGE, data)
+    Price.objects.filter(currency="CLP").update(amount=59_900)
+    assert browser.post(PAGE, data)["Location"] == first["Location"]
+    assert Order.objects.get().amount == 11_980
+
+
 def test_looking_at_prices_buys_nothing(shop: ProviderSandbox, browser: Client) -> None:
     assert browser.post(PAGE, filled_in(browser, show="")).status_code == 200
     assert not Order.objects.exists()
@@ -265,22 +296,24 @@ def test_an_order_speaks_to_people(shop: ProviderSandbox, browser: Client) -> No
         html = browser.get(order.get_absolute_url()).content.decode()
         assert "Webpay card" in html
         assert ("cl_webpay_card" in html, "requires_action" in html) == (False, False)
-        assert "waiting for the payer" in html
+        assert "Waiting for your payment" in html
         assert "CLP 11,980" in html
         if known:
             # Whoever has never asked the provider reads it out of the code.
             cache.clear()
-    assert checkout.method_name("cl_khipu") == "Khipu"
-    checkout.methods("CL", "CLP")
-    assert checkout.method_name("cl_mach") == "MACH"
+    assert method_name("cl_khipu") == "Khipu"
+    methods("CL", "CLP", 1)
+    assert method_name("cl_mach") == "MACH"
 
 
-def test_too_much_is_promised_no_more_than_a_letter(shop: ProviderSandbox, browser: Client) -> None:
+def test_too_much_is_given_back(shop: ProviderSandbox, browser: Client, stranger: Client) -> None:
     order = bought(browser, method_code="cl_bank_transfer")
     shop.engine.pay(Payment.objects.get().pk, 20_000)
     shop.settle()
-    html = browser.get(order.get_absolute_url()).content.decode()
-    assert "You sent more than the price: we write to ana@example.com about the rest." in html
+    html = seen(browser, order)
+    assert "You sent more than the price." in html
+    assert "<strong>CLP 8,020</strong> back and write to ana@example.com about it." in html
+    assert "ana@example.com" not in seen(stranger, order)
     order.refresh_from_db()
     assert order.note == "more was paid than asked: refund the rest"
 
@@ -291,6 +324,33 @@ def test_a_wrong_address_looks_like_the_shop(shop: ProviderSandbox, browser: Cli
     answer = browser.get("/nothing/")
     assert answer.status_code == 404
     assert "The Corner Shop" in answer.content.decode()
+
+
+def test_methods_are_offered_for_the_amount(shop: ProviderSandbox, browser: Client) -> None:
+    Price.objects.update(amount=2_000_000_000)
+    data = filled_in(browser, quantity="1", method_code="cl_servipag")
+    assert 'value="cl_servipag"' in browser.get(PAGE).content.decode()
+    html = browser.post(PAGE, {**data, "quantity": "10"}).content.decode()
+    assert "This way of paying does not take this amount" in html
+    assert 'value="cl_servipag"' not in html
+    assert not Order.objects.exists()
+    assert browser.post(PAGE, data).status_code == 302
+
+
+def test_nothing_on_a_page_is_inline(shop: ProviderSandbox, browser: Client) -> None:
+    """What ``script-src 'self'; style-src 'self'`` forbids."""
+    waiting = bought(browser, method_code="cl_mach", flow="s2s")
+    for page in ("/", PAGE, "/orders/", "/deposits/", waiting.get_absolute_url()):
+        html = browser.get(page).content.decode()
+        assert re.findall(r"<script(?![^>]* src=)|<style|\son[a-z]+=|\sstyle=|javascript:", html) == []
+
+
+def test_the_pieces_speak_the_payers_language(shop: ProviderSandbox, browser: Client, settings: Any) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
+    order = bought(browser, method_code="cl_bank_transfer", flow="s2s")
+    with translation.override("en"):  # what the middleware does ends here
+        html = browser.get(order.get_absolute_url(), headers={"accept-language": "pt-br"}).content.decode()
+    assert re.search(r'<html lang="en">.*<div lang="pt-br"><section class="payments-action', html, re.DOTALL)
 
 
 def test_a_wrong_form_sends_nothing(shop: ProviderSandbox, browser: Client) -> None:

@@ -1,0 +1,202 @@
+"""The page of an order, and what the payer may do there. It shows what the mirror says, whatever an address claims."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from example_project.shop import checkout, visiting
+from example_project.shop.attempts import Attempt, current
+from example_project.shop.forms import PayAgainForm, new_submission
+from example_project.shop.looking import freshened
+from example_project.shop.methods import MethodsUnavailable, method_name, methods
+from example_project.shop.models import Order, OrderStatus
+from example_project.shop.money import show_money
+from example_project.shop.orders import may_begin, settle, up_to_date
+from example_project.shop.refusals import UNREACHABLE, explain
+from example_project.shop.views import send_on
+from payments_integration.checkout import CheckoutReturnView
+from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, OPEN_PAYMENT_STATUSES, PaymentStatus
+from payments_integration.exceptions import OutcomeUnknown, PaymentsError
+from payments_integration.models import Payment, Refund
+
+#: A page without scripts that waits loads itself anew after so many seconds: later where there is something to type.
+RELOAD_SECONDS, RELOAD_SECONDS_WITH_DETAILS = 3, 15
+#: Of an order's attempts, before another one begins.
+LOOKED_AT = 5
+WAITING = (OrderStatus.NEW, OrderStatus.REVIEW, OrderStatus.PARTIALLY_PAID)
+REFUND_WORDS = {
+    "created": "on its way to you",
+    "processing": "on its way to you",
+    "succeeded": "sent back",
+    "failed": "did not work; we look after it",
+    "canceled": "did not work; we look after it",
+    "returned": "came back to us; we look after it",
+}
+
+
+@never_cache
+@require_GET
+def orders(request: HttpRequest) -> HttpResponse:
+    """The orders made in this browser."""
+    mine = Order.objects.filter(reference__in=visiting.remembered(request, Order)).select_related("product")
+    return render(request, "shop/orders.html", {"orders": mine})
+
+
+@never_cache
+@require_GET
+def order(request: HttpRequest, reference: str) -> HttpResponse:
+    """How the order stands. Its script reads this same page again and again, and shows what has changed."""
+    order = _order(reference)
+    payment = order.payment
+    if payment is not None and payment.status in OPEN_PAYMENT_STATUSES:
+        freshened(payment)
+        order.refresh_from_db()
+        payment = order.payment
+    order = up_to_date(order)
+    attempt = current(order)
+    return render(request, "shop/order.html", _context(request, order, payment, attempt))
+
+
+def _context(request: HttpRequest, order: Order, payment: Payment | None, attempt: Attempt) -> dict[str, Any]:
+    totals = order.totals_in(order.currency)
+    is_waiting = order.status in WAITING
+    is_open = payment is not None and payment.status in OPEN_PAYMENT_STATUSES
+    is_checking = attempt.is_pending and not attempt.is_unsent
+    # Also where the provider has the money, and our handler is still to be told.
+    is_awaited = order.status in (OrderStatus.NEW, OrderStatus.PARTIALLY_PAID)
+    is_looking = (is_awaited and visiting.has_returned(request, order)) or (
+        order.status == OrderStatus.NEW and not is_open
+    )
+    is_asked = is_awaited and is_open and not is_looking
+    is_mine = visiting.is_mine(request, order)
+    is_cancelable = payment is not None and payment.status in CANCELABLE_PAYMENT_STATUSES
+    return {
+        "order": order,
+        "payment": payment,
+        "is_mine": is_mine,
+        "is_waiting": is_waiting,
+        "is_checking": is_checking,
+        "is_unsent": attempt.is_unsent and order.status == OrderStatus.NEW,
+        "is_looking": is_looking and not attempt.is_pending,
+        "asked": payment if is_asked and not attempt.is_pending else None,
+        "submission": new_submission(),
+        "may_cancel": is_mine and is_cancelable and order.status == OrderStatus.NEW,
+        "may_pay_again": is_mine and may_begin(order, attempt),
+        "attempts": [(each, method_name(each.method_code)) for each in order.payments],
+        "refunds": [_shown(each) for each in order.refunds],
+        "received": _money(totals.received, order),
+        "missing": _money(totals.missing(order.amount), order) if totals.received else "",
+        "surplus": _money(totals.overpaid(order.amount), order) if totals.is_paid(order.amount) else "",
+        "reload_seconds": (RELOAD_SECONDS_WITH_DETAILS if is_asked else RELOAD_SECONDS) if is_waiting else None,
+        "sandbox_url": _sandbox_page(payment) if is_open else "",
+    }
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def pay_again(request: HttpRequest, reference: str) -> HttpResponse:
+    """Another attempt at the same order, after the last one came to nothing."""
+    order = _order(reference)
+    visiting.only_mine(request, order)
+    attempt = current(order)
+    if request.method == "POST":
+        # Any of them may have been paid late, and the news not come yet.
+        for payment in order.payments[:LOOKED_AT]:
+            freshened(payment, timedelta(seconds=2))
+    if attempt.is_unsent:
+        # Whoever placed it did not come to pay for it: that attempt is made now, as it was chosen.
+        return _resend(request, order) if request.method == "POST" else redirect(order)
+    problem = ""
+    try:
+        offered = methods(order.country, order.currency, order.amount)
+    except MethodsUnavailable:
+        offered, problem = [], UNREACHABLE
+    if request.method == "POST":
+        form = PayAgainForm(request.POST, methods=offered)
+        if form.is_valid():
+            try:
+                order = checkout.begin(order, **form.cleaned_data)
+                return send_on(request, order)
+            except checkout.NotNow:
+                messages.info(request, "There is nothing to pay again just now.")
+                return redirect(order)
+            except (PaymentsError, ValidationError) as error:
+                problem = explain(error)
+            form = PayAgainForm(initial={"attempt": order.attempt + 1}, methods=offered)
+    elif not may_begin(order, attempt):
+        return redirect(order)
+    else:
+        form = PayAgainForm(initial={"attempt": order.attempt + 1}, methods=offered)
+    status = 422 if problem and request.method == "POST" else 200
+    return render(request, "shop/pay_again.html", {"order": order, "form": form, "problem": problem}, status=status)
+
+
+def _resend(request: HttpRequest, order: Order) -> HttpResponse:
+    try:
+        return send_on(request, order)
+    except (PaymentsError, ValidationError) as error:
+        messages.error(request, explain(error))
+        return redirect(order)
+
+
+@never_cache
+@require_POST
+def cancel(request: HttpRequest, reference: str) -> HttpResponse:
+    """Give up the payment that is open. What is on its way cannot be called back."""
+    order = _order(reference)
+    visiting.only_mine(request, order)
+    try:
+        checkout.cancel(order, request.POST.get("submission") or new_submission())
+    except checkout.NotNow:
+        if not order.payments.filter(status=PaymentStatus.CANCELED).exists():
+            messages.info(request, "This payment cannot be canceled any more.")
+    except OutcomeUnknown:
+        messages.info(request, "We are canceling the payment. This page shows when it is done.")
+    except PaymentsError as error:
+        explain(error)
+        messages.error(request, "The payment could not be canceled just now. Please try again.")
+    settle(order)
+    return redirect(order)
+
+
+class Returned(CheckoutReturnView):
+    """Where the provider sends the payer back to: the payment is read, and what it says is shown."""
+
+    def get_next_url(self, payment: Payment | None) -> str:
+        order = _order(self.subject.merchant_reference)
+        visiting.note_return(self.request, order)
+        return order.get_absolute_url()
+
+
+def _order(reference: str) -> Order:
+    return get_object_or_404(Order.objects.select_related("product"), reference=reference)
+
+
+def _money(amount: int, order: Order) -> str:
+    """Empty for nothing."""
+    return show_money(amount, order.currency) if amount else ""
+
+
+def _shown(refund: Refund) -> dict[str, Any]:
+    return {
+        "status": refund.status,
+        "amount": show_money(refund.amount, refund.currency),
+        "words": REFUND_WORDS.get(refund.status, "being looked after"),
+        "at": refund.created_at,
+    }
+
+
+def _sandbox_page(payment: Payment | None) -> str:
+    """Where a person plays the payer of a payment that has no page of its own, while developing."""
+    if payment is None or not settings.SHOP_SANDBOX_URL:
+        return ""
+    return f"{settings.SHOP_SANDBOX_URL.rstrip('/')}/checkout/{payment.pk}"

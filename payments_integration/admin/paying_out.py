@@ -1,0 +1,234 @@
+"""The page that sends money out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from django import forms
+from django.contrib.admin.exceptions import DisallowedModelAdminToField
+from django.contrib.admin.options import IS_POPUP_VAR, TO_FIELD_VAR
+from django.contrib.admin.widgets import AdminTextInputWidget
+from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from payments_integration import conf, services
+from payments_integration.admin import destinations, display, money, outcomes
+from payments_integration.admin.confirming import (
+    APPROVAL,
+    ASK,
+    Confirmation,
+    ConfirmedPage,
+    Fact,
+    KeyedForm,
+)
+from payments_integration.enums import Country, Currency
+from payments_integration.exceptions import PaymentsError
+from payments_integration.models import Balance, Operation, Payout
+from payments_integration.money import format_money
+from payments_integration.services.limits import reaches_limit
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+    from payments_integration.admin.base import ReadOnlyAdmin
+
+#: The newest payouts whose method codes are offered.
+_SUGGEST_FROM = 200
+
+
+class PayoutForm(destinations.DestinationForm):
+    """What to send, and where."""
+
+    account = forms.ChoiceField(label=gettext_lazy("Account at the provider"))
+    country = forms.ChoiceField(
+        label=gettext_lazy("Country of the recipient's bank"), choices=[("", display.EMPTY), *Country.choices]
+    )
+    currency = forms.ChoiceField(label=gettext_lazy("Currency"), choices=[("", display.EMPTY), *Currency.choices])
+    # Typed with the currency beside it: what it is in minor units shows only together.
+    amount = forms.CharField(
+        label=gettext_lazy("Amount"),
+        max_length=money.MAX_TYPED,
+        widget=money.money_input(),
+        help_text=gettext_lazy(
+            "In the units of the currency, without thousands separators: 1234.50"
+            " (in CLP, which has no decimals: 1234)."
+        ),
+    )
+    method_code = forms.CharField(
+        label=gettext_lazy("Method code"),
+        max_length=255,
+        widget=AdminTextInputWidget(attrs={"list": "pi-method-codes", "autocomplete": "off"}),
+        help_text=gettext_lazy("A code of the provider's payment methods that takes payouts."),
+    )
+    merchant_reference = forms.CharField(
+        label=gettext_lazy("Merchant reference"),
+        required=False,
+        max_length=255,
+        widget=AdminTextInputWidget,
+        help_text=gettext_lazy("Your own number of it. If left empty, the operation's id."),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        aliases = conf.aliases()
+        if len(aliases) > 1:
+            cast("forms.ChoiceField", self.fields["account"]).choices = [(alias, alias) for alias in aliases]
+        else:
+            del self.fields["account"]
+
+    @property
+    def account_alias(self) -> str:
+        return str(self.cleaned_data.get("account") or next(iter(conf.aliases()), conf.DEFAULT_ACCOUNT))
+
+    def clean(self) -> dict[str, Any]:
+        # First, so that what the account's own checks say of other fields stands beside it.
+        currency, typed = self.cleaned_data.get("currency"), self.cleaned_data.get("amount")
+        if currency and typed:
+            try:
+                self.cleaned_data["amount"] = money.parse(typed, currency)
+            except ValidationError as error:
+                self.add_error("amount", error)
+        return super().clean()
+
+
+class PayoutPage(ConfirmedPage):
+    template = "admin/payments_integration/payout/add.html"
+    title = gettext_lazy("New payout")
+    groups = (
+        (None, ("account", "country", "currency", "amount", "method_code", "merchant_reference")),
+        (gettext_lazy("Where the money goes"), destinations.FIELDS),
+    )
+
+    def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
+        super().__init__(model_admin, request)
+        #: As the provider said in this request.
+        self.balance: Balance | None = None
+        to_field = request.POST.get(TO_FIELD_VAR)
+        if to_field and not model_admin.to_field_allowed(request, to_field):
+            raise DisallowedModelAdminToField(f"The field {to_field} cannot be referenced.")
+
+    def form(self, *args: Any, **kwargs: Any) -> PayoutForm:
+        return PayoutForm(*args, **kwargs)
+
+    def initial(self) -> dict[str, Any]:
+        return {}
+
+    def account(self, form: Any) -> str:
+        return str(form.account_alias)
+
+    def consider(self, form: Any) -> None:
+        amount, currency = form.cleaned_data["amount"], form.cleaned_data["currency"]
+        try:
+            self.balance = services.payout_cover(currency, account=form.account_alias)
+        except (PaymentsError, ImproperlyConfigured) as error:
+            form.add_error(None, outcomes.explain(self.admin.admin_site, error))
+            return
+        if self.balance is None:
+            return
+        if self.balance.debt > 0:
+            form.add_error(None, _("The provider pays nothing out while there is a debt in this currency."))
+        if self.balance.available < amount:
+            available = format_money(self.balance.available, currency)
+            form.add_error("amount", _("Only %(available)s is available.") % {"available": available})
+
+    def confirmation(self, form: PayoutForm) -> Confirmation:
+        values = form.cleaned_data
+        amount, currency = values["amount"], values["currency"]
+        shown = format_money(amount, currency)
+        recipient, waits = destinations.in_words(form.destination), reaches_limit(amount, currency)
+        account: list[Fact] = [(_("Account at the provider"), values["account"])] if "account" in values else []
+        return Confirmation(
+            sentence=_("%(amount)s will be sent to %(recipient)s.") % {"amount": shown, "recipient": recipient},
+            button=ASK if waits else _("Send %(amount)s") % {"amount": shown},
+            facts=[
+                *account,
+                (_("Amount"), display.money(amount, currency)),
+                (_("In words"), money.in_words(amount, currency)),
+                (_("Country of the recipient's bank"), display.text(Country(values["country"]).label)),
+                (_("Method code"), display.text(values["method_code"])),
+                *destinations.facts(form.destination),
+                (_("Merchant reference"), display.text(values["merchant_reference"])),
+            ],
+            notes=[
+                *([APPROVAL] if waits else []),
+                _("The provider's fee comes on top and is known only afterwards."),
+                destinations.NEW_ACCOUNT,
+                *([] if self.balance else [_("The provider lists no balance in this currency; it may refuse.")]),
+            ],
+            balance=self._balance_facts(amount),
+        )
+
+    def call(self, form: PayoutForm) -> Payout:
+        values = form.cleaned_data
+        return services.create_payout(
+            amount=values["amount"],
+            currency=values["currency"],
+            country=values["country"],
+            method_code=values["method_code"],
+            destination=form.destination,
+            merchant_reference=values["merchant_reference"] or None,
+            account=form.account_alias,
+            idempotency_key=values["idempotency_key"],
+            actor=self.request.user,
+        )
+
+    def done(self, row: Payout) -> tuple[Payout, str, str]:
+        amount = format_money(row.amount, row.currency)
+        told = format_html(
+            _("Payout {payout} of {amount} was made; its status is: {status}."),
+            payout=display.admin_link(self.admin.admin_site, Payout, row.pk),
+            amount=amount,
+            status=display.text(dict(Payout.Status.choices).get(row.status, row.status)),
+        )
+        return row, _("Sent %(amount)s: %(id)s.") % {"amount": amount, "id": row.pk}, told
+
+    def kept(self, operation: Operation) -> tuple[Operation, str]:
+        return operation, _("Payout asked for: operation %(id)s.") % {"id": operation.pk}
+
+    def back(self, row: Payout | None = None) -> HttpResponse:
+        if row is not None:
+            if IS_POPUP_VAR in self.request.POST:
+                return self.admin.response_add(self.request, row)
+            return self.admin.back(self.request, row)
+        site = self.admin.admin_site
+        may_view = self.admin.has_view_permission(self.request)
+        index = reverse("admin:index", current_app=site.name)
+        return HttpResponseRedirect(display.list_url(site, Payout) if may_view else index)
+
+    def crumbs(self) -> list[tuple[str, StrOrPromise]]:
+        may_view = self.admin.has_view_permission(self.request)
+        return [
+            (display.list_url(self.admin.admin_site, Payout) if may_view else "", _("Payouts")),
+            ("", self.title),
+        ]
+
+    def context(self, form: KeyedForm) -> dict[str, Any]:
+        newest = Payout.objects.order_by("-created_at", "-pk").values_list("method_code", flat=True)[:_SUGGEST_FROM]
+        return {
+            "balance_facts": self._balance_facts(),
+            "method_codes": sorted(set(newest)),
+            "note": destinations.NEW_ACCOUNT,
+        }
+
+    def _balance_facts(self, amount: int | None = None) -> list[Fact]:
+        balance = self.balance
+        if balance is None:
+            return []
+        names = {
+            "available": _("Available"),
+            "pending": _("Pending settlement"),
+            "reserve": _("Reserve against chargebacks"),
+            "hold": _("Held for payouts and refunds in progress"),
+            "debt": _("Debt"),
+        }
+        found: list[Fact] = [
+            (label, display.money(getattr(balance, name), balance.currency)) for name, label in names.items()
+        ]
+        if amount is not None:
+            left = display.money(balance.available - amount, balance.currency)
+            found.append((_("Available afterwards, before the fee"), left))
+        return found

@@ -1,0 +1,40 @@
+"""How often somebody may call: limits per user, reads and writes apart, at the rates of API_THROTTLE_RATES.
+
+Counted in Django's default cache: with several processes it must be one that they share.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rest_framework.permissions import SAFE_METHODS
+from rest_framework.request import Request
+from rest_framework.throttling import UserRateThrottle
+
+from payments_integration import conf
+
+
+class _Throttle(UserRateThrottle):
+    name: ClassVar[str]
+    #: Not the project's ``DEFAULT_THROTTLE_RATES``: the rates are options of ours.
+    cache_format = "payments_integration_api_%(scope)s_%(ident)s"
+
+    def __init__(self) -> None:
+        self.scope = self.name
+        super().__init__()
+
+    def get_rate(self) -> str | None:
+        return conf.current().API_THROTTLE_RATES[self.name]
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        if (request.method in SAFE_METHODS) is not (self.name == "read"):
+            return True
+        return bool(super().allow_request(request, view))
+
+
+class ReadThrottle(_Throttle):
+    name = "read"
+
+
+class WriteThrottle(_Throttle):
+    name = "write"

@@ -1,0 +1,227 @@
+"""From figures to problems: what needs a person, and what does not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from payments_integration import conf
+from payments_integration.health.figures import account_figures
+from payments_integration.health.report import (
+    AccountFigures,
+    AccountReport,
+    Problem,
+    RemovedAccount,
+    Report,
+    Run,
+    Waiting,
+)
+from payments_integration.health.waiting import LIMIT
+from payments_integration.models import (
+    OPEN_OPERATION_STATES,
+    AccountState,
+    DueRefresh,
+    Event,
+    EventState,
+    Operation,
+    StatusChange,
+)
+from payments_integration.reasons import ACTIONS, Reason
+
+#: Deliveries are refused at five minutes; whoever is off by one is on the way there.
+CLOCK_ALERT = 60.0
+#: Reconciliation runs every few minutes; a pass may take its time, or fail now and then.
+RUN_ALERT = 3600.0
+#: The provider may be down for a while; money whose way is not known for longer should be known to somebody.
+UNKNOWN_ALERT = 3600.0
+ERASURE_ALERT = timedelta(days=1).total_seconds()
+#: So many events in a day, and none of them delivered, is no accident.
+MIN_RECOVERED = 10
+
+_UNFINISHED = (EventState.PENDING, EventState.HELD, EventState.APPLIED, EventState.PARKED)
+
+
+def examine(account: str | None = None) -> Report:
+    """Look at one account (ImproperlyConfigured for one that is not in the setting), or at all and what else is there.
+
+    A fixed number of queries per account. Raises what the database raises.
+    """
+    now = timezone.now()
+    accounts: dict[str, AccountReport] = {}
+    for alias in conf.aliases(account):
+        figures = account_figures(alias, now)
+        accounts[alias] = AccountReport(figures, _merged(_problems(alias, figures)))
+    removed = _removed_accounts() if account is None else {}
+    return Report(now, accounts, removed, _merged(_removed_problems(removed)))
+
+
+def unreachable(now: datetime, what: str) -> Report:
+    """The report where the database could not be read; ``what``: the kind of error."""
+    return Report(now, problems=[_problem(Reason.DATABASE, 1, f"the database could not be read: {what}")])
+
+
+def spell(seconds: float) -> str:
+    """A span as people say it."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _merged(problems: Iterable[Problem]) -> list[Problem]:
+    """One of each code, so that it names a line of a report and a metric of monitoring."""
+    merged: dict[Reason, Problem] = {}
+    for problem in problems:
+        known = merged.setdefault(problem.code, problem)
+        if known is not problem:
+            count, message = known.count + problem.count, f"{known.message}; {problem.message}"
+            merged[problem.code] = Problem(problem.code, count, message, problem.action)
+    return list(merged.values())
+
+
+def _problem(code: Reason, count: int, message: str) -> Problem:
+    return Problem(code, count, message, ACTIONS[code])
+
+
+def _problems(account: str, figures: AccountFigures) -> Iterator[Problem]:
+    yield from _people(figures)
+    yield from _backlog(figures)
+    yield from _reconciliation(figures)
+    yield from _deliveries(account, figures)
+    if (offset := figures.clock_offset_seconds) is not None and abs(offset) > CLOCK_ALERT:
+        direction = "ahead of" if offset > 0 else "behind"
+        yield _problem(Reason.PROVIDER_CLOCK, 1, f"the provider's clock is {spell(abs(offset))} {direction} ours")
+    if (figures.erasures.age_seconds or 0.0) > ERASURE_ALERT:
+        yield _waits(Reason.ERASURE_WAITS, figures.erasures, "erasures are not finished")
+
+
+def _people(figures: AccountFigures) -> Iterator[Problem]:
+    """What only a person can bring on."""
+    operations, events = figures.operations, figures.events
+    for code, waiting, what in (
+        (Reason.OPERATION_NEEDS_PERSON, operations.needs_person, "operations wait for a person's decision"),
+        (Reason.OPERATION_AWAITS_APPROVAL, operations.awaiting_approval, "operations wait for approval"),
+        (Reason.TELLING_PARKED, events.parked, "events or changes are parked: receivers keep failing"),
+        (Reason.EVENT_QUARANTINED, events.quarantined, "events are in quarantine: they are not understood"),
+        (Reason.EVENT_NOT_APPLIED, events.not_applied, "events could not be applied"),
+    ):
+        if waiting.count:
+            yield _waits(code, waiting, what)
+    if (operations.unknown.age_seconds or 0.0) > UNKNOWN_ALERT:
+        yield _waits(Reason.OPERATION_UNKNOWN, operations.unknown, "operations have an unknown outcome")
+
+
+def _backlog(figures: AccountFigures) -> Iterator[Problem]:
+    """What goes on by itself, and does not."""
+    settings, backlog = conf.current(), figures.backlog
+    window = settings.REORDER_WINDOW if settings.PROCESSING == "celery" else 0
+    for code, waiting, longest, what in (
+        (Reason.EVENTS_PENDING, backlog.pending, settings.BACKLOG_ALERT + window, "events are not applied"),
+        (Reason.EVENTS_UNTOLD, backlog.untold, settings.BACKLOG_ALERT, "changes are not told to receivers"),
+        (Reason.EVENTS_HELD, backlog.held, settings.BACKLOG_ALERT, "events wait until their window is complete"),
+        (Reason.REFRESHES_DUE, backlog.refreshes, settings.BACKLOG_ALERT, "objects are due to be read"),
+        (
+            Reason.OPERATIONS_DUE,
+            backlog.operations,
+            settings.BACKLOG_ALERT,
+            "operations are due to be sent or resolved",
+        ),
+    ):
+        if (waiting.age_seconds or 0.0) > longest:
+            yield _waits(code, waiting, what)
+    if figures.refreshes_failing:
+        count = figures.refreshes_failing
+        yield _problem(Reason.REFRESHES_FAIL, count, f"{_number(count)} objects cannot be read")
+
+
+def _reconciliation(figures: AccountFigures) -> Iterator[Problem]:
+    if figures.watermark_age_seconds is None:
+        yield _problem(Reason.NEVER_RECONCILED, 1, "no reconciliation of events was ever complete")
+    elif figures.watermark_age_seconds > RUN_ALERT:
+        message = f"events are complete only up to {spell(figures.watermark_age_seconds)} ago"
+        yield _problem(Reason.WATERMARK_OLD, 1, message)
+    runs = figures.runs
+    is_left = (figures.resync_waits_seconds or 0.0) > conf.current().BACKLOG_ALERT or runs.full.failures
+    if figures.resync_due and is_left:
+        yield _problem(Reason.GAP_TOO_LONG, 1, "events may be gone for good; the comparison of every object is due")
+    for name, run in (("events", runs.events), ("objects", runs.objects), ("balances", runs.balances)):
+        if run.age_seconds is None:
+            continue  # the watermark tells
+        if run.age_seconds > RUN_ALERT:
+            message = f"the last reconciliation of {name} began {spell(run.age_seconds)} ago"
+            yield _problem(Reason.RUNS_STOPPED, 1, message)
+        elif run.failures and _has_failed_for_long(run):
+            message = f"the reconciliation of {name} keeps failing ({_first_line(run.error)})"
+            yield _problem(Reason.RUNS_FAIL, run.failures, message)
+
+
+def _has_failed_for_long(run: Run) -> bool:
+    return run.done_age_seconds is None or run.done_age_seconds > RUN_ALERT
+
+
+def _deliveries(account: str, figures: AccountFigures) -> Iterator[Problem]:
+    configured = bool(conf.account(account).webhook_secrets)
+    if not figures.endpoints and not configured:
+        yield _problem(Reason.NO_ENDPOINT, 1, "no webhook endpoint is known, and no secret is configured")
+    for endpoint in figures.endpoints:
+        if endpoint.complaint:
+            yield _problem(Reason.ENDPOINT, 1, f"{endpoint.id}: {endpoint.complaint}")
+        elif not endpoint.secret_is_known and not configured:
+            yield _problem(Reason.SECRET_MISSING, 1, f"{endpoint.id}: its signing secret is not known")
+        if not endpoint.secret_is_readable:
+            yield _problem(
+                Reason.SECRET_UNREADABLE, 1, f"{endpoint.id}: no key can read its secret; deliveries get 503"
+            )
+    count = figures.recovered_last_day
+    if count >= MIN_RECOVERED and not figures.webhooks_last_day and (figures.endpoints or configured):
+        message = f"of the {_number(count)} events of the last day none was delivered"
+        yield _problem(Reason.DELIVERIES_MISSING, count, message)
+
+
+def _removed_accounts() -> dict[str, RemovedAccount]:
+    """What is unfinished under aliases that the setting does not have any more."""
+    known = list(conf.current().ACCOUNTS)
+    operations, events, refreshes = (
+        Counter(rows.exclude(account__in=known).values_list("account", flat=True)[:LIMIT])
+        for rows in (
+            Operation.objects.filter(state__in=OPEN_OPERATION_STATES),
+            Event.objects.filter(state__in=_UNFINISHED),
+            DueRefresh.objects.all(),
+        )
+    )
+    events.update(
+        StatusChange.objects.filter(state__in=_UNFINISHED)
+        .exclude(account__in=known)
+        .values_list("account", flat=True)[:LIMIT]
+    )
+    gone = AccountState.objects.exclude(pk__in=known).values_list("pk", flat=True)
+    return {
+        alias: RemovedAccount(operations[alias], events[alias], refreshes[alias])
+        for alias in sorted({*gone, *operations, *events, *refreshes})
+    }
+
+
+def _removed_problems(removed: dict[str, RemovedAccount]) -> Iterator[Problem]:
+    for alias, rows in removed.items():
+        if rows.operations or rows.events:
+            message = (
+                f"the account {alias} is not configured any more and has {_number(rows.operations)} open operations "
+                f"and {_number(rows.events)} unfinished events"
+            )
+            yield _problem(Reason.REMOVED_ACCOUNT, rows.operations + rows.events, message)
+
+
+def _waits(code: Reason, waiting: Waiting, what: str) -> Problem:
+    since = f", the oldest for {spell(waiting.age_seconds)}" if waiting.age_seconds is not None else ""
+    return _problem(code, waiting.count, f"{_number(waiting.count)} {what}{since}")
+
+
+def _number(count: int) -> str:
+    return f"{LIMIT} or more" if count >= LIMIT else str(count)
+
+
+def _first_line(text: str) -> str:
+    return (text.splitlines() or ["no error recorded"])[0][:200]

@@ -1,0 +1,124 @@
+"""``payments_erase``: a payer's personal data, everywhere and for good."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.management import BaseCommand, CommandError
+
+from payments_integration import erasure
+from payments_integration.erasure import Selection, UnknownObject
+from payments_integration.management.accounts import add_account_argument, chosen_accounts
+
+_CONFIRMATION = "erase"
+#: One and several.
+_NAMES = {
+    "payment": ("payment", "payments"),
+    "payout": ("payout", "payouts"),
+    "refund": ("refund", "refunds"),
+    "deposit_reference": ("deposit reference", "deposit references"),
+    "event": ("event body", "event bodies"),
+    "operation": ("operation", "operations"),
+    "open_operation": ("operation of open outcome", "operations of open outcome"),
+    "quarantined": ("body in quarantine", "bodies in quarantine"),
+}
+
+
+class Command(BaseCommand):
+    help = (
+        "Erases a payer's personal data from the mirror, the inbox and the ledger, and keeps it out. Amounts, "
+        "statuses and ids stay. There is no way back. What was erased is printed by kind, never by value."
+    )
+
+    def add_arguments(self, parser: Any) -> None:
+        add_account_argument(parser)
+        for option, what in (
+            ("email", "an e-mail address of the payer"),
+            ("phone", "a phone number of the payer, with its country code"),
+            ("document", "the number of a document of the payer or of an account's holder"),
+            ("reference", "a merchant reference, as it was given"),
+            ("id", "the id of a payment, payout, refund, deposit reference, operation, or of a body in quarantine"),
+        ):
+            parser.add_argument(f"--{option}", action="append", default=[], metavar="…", help=f"{what}; repeatable")
+        parser.add_argument(
+            "--stdin",
+            action="store_true",
+            help="read further ones from the standard input, one per line as in “email ana@example.com”: no shell's "
+            "history and no list of processes shows them",
+        )
+        parser.add_argument("--dry-run", action="store_true", help="only say how much would be erased")
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+        parser.add_argument("--actor", default="", help="who asked for it, for the record (default: who runs this)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        chosen_accounts(options["account"])
+        selection = self._selection(options)
+        try:
+            found = erasure.select(selection, options["account"])
+        except UnknownObject as error:
+            raise CommandError(f"{error.args[0]}.", returncode=2) from None
+        if not found.keys and not found.quarantined:
+            self.stdout.write("Nothing was found.")
+            return
+        self.stdout.write(f"Found: {_listed(found.counts())}.")
+        if options["dry_run"]:
+            self.stdout.write("Nothing was erased.")
+            return
+        if not options["yes"]:
+            self._confirm()
+        erased = erasure.erase(found, actor=options["actor"] or _login())
+        self.stdout.write(self.style.SUCCESS(f"Erased: {_listed(erased.done)}."))
+        if erased.left:
+            self.stdout.write(
+                f"Left until it is closed or applied: {_listed(erased.left)}. It is erased by itself afterwards; "
+                "payments_health tells while it waits."
+            )
+
+    def _selection(self, options: Mapping[str, Any]) -> Selection:
+        chosen: dict[str, list[str]] = {
+            name: list(options[name]) for name in ("email", "phone", "document", "reference", "id")
+        }
+        for line in sys.stdin if options["stdin"] else ():
+            name, _, value = line.strip().partition(" ")
+            if name not in chosen or not value:
+                raise CommandError(f"Each line must be one of {', '.join(chosen)}, and a value.", returncode=2)
+            chosen[name].append(value.strip())
+        try:
+            selection = Selection.of(
+                emails=tuple(chosen["email"]),
+                phones=tuple(chosen["phone"]),
+                documents=tuple(chosen["document"]),
+                references=tuple(chosen["reference"]),
+                ids=tuple(chosen["id"]),
+            )
+        except ValueError as error:
+            raise CommandError(f"This selects nobody: {error}.", returncode=2) from None
+        if selection.is_empty:
+            raise CommandError("Say whose data: --email, --phone, --document, --reference or --id.", returncode=2)
+        return selection
+
+    def _confirm(self) -> None:
+        if not sys.stdin.isatty():
+            raise CommandError("Nothing was erased: nobody is there to ask. Add --yes.", returncode=2)
+        if input(f"This cannot be undone. Write “{_CONFIRMATION}” to go on: ").strip() != _CONFIRMATION:
+            raise CommandError("Nothing was erased.")
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    words = []
+    for kind, count in sorted(counts.items()):
+        one, several = _NAMES.get(kind, (f"{kind} (not mirrored)",) * 2)
+        if count:
+            words.append(f"{count} {one if count == 1 else several}")
+    return ", ".join(words) or "nothing"
+
+
+def _login() -> str:
+    """Who runs this, as far as the machine knows."""
+    try:
+        return f"payments_erase by {getpass.getuser()}"
+    except (KeyError, OSError):
+        return "payments_erase"

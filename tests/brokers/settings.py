@@ -1,0 +1,22 @@
+"""Settings of the site, the workers and beat: the example project's own, with receivers that a test can hold still."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from example_project.settings import *  # noqa: F403
+from example_project.settings import CELERY_BEAT_SCHEDULE, INSTALLED_APPS, PAYMENTS_INTEGRATION, env
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.receivers", "tests.brokers.merchant"]
+
+#: What a test has different from the example: {"CELERY_TASK_ACKS_LATE": true}; options of the app as "PAYMENTS".
+_changes: dict[str, Any] = json.loads(env.str("TEST_CHANGES", default="{}"))
+PAYMENTS_INTEGRATION = {**PAYMENTS_INTEGRATION, **_changes.pop("PAYMENTS", {})}
+globals().update(_changes)
+
+#: Only the entries that the test wants run by themselves.
+_wanted = env.list("TEST_SCHEDULE", default=[])
+CELERY_BEAT_SCHEDULE = {
+    name: entry for name, entry in CELERY_BEAT_SCHEDULE.items() if name.rpartition(".")[2] in _wanted
+}

@@ -1,0 +1,114 @@
+"""Workers that die in the middle, and workers that are asked to leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from example_project.shop.models import Notice
+from payments_integration.models import Event, EventState, Operation, OperationState
+from payments_integration.sandbox import Fault
+from tests.brokers.stage import ACKS_LATE, Stage
+
+
+@pytest.mark.case(72)
+@pytest.mark.promise(6)
+def test_a_child_that_is_killed_over_a_receiver(stage: Stage) -> None:
+    """Its message was acknowledged; the others go on meanwhile, and the sweeper has it told again."""
+    stage.changes["PAYMENTS"] = {"RECEIVER_RETRIES": [1, 1, 1]}
+    stage.site()
+    worker = stage.worker()
+    stage.beat(process_events=0.5)
+    stage.paid(gate="deadly")
+    assert set(stage.deliver()) == {200}
+    (child,) = stage.wait_entered("deadly")
+    assert child in worker.children()
+    os.kill(child, signal.SIGKILL)
+    stage.wait("the worker to miss its child", lambda: worker.count("WorkerLostError|SIGKILL"))
+    other = stage.paid()
+    stage.deliver()
+    stage.wait("another payment to be told", lambda: Notice.objects.filter(object_id=other.pk).count() == 3)
+    assert len(stage.entered("deadly")) == 1
+    stage.open("deadly")
+    stage.wait_settled()
+    assert len(stage.entered("deadly")) == 2
+    assert worker.is_running
+    stage.assert_true()
+
+
+@pytest.mark.case(72)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("late", [False, True], ids=["acks_early", "acks_late"])
+def test_money_moves_once_when_its_sender_is_killed(stage: Stage, late: bool) -> None:
+    """A child, then a whole machine, dies while the provider has executed the request and not yet answered."""
+    stage.changes |= ACKS_LATE if late else {}
+    engine = stage.provider.engine
+    engine.fund("CLP", 50_000)
+    stage.site()
+    stage.beat(resume_operations=0.5, process_events=0.5)
+
+    for number, whole in ((1, False), (2, True)):
+        worker = stage.worker()
+        engine.faults.add(Fault("slow", operation="create_payout", delay=30, work=True))
+        operation = stage.payout()
+        stage.wait("the provider to execute it", lambda known=number: len(engine.payouts) == known)
+        operation.refresh_from_db()
+        assert operation.state == OperationState.UNKNOWN
+        if whole:
+            worker.kill()
+            worker = stage.worker()
+        else:
+            for child in worker.children():
+                os.kill(child, signal.SIGKILL)
+        lease_runs_out(operation)
+        stage.wait_settled()
+        assert [item["amount"] for item in engine.payouts.values()] == [5_000] * number
+        if not whole:
+            assert worker.is_running
+            worker.stop()
+    assert [fault.used for fault in engine.faults.all()] == [1, 1]
+    # Those whose sender died were never answered; these are their repetitions.
+    answered = [entry["idempotency_key"] for entry in engine.books()["requests"] if entry["path"] == "/v1/payouts"]
+    assert sorted(answered) == sorted(Operation.objects.values_list("idempotency_key", flat=True))
+    assert engine.balances["CLP"]["available"] == 50_000 - sum(
+        item["amount"] + item["fee"] for item in engine.payouts.values()
+    )
+
+
+def lease_runs_out(operation: Operation) -> None:
+    """Time passes for it."""
+    over = timezone.now() - timedelta(seconds=1)
+    Operation.objects.filter(pk=operation.pk).update(lease_until=over, next_attempt_at=over)
+
+
+@pytest.mark.promise(1)
+@pytest.mark.promise(6)
+def test_a_warm_shutdown_loses_nothing(stage: Stage) -> None:
+    """Asked to leave in the middle of a batch it ends what it has begun; the next worker does the rest."""
+    stage.site()
+    worker = stage.worker(concurrency=1)
+    first = stage.paid(gate="leaving")
+    others = [stage.paid() for _ in range(5)]
+    assert set(stage.deliver()) == {200}
+    stage.wait_entered("leaving")
+    worker.send(signal.SIGTERM)
+    stage.wait("the worker to begin its end", lambda: worker.count("Warm shutdown"))
+    assert worker.is_running
+    late = stage.paid()
+    assert set(stage.deliver()) == {200}
+    stage.open("leaving")
+    stage.wait("the worker to leave", lambda: not worker.is_running)
+    assert worker.popen.returncode == 0
+    assert Notice.objects.filter(object_id=first.pk).count() == 3
+    assert not Event.objects.filter(object_id__in=[first.pk], state=EventState.APPLIED).exists()
+
+    stage.worker()
+    stage.beat(process_events=0.5)
+    stage.wait_settled()
+    told = set(Notice.objects.filter(type="payment.succeeded").values_list("object_id", flat=True))
+    assert told == {payment.pk for payment in (first, late, *others)}
+    stage.assert_true()

@@ -1,0 +1,46 @@
+"""What axe-core finds on a page, without what Django's own admin brings along."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+GRAVE = ("serious", "critical")
+
+
+@dataclass(frozen=True)
+class Django:
+    """Markup of Django's own that a rule complains of, and why we leave it."""
+
+    rule: str
+    #: The end of the selector that axe names the element by.
+    element: str
+    why: str
+
+
+#: Each is of a template or stylesheet of ``django.contrib.admin``.
+DJANGOS = (
+    # The text is the picture's alternative, which screen readers do read.
+    Django(
+        "label-title-only", "#searchbar", "the label of the search box is a picture, and the help text describes it"
+    ),
+)
+
+
+def grave(page: Page) -> list[str]:
+    """A line for each serious or critical violation that is ours."""
+    answer = Axe().run(page).response
+    return [
+        f"{violation['id']} ({violation['impact']}): {target} {node['html'][:200]} {_reasons(node)}"
+        for violation in answer["violations"]
+        if violation["impact"] in GRAVE
+        for node in violation["nodes"]
+        for target in [" ".join(map(str, node["target"]))]
+        if not any(known.rule == violation["id"] and target.endswith(known.element) for known in DJANGOS)
+    ]
+
+
+def _reasons(node: dict[str, list[dict[str, str]]]) -> str:
+    return "; ".join(check["message"] for kind in ("any", "all", "none") for check in node.get(kind, []))

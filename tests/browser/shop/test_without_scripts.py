@@ -1,0 +1,60 @@
+"""The shop without JavaScript: the same by pages that load themselves anew."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from example_project.shop.models import Order
+from tests.browser.shop.conftest import Welcome
+from tests.browser.shop.customer import CANCEL
+
+pytestmark = pytest.mark.urls("example_project.urls")
+
+
+def test_the_whole_way_by_the_providers_page(welcome: Welcome) -> None:
+    customer = welcome(java_script_enabled=False)
+    page, visitor = customer.page, customer.visitor
+    visitor.open("/")
+    visitor.press(page.get_by_role("link", name="Buy Coffee beans"))
+    page.select_option("[name=market]", "BR-BRL")
+    visitor.press("button[name=show]")
+    page.fill("[name=name]", "Ana Soto")
+    page.fill("[name=email]", "ana@example.com")
+    page.check("[name=method_code][value=br_card]")
+    visitor.press(customer.pay_button)
+    assert page.url == customer.payment["checkout_url"]
+    customer.press_at_provider("Pay")
+    customer.sees("new")
+    customer.provider.deliver()
+    customer.sees("paid")  # nobody presses anything
+    assert Order.objects.get().currency == "BRL"
+
+
+def test_the_page_of_an_order_loads_itself_anew(welcome: Welcome) -> None:
+    customer = welcome(java_script_enabled=False)
+    customer.visitor.open("/buy/coffee/")
+    page = customer.page
+    page.fill("[name=name]", "Ana Soto")
+    page.fill("[name=email]", "ana@example.com")
+    page.check("[name=method_code][value=cl_mach]")
+    page.check("[name=flow][value=s2s]")
+    customer.visitor.press(customer.pay_button)
+    customer.sees("new")
+    expect(page.locator(".payments-action-qr svg")).to_be_visible()
+    expect(page.locator(".payments-copy").first).to_be_hidden()  # needs a script
+    customer.pays()
+    customer.sees("paid")  # nobody presses anything
+
+
+def test_the_payer_cancels(welcome: Welcome) -> None:
+    customer = welcome(java_script_enabled=False)
+    customer.visitor.open("/buy/coffee/")
+    page = customer.page
+    page.fill("[name=name]", "Ana Soto")
+    page.fill("[name=email]", "ana@example.com")
+    page.check("[name=method_code][value=cl_bank_transfer]")
+    page.check("[name=flow][value=s2s]")
+    customer.visitor.press(customer.pay_button)
+    customer.visitor.press(page.get_by_role("button", name=CANCEL))
+    customer.sees("canceled")

@@ -1,0 +1,56 @@
+"""The site that the browser visits: Django's live server, with static files, in threads of this process."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.conf import settings
+from django.contrib.staticfiles.handlers import StaticFilesHandler
+from django.core.signals import got_request_exception
+from django.test import override_settings
+from django.test.testcases import LiveServerThread
+
+SESSION = "django.contrib.sessions.middleware.SessionMiddleware"
+LOCALE = "django.middleware.locale.LocaleMiddleware"
+FRAMES = "django.middleware.clickjacking.XFrameOptionsMiddleware"
+STRICT = "tests.browser.middleware.strict_policy"
+
+
+def _middleware() -> list[str]:
+    """The suite's, and what a site in several languages and with a strict policy has besides."""
+    usual = list(settings.MIDDLEWARE)
+    after = usual.index(SESSION) + 1
+    return [STRICT, *usual[:after], LOCALE, *usual[after:], FRAMES]
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """The address of a running site; its middleware is loaded as it starts."""
+    with override_settings(MIDDLEWARE=_middleware()):
+        thread = LiveServerThread("127.0.0.1", StaticFilesHandler, connections_override={})
+        thread.daemon = True
+        thread.start()
+        thread.is_ready.wait(30)
+        if thread.error:
+            raise thread.error
+    try:
+        yield f"http://127.0.0.1:{thread.port}"
+    finally:
+        thread.terminate()
+
+
+@contextmanager
+def bugs() -> Iterator[list[str]]:
+    """Exceptions that reached no page: with DEBUG off the browser sees only that there was one."""
+    found: list[str] = []
+
+    def note(sender: object, **kwargs: object) -> None:
+        found.append(traceback.format_exc())
+
+    got_request_exception.connect(note, weak=False)
+    try:
+        yield found
+    finally:
+        got_request_exception.disconnect(note)

@@ -1,0 +1,177 @@
+"""The checkout page in a browser: it follows the payment by itself, and everything can be used by everybody."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import RequestFactory
+from django.utils import timezone
+from playwright.sync_api import Page, Request, expect
+
+from payments_integration.checkout import status_url
+from payments_integration.models import Payment
+from tests.browser.accessibility import grave
+from tests.browser.conftest import Visit
+from tests.browser.visitor import Visitor
+from tests.unit.checkout import rows
+from tests.unit.checkout.test_actions import ACTIONS, action
+
+pytestmark = pytest.mark.urls("tests.unit.checkout.urls")
+
+
+def address(payment: Payment) -> str:
+    return status_url(RequestFactory().get("/"), payment).removeprefix("http://testserver")
+
+
+def look(visit: Visit, payment: Payment, **options: Any) -> tuple[Visitor, Page]:
+    visitor = visit(None, **options)
+    return visitor, visitor.open(address(payment))
+
+
+def look_without_time(visit: Visit, payment: Payment) -> Page:
+    """For the page no time passes but by ``clock.run_for``, however slow the machine."""
+    visitor = visit(None)
+    now = timezone.now()
+    visitor.page.clock.install(time=now)
+    visitor.page.clock.pause_at(now + timedelta(seconds=1))
+    return visitor.open(address(payment))
+
+
+def counted(page: Page) -> list[Request]:
+    """What the page asks for after this."""
+    asked: list[Request] = []
+    page.on("request", lambda request: asked.append(request) if "/data/" in request.url else None)
+    return asked
+
+
+def pay(payment: Payment) -> None:
+    Payment.objects.filter(pk=payment.pk).update(status="succeeded", amount_received=payment.amount)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("kind", [*ACTIONS, "paid"])
+def test_every_action_can_be_used_by_everybody(visit: Visit, kind: str, dark: bool) -> None:
+    at = timezone.now() + timedelta(hours=30)
+    fields = {"status": "succeeded", "amount_received": 10_000} if kind == "paid" else {"next_action": action(kind)}
+    _, page = look(visit, rows.payment(expires_at=at, **fields), dark=dark)
+    assert grave(page) == []
+    page.set_viewport_size({"width": 320, "height": 640})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_it_turns_paid_without_a_reload(visit: Visit) -> None:
+    payment = rows.payment(next_action=action("voucher"))
+    _, page = look(visit, payment)
+    page.evaluate("window.kept = true")
+    expect(page.locator("svg")).to_have_count(1)
+    pay(payment)
+    expect(page.locator("[data-payments-headline]")).to_have_text("Paid")
+    expect(page.locator("section")).to_have_count(0)
+    assert page.evaluate("window.kept") is True
+    assert page.locator("[role=status][data-payments-standing]").get_attribute("class") == (
+        "payments-standing payments-standing-good"
+    )
+
+
+def test_it_stops_at_the_end(visit: Visit) -> None:
+    payment = rows.payment()
+    page = look_without_time(visit, payment)
+    asked = counted(page)
+    pay(payment)
+    with page.expect_response("**/data/"):
+        page.clock.run_for(2_100)
+    expect(page.locator("[data-payments-headline]")).to_have_text("Paid")
+    page.clock.run_for(120_000)
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.clock.run_for(120_000)
+    assert len(asked) == 1
+
+
+def test_a_page_that_nobody_sees_asks_nobody(visit: Visit) -> None:
+    payment = rows.payment()
+    page = look_without_time(visit, payment)
+    asked = counted(page)
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', {value: true, configurable: true});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    page.clock.run_for(600_000)
+    assert asked == []
+    pay(payment)
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', {value: false, configurable: true});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    expect(page.locator("[data-payments-headline]")).to_have_text("Paid")
+    assert len(asked) == 1
+
+
+def test_a_network_that_drops_is_no_end(visit: Visit) -> None:
+    payment = rows.payment()
+    visitor, page = look(visit, payment)
+    failed: list[str] = []
+    page.on("requestfailed", lambda request: failed.append(request.url))
+    page.route("**/data/", lambda route: route.abort("internetdisconnected"))
+    with page.expect_event("requestfailed"):
+        pass
+    pay(payment)
+    page.unroute("**/data/")
+    expect(page.locator("[data-payments-headline]")).to_have_text("Paid")
+    assert failed
+    visitor.complaints.clear()  # of the network, by the browser
+
+
+def test_something_else_to_do_is_drawn_anew(visit: Visit) -> None:
+    payment = rows.payment(status="created", next_action=None)
+    _, page = look(visit, payment)
+    Payment.objects.filter(pk=payment.pk).update(status="requires_action", next_action=action("qr"))
+    expect(page.locator("svg.payments-qr")).to_be_visible()
+
+
+def test_values_can_be_copied(visit: Visit) -> None:
+    visitor, page = look(visit, rows.payment(next_action=action("bank_transfer_details")))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=visitor.site)
+    button = page.get_by_role("button", name="Copy Account number")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".payments-copied", has_text="Copied")).to_have_count(1)
+    assert page.evaluate("navigator.clipboard.readText()") == "000123456"
+
+
+def test_the_time_left_is_counted(visit: Visit) -> None:
+    visitor = visit(None)
+    now = timezone.now()
+    visitor.page.clock.install(time=now)
+    page = visitor.open(address(rows.payment(next_action=action("qr"), expires_at=now + timedelta(minutes=2))))
+    timer = page.get_by_role("timer")
+    expect(timer).to_contain_text("Time left: 0")
+    page.clock.run_for(70_000)
+    spoken = page.locator(".payments-until [role=status]")
+    expect(spoken).to_contain_text("Time left: ")
+    page.clock.run_for(60_000)
+    expect(timer).to_have_text("The time to pay is over")
+    expect(spoken).to_have_text("The time to pay is over")
+
+
+def test_without_a_script_it_says_the_same(visit: Visit) -> None:
+    at = timezone.now() + timedelta(hours=1)
+    payment = rows.payment(next_action=action("voucher"), expires_at=at)
+    visitor, page = look(visit, payment, java_script_enabled=False)
+    expect(page.get_by_text("Waiting for your payment")).to_be_visible()
+    expect(page.locator("svg")).to_be_visible()
+    expect(page.get_by_text(str(at.year))).to_be_visible()
+    expect(page.locator("button").first).to_be_hidden()
+    expect(page.locator(".payments-left")).to_be_hidden()
+    pay(payment)
+    visitor.open(address(payment))
+    expect(page.get_by_text("Thank you!")).to_be_visible()
+
+
+def test_a_voucher_can_be_printed(visit: Visit) -> None:
+    _, page = look(visit, rows.payment(next_action=action("voucher")), dark=True)
+    page.emulate_media(media="print")
+    expect(page.locator("svg")).to_be_visible()
+    expect(page.locator("button").first).to_be_hidden()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

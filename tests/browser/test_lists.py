@@ -1,0 +1,73 @@
+"""What is done from a list: refunding several, exporting, finding."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from payments_integration.testing import ProviderSandbox
+from tests.browser import stage
+from tests.browser.conftest import Person, Visit, address
+from tests.browser.test_refunding import CONFIRM, MAY, digits
+
+
+def test_several_card_payments_are_refunded(
+    visit: Visit, person: Person, provider: ProviderSandbox, language: str
+) -> None:
+    cards = [stage.paid(provider, amount=amount) for amount in (3_000, 4_000)]
+    bank = stage.paid(provider, stage.TRANSFER)
+    visitor = visit(person("ana", *MAY), language=language)
+    visitor.open(address("payment", "changelist"))
+    visitor.page.check("#action-toggle")
+    visitor.page.select_option("select[name=action]", "refund_selected")
+    visitor.press("button[name=index]")
+    told = visitor.find("#content").inner_text()
+    assert "7000" in digits(told)
+    assert bank.pk in told  # left out, with the reason
+    visitor.press(CONFIRM)
+    made = {refund["payment_id"]: refund["amount"] for refund in provider.project.refunds.values()}
+    assert made == {cards[0].pk: 3_000, cards[1].pk: 4_000}
+    assert visitor.find("#content .pi-status-good").count() >= 2
+    # Sent once more, each keeps the outcome that it had.
+    with visitor.page.expect_navigation():
+        visitor.page.evaluate("() => window.location.reload()")
+    assert len(provider.project.refunds) == 2
+
+
+@pytest.mark.parametrize("status", ["succeeded", "created"])
+def test_a_filtered_list_is_downloaded(visit: Visit, person: Person, provider: ProviderSandbox, status: str) -> None:
+    paid = stage.paid(provider, merchant_reference="=1+1")
+    visitor = visit(person("ana", "view_payment"))
+    visitor.open(f"{address('payment', 'changelist')}?status={status}")
+    with visitor.page.expect_download() as caught:
+        visitor.find(f"a[href^='{address('payment', 'export')}']").click()
+    rows = list(csv.DictReader(io.StringIO(Path(caught.value.path()).read_text("utf-8-sig"))))
+    assert caught.value.suggested_filename.endswith(".csv")
+    assert [row["id"] for row in rows] == ([paid.pk] if status == "succeeded" else [])
+    if rows:
+        assert rows[0]["merchant_reference"] == "'=1+1"  # no formula
+        assert rows[0]["amount"] == "10000"
+
+
+def test_a_payment_is_found_by_its_reference_and_its_day(
+    visit: Visit, person: Person, provider: ProviderSandbox
+) -> None:
+    wanted, other = stage.paid(provider, merchant_reference="order-1"), stage.paid(provider)
+    visitor = visit(person("ana", "view_payment"))
+    visitor.open(address("payment", "changelist"))
+    visitor.page.fill("#searchbar", "order-1")
+    visitor.press("#changelist-search [type=submit]")
+    shown = visitor.find("#result_list").inner_text()
+    assert wanted.pk in shown
+    assert other.pk not in shown
+    visitor.open(address("payment", "changelist"))
+    days = visitor.find("#changelist-filter input[type=date]")
+    assert days.count() == 2
+    days.first.fill("2001-01-01")
+    days.last.fill("2001-01-02")
+    with visitor.page.expect_navigation():
+        days.last.press("Enter")
+    assert visitor.find("#result_list tbody tr").count() == 0

@@ -1,0 +1,147 @@
+"""Every main page, light and dark: nothing that keeps people out, and pictures for the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from payments_integration.models import Balance, ReconciliationRun, WebhookEndpoint
+from payments_integration.testing import ProviderSandbox
+from tests.browser import scenery
+from tests.browser.accessibility import grave
+from tests.browser.conftest import Person, Visit, address
+from tests.browser.test_overview import OVERVIEW
+from tests.browser.test_paying_out import fill
+from tests.browser.test_refunding import CONFIRM, REVIEW, fill_destination
+from tests.browser.visitor import Visitor
+
+Scene = dict[str, Any]
+Way = Callable[[Visitor, Scene], None]
+
+
+def at(model: str, page: str, of: Callable[[Scene], Any] | None = None) -> Way:
+    def go(visitor: Visitor, scene: Scene) -> None:
+        visitor.open(address(model, page, of(scene) if of else None))
+
+    return go
+
+
+def refund_confirmation(visitor: Visitor, scene: Scene) -> None:
+    visitor.open(address("payment", "refund", scene["bank"]))
+    fill_destination(visitor)
+    visitor.page.fill("[name=amount]", "12500")
+    visitor.page.fill("[name=reason]", "arrived too late")
+    visitor.press(REVIEW)
+    assert visitor.find(CONFIRM).count() == 1
+
+
+def refund_refused(visitor: Visitor, scene: Scene) -> None:
+    visitor.open(address("payment", "refund", scene["bank"]))
+    visitor.page.fill("[name=amount]", "99999999")
+    visitor.press(REVIEW)
+
+
+def payout_confirmation(visitor: Visitor, scene: Scene) -> None:
+    visitor.open(address("payout", "add"))
+    fill(visitor, 1_200_000)
+    visitor.press(REVIEW)
+    assert visitor.find(CONFIRM).count() == 1
+
+
+def selection(visitor: Visitor, scene: Scene) -> None:
+    chosen = "&".join(f"id={scene[name].pk}" for name in ("card", "bank"))
+    visitor.open(f"{address('payment', 'refund-selected')}?{chosen}")
+
+
+def methods(visitor: Visitor, scene: Scene) -> None:
+    visitor.open(address("payment", "methods"))
+    visitor.page.select_option("[name=country]", "CL")
+    visitor.press("#content form [type=submit]")
+
+
+def overview(visitor: Visitor, scene: Scene) -> None:
+    visitor.open(OVERVIEW)
+    visitor.page.wait_for_timeout(300)
+
+
+def balance(visitor: Visitor, scene: Scene) -> None:
+    visitor.open(address("balance", "change", Balance.objects.get(currency="CLP")))
+    visitor.page.wait_for_timeout(300)
+
+
+PAGES: dict[str, Way] = {
+    "overview": overview,
+    "payments": at("payment", "changelist"),
+    "payment": at("payment", "change", lambda scene: scene["card"]),
+    "payment-voucher": at("payment", "change", lambda scene: scene["voucher"]),
+    "refund": at("payment", "refund", lambda scene: scene["bank"]),
+    "refund-refused": refund_refused,
+    "refund-confirmation": refund_confirmation,
+    "refund-selected": selection,
+    "methods": methods,
+    "payouts": at("payout", "changelist"),
+    "payout-new": at("payout", "add"),
+    "payout-confirmation": payout_confirmation,
+    "refunds": at("refund", "changelist"),
+    "deposit-reference": at("depositreference", "change", lambda scene: scene["deposit"]),
+    "balance": balance,
+    "operations": at("operation", "changelist"),
+    "approval": at("operation", "change", lambda scene: scene["waiting"]),
+    "operation": at("operation", "change", lambda scene: scene["undecided"]),
+    "events": at("event", "changelist"),
+    "event": at("event", "change", lambda scene: scene["parked"]),
+    "endpoint": at("webhookendpoint", "change", lambda scene: WebhookEndpoint.objects.first()),
+    "endpoint-new": at("webhookendpoint", "add"),
+    "runs": at("reconciliationrun", "changelist"),
+    "run": at("reconciliationrun", "change", lambda scene: ReconciliationRun.objects.first()),
+}
+#: The pictures of the documentation: the page, and what of it stands at the top.
+PICTURES = {
+    "overview": ("overview", ""),
+    "overview-money": ("overview", "#pi-money"),
+    "payments": ("payments", ""),
+    "payment-timeline": ("payment", ".pi-section >> nth=0"),
+    "refund-confirmation": ("refund-confirmation", ""),
+    "payout-new": ("payout-new", ""),
+    "approval": ("approval", ""),
+    "event": ("event", ""),
+    "balance": ("balance", ".pi-chart"),
+}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_no_page_keeps_anybody_out(visit: Visit, person: Person, provider: ProviderSandbox, dark: bool) -> None:
+    scene = scenery.month(provider)
+    visitor = visit(person("finance"), dark=dark)
+    found = []
+    for name, go in PAGES.items():
+        go(visitor, scene)
+        for picture, (page, top) in PICTURES.items():
+            if page == name and not dark:
+                visitor.shoot(f"admin-{picture}", at=top)
+        with visitor.unheard():
+            found += [f"{name}: {violation}" for violation in grave(visitor.page)]
+    assert not found, "\n".join(found)
+
+
+def test_pages_fit_a_narrow_screen(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
+    scene = scenery.month(provider)
+    visitor = visit(person("finance"))
+    visitor.page.set_viewport_size({"width": 390, "height": 800})
+    wide = {}
+    for name in ("overview", "payment", "refund-confirmation", "approval"):
+        PAGES[name](visitor, scene)
+        width = visitor.page.evaluate("() => document.documentElement.scrollWidth")
+        if width > 400:
+            wide[name] = width
+    assert wide == {}
+
+
+def test_the_index_leads_to_the_overview(visit: Visit, person: Person) -> None:
+    visitor = visit(person("finance"))
+    visitor.open(reverse("admin:index"))
+    visitor.press(f"#content a[href='{OVERVIEW}']")
+    assert visitor.find("#pi-overview").count() == 1

@@ -1,0 +1,122 @@
+"""Which database the tests run on, its isolation levels, and works that run at the same moment."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from django.conf import settings
+from django.db import connection, connections
+
+T = TypeVar("T")
+
+_ENGINE: str = settings.DATABASES["default"]["ENGINE"]
+SQLITE = _ENGINE.endswith("sqlite3")
+POSTGRES = _ENGINE.endswith("postgresql")
+MARIADB = _ENGINE.endswith("mysql")
+
+AS_SET, REPEATABLE_READ, SNAPSHOT = "as set", "repeatable read", "snapshot"
+
+#: The levels to try here. SQLite has none: one writer at a time. "snapshot": REPEATABLE READ as MariaDB 11.6 and newer
+#: understand it.
+LEVELS: list[str] = (
+    [AS_SET] if SQLITE else [AS_SET, REPEATABLE_READ] if POSTGRES else [AS_SET, REPEATABLE_READ, SNAPSHOT]
+)
+
+_STATEMENTS: dict[str, list[str]] = {
+    REPEATABLE_READ: (
+        ["SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ"]
+        if POSTGRES
+        else ["SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ"]
+    ),
+    SNAPSHOT: ["SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SET innodb_snapshot_isolation = ON"],
+}
+
+
+def execute(*statements: str) -> None:
+    """On this thread's connection."""
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def set_level(level: str) -> None:
+    """For this thread's connection, from its next transaction on."""
+    execute(*_STATEMENTS.get(level, ()))
+
+
+def wait_at_most(seconds: float) -> None:
+    """For locks, on this thread's connection; MariaDB counts whole seconds."""
+    if SQLITE:
+        execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+    elif POSTGRES:
+        execute(f"SET lock_timeout = {int(seconds * 1000)}")
+    else:
+        execute(f"SET innodb_lock_wait_timeout = {max(1, round(seconds))}")
+
+
+def wait_for_inserts(count: int, seconds: float = 30.0) -> None:
+    """Until so many INSERTs wait in MariaDB; elsewhere for the moment that they usually need to come so far."""
+    if not MARIADB:
+        time.sleep(0.4)
+        return
+    # Not of innodb_trx: that is a copy, and stays as it is while somebody looks every few moments.
+    waiting = (
+        "SELECT COUNT(*) FROM information_schema.processlist"
+        " WHERE db = DATABASE() AND info LIKE 'INSERT%' AND time_ms > 200"
+    )
+    end = time.monotonic() + seconds
+    with connection.cursor() as cursor:
+        while cursor.execute(waiting) and cursor.fetchone()[0] < count:
+            assert time.monotonic() < end, "they do not wait"
+            time.sleep(0.05)
+
+
+def at_once(*works: Callable[[], Any], level: str = AS_SET) -> list[Any]:
+    """Run all at the same moment, each in a thread with a connection of its own.
+
+    Returns their results; raises what one of them raised.
+    """
+    barrier = threading.Barrier(len(works))
+    results: list[Any] = [None] * len(works)
+
+    def run(index: int, work: Callable[[], Any]) -> None:
+        try:
+            set_level(level)
+            barrier.wait(10)
+            results[index] = work()
+        except Exception as error:
+            results[index] = error
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=run, args=item) for item in enumerate(works)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads), "one of them hangs"
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results
+
+
+class Once:
+    """Wraps a function: after its first call has done its work, that caller stays a while before it goes on."""
+
+    def __init__(self, function: Callable[..., T], stay: Callable[[], object]) -> None:
+        self._function = function
+        self._stay = stay
+        self._lock = threading.Lock()
+        self._stayed = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        result = self._function(*args, **kwargs)
+        with self._lock:
+            first, self._stayed = not self._stayed, True
+        if first:
+            self._stay()
+        return result

@@ -1,0 +1,228 @@
+"""What is fuzzed: each target takes bytes and raises where something does not hold.
+
+An AssertionError is a broken rule; any other exception is one that nobody documented.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from requests.structures import CaseInsensitiveDict
+
+from payments_integration import wire
+from payments_integration.client import answers, failures, pacing
+from payments_integration.client.reply import Reply
+from payments_integration.exceptions import NoAnswer, ProviderError, SignatureError
+from payments_integration.inbox import receiving
+from payments_integration.models import Event, EventState, StateBy
+from payments_integration.projection import rows
+from payments_integration.signatures import verify
+from tests.fuzz import doors, mutations, oracles
+
+CORPUS = Path(__file__).parent / "corpus"
+
+NOW = 1_700_000_000
+SECRETS = ("whsec_first", "whsec_second")
+SIGNED = b'{"id": "evt_1", "amount": 10}'
+_OLD = NOW - 301
+#: What ``<…>`` in a header of the corpus stands for.
+PLACES = {
+    "<t>": str(NOW),
+    "<T>": str(NOW).translate(str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")),
+    "<old>": str(_OLD),
+    "<v1>": oracles.digest(SECRETS[0], str(NOW), SIGNED),
+    "<V1>": oracles.digest(SECRETS[0], str(NOW), SIGNED).upper(),
+    "<w1>": oracles.digest(SECRETS[1], str(NOW), SIGNED),
+    "<other>": oracles.digest("whsec_other", str(NOW), SIGNED),
+    "<v1 of old>": oracles.digest(SECRETS[0], str(_OLD), SIGNED),
+}
+
+
+def signature(data: bytes) -> bool:
+    """``data``: a header in UTF-8 (or any bytes) with ``<…>`` for what only the signer knows. Whether it is valid."""
+    # As a server written in Python hands it on, and as somebody else may.
+    for text in dict.fromkeys((data.decode("latin-1"), data.decode("utf-8", "surrogateescape"))):
+        header = _filled(text)
+        try:
+            verify(SIGNED, header, secrets=SECRETS, now=NOW)
+        except SignatureError:
+            assert not oracles.must_accept(SIGNED, header, SECRETS, NOW), "a header as the spec has it is refused"
+            accepted = False
+        else:
+            assert oracles.may_accept(SIGNED, header, SECRETS, NOW), "accepted without a signature that fits"
+            accepted = True
+    return accepted
+
+
+def _filled(header: str) -> str:
+    for place, value in PLACES.items():
+        header = header.replace(place, value)
+    return header
+
+
+def event(data: bytes) -> Event:
+    """``data``: the body of a delivery. The row that would be stored."""
+    row = receiving.read("default", data, source="webhook")
+    assert bytes(row.body or b"") == data
+    _fits(row)
+    try:
+        decoded = wire.decode_event(data)
+        resource = wire.event_resource(decoded)
+    except wire.WireError:
+        decoded, resource = None, None
+    if row.state == EventState.QUARANTINED:
+        assert row.error, "in quarantine for no reason"
+        assert not oracles.must_understand(data), f"an event as the spec has it is in quarantine: {row.error}"
+        return row
+    assert decoded is not None
+    document = oracles.reading(data)
+    assert document["object"] == "event"
+    assert document["id"] == row.id
+    assert oracles.stored(document["type"]) == row.type
+    assert oracles.same_time(row.created_at, document["created_at"])
+    kind, prefix = document["data"].get("object"), document["type"].split(".")[0]
+    mirrored = [name for name in oracles.KINDS if name in (kind, prefix)]
+    assert (resource is not None) == bool(mirrored)
+    if resource is not None:
+        assert kind == prefix == row.object_kind
+        _reads_as(resource, document["data"])
+    wire.decode_event(wire.canonical(decoded))
+    return row
+
+
+def _reads_as(resource: wire.AnyResource, data: dict[str, Any] | None) -> None:
+    """The mirror row of an object fits every database and says what the provider said."""
+    row = _row(resource)
+    _fits(row)
+    if data is None:
+        return
+    assert rows.object_id_of(resource) == data["currency" if isinstance(resource, wire.Balance) else "id"]
+    assert oracles.misread(row, data) == []
+
+
+def _fits(row: Any) -> None:
+    found = oracles.problems(row)
+    assert not found, f"a row that a database would refuse: {found}"
+
+
+Reader = Callable[[Reply], answers.Answer[Any]]
+
+
+def _readers() -> Mapping[str, Reader]:
+    readers: dict[str, Reader] = {
+        "events.list": answers.event_page,
+        "events.get": lambda reply: answers.event(reply, "evt_1"),
+        "payment_methods.list": answers.payment_methods,
+        "balances.list": lambda reply: answers.resources(reply, wire.Balance, "balance"),
+        "webhook_endpoints.list": lambda reply: answers.resources(reply, wire.WebhookEndpoint, "webhook_endpoint"),
+    }
+    for kind, struct in wire.RESOURCES.items():
+        if kind != "balance":
+            readers[f"{kind}s.create"] = partial(answers.resource, struct=struct, kind=kind)
+            readers[f"{kind}s.get"] = partial(
+                answers.resource, struct=struct, kind=kind, expected_id=f"{answers.PREFIXES[kind]}1"
+            )
+            readers[f"{kind}s.list"] = readers.get(f"{kind}s.list") or partial(answers.page, struct=struct, kind=kind)
+            readers[f"{kind}s.pages"] = partial(answers.tolerant_page, struct=struct, kind=kind)
+    return readers
+
+
+READERS = _readers()
+
+
+def answer(data: bytes) -> answers.Answer[Any] | None:
+    """``data``: ``<reader> <status>``, headers, an empty line, a body. What was read; None where it was refused."""
+    head, _, body = data.partition(b"\n\n")
+    first, *lines = head.decode("latin-1").split("\n")
+    name, _, status = first.partition(" ")
+    if name not in READERS:
+        name = "payments.get"
+    pairs = [line.partition(": ") for line in lines]
+    reply = Reply(
+        method="GET",
+        path="/x",
+        status_code=int(status) if status.isascii() and status.isdigit() and len(status) == 3 else 200,
+        headers=CaseInsensitiveDict({key: value for key, _, value in pairs}),
+        body=body,
+        problem="",
+        duration=0.1,
+    )
+    assert reply.request_id.isascii()
+    assert pacing.MIN_RETRY_AFTER <= pacing.retry_after(reply.headers) <= pacing.MAX_WAIT
+    pacing.Pacer(lambda: 0.0).learn("read", reply.headers)
+    if not 200 <= reply.status_code < 300:
+        _told(failures.failure(reply))
+        return None
+    try:
+        read = READERS[name](reply)
+    except NoAnswer as error:
+        _told(error)
+        return None
+    found = read.data.items if isinstance(read.data, answers.PageOf) else read.data
+    for item in found if isinstance(found, list) else [found]:
+        if isinstance(item, answers.RawEvent):
+            event(item.body)
+        elif isinstance(item, wire.PaymentMethod):
+            assert len(item.code) <= 255
+        else:
+            listed = name.endswith((".list", ".pages"))
+            _reads_as(item, _listed_object(body, item) if listed else oracles.reading(body))
+    return read
+
+
+def _listed_object(body: bytes, item: Any) -> dict[str, Any] | None:
+    """The object of a list that an item was read from, found by another reader; None where that one is not able to."""
+    name = "currency" if isinstance(item, wire.Balance) else "id"
+    try:
+        # Kinder than ours: what stands beside the item may be no text and no JSON.
+        found = json.loads(body.decode("utf-8", "replace"), strict=False)["data"]
+    except (ValueError, RecursionError):
+        return None
+    listed = [entry for entry in found if isinstance(entry, dict) and entry.get(name) == getattr(item, name)]
+    # Of several under one id the right one is among them.
+    return next((entry for entry in listed if not oracles.misread(_row(item), entry)), listed[0])
+
+
+def _row(item: Any) -> Any:
+    return rows.new_row("default", item, rows.row_values(item), at=datetime(2026, 1, 1, tzinfo=UTC), by=StateBy.EVENT)
+
+
+def _told(error: Exception) -> None:
+    assert isinstance(error, ProviderError | NoAnswer)
+    text = f"{error}{error!r}"
+    assert text.isprintable(), "an error that cannot be logged on one line"
+    assert len(text) < 4_000
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something to fuzz: what to check, where to begin, how to change it."""
+
+    name: str
+    check: Callable[[bytes], Any]
+    mutate: Callable[[bytes, Random], bytes]
+    #: The folder of the corpus.
+    corpus: str
+    #: To be called once before the first check, outside of pytest.
+    prepare: Callable[[], None] = lambda: None
+
+    def seeds(self) -> list[bytes]:
+        return [path.read_bytes() for path in sorted((CORPUS / self.corpus).iterdir())]
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("signature", signature, mutations.mutated_header, "signature"),
+        Target("event", event, mutations.mutated_json, "event"),
+        Target("answer", answer, mutations.mutated_answer, "answer"),
+        Target("delivery", doors.deliver, mutations.mutated_json, "event", doors.prepare),
+    )
+}

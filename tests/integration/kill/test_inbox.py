@@ -1,0 +1,178 @@
+"""Killed anywhere between a delivery and its telling: applied once, told once, in order."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+import requests
+
+from payments_integration.models import Event, Payment, StatusChange
+from payments_integration.sandbox import Fault
+from payments_integration.testing.provider import API_KEY
+from tests.integration.kill.books import assert_all_in_order
+from tests.integration.kill.killing import Point, Site
+from tests.receivers.models import Told
+
+pytestmark = [pytest.mark.django_db(transaction=True)]
+
+PAYMENT = {"amount": 10_000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
+#: More boundaries than any process here has.
+TOO_MANY = 400
+
+
+def pay(site: Site) -> str:
+    """Somebody pays; the site knows nothing of it yet."""
+    headers = {"Authorization": f"Bearer {API_KEY}", "Idempotency-Key": f"pay {len(site.sandbox.engine.payments)}"}
+    answer = requests.post(f"{site.sandbox.url}/v1/payments", json=PAYMENT, headers=headers, timeout=5)
+    payment = str(answer.json()["id"])
+    site.sandbox.engine.pay(payment)
+    return payment
+
+
+def succeeded(site: Site, payment: str) -> dict[str, Any]:
+    return next(
+        event
+        for event in site.sandbox.engine.events
+        if event["type"] == "payment.succeeded" and event["data"]["id"] == payment
+    )
+
+
+@pytest.mark.case(47)
+@pytest.mark.promise(1)
+def test_the_sweeper_finds_what_nobody_was_woken_for(site: Site) -> None:
+    payment = pay(site)
+    site.woken = False
+    (end,) = site.deliver_each("payment.succeeded", point=Point("payments_integration.wakeup:wake"))
+    assert end.killed == "before wake"
+    event = Event.objects.get(pk=succeeded(site, payment)["id"])
+    assert (event.state, event.told_at) == ("pending", None)
+    assert not Payment.objects.exists()
+    # No delivery helps: the schedule alone.
+    site.run("sweep")
+    assert Payment.objects.get().status == "succeeded"
+    assert_all_in_order(site.sandbox)
+
+
+@pytest.mark.case(48)
+@pytest.mark.promise(2)
+@pytest.mark.parametrize(
+    "point",
+    [
+        Point("payments_integration.inbox:receive", after=True),
+        Point("payments_integration.wakeup:wake", after=True),
+        Point("django.core.handlers.base:BaseHandler.get_response", after=True),
+    ],
+    ids=str,
+)
+def test_a_delivery_that_was_stored_and_not_answered_comes_again(site: Site, point: Point) -> None:
+    payment = pay(site)
+    (end,) = site.deliver_each("payment.succeeded", point=point)
+    assert end.killed == str(point)
+    stored = Event.objects.get(pk=succeeded(site, payment)["id"])
+    (again,) = [item for item in site.sandbox.engine.pending_deliveries if item["event_id"] == stored.pk]
+    assert again["attempts"] == 1
+    before = list(Event.objects.order_by("pk").values_list("pk", "received_at"))
+    site.later(60)
+    (end,) = site.deliver_each("payment.succeeded")
+    assert (end.killed, end.result) == ("", [200])
+    assert list(Event.objects.order_by("pk").values_list("pk", "received_at")) == before
+    site.recover()
+    assert_all_in_order(site.sandbox)
+
+
+APPLYING = {
+    "the rows are written, the events not marked": Point("payments_integration.inbox.processing:_mark"),
+    "the events are marked, nothing committed": Point("payments_integration.inbox.processing:_mark", after=True),
+}
+TELLING = {
+    "applied, nothing told": Point("payments_integration.inbox:tell"),
+    "before a receiver": Point("tests.conftest:Receiver.on_event", nth=2),
+    "within the receivers": Point("tests.conftest:Receiver.on_event", after=True, nth=2),
+    "told, not marked": Point("payments_integration.inbox.telling:_mark_told", nth=2),
+    "marked, not committed": Point("payments_integration.inbox.telling:_mark_told", after=True, nth=2),
+    "told, the next one not": Point("payments_integration.inbox.telling:_tell_next", after=True, nth=2),
+    "all told, the lock not given back": Point("payments_integration.inbox.telling:_end"),
+}
+
+
+@pytest.mark.case(49)
+@pytest.mark.promise(2)
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("where", [*APPLYING, *TELLING])
+def test_killed_while_applying_and_telling(site: Site, where: str) -> None:
+    payment = pay(site)
+    site.woken = False
+    site.deliver()
+    assert site.run("sweep", point={**APPLYING, **TELLING}[where]).killed
+    changes = StatusChange.objects.filter(object_id=payment)
+    if where in APPLYING:
+        assert not changes.exists()
+        assert set(Event.objects.values_list("state", flat=True)) == {"pending"}
+    else:
+        assert changes.count() == 1  # one per object and batch
+        assert not Event.objects.filter(state="pending").exists()
+        # What receivers wrote stands exactly where their event is marked.
+        done = set(Event.objects.filter(state="done").values_list("pk", flat=True))
+        assert set(Told.objects.filter(what__startswith="evt_").values_list("what", flat=True)) == done
+    site.recover()
+    assert changes.count() == 1
+    assert_all_in_order(site.sandbox)
+
+
+@pytest.mark.case(47)
+@pytest.mark.case(48)
+@pytest.mark.case(49)
+@pytest.mark.promise(1)
+@pytest.mark.promise(2)
+@pytest.mark.promise(6)
+def test_killed_at_every_boundary_of_a_delivery(site: Site) -> None:
+    """Stored, applied and told in one request: each time another payment is paid, and the process dies one step on."""
+    payments = [pay(site)]
+    site.woken = False
+    drop = site.sandbox.engine.faults.add(Fault("drop", event_type="payment.succeeded", times=None))
+    site.deliver()
+    site.recover()
+    site.woken = True
+    steps = len(site.run("deliver", requests=[site.request(succeeded(site, payments[0])["id"])]).passed)
+    payments += [pay(site) for _ in range(steps)]
+    site.deliver()
+    site.recover()
+    killed: list[str] = []
+    for n, payment in enumerate(payments[1:], 1):
+        request = site.request(succeeded(site, payment)["id"])
+        killed.append(site.run("deliver", requests=[request], die_at=n).killed)
+        site.recover()
+    assert all(killed)
+    assert drop.used == len(payments)
+    # The provider had no answer: it comes again.
+    site.sandbox.engine.faults.clear()
+    for payment in payments:
+        site.sandbox.engine.redeliver(succeeded(site, payment)["id"])
+    site.deliver()
+    site.recover()
+    assert killed.count("COMMIT") >= 4, "stored, applied, claimed, told"
+    assert len(killed) > 25
+    assert_all_in_order(site.sandbox)
+    assert StatusChange.objects.filter(status="succeeded").count() == len(payments)
+
+
+@pytest.mark.case(49)
+@pytest.mark.promise(2)
+@pytest.mark.promise(6)
+def test_killed_at_every_boundary_of_the_sweeper(site: Site) -> None:
+    """One backlog, and process after process dies over it, each a step further on than the one before."""
+    for _ in range(2):
+        pay(site)
+    site.woken = False
+    site.deliver()
+    for n in count(1):
+        assert n < TOO_MANY
+        end = site.run("sweep", die_at=n)
+        site.later(0.25)
+        if not end.killed:
+            break
+    assert n > 25
+    site.recover()
+    assert_all_in_order(site.sandbox)

@@ -1,0 +1,34 @@
+"""The shop with something to sell, and a provider behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+
+from example_project.shop.models import Price, Product
+from payments_integration.testing import ProviderSandbox
+
+
+@pytest.fixture
+def browser() -> Client:
+    # Without https only this machine is an address to return to.
+    return Client(headers={"host": "localhost"})
+
+
+@pytest.fixture
+def stranger() -> Client:
+    """Somebody else, who knows an address."""
+    return Client(headers={"host": "localhost"})
+
+
+@pytest.fixture
+def shop(payments_sandbox: ProviderSandbox) -> Iterator[ProviderSandbox]:
+    cache.clear()
+    product = Product.objects.create(slug="mug", name="Mug", description="Holds coffee.")
+    Price.objects.create(product=product, currency="CLP", amount=5_990)
+    Price.objects.create(product=product, currency="BRL", amount=3_490)
+    yield payments_sandbox
+    cache.clear()

@@ -1,0 +1,173 @@
+"""The database is down, read-only or full: a delivery is answered 503, and the same delivery is taken afterwards."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, close_old_connections, connection, connections
+from django.db.backends.signals import connection_created
+from django.test import Client
+
+from payments_integration import inbox
+from payments_integration.models import Event, Payment
+from payments_integration.projection.endpoints import forget_secrets
+from payments_integration.testing import signed_delivery
+from tests import factories
+from tests.databases import POSTGRES, SQLITE, at_once, execute
+from tests.servers import free_port
+
+EVENT = factories.life()[0]
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("woken"),
+    pytest.mark.case(76),
+    pytest.mark.promise(1),
+]
+
+
+def deliver(event: dict[str, Any] = EVENT) -> int:
+    """As a server does: a connection that met an error is not used for the next request."""
+    close_old_connections()
+    return int(Client().post("/payments/webhook/", **signed_delivery(event, "whsec_default")).status_code)
+
+
+@contextmanager
+def down() -> Iterator[None]:
+    """Nobody listens where the database was; SQLite's directory is gone."""
+    connection.close()
+    where = connection.settings_dict
+    name, value = ("NAME", "/nonexistent/payments.sqlite3") if SQLITE else ("PORT", str(free_port()))
+    kept, where[name] = where[name], value
+    try:
+        yield
+    finally:
+        connection.close()
+        where[name] = kept
+
+
+@contextmanager
+def every_session(*statements: str) -> Iterator[None]:
+    """On every connection that is opened within."""
+
+    def prepare(connection: Any, **_: Any) -> None:
+        with connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    connection.close()
+    connection_created.connect(prepare)
+    try:
+        yield
+    finally:
+        connection_created.disconnect(prepare)
+        connection.close()
+
+
+def read_only() -> AbstractContextManager[None]:
+    """As after a failover to a replica."""
+    if SQLITE:
+        return every_session("PRAGMA query_only = ON")
+    if POSTGRES:
+        return every_session("SET default_transaction_read_only = on")
+    return every_session("SET SESSION TRANSACTION READ ONLY")
+
+
+FULL_POSTGRES = """
+CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$
+"""
+FULL_POSTGRES_TRIGGER = """
+CREATE TRIGGER full_disk BEFORE INSERT ON payments_integration_event FOR EACH ROW EXECUTE FUNCTION full_disk()
+"""
+FULL_POSTGRES_OFF = ["DROP TRIGGER full_disk ON payments_integration_event", "DROP FUNCTION full_disk()"]
+FULL_MARIADB = """
+CREATE TRIGGER full_disk BEFORE INSERT ON payments_integration_event FOR EACH ROW
+SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table is full'
+"""
+
+
+@contextmanager
+def full() -> Iterator[None]:
+    """No page is left. Of the servers the error that they answer then, raised where the row would be written."""
+    if SQLITE:
+        execute("VACUUM")
+        with connection.cursor() as cursor:
+            pages = cursor.execute("PRAGMA page_count").fetchone()[0]
+        with every_session(f"PRAGMA max_page_count = {pages}"):
+            yield
+        return
+    if POSTGRES:
+        execute(FULL_POSTGRES, FULL_POSTGRES_TRIGGER)
+    else:
+        execute(FULL_MARIADB)
+    try:
+        yield
+    finally:
+        execute(*(FULL_POSTGRES_OFF if POSTGRES else ["DROP TRIGGER full_disk"]))
+
+
+TROUBLE: dict[str, Callable[[], AbstractContextManager[None]]] = {"down": down, "read-only": read_only, "full": full}
+
+
+@pytest.mark.parametrize("trouble", TROUBLE)
+@pytest.mark.parametrize("warm", [True, False], ids=["secrets known", "secrets unknown"])
+def test_a_delivery_is_answered_503_and_taken_when_it_comes_again(
+    trouble: str, warm: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    big = {**EVENT, "data": {**EVENT["data"], "metadata": {"note": "x" * 100_000}}}
+    if warm:
+        assert deliver(factories.life("pay_2")[0]) == 200
+    else:
+        forget_secrets()
+    before = Event.objects.count()
+    with caplog.at_level(logging.CRITICAL, logger="django"), TROUBLE[trouble]():
+        assert deliver(big) == 503
+        assert deliver(big) == 503
+    assert Event.objects.count() == before
+    assert "pay_1" not in caplog.text, "a database's message may show the row"
+    assert deliver(big) == 200
+    assert deliver(big) == 200
+    inbox.process()
+    assert Payment.objects.get(pk="pay_1").metadata == {"note": "x" * 100_000}
+
+
+def test_a_connection_that_the_server_has_ended() -> None:
+    """A restart of the server, seen from a process that keeps its connection. SQLite has no server: it is closed."""
+    assert deliver(factories.life("pay_2")[0]) == 200
+    end_connection()
+    first = int(Client().post("/payments/webhook/", **signed_delivery(EVENT, "whsec_default")).status_code)
+    assert first == (200 if SQLITE else 503)
+    assert deliver() == 200
+    assert Event.objects.filter(id=EVENT["id"]).count() == 1
+
+
+def end_connection() -> None:
+    if SQLITE:
+        connection.close()
+        return
+    question = "SELECT pg_backend_pid()" if POSTGRES else "SELECT connection_id()"
+    with connection.cursor() as cursor:
+        cursor.execute(question)
+        number = int(cursor.fetchone()[0])
+    at_once(lambda: execute(f"SELECT pg_terminate_backend({number})" if POSTGRES else f"KILL CONNECTION {number}"))
+
+
+def test_work_goes_on_where_it_stopped() -> None:
+    """Processing meets the trouble too: nothing is marked, and all is done afterwards."""
+    inbox.receive_many("default", map(factories.body, factories.life()), source="webhook")
+    with read_only(), pytest.raises(DatabaseError, match=r"(?i)read.?only"):
+        inbox.process()
+    assert set(Event.objects.values_list("state", "attempts")) == {("pending", 0)}
+    assert inbox.process() == 5
+    assert Payment.objects.get().status == "chargeback"
+
+
+@pytest.fixture(autouse=True)
+def _reconnected() -> Iterator[None]:
+    yield
+    connections.close_all()

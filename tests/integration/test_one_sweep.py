@@ -1,0 +1,107 @@
+"""The sweep of the day is one: what takes longer than it is to the next pass is not joined by it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from payments_integration import reconciliation
+from payments_integration.models import AccountState, DueRefresh, ReconciliationRun
+from payments_integration.reconciliation import objects
+from payments_integration.sandbox import Fault
+from payments_integration.testing import ProviderSandbox
+from tests.integration.reconciling import pay
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def set_state(**fields: object) -> None:
+    AccountState.objects.update_or_create(account="default", defaults=fields)
+
+
+@pytest.mark.case(75)
+@pytest.mark.parametrize("before_the_first_page", [True, False])
+def test_a_pass_that_begins_during_a_sweep_does_not_sweep(
+    sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch, before_the_first_page: bool
+) -> None:
+    pay(sandbox)
+    within: list[ReconciliationRun] = []
+    sweep = objects._sweep
+
+    def another(run: ReconciliationRun) -> None:
+        if not within:
+            within.append(run)  # the next line must not come here again
+            within[0] = reconciliation.reconcile_objects("default")
+
+    def sweep_after_another(run: ReconciliationRun, **kwargs: Any) -> None:
+        another(run)
+        sweep(run, **kwargs)
+
+    if before_the_first_page:
+        monkeypatch.setattr(objects, "_sweep", sweep_after_another)
+    run = reconciliation.reconcile_objects("default", progress=None if before_the_first_page else another)
+    assert run.pages > 0
+    assert [(other.state, other.pages) for other in within] == [("done", 0)]
+    assert AccountState.objects.get().swept_at == run.started_at
+    assert reconciliation.reconcile_objects("default").pages == 0
+
+
+def test_a_sweep_that_failed_is_begun_anew_by_the_next_pass(sandbox: ProviderSandbox) -> None:
+    sandbox.engine.faults.add(Fault("error", operation="list_refunds", status=500, times=None))
+    assert reconciliation.reconcile_objects("default").state == "failed"
+    sandbox.engine.faults.clear()
+    again = reconciliation.reconcile_objects("default")
+    assert (again.state, again.pages > 0) == ("done", True)
+
+
+def test_a_sweep_whose_process_died_is_begun_anew_after_a_while(sandbox: ProviderSandbox) -> None:
+    class Dies(BaseException):
+        pass
+
+    def die(run: ReconciliationRun) -> None:
+        raise Dies
+
+    with pytest.MonkeyPatch.context() as patch:
+        # What a process that is killed does not come to.
+        later = objects._sweep_due_after(objects.SWEEP_CLAIM)
+        patch.setattr(objects, "_sweep_due_after", lambda wait: later)
+        with pytest.raises(Dies):
+            reconciliation.reconcile_objects("default", progress=die)
+    assert reconciliation.reconcile_objects("default").pages == 0
+    set_state(swept_at=timezone.now() - objects.SWEEP_EVERY)
+    assert reconciliation.reconcile_objects("default").pages > 0
+
+
+def test_a_resync_that_is_under_way_is_sweep_enough(sandbox: ProviderSandbox) -> None:
+    set_state(resync_due_at=timezone.now() + timedelta(minutes=20))
+    assert reconciliation.reconcile_objects("default").pages == 0
+    set_state(resync_due_at=timezone.now())
+    assert reconciliation.reconcile_objects("default").kind == "full"
+
+
+@pytest.mark.case(71)
+def test_no_pass_reads_for_ever(sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much is due, a worker is free again after a while, and every step has had its turn."""
+    payments = [pay(sandbox) for _ in range(3)]
+    set_state(swept_at=timezone.now())
+
+    def mark() -> None:
+        DueRefresh.objects.all().delete()
+        for payment in payments:
+            DueRefresh.objects.create(
+                account="default", object_kind="payment", object_id=payment.pk, reason="tie", due_at=timezone.now()
+            )
+
+    mark()
+    monkeypatch.setattr("payments_integration.reconciliation.objects.REPAIR_SECONDS", 0.0)
+    reconciliation.reconcile_objects("default")
+    assert DueRefresh.objects.count() == 3
+    monkeypatch.setattr("payments_integration.reconciliation.due.STEP_SECONDS", 0.0)
+    reconciliation.work_off("default")
+    assert DueRefresh.objects.count() == 3
+    monkeypatch.undo()
+    reconciliation.work_off("default")
+    assert not DueRefresh.objects.exists()

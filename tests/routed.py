@@ -1,0 +1,130 @@
+"""A site with a database of its own for payments, with ATOMIC_REQUESTS on both, and a router that reads elsewhere.
+
+    python -m tests.routed
+
+makes both databases, takes a delivery in, looks from another connection before the answer leaves, and says what is
+wrong. Settings are read at import, so this is a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any
+
+APP = "payments_integration"
+
+
+class Router:
+    """Payments are in "money". Reads are sent to a database that has none of their tables: to the flows a replica that
+    lags behind is no better.
+    """
+
+    def db_for_read(self, model: Any, **hints: Any) -> str:
+        return "default"
+
+    def db_for_write(self, model: Any, **hints: Any) -> str:
+        return "money" if model._meta.app_label == APP else "default"
+
+    def allow_relation(self, *_: Any, **__: Any) -> bool:
+        return True
+
+    def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool:
+        return (db == "money") == (app_label == APP)
+
+
+def configure() -> None:
+    import django  # noqa: PLC0415
+
+    from tests import settings as site  # noqa: PLC0415
+
+    one = site.DATABASES["default"]
+    for alias in ("default", "money"):
+        name = f"test_routed_{os.getpid()}_{alias}"
+        if one["ENGINE"].endswith("sqlite3"):
+            name = str(one["TEST"]["NAME"]).replace("test_", f"test_routed_{alias}_")
+        site.DATABASES[alias] = {**one, "ATOMIC_REQUESTS": True, "TEST": {"NAME": name}}
+    site.DATABASE_ROUTERS = ["tests.routed.Router"]  # type: ignore[attr-defined]
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    django.setup()
+
+
+def check() -> list[str]:
+    """What is wrong."""
+    from django.db import connections, transaction  # noqa: PLC0415
+    from django.http import HttpRequest, HttpResponse  # noqa: PLC0415
+    from django.test import Client, override_settings  # noqa: PLC0415
+    from django.urls import path  # noqa: PLC0415
+
+    from payments_integration import inbox, wakeup, webhooks  # noqa: PLC0415
+    from payments_integration.models import Event, Payment, StatusChange  # noqa: PLC0415
+    from payments_integration.signals import event_received  # noqa: PLC0415
+    from payments_integration.testing import signed_delivery  # noqa: PLC0415
+    from tests import factories  # noqa: PLC0415
+
+    wrong: list[str] = []
+    seen: list[int] = []
+    told: list[str] = []
+
+    def elsewhere() -> None:
+        seen.append(Event.objects.count())
+        connections.close_all()
+
+    def on_wake(account: str, deadline: float | None) -> None:
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join(20)
+
+    def receive(event: Event, **_: Any) -> None:
+        told.append(event.id)
+
+    def atomic_view(request: HttpRequest) -> HttpResponse:
+        return HttpResponse(status=200 if connections["money"].in_atomic_block else 418)
+
+    class Urls:
+        urlpatterns = [path("hook/", webhooks.webhook), path("other/", atomic_view)]
+
+    wakeup.set_hook(on_wake)
+    event_received.connect(receive)
+    first = factories.life()[0]
+    with override_settings(ROOT_URLCONF=Urls):
+        if Client().get("/other/").status_code != 200:
+            wrong.append("ATOMIC_REQUESTS is not in force")
+        answers = [Client().post("/hook/", **signed_delivery(first, "whsec_default")).status_code for _ in range(2)]
+    if answers != [200, 200]:
+        wrong.append(f"answered {answers}")
+    if seen[:1] != [1]:
+        wrong.append(f"before the answer another connection saw {seen} events")
+    inbox.process()
+    inbox.tell()
+    if told != [first["id"]]:
+        wrong.append(f"told {told}")
+    for model in (Event, Payment, StatusChange):
+        if model.objects.using("money").count() != 1:
+            wrong.append(f"{model.__name__} is not where it is written")
+    if transaction.get_connection("default").in_atomic_block:
+        wrong.append("a transaction was left open")
+    return wrong
+
+
+def main() -> int:
+    configure()
+    from django.test.utils import (  # noqa: PLC0415
+        setup_databases,
+        setup_test_environment,
+        teardown_databases,
+    )
+
+    setup_test_environment()
+    config = setup_databases(verbosity=0, interactive=False)
+    try:
+        wrong = check()
+    finally:
+        teardown_databases(config, verbosity=0)
+    sys.stdout.write("\n".join(wrong) or "all is well\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Run schedules and report.
+
+    python -m tests.simulation --schedules 10000 --seed 1
+
+runs that many in batches, each with a seed of its own, over both cores; the database is a SQLite file in memory unless
+``--database`` or ``TEST_DATABASE_URL`` names a server. A violation prints its schedule, shrunk, and the command that
+replays it; then the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from queue import Queue
+from threading import Thread
+from typing import Any
+
+from tests.simulation.faults import KINDS
+
+#: Faults that are no matter of boundaries, and every one that is.
+OTHERS = ("delivery drop", "delivery twice", "delivery vanish", "broker wiped", "clock jumps", "clock set wrong")
+
+#: After how many schedules a line says how far it is.
+PROGRESS = 500
+
+
+def main(arguments: list[str]) -> int:
+    options = _options(arguments)
+    if options.database:
+        os.environ["TEST_DATABASE_URL"] = options.database
+    begun = time.monotonic()
+    seeds = [options.seed * 1_000_000 + number for number in range(-(-options.schedules // options.batch))]
+    if options.replay is not None:
+        seeds = [options.replay]
+    counts: Counter[str] = Counter()
+    schedules, vendor = 0, ""
+    failed: dict[str, Any] | None = None
+    for found in _results(options, seeds):
+        counts.update(found["counts"])
+        vendor = found["database"]
+        schedules += found["schedules"]
+        if found["violation"]:
+            failed = found
+            break
+        if schedules // PROGRESS > (schedules - found["schedules"]) // PROGRESS:
+            # A long run that is ended from outside has shown what it did.
+            say(f"{schedules} schedules in {time.monotonic() - begun:.0f} s, no violation")
+    if failed is not None:
+        sizes = f"--batch {options.batch} --steps {options.steps}"
+        say("\n".join(failed["trace"]))
+        say(f"\nVIOLATION of: {failed['violation']}")
+        say(f"Replay: python -m tests.simulation --replay {failed['seed']} {sizes}\n")
+    _show(counts, schedules, time.monotonic() - begun, vendor)
+    say(f"violations: {int(failed is not None)}")
+    return int(failed is not None)
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--schedules", type=int, default=1000, help="how many to run")
+    parser.add_argument("--seed", type=int, default=1, help="the first batch's; the others' follow from it")
+    parser.add_argument("--batch", type=int, default=50, help="schedules per batch")
+    parser.add_argument("--steps", type=int, default=30, help="steps of a schedule at most")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--database", default="", help="the URL of a database server")
+    parser.add_argument("--replay", type=int, help="run the batch with this seed again, and shrink what it finds")
+    parser.add_argument("--shrink", type=int, default=60, help="seconds spent on shrinking at most; 0: not at all")
+    return parser.parse_args(arguments)
+
+
+def _results(options: argparse.Namespace, seeds: list[int]) -> Iterator[dict[str, Any]]:
+    """The findings of all batches, as they come; what still runs is ended with the iterator."""
+    results: Queue[str | None] = Queue()
+    shares = [seeds[number :: options.jobs] for number in range(min(options.jobs, len(seeds)))]
+    workers = [_worker(options, share) for share in shares]
+    readers = [Thread(target=_read, args=(worker, results), daemon=True) for worker in workers]
+    for reader in readers:
+        reader.start()
+    left = len(workers)
+    try:
+        while left:
+            line = results.get()
+            if line is None:
+                left -= 1
+            else:
+                yield json.loads(line)
+        if any(worker.wait() for worker in workers):
+            raise SystemExit("a process of the simulation failed")
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.wait()
+
+
+def _worker(options: argparse.Namespace, seeds: list[int]) -> subprocess.Popen[str]:
+    work = {"seeds": seeds, "batch": options.batch, "steps": options.steps, "shrink": options.shrink}
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "tests.simulation.process", json.dumps(work)],
+        stdout=subprocess.PIPE,
+        # Sets of text are walked in the same order then, in every process.
+        env={**os.environ, "PYTHONHASHSEED": "0", "DJANGO_SETTINGS_MODULE": "tests.settings"},
+        text=True,
+    )
+
+
+def _read(worker: subprocess.Popen[str], results: Queue[str | None]) -> None:
+    assert worker.stdout is not None
+    with worker.stdout as lines:
+        for line in lines:
+            results.put(line)
+    results.put(None)
+
+
+def _show(counts: Counter[str], schedules: int, seconds: float, vendor: str) -> None:
+    """What was run, and that every fault was met at every boundary."""
+    say(f"schedules: {schedules} on {vendor} in {seconds:.0f} s")
+    say(f"steps: {counts['steps']}, processes killed: {counts['kills']}")
+    say(f"{'boundary':12}{'passed':>9}  faults")
+    for point, kinds in KINDS.items():
+        met = ", ".join(f"{kind} {counts[f'{point} {kind}']}" for kind in dict.fromkeys(kinds))
+        say(f"{point:12}{counts[f'passed {point}']:>9}  {met}")
+    say("besides: " + ", ".join(f"{name} {counts[name]}" for name in OTHERS))
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

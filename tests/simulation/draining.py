@@ -1,0 +1,168 @@
+"""Healing and draining: what the product itself does once the trouble is over. Nothing here repairs anything."""
+
+from __future__ import annotations
+
+from django.core.exceptions import ValidationError
+from django.db.models import Max, QuerySet
+
+from payments_integration import services
+from payments_integration.inbox import replay
+from payments_integration.models import (
+    DueRefresh,
+    Event,
+    EventState,
+    Operation,
+    OperationState,
+    ReconciliationRun,
+    RunKind,
+    RunState,
+    StatusChange,
+)
+from tests.simulation.books import MADE_BY, executions, objects_by_mark
+from tests.simulation.merchant import mark_of
+from tests.simulation.world import World
+
+#: Seconds until the next round: leases, backoffs and the receivers' retries all lie within.
+ROUNDS = (1, 12, 31, 65, 95, 130, 310, 610, 1000, 1200, 1200, 3700, 3700, 3700)
+#: Deliveries that arrive in each round.
+DELIVERED = 3
+A_DAY = 25 * 3600.0
+_UNTOLD = (EventState.APPLIED, EventState.HELD)
+
+
+def heal(world: World) -> None:
+    """No more faults: clocks are right, whatever waited goes on, whatever was late arrives."""
+    world.step("everything is healed")
+    world.plan.clear()
+    world.time.set_skew(0)
+    while world.waiting:
+        world.resume(0)
+    while world.network.stragglers:
+        world.network.arrive(0)
+    world.provider_acted()
+
+
+def drain(world: World, *, operations: bool = True) -> None:
+    """Rounds of what the schedule does by itself, until nothing is left to do.
+
+    ``operations``: also of unknown ones; one that was refused after an unknown attempt is open for 23 hours.
+    """
+    last = ReconciliationRun.objects.aggregate(last=Max("pk"))["last"] or 0
+    for wait in ROUNDS:
+        world.advance(wait)
+        deliver_due(world)
+        world.messages.clear()  # hints: the sweeper does the same
+        world.task("worker-1", "process_events")
+        if not _complete_passes().filter(pk__gt=last).exists():
+            world.task("worker-1", "reconcile_events")
+        # A pass finds the lease of one that was killed for fifteen seconds.
+        if _complete_passes().filter(pk__gt=last).exists() and not _unfinished(operations=operations):
+            return
+    world.violated("everything comes to an end", "; ".join(_unfinished(operations=operations)))
+
+
+def a_day_passes(world: World) -> None:
+    """Everything that is due once a day or after hours of silence comes round."""
+    world.step("a day passes")
+    world.advance(A_DAY)
+    for task in ("reconcile_objects", "sync_balances"):
+        world.task("worker-1", task)
+    drain(world)
+
+
+def replay_parked(world: World) -> bool:
+    """The receivers work again, so a person has what was parked told; whether there was any."""
+    found = False
+    for model in (Event, StatusChange):
+        for item in model.objects.filter(state=EventState.PARKED):
+            if ("telling_parked", item.pk) not in world.attentions:
+                world.violated("what is parked was told", str(item))
+            replay(item)
+            found = True
+    return found
+
+
+def last_delivery(world: World) -> None:
+    """Whatever became of secrets: what the provider sends now is accepted."""
+    world.step("one more delivery")
+    if world.engine.endpoint(world.endpoint_id).status != "active":
+        return
+    while world.post.due:
+        attempt = world.post.begin(world.post.due[0])
+        if attempt is not None:
+            world.post.settle(attempt, acknowledged=True)
+    world.engine.fund("CLP", 1)
+    world.advance(1)
+    attempt = world.post.begin(world.post.due[0])
+    assert attempt is not None
+    world.deliver("web-1", attempt)
+    if attempt.delivery.event_id not in world.acknowledged:
+        world.violated("deliveries are accepted", f"{attempt.delivery.event_type} was refused")
+    world.task("worker-1", "process_events")
+
+
+def deliver_due(world: World, *, all_of_them: bool = False) -> None:
+    """The provider sends what is due: the first ones arrive, the others were given up and are found by the pass."""
+    left = len(world.post.due) if all_of_them else DELIVERED
+    while due := world.post.due:
+        attempt = world.post.begin(due[0])
+        if attempt is None:
+            continue
+        if left:
+            world.deliver("web-1", attempt)
+        else:
+            world.post.settle(attempt, acknowledged=True)
+        left -= bool(left)
+
+
+def people_decide(world: World) -> bool:
+    """A person looks into the provider's dashboard for what the app cannot know; whether there was anything."""
+    waiting = list(Operation.objects.filter(state=OperationState.NEEDS_PERSON).order_by("created_at", "pk"))
+    for operation in waiting:
+        if operation.pk not in world.told_or_excused:
+            world.violated("whoever must decide is told", f"{operation}: {operation.note}")
+        object_id = executed_as(world, operation)
+        world.note(f"a person decides on {operation.operation}: {object_id or 'never happened'}")
+        try:
+            if object_id:
+                services.mark_happened(operation, object_id, "Ana", "seen in the dashboard")
+            else:
+                services.mark_never_happened(operation, "Ana", "not in the dashboard")
+        except ValidationError as error:
+            world.violated("what a person finds can be linked", f"{operation}, {object_id}: {error}")
+    if _given_up_rotations().exists():
+        # The deliveries' secret is in doubt, and a rotation costs nothing.
+        world.start("web-1", "a new rotation", lambda: services.rotate_webhook_secret(world.endpoint_id))
+    return bool(waiting)
+
+
+def _given_up_rotations() -> QuerySet[Operation]:
+    """Those that the app itself asked for, and that were refused or left to a person, who was told."""
+    over = (OperationState.REJECTED, OperationState.CLOSED)
+    return Operation.objects.filter(operation="rotate_webhook_secret", deferred=True, state__in=over)
+
+
+def executed_as(world: World, operation: Operation) -> str:
+    """The object that the provider made or changed for this operation; empty where it did nothing."""
+    if operation.operation not in MADE_BY:
+        return operation.target_id if executions(world).get(operation.idempotency_key) else ""
+    made = objects_by_mark(world).get((operation.operation, mark_of(operation.arguments) or ""), [])
+    return made[0] if made else ""
+
+
+def _complete_passes() -> QuerySet[ReconciliationRun]:
+    return ReconciliationRun.objects.filter(kind=RunKind.EVENTS, state=RunState.DONE)
+
+
+def _unfinished(*, operations: bool) -> list[str]:
+    """What the product has still to do, in words."""
+    open_states = (OperationState.DUE, OperationState.UNKNOWN) if operations else (OperationState.DUE,)
+    return [
+        *(
+            f"{row} is {row.state} until {row.next_attempt_at}: {row.note}"
+            for row in Operation.objects.filter(state__in=open_states)
+        ),
+        *(f"event {row} is {row.state}" for row in Event.objects.filter(state__in=(*_UNTOLD, EventState.PENDING))),
+        *(f"change {row} is {row.state}" for row in StatusChange.objects.filter(state__in=_UNTOLD)),
+        *(f"{row} is to be read at {row.due_at}: {row.error}" for row in DueRefresh.objects.all()),
+    ]

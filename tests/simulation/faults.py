@@ -1,0 +1,40 @@
+"""Every fault that a schedule can choose, by the boundary where it strikes."""
+
+from __future__ import annotations
+
+from tests.simulation.baton import CRASH, WAIT
+
+#: Answers that the provider, or a proxy before it, gives without having done anything.
+REFUSALS = ("refuse", "unprocessable", "limit", "busy", "error", "page", "redirect")
+#: Boundary to what can happen there besides going on. What stands twice happens twice as often.
+KINDS: dict[str, tuple[str, ...]] = {
+    "begin": (WAIT, WAIT, CRASH, "fail"),  # before BEGIN
+    "commit": (CRASH, "fail", "lost"),  # before COMMIT: rolled back; refused; committed, but nobody knows
+    "committed": (WAIT, WAIT, CRASH, CRASH),  # after COMMIT, before on_commit
+    "write": (WAIT, CRASH, "fail"),  # a single statement, likewise
+    "written": (WAIT, CRASH, "lost"),
+    "send": (WAIT, WAIT, CRASH, "drop", "late", "twice", *REFUSALS),  # before a request leaves
+    "answer": (WAIT, WAIT, CRASH, CRASH, "lost", "lost", "truncate", "error", "page", "slow", "undated"),
+    "respond": (CRASH, "lost"),  # after a delivery was stored, before the provider has the status
+    "publish": (CRASH, "drop", "twice"),  # a wake-up on its way to the broker
+    "task": (WAIT, CRASH),  # before a task does anything
+    "receiver": ("fail", "fail", CRASH),  # inside the telling's transaction
+    "sleep": (CRASH,),  # while a process waits
+}
+#: A schedule has only some of these: a calm network brings the others' faults further.
+FAMILIES: dict[str, frozenset[str]] = {
+    "crashes": frozenset({CRASH}),
+    "waits": frozenset({WAIT}),
+    "database": frozenset({"begin", "commit", "write", "written"}),
+    "network": frozenset({"send", "answer", "respond"}),
+    "merchant": frozenset({"receiver", "publish", "task", "sleep"}),
+}
+
+ALL: tuple[tuple[str, str], ...] = tuple((point, kind) for point, kinds in KINDS.items() for kind in kinds)
+
+
+def family(point: str, kind: str) -> str:
+    """The family of a fault."""
+    if kind in (CRASH, WAIT):
+        return "crashes" if kind == CRASH else "waits"
+    return next(name for name, members in FAMILIES.items() if point in members)

@@ -1,0 +1,231 @@
+"""What must hold when everything is over, whatever happened: the provider's own books are the truth."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from payments_integration.models import (
+    OPEN_OPERATION_STATES,
+    Balance,
+    DepositReference,
+    Event,
+    EventSource,
+    EventState,
+    Operation,
+    OperationState,
+    Payment,
+    Payout,
+    Refund,
+    StatusChange,
+)
+from tests.integration.mirror import plain, row_plain
+from tests.receivers.models import Told
+from tests.simulation.books import MADE_BY, executions, objects_by_mark
+from tests.simulation.merchant import mark_of
+from tests.simulation.world import ACCOUNT, World
+
+_KINDS: tuple[tuple[str, type[Any]], ...] = (
+    ("payments", Payment),
+    ("payouts", Payout),
+    ("refunds", Refund),
+    ("deposit_references", DepositReference),
+)
+_BUCKETS = ("available", "pending", "reserve", "hold", "debt")
+_NOTHING_HAPPENED = (OperationState.REJECTED, OperationState.CLOSED)
+
+Check = Callable[[World], Iterator[str]]
+
+
+def mirror_after_events(world: World) -> Iterator[str]:
+    """All events are in and no sweep has helped: the mirror is equal but for what has no event."""
+    for name, model in _KINDS[:3]:
+        theirs = {key: plain(item) for key, item in getattr(world.engine.default_project, name).items()}
+        for key, ours in _rows(model).items():
+            silent = theirs.get(key, {}).get("status") == "canceled" and name == "refunds"
+            if not silent and ours != theirs.get(key):
+                yield _differs(key, ours, theirs.get(key))
+        for key in theirs.keys() - _rows(model).keys():
+            yield f"{key} is not mirrored"
+
+
+def mirror_equals_provider(world: World) -> Iterator[str]:
+    """Field by field."""
+    project = world.engine.default_project
+    for name, model in _KINDS:
+        theirs = {key: plain(item) for key, item in getattr(project, name).items()}
+        ours = _rows(model)
+        for key in sorted(ours.keys() | theirs.keys()):
+            if ours.get(key) != theirs.get(key):
+                yield _differs(key, ours.get(key), theirs.get(key))
+    for currency, item in project.balances.items():
+        row = Balance.objects.filter(account=ACCOUNT, currency=currency).first()
+        if row is None:
+            yield f"the {currency} balance is not mirrored"
+        elif (shown := [getattr(row, name) for name in _BUCKETS]) != [item[name] for name in _BUCKETS]:
+            yield f"the {currency} balance is {shown}, not {[item[name] for name in _BUCKETS]}"
+
+
+def one_object_per_intent(world: World) -> Iterator[str]:
+    """Exactly one where a call returned it or its operation is done; none where every call was refused."""
+    made = objects_by_mark(world)
+    operations = _operations_by_mark()
+    for mark, intent in world.intents.items():
+        objects, mine = made.pop((intent.function, mark), []), operations.get(mark, [])
+        if intent.function not in MADE_BY:
+            continue
+        states = sorted(operation.state for operation in mine)
+        told = f"{intent} ({', '.join(intent.outcomes)}; operations {states}) made {objects}"
+        if len(objects) > 1:
+            yield f"more than once: {told}"
+        elif intent.returned and set(intent.returned) != set(objects):
+            yield f"returned {set(intent.returned)}: {told}"
+        elif objects and not mine:
+            yield f"without an operation: {told}"
+        elif not objects and any(state == OperationState.DONE for state in states):
+            yield f"done and not there: {told}"
+        elif objects and all(state in _NOTHING_HAPPENED for state in states):
+            yield f"there although it was refused: {told}"
+        elif objects and set(intent.outcomes) <= {"refused", "rolled back"}:
+            yield f"there although every call raised: {told}"
+        elif mine and set(intent.outcomes) <= {"rolled back"}:
+            yield f"recorded although rolled back: {told}"
+    for (function, mark), objects in made.items():
+        yield f"nobody asked for {function} [{mark}]: {objects}"
+
+
+def no_operation_forgotten(world: World) -> Iterator[str]:
+    """Each is over, and what the provider executed is linked to its operation."""
+    made = objects_by_mark(world)
+    executed = executions(world)
+    for operation in Operation.objects.all():
+        mark, runs = _mark(operation), executed.get(operation.idempotency_key, 0)
+        objects = made.get((operation.operation, mark or ""), [])
+        is_wrong = [operation.result_id] != objects
+        if operation.state in OPEN_OPERATION_STATES:
+            yield f"{operation} is {operation.state}"
+        elif runs > 1:
+            yield f"{operation} was executed {runs} times"
+        elif operation.state in _NOTHING_HAPPENED and runs:
+            yield f"{operation} is {operation.state} and was executed"
+        elif operation.operation in MADE_BY and operation.state == OperationState.DONE and is_wrong:
+            yield f"{operation} is linked to {operation.result_id}, its object is {objects}"
+
+
+def told_once_and_in_order(world: World) -> Iterator[str]:
+    """Receivers' database work: every event once, none before an older one of its object but as stale."""
+    told: dict[str, list[tuple[str, bool]]] = defaultdict(list)
+    for row in Told.objects.filter(what__startswith="event:").order_by("pk"):
+        _, event_id, how = row.what.split(":")
+        told[event_id].append((row.object_id, how == "stale"))
+    created = {row.pk: row for row in Event.objects.exclude(state=EventState.QUARANTINED)}
+    for event_id in created.keys() | told.keys():
+        if len(told.get(event_id, ())) != 1:
+            yield f"event {created.get(event_id, event_id)} was told {len(told.get(event_id, ()))} times"
+    newest: dict[tuple[str, str], Event] = {}
+    for event_id, times in told.items():
+        event = created.get(event_id)
+        if event is None:
+            continue
+        key, is_stale = (event.object_kind, event.object_id), times[0][1]
+        other = newest.get(key)
+        is_late = other is not None and event.created_at < other.created_at
+        if is_late != is_stale:
+            yield f"event {event} of {event.created_at} is told as {'stale' if is_stale else 'fresh'}"
+        if other is None or not is_late:
+            newest[key] = event
+        elif event_id not in world.parked and not _came_too_late(world, event, other):
+            yield f"event {event} of {event.created_at} is told after {other} of {other.created_at}"
+
+
+def _came_too_late(world: World, event: Event, newer: Event) -> bool:
+    """Whether the newer one had been told when this one came: only a delivery can overtake another."""
+    was_there = world.watch.applied[event.pk] <= world.watch.told[newer.pk]
+    return not was_there and newer.source == EventSource.WEBHOOK
+
+
+def events_complete(world: World) -> Iterator[str]:
+    """What the provider acknowledges or keeps is in the inbox; nothing is in quarantine."""
+    held = set(Event.objects.values_list("pk", flat=True))
+    for event_id in sorted(world.acknowledged - held):
+        yield f"{event_id} was acknowledged and is not there"
+    for event in world.engine.default_project.events:
+        if event["id"] not in held:
+            yield f"{event['id']} ({event['type']}) was never found"
+    for row in Event.objects.exclude(state=EventState.DONE):
+        yield f"event {row} is {row.state}: {row.error}"
+
+
+def changes_form_chains(world: World) -> Iterator[str]:
+    """Every change of status continues the one before it, was told exactly once, and the last is the row's."""
+    last: dict[str, str] = {}
+    for change in StatusChange.objects.order_by("pk"):
+        if last.get(change.object_id, "") != change.previous_status:
+            yield f"{change} does not follow {last.get(change.object_id, 'nothing')!r}"
+        last[change.object_id] = change.status
+    for _, model in _KINDS:
+        for row in model.objects.all():
+            if last.get(row.pk) != row.status:
+                yield f"{row.pk} is {row.status}, its last change says {last.get(row.pk)}"
+    told: dict[str, list[str]] = defaultdict(list)
+    chain: dict[str, str] = {}
+    for row in Told.objects.filter(what__startswith="status:").order_by("pk"):
+        _, number, change = row.what.split(":")
+        told[number].append(change)
+        before, after = change.split(">")
+        if chain.get(row.object_id, "") != before and not world.parked:
+            yield f"{row.object_id} was told {change} after {chain.get(row.object_id, 'nothing')!r}"
+        chain[row.object_id] = after
+    for change in StatusChange.objects.all():
+        if len(told.pop(str(change.pk), ())) != 1:
+            yield f"{change} was not told exactly once"
+    for number in told:
+        yield f"a change was told that is not there: {number}"
+
+
+def refunds_fit(world: World) -> Iterator[str]:
+    """What is left of a payment is counted under lock: the provider never has to refuse a refund as too large."""
+    for operation in Operation.objects.filter(operation="create_refund", state=OperationState.REJECTED):
+        if (operation.error or {}).get("code") == "amount_out_of_range":
+            yield f"{operation} of {operation.amount} was sent for {operation.target_id}"
+
+
+def books_add_up(world: World) -> Iterator[str]:
+    """The provider's own audit."""
+    yield from world.engine.default_project.audit()
+
+
+#: In the order of the promises they belong to.
+AT_THE_END: dict[str, Check] = {
+    "the mirror equals the provider": mirror_equals_provider,
+    "one object per intent": one_object_per_intent,
+    "events are told once and in order": told_once_and_in_order,
+    "changes are told once, from old to new": changes_form_chains,
+    "no operation is forgotten": no_operation_forgotten,
+    "no refund exceeds what is left": refunds_fit,
+    "the books add up": books_add_up,
+    "what was acknowledged is there": events_complete,
+}
+
+
+def _rows(model: type[Any]) -> dict[str, dict[str, Any]]:
+    return {row.pk: row_plain(row) for row in model.objects.filter(account=ACCOUNT)}
+
+
+def _differs(key: str, ours: dict[str, Any] | None, theirs: dict[str, Any] | None) -> str:
+    if ours is None or theirs is None:
+        return f"{key} is {'not mirrored' if ours is None else 'not at the provider'}"
+    names = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+    return f"{key}: " + "; ".join(f"{name} is {ours.get(name)!r}, not {theirs.get(name)!r}" for name in names)
+
+
+def _operations_by_mark() -> dict[str, list[Operation]]:
+    found: dict[str, list[Operation]] = defaultdict(list)
+    for operation in Operation.objects.all():
+        found[_mark(operation) or ""].append(operation)
+    return dict(found)
+
+
+def _mark(operation: Operation) -> str | None:
+    return mark_of(operation.arguments)

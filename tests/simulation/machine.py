@@ -1,0 +1,478 @@
+"""The schedules: what the world and the merchant do, in any order, with faults at the boundaries on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from payments_integration.models import AccountState, Payment
+from payments_integration.sandbox import SandboxError
+from tests.simulation import draining, invariants
+from tests.simulation.baton import CRASH, WAIT, Fault, Stage
+from tests.simulation.clockwork import START
+from tests.simulation.faults import ALL, FAMILIES, family
+from tests.simulation.merchant import (
+    AMOUNTS,
+    PAYMENT_METHODS,
+    REFERENCES,
+    Intent,
+    deposit_intent,
+    payment_intent,
+    payout_intent,
+    refund_intent,
+)
+from tests.simulation.tables import empty
+from tests.simulation.world import ACCOUNT, World
+
+#: Few of each, so that things meet.
+MOST_INTENTS = 12
+WEBS = ("web-1", "web-2")
+WORKERS = ("worker-1", "worker-2")
+TASKS = (
+    "process_events",
+    "resume_operations",
+    "reconcile_events",
+    "process_events",
+    "reconcile_objects",
+    "sync_balances",
+)
+#: Seconds that pass: between requests, beyond leases, backoffs, the key's 24 hours.
+JUMPS = (1, 4, 11, 31, 65, 130, 400, 1000, 3700, 6 * 3600, 12 * 3600, 23.5 * 3600, 25 * 3600)
+SKEWS = (0, -600, -240, -30, 30, 240, 600)
+
+_MOVES: dict[str, tuple[str, ...]] = {
+    "payments": ("pay", "pay", "pay", "open_checkout", "process", "fail", "expire", "hold", "chargeback"),
+    "payouts": ("succeed_payout", "process_payout", "fail_payout", "return_payout", "hold_payout", "delay_payout"),
+    "refunds": ("succeed_refund", "succeed_refund", "process_refund", "fail_refund", "return_refund", "cancel_refund"),
+}
+
+INDEX = st.integers(0, 7)
+FAULTS = st.one_of(
+    st.just([]),
+    st.lists(
+        st.builds(lambda pair, nth: Fault(*pair, nth), st.sampled_from(ALL), st.sampled_from((0, 0, 0, 1, 2, 4))),
+        min_size=1,
+        max_size=3,
+    ),
+)
+
+#: Where an earlier attempt may have run, it proves nothing.
+REFUSAL = st.just([Fault("send", "refuse")])
+#: Before a request leaves, before its answer is read, before the outcome is written.
+PAUSES = st.sampled_from(
+    (Fault("send", WAIT), Fault("answer", WAIT), Fault("committed", WAIT), Fault("begin", WAIT, 1))
+)
+LOSSES = st.sampled_from((Fault("answer", "lost"), Fault("send", "drop")))
+
+
+class Schedule(RuleBasedStateMachine):
+    """One schedule. ``stage`` and ``finished`` are set by who runs it."""
+
+    stage: ClassVar[Stage]
+    #: Called with the world of every schedule that was run and checked.
+    finished: ClassVar[Callable[[World], object]]
+    #: The world of the schedule that was run last, for the report.
+    last: ClassVar[World | None] = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world: World | None = None
+        self.families: set[str] = set()
+        self.is_broken = False
+
+    @initialize(
+        mode=st.sampled_from(("inline", "celery")),
+        receiver_defers=st.booleans(),
+        families=st.sets(st.sampled_from(sorted(FAMILIES)), min_size=2),
+        sold=st.sampled_from((2, 0, 1)),
+    )
+    def begin(self, mode: str, receiver_defers: bool, families: set[str], sold: int) -> None:
+        empty()
+        AccountState.objects.create(account=ACCOUNT, watermark=START, clock_offset=0.0, swept_at=START)
+        self.families = families
+        self.world = World(self.stage, mode=mode, receiver_defers=receiver_defers)
+        Schedule.last = self.world
+        self.world.note(f"{mode}, {'a receiver that pays out, ' if receiver_defers else ''}{sorted(families)}")
+        for number in range(sold):
+            self._sell(number)
+
+    # what the merchant does
+
+    @rule(web=INDEX, method=INDEX, amount=INDEX, reference=INDEX, keyed=st.booleans(), faults=FAULTS)
+    def create_payment(
+        self, web: int, method: int, amount: int, reference: int, keyed: bool, faults: list[Fault]
+    ) -> None:
+        self._ask(
+            payment_intent(self._mark, _pick(PAYMENT_METHODS, method), *_what(amount, reference)), web, keyed, faults
+        )
+
+    @rule(web=INDEX, amount=INDEX, reference=INDEX, keyed=st.booleans(), faults=FAULTS)
+    def create_payout(self, web: int, amount: int, reference: int, keyed: bool, faults: list[Fault]) -> None:
+        self._ask(payout_intent(self._mark, *_what(amount, reference)), web, keyed, faults)
+
+    @rule(web=INDEX, payment=INDEX, amount=st.sampled_from((None, 400, 600, 1000)), keyed=st.booleans(), faults=FAULTS)
+    def create_refund(self, web: int, payment: int, amount: int | None, keyed: bool, faults: list[Fault]) -> None:
+        rows = self._paid()
+        if rows:
+            row = _pick(rows, payment)
+            intent = refund_intent(self._mark, row.pk, amount, by_card=row.method_family == "card")
+            self._ask(intent, web, keyed, faults)
+
+    @rule(web=INDEX, kind=INDEX, amount=INDEX, reference=INDEX, rolls_back=st.booleans(), faults=FAULTS)
+    def defer(self, web: int, kind: int, amount: int, reference: int, rolls_back: bool, faults: list[Fault]) -> None:
+        rows = self._paid()
+        if kind % 2 and rows:
+            row = _pick(rows, reference)
+            amounts = (400, 600, 1000)
+            intent = refund_intent(self._mark, row.pk, _pick(amounts, amount), by_card=row.method_family == "card")
+        else:
+            intent = payout_intent(self._mark, *_what(amount, reference))
+        self._ask(intent, web, False, faults, in_transaction=True, rolls_back=rolls_back and web % 2 == 1)
+
+    @rule(web=INDEX, index=INDEX, faults=FAULTS)
+    def ask_again(self, web: int, index: int, faults: list[Fault]) -> None:
+        """A double click, or a caller who did not hear: the same call under the same key."""
+        world = self._step("the same call again", faults)
+        keyed = [intent for intent in world.intents.values() if "idempotency_key" in intent.arguments]
+        if keyed:
+            intent = _pick(keyed, index)
+            world.start(_pick(WEBS, web), f"{intent} again", lambda: world.merchant.call(intent))
+
+    @rule(web=INDEX, index=INDEX, payout=st.booleans(), faults=FAULTS)
+    def cancel(self, web: int, index: int, payout: bool, faults: list[Fault]) -> None:
+        world = self._world
+        name = "payouts" if payout else "payments"
+        ids = list(getattr(world.engine.default_project, name))
+        if ids:
+            function = f"cancel_{name[:-1]}"
+            arguments = {name[:-1]: _pick(ids, index)}
+            self._ask(_positional(self._mark, function, arguments), web, False, faults)
+
+    @rule(web=INDEX, faults=FAULTS)
+    def rotate_secret(self, web: int, faults: list[Fault]) -> None:
+        arguments = {"endpoint": self._world.endpoint_id}
+        self._ask(_positional(self._mark, "rotate_webhook_secret", arguments), web, False, faults)
+
+    @rule(web=INDEX, amount=INDEX, faults=FAULTS)
+    def deposit(self, web: int, amount: int, faults: list[Fault]) -> None:
+        references = list(self._world.engine.default_project.deposit_references)
+        if references and amount:
+            self._move("transfer", lambda: self._world.engine.transfer(references[0], _pick(AMOUNTS, amount)))
+        elif not references:
+            self._ask(deposit_intent(self._mark), web, True, faults)
+
+    # what payers, banks and the provider do
+
+    @rule(kind=st.sampled_from(("payments", "payments", "payouts", "refunds")), index=INDEX, move=INDEX)
+    def happen(self, kind: str, index: int, move: int) -> None:
+        ids = list(getattr(self._world.engine.default_project, kind))
+        if ids:
+            name, object_id = _pick(_MOVES[kind], move), _pick(ids, index)
+            self._move(f"{name} {object_id}", lambda: getattr(self._world.engine, name)(object_id))
+
+    @rule(index=INDEX, move=INDEX)
+    def refund_happens(self, index: int, move: int) -> None:
+        self.happen("refunds", index, move)
+
+    @rule(index=INDEX, move=INDEX)
+    def happen_again(self, index: int, move: int) -> None:
+        self.happen("payments", index, move)
+
+    @rule(
+        count=st.integers(1, 4),
+        picks=st.lists(INDEX, min_size=4, max_size=4),
+        fate=st.sampled_from(("arrive", "arrive", "arrive", "twice", "drop", "vanish")),
+        web=INDEX,
+        faults=FAULTS,
+    )
+    def deliver(self, count: int, picks: list[int], fate: str, web: int, faults: list[Fault]) -> None:
+        """The provider sends some of what is due, in any order."""
+        world = self._step(f"deliver, {fate}", faults)
+        for number in range(count):
+            if not world.post.due:
+                break
+            attempt = world.post.begin(_pick(world.post.due, picks[number]))
+            if attempt is None:
+                continue
+            if fate == "drop" or fate == "vanish":
+                # Never sent: the provider believes that it arrived, or not.
+                world.counts[f"delivery {fate}"] += 1
+                world.note(f"{attempt.delivery.event_type} is lost on its way")
+                world.post.settle(attempt, acknowledged=fate == "vanish")
+                continue
+            world.deliver(_pick(WEBS, web), attempt)
+            if fate == "twice":
+                world.counts["delivery twice"] += 1
+                world.deliver(_pick(WEBS, web + 1), attempt, "webhook again")
+
+    @rule(index=INDEX, web=INDEX, faults=FAULTS)
+    def deliver_one(self, index: int, web: int, faults: list[Fault]) -> None:
+        self.deliver(1, [index], "arrive", web, faults)
+
+    @rule(index=INDEX)
+    def straggle(self, index: int) -> None:
+        """A request that was given up reaches the provider."""
+        world = self._step("a late request arrives")
+        if world.network.stragglers:
+            world.network.arrive(index)
+
+    # what the merchant's machines do
+
+    @rule(name=st.sampled_from(TASKS), worker=INDEX, faults=FAULTS)
+    def run_task(self, name: str, worker: int, faults: list[Fault]) -> None:
+        world = self._step(f"beat: {name}", faults)
+        world.task(_pick(WORKERS, worker), name)
+
+    @rule(index=INDEX, worker=INDEX, wipe=st.integers(0, 15), faults=FAULTS)
+    def consume(self, index: int, worker: int, wipe: int, faults: list[Fault]) -> None:
+        world = self._step("a worker takes a message", faults)
+        if wipe == 15:
+            world.counts["broker wiped"] += bool(world.messages)
+            world.messages.clear()
+        elif world.messages:
+            world.consume(_pick(WORKERS, worker), index)
+
+    @rule(wait=st.sampled_from((65, 130, 400, 1300)), worker=INDEX, faults=st.one_of(FAULTS, REFUSAL))
+    def resume_later(self, wait: float, worker: int, faults: list[Fault]) -> None:
+        """Leases and backoffs have run out; what is open is sent again or looked up."""
+        self.pass_time(wait)
+        world = self._step("beat: resume_operations", faults)
+        world.task(_pick(WORKERS, worker), "resume_operations")
+
+    @rule(wait=st.sampled_from((1, 400, 3 * 3600, 25 * 3600)), worker=INDEX, faults=FAULTS)
+    def reconcile_later(self, wait: float, worker: int, faults: list[Fault]) -> None:
+        """A pass, perhaps after an outage, perhaps not to its end."""
+        self.pass_time(wait)
+        world = self._step("beat: reconcile_events", faults)
+        world.task(_pick(WORKERS, worker), "reconcile_events")
+
+    @rule(amount=INDEX, reversed_after=st.booleans(), fault=st.sampled_from((WAIT, CRASH)), nth=st.integers(2, 3))
+    def interrupted_pass(self, amount: int, reversed_after: bool, fault: str, nth: int) -> None:
+        """Nothing was delivered for a while; a pass stops between two pages, and a worker comes by."""
+        world = self._step("deliveries fail")
+        engine = world.engine
+        moves = ("open_checkout", "process", "pay", "chargeback") if reversed_after else ("process", "pay")
+        for _ in range(2):
+            if len(world.intents) >= MOST_INTENTS:
+                break
+            intent = payment_intent(self._mark, "cl_webpay_card", _pick(AMOUNTS, amount), None)
+            self._ask(intent, 0, False, [])
+            for payment_id in intent.returned:
+                for move in moves:
+                    self._move(f"{move} {payment_id}", partial(getattr(engine, move), payment_id))
+        while world.post.due:
+            attempt = world.post.begin(world.post.due[0])
+            if attempt is not None:
+                world.counts["delivery vanish"] += 1
+                world.post.settle(attempt, acknowledged=True)
+        world = self._step("beat: reconcile_events")
+        world.plan.add([Fault("send", fault, nth)])
+        world.task("worker-1", "reconcile_events")
+        world.task("worker-2", "process_events")
+
+    @rule(fates=st.lists(LOSSES, min_size=2, max_size=3), amounts=INDEX, payout=st.booleans(), worker=INDEX)
+    def bad_day(self, fates: list[Fault], amounts: int, payout: bool, worker: int) -> None:
+        """Calls with one reference, each without an answer, that are only looked up when their keys are forgotten."""
+        for number, fate in enumerate(fates):
+            amount = _pick(AMOUNTS, amounts * number)
+            if payout:
+                intent = payout_intent(self._mark, amount, "order-1")
+            else:
+                intent = payment_intent(self._mark, "cl_webpay_card", amount, "order-1")
+            self._ask(intent, number, False, [fate])
+        self.pass_time(23.5 * 3600)
+        world = self._step("beat: resume_operations")
+        world.task(_pick(WORKERS, worker), "resume_operations")
+
+    @rule(payment=INDEX, amounts=st.sampled_from(((None, None), (600, 1000), (None, 600))), nth=st.integers(0, 3))
+    def refund_twice(self, payment: int, amounts: tuple[int | None, ...], nth: int) -> None:
+        """Two people refund one payment; one of them is between looking and recording."""
+        rows = self._paid()
+        if not rows:
+            return
+        row = _pick(rows, payment)
+        for number, amount in enumerate(amounts):
+            intent = refund_intent(self._mark, row.pk, amount, by_card=row.method_family == "card")
+            self._ask(intent, number, False, [Fault("begin", WAIT, nth)] if not number else [])
+        if self._world.waiting:
+            self.go_on(len(self._world.waiting) - 1, False, [])
+
+    @rule(payment=INDEX, amount=st.sampled_from((400, 600)))
+    def refund_goes_through(self, payment: int, amount: int) -> None:
+        """A refund is made, and succeeds at the provider."""
+        rows = self._paid()
+        if rows:
+            row = _pick(rows, payment)
+            intent = refund_intent(self._mark, row.pk, amount, by_card=row.method_family == "card")
+            self._ask(intent, 0, False, [])
+            for refund_id in intent.returned:
+                succeed = partial(self._world.engine.succeed_refund, refund_id)
+                self._move(f"succeed_refund {refund_id}", succeed)
+
+    @rule(payment=INDEX, move=st.sampled_from(("chargeback", "hold")))
+    def read_while_it_changes(self, payment: int, move: str) -> None:
+        """A payment is read for a refund; before the answer is taken in, it changes, and the event is applied."""
+        rows = self._paid()
+        if not rows:
+            return
+        row = _pick(rows, payment)
+        intent = refund_intent(self._mark, row.pk, None, by_card=row.method_family == "card")
+        world = self._world
+        self._ask(intent, 0, False, [Fault("answer", WAIT)])
+        self._move(f"{move} {row.pk}", partial(getattr(world.engine, move), row.pk))
+        draining.deliver_due(world, all_of_them=True)
+        world.task("worker-1", "process_events")
+        if world.waiting:
+            self.go_on(len(world.waiting) - 1, False, [])
+
+    @rule(pause=PAUSES, first=st.one_of(st.just([]), REFUSAL), keyed=st.booleans(), faults=FAULTS)
+    def overtake(self, pause: Fault, first: list[Fault], keyed: bool, faults: list[Fault]) -> None:
+        """A process stands still over a call until others have taken over, then goes on with what it knew."""
+        self._ask(payout_intent(self._mark, 1000, None), 0, keyed, [*first, pause])
+        if self._world.waiting:
+            self.go_on(len(self._world.waiting) - 1, True, faults)
+
+    @rule(index=INDEX, late=st.booleans(), faults=st.one_of(FAULTS, REFUSAL))
+    @precondition(lambda self: self.world is not None and self.world.waiting)
+    def go_on(self, index: int, late: bool, faults: list[Fault]) -> None:
+        """One of those that wait goes on; ``late``: when others have taken over."""
+        if late:
+            self.resume_later(65, index, [])
+        world = self._step("somebody goes on", faults)
+        if world.waiting:
+            world.resume(index)
+
+    @rule(jump=st.sampled_from(JUMPS))
+    def pass_time(self, jump: float) -> None:
+        world = self._step(f"{jump:g} s pass")
+        world.advance(jump)
+        world.counts["clock jumps"] += jump > 60
+
+    @rule(skew=st.sampled_from(SKEWS))
+    def set_clock(self, skew: float) -> None:
+        """The merchant's clocks are set: wrong, or right again."""
+        world = self._step(f"our clocks are {skew:g} s ahead")
+        world.time.set_skew(skew)
+        world.counts["clock set wrong"] += skew != 0
+
+    @rule(which=INDEX)
+    @precondition(lambda self: self.world is not None and self.world.waiting)
+    def kill(self, which: int) -> None:
+        """A process is killed while it waits."""
+        world = self._step("kill -9")
+        if world.waiting:
+            actor = world.waiting.pop(which % len(world.waiting))
+            world.counts[f"{actor.point} killed while waiting"] += 1
+            world.kill(actor.process)
+            world.resume_dead(actor)
+
+    def teardown(self) -> None:
+        if self.world is None:
+            return
+        try:
+            if not self.is_broken:
+                self._finish(self.world)
+        finally:
+            self.world.close()
+
+    # inside
+
+    @property
+    def _world(self) -> World:
+        assert self.world is not None
+        return self.world
+
+    @property
+    def _mark(self) -> str:
+        return f"i{len(self._world.intents)}"
+
+    def _step(self, name: str, faults: list[Fault] | tuple[Fault, ...] = ()) -> World:
+        world = self._world
+        if world.violations:
+            self.is_broken = True
+            raise world.violations[0]
+        world.counts["steps"] += 1
+        world.step(name, [fault for fault in faults if family(fault.point, fault.kind) in self.families])
+        return world
+
+    def _ask(
+        self,
+        intent: Intent,
+        web: int,
+        keyed: bool,
+        faults: list[Fault],
+        *,
+        in_transaction: bool = False,
+        rolls_back: bool = False,
+    ) -> None:
+        world = self._step(f"{intent}{' deferred' if in_transaction else ''} {_shown(intent.arguments)}", faults)
+        if len(world.intents) >= MOST_INTENTS:
+            return
+        if keyed:
+            intent.arguments["idempotency_key"] = f"key-{intent.mark}"
+        world.intents[intent.mark] = intent
+        if in_transaction:
+            job: Callable[[], object] = lambda: world.merchant.defer(intent, rolls_back=rolls_back)  # noqa: E731
+        else:
+            job = lambda: world.merchant.call(intent)  # noqa: E731
+        world.start(_pick(WEBS, web), str(intent), job)
+
+    def _move(self, name: str, move: Callable[[], Any]) -> None:
+        world = self._step(f"at the provider: {name}")
+        try:
+            move()
+        except SandboxError as error:
+            world.note(f"not now: {error}")
+        world.provider_acted()
+
+    def _sell(self, number: int) -> None:
+        """A payment that was made, paid and delivered before any trouble began."""
+        world = self._world
+        intent = payment_intent(self._mark, _pick(PAYMENT_METHODS, number), 1000, None)
+        self._ask(intent, number, False, [])
+        (payment_id,) = intent.returned
+        self._move(f"pay {payment_id}", lambda: world.engine.pay(payment_id))
+        draining.deliver_due(world, all_of_them=True)
+        world.task("worker-1", "process_events")
+
+    def _paid(self) -> list[Payment]:
+        return list(Payment.objects.filter(amount_received__gt=0).order_by("created_at"))
+
+    def _finish(self, world: World) -> None:
+        """Heal, drain, check; then a day passes, and everything is checked."""
+        draining.heal(world)
+        draining.drain(world, operations=False)
+        for message in invariants.mirror_after_events(world):
+            world.violated("the mirror follows from the events", message)
+        draining.a_day_passes(world)
+        decided = draining.people_decide(world)
+        if draining.replay_parked(world) or decided:
+            draining.drain(world)
+        draining.last_delivery(world)
+        for name, check in invariants.AT_THE_END.items():
+            for message in check(world):
+                world.violated(name, message)
+        if world.violations:
+            raise world.violations[0]
+        Schedule.finished(world)
+
+
+def _pick(choices: Any, index: int) -> Any:
+    return choices[index % len(choices)]
+
+
+def _what(amount: int, reference: int) -> tuple[int, str | None]:
+    return _pick(AMOUNTS, amount), _pick(REFERENCES, reference)
+
+
+def _positional(mark: str, function: str, arguments: dict[str, Any]) -> Intent:
+    return Intent(mark, function, arguments)
+
+
+def _shown(arguments: dict[str, Any]) -> str:
+    names = ("payment", "payout", "endpoint", "amount", "merchant_reference", "method_code", "idempotency_key")
+    return ", ".join(f"{name}={arguments[name]}" for name in names if name in arguments)

@@ -1,0 +1,194 @@
+"""The merchant's own code: calls of services, each an intent of its own, and receivers that note what they are told.
+
+An intent carries a mark that the provider keeps (metadata, a reason, a reference), so that afterwards the provider's
+own books say what became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from payments_integration import services
+from payments_integration.exceptions import OutcomeUnknown, PaymentsError
+from payments_integration.models import Event
+from tests.receivers.models import Told
+from tests.simulation.baton import Killed
+from tests.simulation.database import BrokenConnection
+
+DESTINATION = {
+    "type": "bank_account",
+    "account_number": "12345678",
+    "holder_name": "Ana Soto",
+    "holder_document": {"type": "RUT", "number": "12.345.678-5"},
+}
+PAYMENT_METHODS = ("cl_webpay_card", "cl_bank_transfer", "cl_card_direct")
+AMOUNTS = (1000, 2500, 4000, 1000)
+REFERENCES = (None, "order-1", "order-2", "order-1")
+
+
+class Endings(Protocol):
+    """What the merchant's code needs of the world."""
+
+    intents: dict[str, Intent]
+    receiver_defers: bool
+
+    def at(self, point: str, *, may_wait: bool = True) -> str: ...
+
+    def note(self, text: str) -> None: ...
+
+
+@dataclass
+class Intent:
+    """Something that the merchant wants to be done once, however often its code asks for it."""
+
+    mark: str
+    function: str
+    arguments: dict[str, Any]
+    #: What calls led to: "returned", "unknown", "refused", "rolled back", "recorded", "died".
+    outcomes: list[str] = field(default_factory=list)
+    #: Ids of the objects that calls returned.
+    returned: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.function} [{self.mark}]"
+
+
+class _RolledBack(Exception):
+    """The merchant's code changed its mind."""
+
+
+class ReceiverFailed(Exception):
+    """A receiver of the merchant's does not work."""
+
+
+class Merchant:
+    """Calls and receivers in one world."""
+
+    def __init__(self, world: Endings) -> None:
+        self._world = world
+
+    def call(self, intent: Intent) -> None:
+        """One call of the intent's service function, outside a transaction."""
+        self._run(intent, lambda: getattr(services, intent.function)(**intent.arguments))
+
+    def defer(self, intent: Intent, *, rolls_back: bool) -> None:
+        """The same inside a transaction of the merchant's."""
+
+        def run() -> Any:
+            with transaction.atomic():
+                services.defer(getattr(services, intent.function), **intent.arguments)
+                if rolls_back:
+                    raise _RolledBack
+
+        self._run(intent, run, commits=True)
+
+    def _run(self, intent: Intent, run: Callable[[], Any], *, commits: bool = False) -> None:
+        try:
+            row = run()
+        except Killed:
+            intent.outcomes.append("died")
+            raise
+        except OutcomeUnknown:
+            outcome = "unknown"
+        except _RolledBack:
+            outcome = "rolled back"
+        except Exception as error:
+            # Where the commit is the caller's own, only the caller can know that it may have happened.
+            outcome = "unknown" if commits and isinstance(error, BrokenConnection) else "refused"
+            self._world.note(f"{intent} raised {type(error).__name__}: {error}")
+            if not is_expected(error):
+                raise
+        else:
+            outcome = "recorded" if row is None else "returned"
+            if row is not None:
+                intent.returned.append(row.pk)
+        intent.outcomes.append(outcome)
+        self._world.note(f"{intent}: {outcome}")
+
+    # what the merchant's receivers do: the table shares the telling's transaction
+
+    def on_event(self, sender: type[Any], event: Event, instance: Any, is_stale: bool, **kwargs: Any) -> None:
+        Told.objects.create(what=f"event:{event.id}:{'stale' if is_stale else 'fresh'}", object_id=event.object_id)
+        if self._world.receiver_defers and event.type == "payment.succeeded":
+            self._pay_on(event)
+        if self._world.at("receiver", may_wait=False) == "fail":
+            raise ReceiverFailed(event.id)
+
+    def on_status(self, sender: type[Any], instance: Any, previous_status: str, status: str, **kwargs: Any) -> None:
+        change = kwargs["status_change"]
+        Told.objects.create(what=f"status:{change.pk}:{previous_status}>{status}", object_id=instance.pk)
+        if self._world.at("receiver", may_wait=False) == "fail":
+            raise ReceiverFailed(f"{previous_status}>{status}")
+
+    def _pay_on(self, event: Event) -> None:
+        """Pay out what came in: recorded with the telling, once per event."""
+        intent = self._world.intents.setdefault(event.id, payout_intent(event.id, 700, None))
+        intent.outcomes.append("told")
+        services.defer(services.create_payout, **intent.arguments)
+
+
+def is_expected(error: Exception) -> bool:
+    """Whether the documentation of services tells callers of such errors."""
+    return isinstance(error, PaymentsError | ValidationError | BrokenConnection)
+
+
+def payment_intent(mark: str, method: str, amount: int, reference: str | None) -> Intent:
+    arguments: dict[str, Any] = {
+        "amount": amount,
+        "currency": "CLP",
+        "country": "CL",
+        "method_code": method,
+        "metadata": {"intent": mark},
+    }
+    if method == "cl_card_direct":
+        arguments["flow"] = "s2s"
+    return Intent(mark, "create_payment", arguments | _reference(reference))
+
+
+def payout_intent(mark: str, amount: int, reference: str | None) -> Intent:
+    arguments = {
+        "amount": amount,
+        "currency": "CLP",
+        "country": "CL",
+        "method_code": "cl_bank_transfer",
+        "destination": DESTINATION,
+        "metadata": {"intent": mark},
+    }
+    return Intent(mark, "create_payout", arguments | _reference(reference))
+
+
+def refund_intent(mark: str, payment_id: str, amount: int | None, *, by_card: bool) -> Intent:
+    arguments: dict[str, Any] = {"payment": payment_id, "reason": mark}
+    if amount is not None:
+        arguments["amount"] = amount
+    if not by_card:
+        arguments["destination"] = DESTINATION
+    return Intent(mark, "create_refund", arguments)
+
+
+def deposit_intent(mark: str) -> Intent:
+    arguments = {"country": "CL", "currency": "CLP", "method_code": "cl_deposit", "merchant_reference": mark}
+    return Intent(mark, "create_deposit_reference", arguments)
+
+
+def mark_of(item: dict[str, Any]) -> str | None:
+    """The mark in one of the provider's objects, or in an operation's arguments; None where the intent left none."""
+    mark: str | None
+    if "metadata" in item and "intent" in item["metadata"]:
+        mark = item["metadata"]["intent"]
+    elif item.get("object") == "payment":
+        mark = None  # the provider made it of a transfer
+    elif item.get("method_code") == "cl_deposit":
+        mark = item.get("merchant_reference")
+    else:
+        mark = item.get("reason")
+    return mark
+
+
+def _reference(reference: str | None) -> dict[str, str]:
+    return {} if reference is None else {"merchant_reference": reference}

@@ -1,0 +1,242 @@
+"""The way between the merchant and the provider, without sockets: what can be lost, late, doubled or garbled on it."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+from urllib.parse import urlencode
+
+from django.db import connection
+from django.urls import URLResolver
+from django.urls.resolvers import RegexPattern
+
+from payments_integration import conf
+from payments_integration.client.deadline import budget
+from payments_integration.client.reply import Reply
+from payments_integration.exceptions import NoAnswer
+from payments_integration.sandbox import Engine, Fault, urls
+from payments_integration.sandbox.deliveries import Delivery
+from payments_integration.sandbox.distortion import distort
+from payments_integration.sandbox.endpoints import Endpoint
+from payments_integration.sandbox.transport import signature
+from payments_integration.sandbox.wire import ApiAnswer, ApiRequest
+from tests.simulation.clockwork import Time
+
+#: Seconds that a request takes when all is well, and the provider's patience with a delivery.
+ROUND_TRIP = 0.04
+PATIENCE = timedelta(seconds=10)
+#: Objects on a page, whatever was asked for: few, so that lists have several.
+PAGE = 7
+#: Answers that the provider, or a proxy before it, gives without having done anything.
+REFUSALS: dict[str, Fault] = {
+    "refuse": Fault("error", code="merchant_not_active"),
+    "unprocessable": Fault("error", code="method_not_available"),
+    "limit": Fault("rate_limited", retry_after="3"),
+    "busy": Fault("in_progress"),
+    "error": Fault("error", code="service_unavailable"),
+    "page": Fault("html", status=502),
+    "redirect": Fault("redirect"),
+}
+#: What becomes of the answer to a request that was carried out.
+SPOILED: dict[str, Fault] = {
+    "error": Fault("error", code="internal_error"),
+    "page": Fault("html"),
+}
+
+
+class Surroundings(Protocol):
+    """What the network needs of the world."""
+
+    time: Time
+    engine: Engine
+
+    def at(self, point: str, *, may_wait: bool = True) -> str: ...
+
+    def check_alive(self) -> None: ...
+
+    def violated(self, invariant: str, message: str) -> None: ...
+
+    def provider_acted(self) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Straggler:
+    """A request that nobody waits for any more and that reaches the provider all the same."""
+
+    request: ApiRequest
+
+
+class Network:
+    """Requests to the provider's engine, and those that are still under way."""
+
+    def __init__(self, world: Surroundings) -> None:
+        self._world = world
+        self._resolver = URLResolver(RegexPattern(r"^/"), urls)
+        self.stragglers: list[Straggler] = []
+
+    def transport(self, account: conf.Account) -> Transport:
+        """Stands for the client's own: made once per account and process."""
+        return Transport(self._world, self, account)
+
+    def carry_out(self, request: ApiRequest) -> ApiAnswer:
+        """The provider does what a request asks for."""
+        answer = self._world.engine.handle(request)
+        self._world.provider_acted()
+        return answer
+
+    def arrive(self, index: int) -> None:
+        """One of the stragglers reaches the provider."""
+        straggler = self.stragglers.pop(index % len(self.stragglers))
+        answer = self.carry_out(straggler.request)
+        request = straggler.request
+        self._world.note(f"a late {request.method} {request.path} reaches the provider: {answer.status}")
+
+    def request(
+        self,
+        account: conf.Account,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: bytes | None,
+        key: str | None,
+    ) -> ApiRequest:
+        """The request as the provider's views would see it."""
+        match = self._resolver.resolve(f"/v1{path}")
+        headers = {"authorization": f"Bearer {account.api_key}", "content-type": "application/json"}
+        if key is not None:
+            headers["idempotency-key"] = key
+        query = dict(params or {})
+        if "limit" in query:
+            query["limit"] = str(min(int(query["limit"]), PAGE))
+        return ApiRequest(
+            method=method,
+            path=f"/v1{path}",
+            query=query,
+            headers=headers,
+            body=body or b"",
+            operations=match.kwargs["operations"],
+            object_id=match.kwargs.get("object_id", ""),
+        )
+
+
+class Transport:
+    """One account's exchanges, with boundaries before the request leaves and before its answer is read."""
+
+    def __init__(self, world: Surroundings, network: Network, account: conf.Account) -> None:
+        self._world = world
+        self._network = network
+        self._account = account
+
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Reply:
+        world, network = self._world, self._network
+        world.check_alive()
+        if connection.in_atomic_block:
+            world.violated("no request in a transaction", f"{method} {path}")
+        begun = world.time.now
+        deadline = budget(conf.current().REQUEST_DEADLINE)
+        request = network.request(self._account, method, path, params, body, idempotency_key)
+        query = f"?{urlencode(params)}" if params else ""
+        kind = world.at("send")
+        if kind in REFUSALS:
+            # Such a proxy knows the time, too.
+            answer = distort(ApiAnswer(500, b"", {}), REFUSALS[kind], "req_refused")
+        elif kind in ("drop", "late"):
+            if kind == "late":
+                network.stragglers.append(Straggler(request))
+            world.time.advance(deadline)
+            world.note(f"{method} {path}{query}: no answer ({kind})")
+            raise NoAnswer(f"{method} {path}: no whole answer in time")
+        else:
+            world.time.advance(ROUND_TRIP / 2)
+            answer = network.carry_out(request)
+            if kind == "twice":
+                answer = network.carry_out(request)
+            kind = world.at("answer")
+            if kind == "slow":
+                world.time.advance(deadline * 0.8)
+            elif kind == "lost":
+                world.time.advance(deadline)
+            elif kind in SPOILED:
+                answer = distort(answer, SPOILED[kind], "req_spoiled")
+            world.time.advance(ROUND_TRIP / 2)
+        duration = (world.time.now - begun).total_seconds()
+        world.note(f"{method} {path}{query}: {answer.status} {kind}")
+        if kind == "lost" or duration > deadline:
+            raise NoAnswer(f"{method} {path}: no whole answer in time")
+        problem = "the answer is truncated" if kind == "truncate" else ""
+        headers = dict(answer.headers)
+        if kind == "undated":
+            headers.pop("Date", None)
+        return Reply(method, path, answer.status, headers, b"" if problem else answer.body, problem, duration)
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One attempt of the provider to deliver an event, until it is acknowledged or given up."""
+
+    delivery: Delivery
+    endpoint: Endpoint
+    body: bytes
+    signature: str
+    begun: datetime
+    is_settled: bool = False
+
+
+class Post:
+    """The provider's deliveries, one attempt at a time, so that they can cross each other."""
+
+    def __init__(self, world: Surroundings) -> None:
+        self._world = world
+        self.under_way: list[Attempt] = []
+
+    @property
+    def due(self) -> list[Delivery]:
+        """What could be sent now, next first."""
+        dispatcher, now = self._world.engine.dispatcher, self._world.time.now
+        return [item for due_at, _, item in sorted(dispatcher._queue, key=lambda entry: entry[:2]) if due_at <= now]
+
+    @property
+    def next_due(self) -> datetime | None:
+        queue = self._world.engine.dispatcher._queue
+        return min(due_at for due_at, _, _ in queue) if queue else None
+
+    def begin(self, delivery: Delivery) -> Attempt | None:
+        """Take a delivery from the queue and sign it; None where its endpoint takes none any more."""
+        dispatcher, now = self._world.engine.dispatcher, self._world.time.now
+        dispatcher._queue = [entry for entry in dispatcher._queue if entry[2] is not delivery]
+        heapq.heapify(dispatcher._queue)
+        endpoint = delivery.endpoints.by_id.get(delivery.endpoint_id)
+        if endpoint is None or endpoint.status != "active":
+            return None
+        delivery.first_at = delivery.first_at or now
+        delivery.attempts += 1
+        signed = signature(delivery.body, endpoint.secrets_at(now), int(now.timestamp()))
+        attempt = Attempt(delivery, endpoint, delivery.body, signed, now)
+        self.under_way.append(attempt)
+        return attempt
+
+    def settle(self, attempt: Attempt, *, acknowledged: bool) -> None:
+        """The provider takes note, once: it sends again later what was not acknowledged."""
+        if not attempt.is_settled:
+            attempt.is_settled = True
+            self.under_way.remove(attempt)
+            self._world.engine.dispatcher._settle(attempt.delivery, attempt.endpoint, acknowledged)
+
+    def lose_patience(self) -> None:
+        """Give up attempts that have been under way for ten seconds."""
+        for attempt in list(self.under_way):
+            if self._world.time.now - attempt.begun >= PATIENCE:
+                self.settle(attempt, acknowledged=False)

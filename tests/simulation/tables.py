@@ -1,0 +1,22 @@
+"""The database between schedules: empty."""
+
+from __future__ import annotations
+
+from django.apps import apps
+from django.db import connection, transaction
+
+from tests.receivers.models import Told
+
+_TABLES = [
+    *(model._meta.db_table for model in apps.get_app_config("payments_integration").get_models()),
+    Told._meta.db_table,
+]
+
+
+def empty() -> None:
+    """Delete every row that the app or its receivers have written."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        for table in sorted(_TABLES, key=lambda name: name.endswith("_balance")):
+            cursor.execute(f"DELETE FROM {table}")
+        if connection.vendor == "sqlite":
+            cursor.execute("DELETE FROM sqlite_sequence")

@@ -1,0 +1,130 @@
+"""The provider's own history of every object, and the mirror's against it after every commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from payments_integration.models import Balance, DepositReference, Event, Operation, Payment, Payout, Refund
+from payments_integration.sandbox import Engine
+from tests.receivers.models import Told
+
+_BUCKETS = ("available", "pending", "reserve", "hold", "debt")
+#: Per mirrored kind: the model, the fields that change, and the name of the id.
+_SHOWN: dict[str, tuple[type[Any], tuple[str, ...], str]] = {
+    "payment": (Payment, ("status", "amount_received", "refunded_amount", "failure_reason"), "id"),
+    "payout": (Payout, ("status", "failure_reason"), "id"),
+    "refund": (Refund, ("status", "payout_id"), "id"),
+    "deposit_reference": (DepositReference, ("status",), "id"),
+    "balance": (Balance, _BUCKETS, "currency"),
+}
+_QUERIES = {
+    model._meta.db_table: (
+        kind,
+        f"SELECT {', '.join((name, *fields))} FROM {model._meta.db_table}",
+    )
+    for kind, (model, fields, name) in _SHOWN.items()
+}
+#: Payments of which more is being refunded, or may be, than was received.
+_OVERDRAWN = f"""
+    SELECT payment.id, payment.amount_received, SUM(operation.amount)
+    FROM {Operation._meta.db_table} operation
+    JOIN {Payment._meta.db_table} payment ON payment.id = operation.target_id
+    LEFT JOIN {Refund._meta.db_table} refund ON refund.id = operation.result_id
+    WHERE operation.operation = 'create_refund' AND operation.state IN ('due', 'unknown', 'needs_person', 'done')
+      AND (refund.status IS NULL OR refund.status NOT IN ('failed', 'canceled', 'returned'))
+    GROUP BY payment.id, payment.amount_received
+    HAVING SUM(operation.amount) > payment.amount_received
+"""
+_EVENTS, _TOLD = Event._meta.db_table, Told._meta.db_table
+
+State = tuple[Any, ...]
+Key = tuple[str, str]
+
+
+@dataclass
+class History:
+    """The provider's states of one object, and how far the mirror has come in them."""
+
+    states: list[State] = field(default_factory=list)
+    position: int = -1
+    mirrored: State | None = None
+
+
+class Watch:
+    """Compares what the mirror shows with what the provider's objects have been, in their order."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._project = engine.default_project.inner
+        self.histories: dict[Key, History] = {}
+        #: Events by id to the moment of the commit that had them applied, and told.
+        self.applied: dict[str, int] = {}
+        self.told: dict[str, int] = {}
+        self._moment = self._last_told = 0
+        store = self._project.event_store
+        announce = store._on_emit
+
+        def emitted(event: dict[str, Any], body: bytes) -> None:
+            self._add(event["data"])
+            announce(event, body)
+
+        store._on_emit = emitted
+
+    def inbox_changed(self, cursor: Any, tables: Iterable[str]) -> None:
+        """Note in which order events were applied and told: clocks may be set back meanwhile."""
+        self._moment += 1
+        if _EVENTS in tables:
+            cursor.execute(f"SELECT id FROM {_EVENTS} WHERE state NOT IN ('pending', 'quarantined')")
+            for (event_id,) in cursor.fetchall():
+                self.applied.setdefault(event_id, self._moment)
+        if _TOLD in tables:
+            cursor.execute(f"SELECT id, what FROM {_TOLD} WHERE id > %s ORDER BY id", [self._last_told])
+            for self._last_told, what in cursor.fetchall():
+                kind, _, rest = what.partition(":")
+                if kind == "event":
+                    self.told.setdefault(rest.partition(":")[0], self._moment)
+
+    def provider_acted(self) -> None:
+        """Note what changed without an event."""
+        project = self._project
+        for items in (project.pay_ins, project.pay_outs, project.pay_backs, project.deposit_accounts):
+            for item in items.items:
+                self._add(item)
+        for balance in project.ledger.balances.values():
+            self._add(balance)
+
+    def mirror_changed(self, cursor: Any, tables: Iterable[str]) -> list[str]:
+        """What of the rows in these tables the provider never had, or had before what they showed already."""
+        wrong: list[str] = []
+        for table in sorted(tables):
+            if table not in _QUERIES:
+                continue
+            kind, query = _QUERIES[table]
+            cursor.execute(query)
+            for object_id, *values in cursor.fetchall():
+                history = self.histories.setdefault((kind, object_id), History())
+                state = tuple(values)
+                if state == history.mirrored:
+                    continue
+                before, history.mirrored = history.mirrored, state
+                try:
+                    history.position = history.states.index(state, max(history.position, 0))
+                except ValueError:
+                    wrong.append(f"{kind} {object_id} shows {state} after {before}; the provider: {history.states}")
+        return wrong
+
+    def ledger_changed(self, cursor: Any, tables: Iterable[str]) -> list[str]:
+        """Payments of which the ledger gives out more than came in."""
+        if Operation._meta.db_table not in tables:
+            return []
+        cursor.execute(_OVERDRAWN)
+        return [f"{given} of {received} of {pk} are on their way back" for pk, received, given in cursor.fetchall()]
+
+    def _add(self, item: dict[str, Any]) -> None:
+        kind = item["object"]
+        _, fields, name = _SHOWN[kind]
+        history = self.histories.setdefault((kind, item[name]), History())
+        state = tuple(item.get(name) for name in fields)
+        if not history.states or history.states[-1] != state:
+            history.states.append(state)

@@ -1,0 +1,355 @@
+"""One world: the provider, the network, the merchant's processes, the broker and the clock, for one schedule."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from datetime import datetime, timedelta
+from typing import Any
+from unittest import mock
+
+from django.db import connections
+from django.test import RequestFactory, override_settings
+
+from payments_integration import apps, conf, tasks, webhooks
+from payments_integration.client import provider, transport
+from payments_integration.projection import endpoints
+from payments_integration.reconciliation import events as event_passes
+from payments_integration.reconciliation import objects as object_passes
+from payments_integration.sandbox import Engine
+from payments_integration.signals import attention, event_received, status_changed
+from tests.simulation.baton import CRASH, GO, WAIT, Actor, Fault, Killed, Plan, Process, Stage
+from tests.simulation.clockwork import ProviderClock, Time, simulated
+from tests.simulation.database import BrokenConnection
+from tests.simulation.fetching import ahead
+from tests.simulation.merchant import Intent, Merchant
+from tests.simulation.network import Attempt, Network, Post
+from tests.simulation.watching import Watch
+
+ACCOUNT = "default"
+API_KEY = "sk_test_simulation"
+SECRET = "whsec_simulation"
+FUNDS = 50_000
+#: Seconds that no request is under way for.
+LATEST = 60.0
+#: A process stands still for no longer between its last look at the clock and its request: who slept a day there would
+#: send under a key that the provider has forgotten, and nothing on this side can prevent it.
+STANDSTILL = timedelta(minutes=30)
+#: A wake-up expires: the sweeper does the same every half minute.
+MESSAGE_LIFE = timedelta(seconds=60)
+
+
+class Violation(AssertionError):
+    """Something that must always hold did not."""
+
+    @classmethod
+    def of(cls, invariant: str, message: str) -> Violation:
+        """Of a type of its own per invariant: what shrinks goes on to violate the same one."""
+        kind = _VIOLATIONS.setdefault(invariant, type("Violation", (cls,), {}))
+        found: Violation = kind(f"{invariant}: {message}")
+        return found
+
+
+_VIOLATIONS: dict[str, type[Violation]] = {}
+
+
+class World:
+    """Everything there is during one schedule; ``close`` puts the process back as it was."""
+
+    def __init__(self, stage: Stage, *, mode: str, receiver_defers: bool = False) -> None:
+        self.stage = stage
+        self.mode = mode
+        self.receiver_defers = receiver_defers
+        self.time = Time()
+        self.plan = Plan()
+        self.trace: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.violations: list[Violation] = []
+        self.intents: dict[str, Intent] = {}
+        self.attentions: list[tuple[str, Any]] = []
+        self.acknowledged: set[str] = set()
+        #: Operations whose person could not be told: the process died between the commit and the signal.
+        self.excused: set[str] = set()
+        self.waiting: list[Actor] = []
+        self.messages: list[tuple[str, datetime]] = []
+        self.processes = {name: Process(name) for name in ("web-1", "web-2", "worker-1", "worker-2")}
+        self._excuse_later = False
+        self._digest = hashlib.sha256()
+        self._stack = simulated(self.time, self.sleep, seed=1)
+        self.engine = Engine(API_KEY, clock=ProviderClock(self.time), rate_limits=False)
+        self.engine.limiter._monotonic = self.time.monotonic
+        self.watch = Watch(self.engine)
+        self.network = Network(self)
+        self.post = Post(self)
+        self.merchant = Merchant(self)
+        self.endpoint_id: str = self.engine.add_endpoint("https://shop.example/payments/webhook/", secret=SECRET)["id"]
+        self.engine.fund("CLP", FUNDS)
+        self._observe = connections["default"]
+        self._observe.inc_thread_sharing()
+        self._wire(self._stack)
+
+    # at boundaries, in the thread of an actor
+
+    def at(self, point: str, *, may_wait: bool = True) -> str:
+        """Pass a boundary: whatever the plan says happens, or is returned for the caller to do."""
+        actor = self._actor()
+        if actor is None:
+            return GO
+        self.check_alive()
+        kind = self._decide(actor, point, may_wait=may_wait)
+        while kind == WAIT:
+            actor.point, actor.since = point, self.time.now
+            self.waiting.append(actor)
+            self.stage.pause()
+            self.check_alive()
+            kind = self._decide(actor, point, may_wait=may_wait)
+        return kind
+
+    def _decide(self, actor: Actor, point: str, *, may_wait: bool) -> str:
+        kind = self.plan.take(point, may_wait=may_wait)
+        self.counts[f"passed {point}"] += 1
+        self._digest.update(f"{actor.name} {point} {kind}\n".encode())
+        if kind == GO:
+            return GO
+        self.counts[f"{point} {kind}"] += 1
+        self.note(f"{kind.upper()} at {point}")
+        if kind == "lost":
+            self._excuse_later = True
+        if kind == CRASH:
+            self.kill(actor.process)
+            raise Killed
+        return kind
+
+    def check_alive(self) -> None:
+        actor = self._actor()
+        if actor is not None and actor.process.is_dead:
+            raise Killed
+
+    def committed(self, tables: set[str]) -> None:
+        """The database has new rows: what the mirror shows now must be what the provider has been."""
+        with self._observe.cursor() as cursor:
+            for message in self.watch.mirror_changed(cursor, tables):
+                self.violated("no status goes back", message)
+            for message in self.watch.ledger_changed(cursor, tables):
+                self.violated("no more is refunded than was received", message)
+            self.watch.inbox_changed(cursor, tables)
+        if self._excuse_later:
+            self._excuse_later = False
+            self._excuse()
+
+    def sleep(self, seconds: float) -> None:
+        """A process waits: time goes on, for everybody."""
+        if self._actor() is None:
+            return
+        self.time.advance(max(seconds, 0.001))
+        self.at("sleep", may_wait=False)
+
+    def provider_acted(self) -> None:
+        self.watch.provider_acted()
+
+    def violated(self, invariant: str, message: str) -> None:
+        self.note(f"VIOLATION {invariant}: {message}")
+        self.violations.append(Violation.of(invariant, message))
+
+    def note(self, text: str) -> None:
+        """A line of the readable schedule."""
+        actor = self._actor()
+        who = f"{actor.process.name} {actor.name}: " if actor is not None else ""
+        line = f"{self.time.now:%d %H:%M:%S}.{self.time.now.microsecond // 1000:03} {who}{text}"
+        self.trace.append(line)
+        self._digest.update(line.encode())
+
+    @property
+    def told_or_excused(self) -> set[str]:
+        """Operations whose person was told, or could not be: the signal is sent once, after the commit."""
+        return self.excused | {pk for reason, pk in self.attentions if reason == "operation_needs_person"}
+
+    @property
+    def parked(self) -> set[Any]:
+        """Events and changes whose receivers failed for so long that they were left out of their order."""
+        return {pk for reason, pk in self.attentions if reason == "telling_parked"}
+
+    @property
+    def digest(self) -> str:
+        """Of everything that happened, in its order."""
+        return self._digest.hexdigest()
+
+    # by the scheduler
+
+    def step(self, name: str, faults: Iterable[Fault] = ()) -> None:
+        """Begin a step of the schedule."""
+        faults = list(faults)
+        self.plan.add(faults)
+        self.note(f"-- {name}{''.join(f' [{fault}]' for fault in faults)}")
+
+    def start(
+        self, process: str, name: str, job: Callable[[], Any], then: Callable[[Actor], None] | None = None
+    ) -> Actor:
+        """Have a process do something, until it waits or has ended."""
+        actor = Actor(name, self.processes[process], job, then)
+        self._act(actor)
+        return actor
+
+    def resume(self, index: int) -> None:
+        """Let one of those that wait go on."""
+        actor = self.waiting.pop(index % len(self.waiting))
+        self.note(f"{actor.process.name} {actor.name} goes on from {actor.point}")
+        self._act(actor)
+
+    def resume_dead(self, actor: Actor) -> None:
+        """The thread of an actor whose process was killed comes to its end."""
+        self._act(actor)
+
+    def kill(self, process: Process) -> None:
+        """kill -9; another process takes its place at once."""
+        self.note(f"{process.name} is killed")
+        self.counts["kills"] += 1
+        self._excuse()
+        process.is_dead = True
+        self.processes[process.name] = Process(process.name)
+
+    def advance(self, seconds: float) -> None:
+        """Time passes; the provider does what is due by then."""
+        # A request is late by seconds, not by the day after which its key is forgotten.
+        while self.network.stragglers and seconds >= LATEST:
+            self.network.arrive(0)
+        until = self.time.now + timedelta(seconds=seconds)
+        while late := [actor for actor in self.waiting if actor.point == "send" and actor.since < until - STANDSTILL]:
+            self.resume(self.waiting.index(late[0]))
+        self.time.advance(seconds)
+        self.engine.tick()
+        self.provider_acted()
+        self.post.lose_patience()
+
+    def task(self, process: str, name: str) -> Actor:
+        """A worker runs one of the tasks."""
+
+        def run() -> None:
+            self.at("task")
+            getattr(tasks, name)(account=ACCOUNT)
+
+        return self.start(process, name, run)
+
+    def deliver(self, process: str, attempt: Attempt, name: str = "webhook") -> Actor:
+        """A delivery reaches one of the web processes."""
+        request = RequestFactory().post(
+            "/payments/webhook/",
+            data=attempt.body,
+            content_type="application/json",
+            headers={"Service-Signature": attempt.signature},
+        )
+
+        def respond() -> int:
+            status: int = webhooks.webhook(request, account=ACCOUNT).status_code
+            return 0 if self.at("respond", may_wait=False) == "lost" else status
+
+        def answered(actor: Actor) -> None:
+            acknowledged = not actor.was_killed and actor.error is None and 200 <= (actor.result or 0) < 300
+            if acknowledged:
+                self._acknowledged(attempt.delivery.event_id)
+            self.post.settle(attempt, acknowledged=acknowledged)
+
+        return self.start(process, f"{name} {attempt.delivery.event_type}", respond, answered)
+
+    def publish(self, account: str) -> None:
+        """Stands for the publisher's: a message to the broker, from a thread of its own."""
+        kind = self.at("publish", may_wait=False)
+        if kind != "drop":
+            self.messages.extend([(account, self.time.now)] * (2 if kind == "twice" else 1))
+
+    def consume(self, process: str, index: int) -> None:
+        """A worker takes one of the broker's messages, in any order."""
+        _, sent = self.messages.pop(index % len(self.messages))
+        if self.time.now - sent <= MESSAGE_LIFE:
+            self.task(process, "process_events")
+
+    def close(self) -> None:
+        """End what still runs, and put everything back."""
+        self.plan.clear()
+        for process in list(self.processes.values()):
+            process.is_dead = True
+        while self.waiting:
+            self._act(self.waiting.pop(0))
+        self._stack.close()
+        self._observe.dec_thread_sharing()
+
+    def _act(self, actor: Actor) -> None:
+        endpoints._secrets = actor.process.memory.setdefault("secrets", {})
+        provider._clients = actor.process.memory.setdefault("clients", {})
+        self.stage.act(actor)
+        if actor.is_done:
+            if actor.then is not None:
+                actor.then(actor)
+            if actor.error is not None and not actor.was_killed:
+                self._failed(actor, actor.error)
+        if actor.process.is_dead:
+            self._bury(actor.process)
+
+    def _bury(self, process: Process) -> None:
+        """What else the dead process was doing ends, too."""
+        while others := [other for other in self.waiting if other.process is process]:
+            self.waiting.remove(others[0])
+            self._act(others[0])
+
+    def _acknowledged(self, event_id: str) -> None:
+        self.acknowledged.add(event_id)
+        with self._observe.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM payments_integration_event WHERE id = %s", [event_id])
+            if cursor.fetchone() != (1,):
+                self.violated("what was acknowledged is there", event_id)
+
+    def _excuse(self) -> None:
+        with self._observe.cursor() as cursor:
+            cursor.execute("SELECT id FROM payments_integration_operation WHERE state = 'needs_person'")
+            self.excused |= {pk for (pk,) in cursor.fetchall()}
+
+    def _failed(self, actor: Actor, error: Exception) -> None:
+        self.note(f"{actor.name} ended with {type(error).__name__}: {error}")
+        if not isinstance(error, BrokenConnection):
+            self.violated("no unexpected error", f"{actor.name}: {type(error).__name__}: {error}")
+
+    def _actor(self) -> Actor | None:
+        return getattr(threading.current_thread(), "actor", None)
+
+    def _wire(self, stack: ExitStack) -> None:
+        """Put the simulation in where the app meets the outside."""
+        options = {
+            "ACCOUNTS": {
+                ACCOUNT: {
+                    "BASE_URL": "https://provider.example",
+                    "API_KEY": API_KEY,
+                    "WEBHOOK_SECRETS": [SECRET],
+                }
+            },
+            "PROCESSING": self.mode,
+        }
+        stack.enter_context(override_settings(**{conf.NAME: options}))
+        stack.enter_context(mock.patch.object(transport, "Transport", self.network.transport))
+        stack.enter_context(mock.patch.object(provider, "_clients", {}))
+        stack.enter_context(mock.patch.object(endpoints, "_secrets", {}))
+        stack.enter_context(mock.patch.object(apps, "_publisher", self))
+        for module in (event_passes, object_passes):
+            stack.enter_context(mock.patch.object(module, "ahead", ahead(self.time.monotonic)))
+        receivers: tuple[tuple[Any, list[Callable[..., Any]]], ...] = (
+            (event_received, [self.merchant.on_event]),
+            (status_changed, [self.merchant.on_status]),
+            (attention, [self._on_attention]),
+        )
+        for signal, mine in receivers:
+            stack.callback(_restore, signal, signal.receivers)
+            signal.receivers = []
+            signal.sender_receivers_cache.clear()
+            for receiver in mine:
+                signal.connect(receiver)
+
+    def _on_attention(self, sender: type[Any], reason: str, instance: Any = None, **kwargs: Any) -> None:
+        self.note(f"attention: {reason}: {kwargs.get('message', '')}")
+        self.attentions.append((reason, None if instance is None else instance.pk))
+
+
+def _restore(signal: Any, receivers: list[Any]) -> None:
+    signal.receivers = receivers
+    signal.sender_receivers_cache.clear()

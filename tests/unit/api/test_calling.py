@@ -1,0 +1,326 @@
+"""Calls that change something, against a running provider: once per key, and in the provider's envelope."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from payments_integration import services
+from payments_integration.models import Operation, OperationState, Payment, Payout, Refund
+from payments_integration.sandbox.faults import Fault
+from payments_integration.testing import ProviderSandbox
+from tests.unit.api.conftest import CUSTOMERS, DESTINATION, PAYER, Caller, error, make_payment
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BODY = {
+    "amount": 12990, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card", "payer": PAYER,
+    "merchant_reference": "order-1",
+}  # fmt: skip
+PAYOUT = {
+    "amount": 5000, "currency": "CLP", "country": "CL", "method_code": "cl_bank_transfer", "destination": DESTINATION
+}  # fmt: skip
+
+
+@pytest.fixture
+def provider(_unhurried: None, settings: Any, woken: list[str]) -> Any:
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "API_PERMISSION_CLASSES": [CUSTOMERS]}
+    with ProviderSandbox() as sandbox:
+        sandbox.project.fund("CLP", 1_000_000)
+        yield sandbox
+
+
+def posts(provider: ProviderSandbox) -> list[str]:
+    """What the provider was asked to do."""
+    return [entry["path"] for entry in provider.engine.requests if entry["method"] == "POST"]
+
+
+def test_a_payment_is_made(provider: ProviderSandbox, customer: Caller) -> None:
+    response = customer.post("payments/", BODY)
+    assert response.status_code == 201
+    made = response.json()
+    assert response["Location"] == f"/payments/api/payments/{made['id']}/"
+    assert made["payer"] == PAYER
+    assert made["checkout_url"].startswith("http")
+    theirs = provider.project.payments[made["id"]]
+    assert (theirs["amount"], theirs["merchant_reference"]) == (12990, "order-1")
+    assert customer.user is not None
+    assert Operation.objects.get().actor_id == str(customer.user.pk)
+    assert customer.get(f"payments/{made['id']}/").json() == made
+
+
+@pytest.mark.promise(5)
+def test_the_same_key_is_the_same_object_and_no_second_call(provider: ProviderSandbox, customer: Caller) -> None:
+    first, second = customer.post("payments/", BODY), customer.post("payments/", BODY)
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert first.json() == second.json()
+    assert first["Request-Id"] != second["Request-Id"]
+    assert posts(provider) == ["/v1/payments"]
+    assert customer.post("payments/", BODY, key="key-2").json()["id"] != first.json()["id"]
+
+
+def test_the_same_key_for_something_else_is_a_conflict(provider: ProviderSandbox, customer: Caller) -> None:
+    made = customer.post("payments/", BODY).json()
+    for path, body in (("payments/", {**BODY, "amount": 1}), (f"payments/{made['id']}/cancel/", None)):
+        response = customer.post(path, body)
+        assert response.status_code == 409
+        told = error(response)
+        assert (told["type"], told["code"]) == ("idempotency_error", "idempotency_conflict")
+    assert posts(provider) == ["/v1/payments"]
+
+
+@pytest.mark.case(92)
+def test_two_customers_with_one_key_have_two_payments(
+    provider: ProviderSandbox, customer: Caller, stranger: Caller
+) -> None:
+    made = [who.post("payments/", BODY, key="order-1").json()["id"] for who in (customer, stranger)]
+    assert len(set(made)) == 2
+    assert set(provider.project.payments) == set(made)
+    for who, own in zip((customer, stranger), made, strict=True):
+        assert who.post("payments/", BODY, key="order-1").json()["id"] == own
+        assert [row["id"] for row in who.get("payments/").json()["data"]] == [own]
+    assert len(posts(provider)) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "code"), [(None, "parameter_missing"), ("", "parameter_missing"), ("k" * 256, "parameter_invalid")]
+)
+def test_a_key_is_needed(provider: ProviderSandbox, customer: Caller, key: str | None, code: str) -> None:
+    response = customer.post("payments/", BODY, key=key)
+    assert response.status_code == 400
+    assert (error(response)["code"], error(response)["param"]) == (code, "Idempotency-Key")
+    assert not Operation.objects.exists()
+    for path in ("payments/pay_other/cancel/", "deposit-references/"):
+        assert error(customer.post(path, key=key))["param"] == "Idempotency-Key", "asked for before anything else"
+    assert customer.post("payments/", BODY, key="k" * 255).status_code == 201
+
+
+def test_a_payment_is_canceled(provider: ProviderSandbox, customer: Caller) -> None:
+    made = customer.post("payments/", BODY).json()
+    for _ in range(2):
+        response = customer.post(f"payments/{made['id']}/cancel/", key="key-2")
+        assert (response.status_code, response.json()["status"]) == (200, "canceled")
+    response = customer.post(f"payments/{made['id']}/cancel/", key="key-3")
+    assert response.status_code == 422
+    told = error(response)
+    assert (told["type"], told["code"]) == ("invalid_state_error", "invalid_state")
+    assert len(posts(provider)) == 2
+
+
+def test_money_is_given_back(provider: ProviderSandbox, customer: Caller, staff: Callable[..., Caller]) -> None:
+    made = customer.post("payments/", BODY).json()["id"]
+    provider.engine.pay(made)
+    finance = staff("refund_payment", "view_personal_data")
+    response = finance.post("refunds/", {"payment_id": made, "amount": 2990, "reason": "broken"})
+    assert response.status_code == 201, response.content
+    refund = response.json()
+    assert (refund["payment_id"], refund["amount"], refund["reason"]) == (made, 2990, "broken")
+    assert response["Location"] == f"/payments/api/refunds/{refund['id']}/"
+    rest = finance.post(f"payments/{made}/refunds/", {}, key="key-2").json()
+    assert rest["amount"] == 10000
+    response = finance.post(f"payments/{made}/refunds/", {"amount": 1}, key="key-3")
+    assert (response.status_code, error(response)["code"]) == (422, "invalid_state")
+    listed = customer.get(f"payments/{made}/refunds/").json()["data"]
+    assert {row["id"] for row in listed} == {refund["id"], rest["id"]}
+    assert Refund.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "param"),
+    [
+        ({"amount": 20000}, 422, "amount_out_of_range", "amount"),
+        ({"amount": 0}, 400, "parameter_invalid", "amount"),
+        ({"amount": "5"}, 400, "parameter_invalid", "amount"),
+        ({"destination": DESTINATION}, 400, "parameter_invalid", "destination"),
+        ({"payment_id": "pay_other"}, 400, "parameter_invalid", "payment_id"),
+    ],
+)
+def test_a_refund_that_cannot_be(
+    provider: ProviderSandbox, boss: Caller, body: Any, status: int, code: str, param: str
+) -> None:
+    made = boss.post("payments/", BODY).json()["id"]
+    provider.engine.pay(made)
+    response = boss.post(f"payments/{made}/refunds/", body, key="key-2")
+    assert response.status_code == status
+    assert (error(response)["code"], error(response).get("param")) == (code, param)
+    assert not provider.project.refunds
+
+
+def test_a_transfer_is_refunded_to_an_account(provider: ProviderSandbox, boss: Caller) -> None:
+    made = boss.post("payments/", {**BODY, "method_code": "cl_bank_transfer"}).json()["id"]
+    provider.engine.pay(made)
+    response = boss.post("refunds/", {"payment_id": made}, key="key-2")
+    assert (response.status_code, error(response)["code"]) == (400, "parameter_missing")
+    assert error(response)["param"] == "destination"
+
+
+def test_the_refund_of_a_payment_that_is_not_there(provider: ProviderSandbox, boss: Caller) -> None:
+    for given in ("pay_other", "", "pay\x00", 7, "p" * 300):
+        response = boss.post("refunds/", {"payment_id": given})
+        assert (response.status_code, error(response)["param"]) == (404, "payment_id")
+    assert error(boss.post("refunds/", {}))["code"] == "parameter_missing"
+    assert posts(provider) == []
+
+
+def test_a_payout_is_sent_and_canceled(provider: ProviderSandbox, boss: Caller) -> None:
+    response = boss.post("payouts/", PAYOUT)
+    assert response.status_code == 201, response.content
+    made = response.json()
+    assert made["destination"]["account_number"] == "123456789"
+    assert Payout.objects.get().pk == made["id"]
+    assert boss.post(f"payouts/{made['id']}/cancel/", key="key-2").json()["status"] == "canceled"
+
+
+def test_too_little_balance(provider: ProviderSandbox, boss: Caller) -> None:
+    for known in (False, True):
+        if known:
+            services.sync_balances()
+        response = boss.post("payouts/", {**PAYOUT, "amount": 2_000_000}, key=f"key-{known}")
+        assert response.status_code == 422
+        told = error(response)
+        assert (told["type"], told["code"], told["param"]) == (
+            "invalid_state_error", "insufficient_balance", "amount"
+        )  # fmt: skip
+
+
+def test_what_needs_a_second_person_is_202(provider: ProviderSandbox, boss: Caller, settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "APPROVAL_LIMITS": {"CLP": 5000}}
+    for _ in range(2):
+        response = boss.post("payouts/", PAYOUT)
+        assert response.status_code == 202
+        operation = Operation.objects.get()
+        assert (response.json()["id"], response.json()["state"]) == (operation.pk, "awaiting_approval")
+        assert response["Location"] == f"/payments/api/operations/{operation.pk}/"
+        assert boss.get(f"operations/{operation.pk}/").json() == response.json()
+    assert posts(provider) == []
+    services.reject(operation, boss.user, "no")
+    response = boss.post("payouts/", PAYOUT)
+    assert (response.status_code, error(response)["code"]) == (422, "operation_closed")
+
+
+def test_an_unknown_outcome_is_202_until_it_is_known(provider: ProviderSandbox, customer: Caller) -> None:
+    provider.engine.faults.add(Fault("reset", operation="create_payment", work=True, times=1))
+    response = customer.post("payments/", BODY)
+    assert (response.status_code, response.json()["state"]) == (202, "unknown")
+    # Where it leads to, whoever asked may look.
+    assert customer.client.get(response["Location"]).json() == response.json()
+    assert customer.post("payments/", BODY).status_code == 202
+    Operation.objects.update(next_attempt_at=None)
+    services.resume_operations()
+    response = customer.post("payments/", BODY)
+    assert response.status_code == 201
+    assert list(provider.project.payments) == [response.json()["id"]]
+
+
+LIMITED = Fault("rate_limited", times=None, retry_after="700")
+TROUBLE: dict[str, tuple[Callable[[ProviderSandbox], None], int]] = {
+    "a key that was revoked": (lambda provider: provider.project.revoke_key(), 502),
+    "a merchant who is not active": (lambda provider: setattr(provider.engine.terms, "active", False), 502),
+    "too many requests": (
+        lambda provider: provider.engine.faults.add(dataclasses.replace(LIMITED)) and None, 503,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "status"), TROUBLE.values(), ids=TROUBLE)
+def test_trouble_with_the_provider_is_the_merchants(
+    provider: ProviderSandbox, boss: Caller, make: Any, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    make(provider)
+    for response in (boss.post("payments/", BODY), boss.get("payment-methods/")):
+        assert response.status_code == status
+        told = error(response)
+        assert (told["type"], told["code"]) == ("api_error", "provider_unavailable")
+        assert ("Retry-After" in response) is (status == 503)
+        assert "key" not in told["message"].replace("Idempotency-Key", "").lower()
+        [line] = [r.getMessage() for r in caplog.records if told["request_id"] in r.getMessage()]
+        assert "HTTP 4" in line, "the log has what the provider said"
+    assert not Payment.objects.exists()
+
+
+def test_no_answer_to_a_read_is_503(provider: ProviderSandbox, boss: Caller) -> None:
+    provider.engine.faults.add(Fault("reset", operation="list_payment_methods"))
+    response = boss.get("payment-methods/")
+    assert response.status_code == 503
+    assert int(response["Retry-After"]) > 0
+
+
+def test_a_refusal_of_the_request_is_passed_on(provider: ProviderSandbox, boss: Caller) -> None:
+    for _ in range(2):
+        response = boss.post("payments/", {**BODY, "method_code": "co_card"})
+        assert response.status_code == 422
+        assert error(response)["code"] == "method_not_available"
+    assert len(posts(provider)) == 1
+
+
+WRONG: dict[str, tuple[Any, str, str]] = {
+    "nothing": ({}, "parameter_missing", "amount"),
+    "null": ({**BODY, "amount": None}, "parameter_missing", "amount"),
+    "a float": ({**BODY, "amount": 12990.0}, "parameter_invalid", "amount"),
+    "an unknown currency": ({**BODY, "currency": "EUR"}, "parameter_invalid", "currency"),
+    "an unknown field": ({**BODY, "amuont": 1}, "parameter_invalid", "amuont"),
+    "what only code may say": ({**BODY, "actor": "boss"}, "parameter_invalid", "actor"),
+    "a key in the body": ({**BODY, "idempotency_key": "x"}, "parameter_invalid", "idempotency_key"),
+    "no account of ours": ({**BODY, "account": "third"}, "parameter_invalid", "account"),
+    "an account that is no text": ({**BODY, "account": {}}, "parameter_invalid", "account"),
+    "a payer that is none": ({**BODY, "payer": "Ana"}, "parameter_invalid", "payer"),
+    "an address of script": ({**BODY, "return_url": "javascript:alert(1)"}, "parameter_invalid", "return_url"),
+}
+
+
+@pytest.mark.parametrize(("body", "code", "param"), WRONG.values(), ids=WRONG)
+def test_a_wrong_request_names_what_is_wrong(
+    provider: ProviderSandbox, boss: Caller, body: Any, code: str, param: str
+) -> None:
+    response = boss.post("payments/", body)
+    assert response.status_code == 400
+    told = error(response)
+    assert (told["type"], told["code"], told["param"]) == ("invalid_request_error", code, param)
+    assert not Operation.objects.exists()
+    assert posts(provider) == []
+
+
+def test_another_account(provider: ProviderSandbox, boss: Caller) -> None:
+    with ProviderSandbox(account="second") as other:
+        made = boss.post("payments/", {**BODY, "account": "second"}).json()
+        assert made["account"] == "second"
+        assert list(other.project.payments) == [made["id"]]
+    assert posts(provider) == []
+
+
+def test_a_projects_atomic_requests_are_no_obstacle(
+    provider: ProviderSandbox, boss: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    assert boss.post("payments/", BODY).status_code == 201
+
+
+def test_a_deposit_reference_is_made(provider: ProviderSandbox, customer: Caller) -> None:
+    body = {"country": "CL", "currency": "CLP", "method_code": "cl_deposit", "merchant_reference": "c-1"}
+    response = customer.post("deposit-references/", body)
+    assert response.status_code == 201, response.content
+    assert response.json()["details"]
+    assert customer.get("deposit-references/").json()["data"] == [response.json()]
+
+
+def test_every_call_is_logged_with_its_id_and_without_what_it_says(
+    provider: ProviderSandbox, customer: Caller, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="payments_integration.api")
+    response = customer.post("payments/", BODY)
+    lines = [r.getMessage() for r in caplog.records if r.name.startswith("payments_integration.api")]
+    assert lines == [f"API request {response['Request-Id']}, create_payment: {response.json()['id']}"]
+    assert "ana@example.com" not in caplog.text
+
+
+def test_the_state_of_things_is_no_news_of_a_stranger(provider: ProviderSandbox, customer: Caller) -> None:
+    make_payment("pay_9", status="succeeded")
+    response = customer.post("payments/pay_9/cancel/")
+    assert response.status_code == 404
+    assert posts(provider) == []
+    assert OperationState.DONE not in Operation.objects.values_list("state", flat=True)

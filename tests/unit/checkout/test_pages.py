@@ -1,0 +1,237 @@
+"""The status page and its data: for who has the address, and nothing personal in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.conf import settings
+from django.http import HttpRequest
+from django.test import Client, override_settings
+from django.urls import reverse
+from django.utils import timezone
+
+from payments_integration.checkout import status_url, tokens
+from payments_integration.checkout.tokens import Subject
+from payments_integration.models import Payment
+from tests.unit.checkout import rows
+from tests.unit.checkout.conftest import Page, check_is_harmless
+from tests.unit.services.fakes import Fake
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.unit.checkout.urls")]
+
+STATUS, DATA = "payments_integration:checkout-status", "payments_integration:checkout-status-data"
+VOUCHER = {"type": "voucher", "voucher_code": "1234", "voucher_barcode": "5678", "reference": "R-77"}
+
+
+def url(subject: Subject | Payment, name: str = STATUS) -> str:
+    if isinstance(subject, Payment):
+        subject = Subject(subject.account, payment_id=subject.pk)
+    return reverse(name, kwargs={"token": tokens.status_token(subject)})
+
+
+def data(client: Client, subject: Subject | Payment) -> dict[str, Any]:
+    response = client.get(url(subject, DATA))
+    assert response.status_code == 200
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def test_the_page_tells_how_it_stands_and_what_to_do(client: Client, provider: Fake) -> None:
+    payment = rows.payment(next_action=VOUCHER)
+    # An address is signed with the second of its making.
+    with time_machine.travel(timezone.now(), tick=False):
+        response = client.get(url(payment))
+        data_url = url(payment, DATA)
+    assert response.status_code == 200
+    page = check_is_harmless(response.content.decode())
+    for words in ("Waiting for your payment", "10,000", "order-1", "1234", "R-77"):
+        assert words in page.text
+    [main] = page.all("main")
+    assert main["data-payments-poll"] == data_url
+    [region] = [item for item in page.all("div") if item.get("role") == "status"]
+    assert "data-payments-standing" in region
+    # Without a script it loads itself anew.
+    [refresh] = [item for item in page.all("meta") if item.get("http-equiv") == "refresh"]
+    assert refresh["content"] == "20"
+    assert provider.reads == []
+
+
+def test_the_page_of_an_end_asks_no_more(client: Client) -> None:
+    payment = rows.payment(status="succeeded", amount_received=10_000, next_action=VOUCHER)
+    page = check_is_harmless(client.get(url(payment)).content.decode())
+    assert "Paid" in page.text
+    assert "1234" not in page.text
+    assert "data-payments-poll" not in page.all("main")[0]
+    assert not [item for item in page.all("meta") if item.get("http-equiv") == "refresh"]
+    assert page.all("section") == []
+
+
+def test_nothing_personal_is_on_it(client: Client) -> None:
+    payment = rows.payment(next_action=VOUCHER, metadata={"note": "secret"}, failure_reason="Ana has no money")
+    for name in (STATUS, DATA):
+        html = client.get(url(payment, name)).content.decode()
+        for words in ("Ana", "ana@example.com", "12345678", "secret"):
+            assert words not in html
+
+
+def test_the_data_follows_the_mirror(client: Client, provider: Fake) -> None:
+    payment = rows.payment(next_action=VOUCHER)
+    before = data(client, payment)
+    assert before["status"] == "requires_action"
+    assert before["final"] is False
+    page = client.get(url(payment)).content.decode()
+    assert f'data-payments-action="{before["action"]}"' in page
+    Payment.objects.filter(pk=payment.pk).update(status="succeeded", amount_received=10_000)
+    assert data(client, payment) == {
+        "status": "succeeded",
+        "headline": "Paid",
+        "message": "Thank you! Your payment has arrived.",
+        "tone": "good",
+        "final": True,
+        "action": "",
+    }
+    assert provider.reads == []
+
+
+def test_what_is_not_in_the_mirror_yet_is_looked_for(client: Client, provider: Fake) -> None:
+    subject = Subject("default", merchant_reference="order-1")
+    page = check_is_harmless(client.get(url(subject)).content.decode())
+    assert "We are looking for your payment" in page.text
+    assert "order-1" in page.text
+    assert page.all("main")[0]["data-payments-poll"]
+    assert data(client, subject) == {
+        "status": "",
+        "headline": "We are looking for your payment",
+        "message": "This takes a moment. Please do not pay again.",
+        "tone": "open",
+        "final": False,
+        "action": "",
+    }
+    rows.payment()
+    assert data(client, subject)["status"] == "requires_action"
+
+
+def test_of_several_attempts_the_paid_one_counts_else_the_newest(client: Client) -> None:
+    at, subject = timezone.now(), Subject("default", merchant_reference="order-1")
+    rows.payment(id="pay_old", status="requires_action", created_at=at - timedelta(hours=3))
+    rows.payment(id="pay_new", status="failed", created_at=at - timedelta(hours=1))
+    rows.payment(id="pay_mid", status="canceled", created_at=at - timedelta(hours=2))
+    rows.payment(id="pay_else", status="succeeded", merchant_reference="order-2")
+    rows.payment(id="pay_second", status="succeeded", account="second")
+    assert data(client, subject)["status"] == "failed"
+    Payment.objects.filter(pk="pay_old").update(status="succeeded", amount_received=10_000)
+    assert data(client, subject)["status"] == "succeeded"
+    Payment.objects.filter(pk="pay_mid").update(status="overpaid", amount_received=12_000)
+    assert data(client, subject)["status"] == "overpaid"
+
+
+def test_a_reference_is_compared_to_the_letter(client: Client) -> None:
+    for other in ("ORDER-1", "order-1 ", "order-11", "órder-1", "order_1"):
+        rows.payment(merchant_reference=other, status="succeeded", amount_received=10_000)
+    assert data(client, Subject("default", merchant_reference="order-1"))["status"] == ""
+    rows.payment(merchant_reference="order-1")
+    assert data(client, Subject("default", merchant_reference="order-1"))["status"] == "requires_action"
+    assert data(client, Subject("default", merchant_reference="ORDER-1"))["status"] == "succeeded"
+    assert data(client, Subject("default", merchant_reference="order%1"))["status"] == ""
+
+
+@pytest.mark.parametrize("fields", [{"flow": "deposit_reference"}, {"method_family": "deposit_reference"}])
+def test_a_deposit_is_no_attempt_at_an_order(client: Client, fields: dict[str, str]) -> None:
+    """It carries its payer's reference, which may be some order's number."""
+    deposit = rows.payment(status="succeeded", amount=77_000, amount_received=77_000, **fields)
+    subject = Subject("default", merchant_reference="order-1")
+    assert data(client, subject)["status"] == ""
+    assert "77" not in Page(client.get(url(subject)).content.decode()).text
+    rows.payment()
+    assert data(client, subject)["status"] == "requires_action"
+    assert data(client, Subject("default", payment_id=deposit.pk))["status"] == "succeeded"
+
+
+def test_a_payment_of_another_account_is_not_shown(client: Client) -> None:
+    payment = rows.payment(account="second")
+    assert data(client, Subject("default", payment_id=payment.pk))["status"] == ""
+    assert data(client, Subject("second", payment_id=payment.pk))["status"] == "requires_action"
+    assert data(client, Subject("default"))["status"] == ""
+
+
+@pytest.mark.parametrize("name", [STATUS, DATA])
+def test_a_wrong_or_old_address_is_not_found(
+    client: Client, name: str, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    payment = rows.payment()
+    token = tokens.status_token(Subject("default", payment_id=payment.pk))
+    back = tokens.return_token(Subject("default", merchant_reference="order-1"))
+    with django_assert_num_queries(0):
+        for wrong in (payment.pk, "order-1", token[:-2], token + "x", token.upper(), back, "🦙", "%00"):
+            assert client.get(reverse(name, kwargs={"token": wrong})).status_code == 404, wrong
+    with time_machine.travel(timezone.now() + timedelta(days=29)):
+        assert client.get(reverse(name, kwargs={"token": token})).status_code == 200
+    with time_machine.travel(timezone.now() + timedelta(days=31)):
+        assert client.get(reverse(name, kwargs={"token": token})).status_code == 404
+
+
+@pytest.mark.parametrize("name", [STATUS, DATA])
+@override_settings(SECURE_REFERRER_POLICY="unsafe-url")
+def test_nobody_keeps_it_and_nobody_finds_it(client: Client, name: str) -> None:
+    response = client.get(url(rows.payment(), name))
+    assert "no-store" in response["Cache-Control"]
+    assert response["Referrer-Policy"] == "same-origin"
+    assert "noindex" in response["X-Robots-Tag"]
+    assert "Set-Cookie" not in response
+    for method in ("post", "put", "patch", "delete"):
+        assert getattr(client, method)(url(rows.payment(), name)).status_code == 405
+
+
+@pytest.mark.parametrize("name", [STATUS, DATA])
+@pytest.mark.parametrize("attempts", [1, 30])
+def test_it_costs_one_query(
+    client: Client, name: str, attempts: int, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    for _ in range(attempts):
+        rows.payment(next_action=VOUCHER)
+    address = url(Subject("default", merchant_reference="order-1"), name)
+    with django_assert_num_queries(1):
+        client.get(address)
+
+
+def test_no_login_is_needed_also_where_a_site_asks_for_one(client: Client) -> None:
+    after = "django.contrib.auth.middleware.AuthenticationMiddleware"
+    middleware = list(settings.MIDDLEWARE)
+    middleware.insert(middleware.index(after) + 1, "django.contrib.auth.middleware.LoginRequiredMiddleware")
+    with override_settings(MIDDLEWARE=middleware):
+        assert client.get(url(rows.payment())).status_code == 200
+
+
+def test_hostile_values_are_text_there_too(client: Client) -> None:
+    payment = rows.payment(
+        merchant_reference="<script>alert(1)</script>\u202e",
+        currency='"><b>',
+        status="<i>",
+        checkout_url="javascript:1",
+    )
+    page = check_is_harmless(client.get(url(payment)).content.decode())
+    assert "<script>alert(1)</script>\\u202e" in page.text
+    assert len(page.all("script")) == 1
+    assert page.all("b") == page.all("i") == []
+    assert page.all("a") == [{"href": ""}]  # to look again, without a script
+
+
+def test_addresses_are_made_for_a_payment_or_a_reference(
+    client: Client, request_of: Callable[..., HttpRequest]
+) -> None:
+    payment = rows.payment(account="second", merchant_reference="order-9")
+    for address in (
+        status_url(request_of(), payment),
+        status_url(request_of(), "order-9", account="second"),
+        status_url(request_of(), "order-9", "second", url_name="own-status"),
+    ):
+        assert address.startswith("http://testserver/")
+        assert "Waiting for your payment" in client.get(address).content.decode()
+    assert "no-store" in client.get(address)["Cache-Control"]
+    assert "as the shop says it" in client.get(address).content.decode()
+    with time_machine.travel(timezone.now() + timedelta(seconds=61)):
+        assert client.get(address).status_code == 404

@@ -1,0 +1,218 @@
+"""``payments_health``, as cron and a person run it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from payments_integration.models import AccountState, OperationState
+from tests.unit.admin import rows
+
+pytestmark = pytest.mark.django_db
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def run(*words: str) -> tuple[int, str]:
+    """(exit code, what it prints)"""
+    out = io.StringIO()
+    try:
+        call_command("payments_health", *words, stdout=out)
+    except SystemExit as end:
+        return int(str(end.code)), out.getvalue()
+    return 0, out.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def well() -> None:
+    at = timezone.now() - timedelta(minutes=3)
+    for account in ("default", "second"):
+        AccountState.objects.create(account=account, watermark=at)
+        for kind in ("events", "objects", "balances"):
+            rows.run(account=account, kind=kind, started_at=at)
+
+
+def test_all_is_well() -> None:
+    code, output = run()
+    assert code == 0
+    assert "default: all is well" in output
+    assert "second: all is well" in output
+    assert "complete up to 3 min ago" in output
+
+
+def test_what_waits_for_a_second_person_needs_one() -> None:
+    for hours in (3, 30):
+        rows.operation(
+            state=OperationState.AWAITING_APPROVAL, created_at=timezone.now() - timedelta(hours=hours),
+            first_sent_at=None,
+        )  # fmt: skip
+    code, output = run()
+    assert code == 1
+    assert "2 operations wait for approval, the oldest for 30 h" in output
+    waiting = json.loads(run("--json")[1])["accounts"]["default"]["operations"]["awaiting_approval"]
+    assert waiting["count"] == 2
+    assert 30 * 3600 <= waiting["age_seconds"] < 30 * 3600 + 60
+
+
+def test_a_person_is_told_what_to_do() -> None:
+    rows.operation(state=OperationState.NEEDS_PERSON, created_at=timezone.now() - timedelta(hours=5))
+    rows.endpoint(events=[], secret_token="")
+    code, output = run()
+    assert code == 1
+    assert "default: needs a person" in output
+    assert "second: all is well" in output
+    (line,) = [line.strip() for line in output.splitlines() if "operation_needs_person" in line]
+    assert line.startswith("operation_needs_person: 1 operations wait for a person's decision, the oldest for 5 h.")
+    assert "To do: settle it (admin: Operations" in line
+    assert "does not subscribe to" in output
+    code, output = run("--account", "second")
+    assert code == 0
+    assert "default" not in output
+
+
+def test_removed_accounts_are_shown() -> None:
+    rows.operation(account="gone", state=OperationState.UNKNOWN)
+    code, output = run()
+    assert code == 1
+    assert "gone (not configured any more): 1 open operations, 0 unfinished events, 0 due refreshes" in output
+    assert "removed_account" in output
+
+
+#: The structure that is documented, with what stands for a value.
+WAITING = {"count": int, "age_seconds": (float, type(None))}
+RUN = {
+    "age_seconds": (float, type(None)),
+    "state": str,
+    "error": str,
+    "done_age_seconds": (float, type(None)),
+    "failures": int,
+}
+PROBLEM = {"code": str, "count": int, "message": str, "action": str}
+ACCOUNT = {
+    "ok": bool,
+    "last_event_age_seconds": (float, type(None)),
+    "last_webhook_age_seconds": (float, type(None)),
+    "webhooks_last_day": int,
+    "recovered_last_day": int,
+    "webhook_lag": {"median_seconds": (float, type(None)), "longest_seconds": (float, type(None))},
+    "backlog": {
+        "age_seconds": (float, type(None)),
+        **dict.fromkeys(("pending", "untold", "held", "refreshes", "operations"), WAITING),
+    },
+    "operations": dict.fromkeys(("unknown", "needs_person", "awaiting_approval"), WAITING),
+    "events": dict.fromkeys(("not_applied", "parked", "quarantined"), WAITING),
+    "refreshes_failing": int,
+    "watermark_age_seconds": (float, type(None)),
+    "resync_due": bool,
+    "resync_waits_seconds": (float, type(None)),
+    "clock_offset_seconds": (float, type(None)),
+    "runs": dict.fromkeys(("events", "objects", "full", "balances"), RUN),
+    "drift": {"drifted": int, "repaired": int},
+    "endpoints": [
+        {
+            "id": str,
+            "url": str,
+            "status": str,
+            "complaint": str,
+            "secret_is_known": bool,
+            "secret_is_readable": bool,
+            "secret_age_seconds": (float, type(None)),
+            "previous_secret_seconds_left": (float, type(None)),
+        }
+    ],
+    "erasures": WAITING,
+    "problems": [PROBLEM],
+}
+REPORT: dict[str, Any] = {
+    "version": int,
+    "ok": bool,
+    "checked_at": str,
+    "accounts": {"default": ACCOUNT, "second": ACCOUNT},
+    "removed_accounts": {"gone": {"operations": int, "events": int, "refreshes": int}},
+    "problems": [PROBLEM],
+}
+
+
+def assert_shape(value: Any, shape: Any, place: str = "$") -> None:
+    if isinstance(shape, dict):
+        assert isinstance(value, dict), place
+        assert set(value) == set(shape), place
+        for name, inner in shape.items():
+            assert_shape(value[name], inner, f"{place}.{name}")
+    elif isinstance(shape, list):
+        assert isinstance(value, list), place
+        for item in value:
+            assert_shape(item, shape[0], f"{place}[]")
+    else:
+        assert isinstance(value, shape), place
+
+
+def test_the_structure_of_the_json() -> None:
+    rows.operation(account="gone", state=OperationState.UNKNOWN)
+    rows.endpoint(events=[], secret_token="")
+    code, output = run("--json")
+    assert code == 1
+    report = json.loads(output)
+    assert_shape(report, REPORT)
+    assert report["version"] == 1
+    assert report["accounts"]["default"]["endpoints"]
+    assert report["accounts"]["default"]["problems"]
+    assert report["problems"]
+
+
+def test_the_structure_is_documented() -> None:
+    page = (ROOT / "docs" / "8-operate.md").read_text()
+    example = json.loads(page.partition("```json\n")[2].partition("```")[0])
+    removed = {"old": REPORT["removed_accounts"]["gone"]}
+    documented = {**REPORT, "accounts": {"default": ACCOUNT}, "removed_accounts": removed}
+    assert_shape(example, documented)
+    assert example["accounts"]["default"]["endpoints"]
+    assert example["accounts"]["default"]["problems"]
+
+
+def typed(*words: str, database: str) -> subprocess.CompletedProcess[str]:
+    """As typed in a shell, with the settings of the example."""
+    return subprocess.run(
+        check=False,
+        args=[sys.executable, "-W", "error", "manage.py", "payments_health", *words],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": f"sqlite:///{database}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("name", ["not/there/db.sqlite3", "empty.sqlite3"])
+def test_a_database_that_is_down_or_empty(tmp_path: Path, name: str) -> None:
+    ended = typed(database=str(tmp_path / name))
+    assert ended.returncode == 1
+    assert "database: the database could not be read: OperationalError. To do: bring the database" in ended.stdout
+    assert "Traceback" not in ended.stdout + ended.stderr
+
+
+def test_a_database_that_is_down_as_json(tmp_path: Path) -> None:
+    ended = typed("--json", database=str(tmp_path / "not" / "there.sqlite3"))
+    assert ended.returncode == 1
+    report = json.loads(ended.stdout)
+    assert (report["ok"], report["accounts"]) == (False, {})
+    assert [problem["code"] for problem in report["problems"]] == ["database"]
+    assert str(tmp_path) not in ended.stdout
+
+
+@pytest.mark.parametrize("words", [["--account", "nobody"], ["--nonsense"]])
+def test_wrong_words(tmp_path: Path, words: list[str]) -> None:
+    ended = typed(*words, database=str(tmp_path / "db.sqlite3"))
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert "Traceback" not in ended.stderr

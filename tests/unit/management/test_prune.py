@@ -1,0 +1,243 @@
+"""``payments_prune``: what goes, and above all what stays."""
+
+from __future__ import annotations
+
+import io
+import threading
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from payments_integration import conf, inbox, reconciliation, tasks
+from payments_integration.models import AccountState, Event, EventState, Operation, ReconciliationRun, StatusChange
+from payments_integration.reconciliation import pruning
+from payments_integration.testing import ProviderSandbox
+from tests import factories
+from tests.unit.admin import rows
+
+pytestmark = pytest.mark.django_db
+
+
+def run(*words: str) -> str:
+    out = io.StringIO()
+    call_command("payments_prune", *words, stdout=out)
+    return out.getvalue()
+
+
+def ago(days: float) -> datetime:
+    return timezone.now() - timedelta(days=days)
+
+
+def event(days: float, *, received: float | None = None, **fields: Any) -> Event:
+    return rows.event(created_at=ago(days), received_at=ago(days if received is None else received), **fields)
+
+
+def test_bodies_go_first_then_rows_then_nothing_is_left_to_do() -> None:
+    young, middle, old = event(89), event(91), event(401)
+    assert run() == (
+        "2 raw event bodies removed\n1 events deleted\n0 records of passes deleted\n"
+        "0 things erased that an erasure had to leave\n"
+    )
+    kept = {row.pk: row.body for row in Event.objects.all()}
+    assert set(kept) == {young.pk, middle.pk}
+    assert kept[young.pk] is not None
+    assert kept[middle.pk] is None
+    assert "0 raw event bodies removed\n0 events deleted" in run()
+    assert not Event.objects.filter(pk=old.pk).exists()
+
+
+@pytest.mark.parametrize(
+    "state", [EventState.PENDING, EventState.HELD, EventState.APPLIED, EventState.PARKED, EventState.QUARANTINED]
+)
+def test_never_what_is_not_done(state: str) -> None:
+    row = event(5000, state=state)
+    content = bytes(row.body or b"")
+    run()
+    row.refresh_from_db()
+    assert bytes(row.body or b"") == content
+
+
+def test_what_the_provider_may_still_deliver_is_still_known(settings: Any) -> None:
+    """Also with the shortest retention: a redelivery of day 30 meets its row."""
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "EVENT_DAYS": 37, "EVENT_BODY_DAYS": 37}
+    body = factories.body(factories.life()[0])
+    assert inbox.receive("default", body) is inbox.Receipt.NEW
+    inbox.process()
+    Event.objects.update(created_at=ago(36.9), received_at=ago(36.9))
+    run()
+    assert inbox.receive("default", body) is inbox.Receipt.KNOWN
+    # Found late: its row has just begun to stand for it.
+    Event.objects.update(created_at=ago(3000), received_at=ago(36.9))
+    run()
+    assert inbox.receive("default", body) is inbox.Receipt.KNOWN
+    Event.objects.update(received_at=ago(37.1))
+    run()
+    assert not Event.objects.exists()
+
+
+def test_a_shorter_retention_is_refused() -> None:
+    for name in ("EVENT_DAYS", "EVENT_BODY_DAYS"):
+        (problem,) = conf.problems({"ACCOUNTS": {}, name: 36})
+        assert problem.id == "E007"
+
+
+def test_passes_go_after_ninety_days_also_those_that_died() -> None:
+    for days, state in ((91, "done"), (91, "running"), (91, "failed"), (89, "done"), (1, "running")):
+        rows.run(started_at=ago(days), state=state)
+    assert "3 records of passes deleted" in run()
+    assert ReconciliationRun.objects.count() == 2
+
+
+def test_the_history_and_the_ledger_stay() -> None:
+    rows.change(at=ago(5000), event=event(5000))
+    rows.balance()
+    rows.operation(created_at=ago(5000))
+    run()
+    assert not Event.objects.exists()
+    assert StatusChange.objects.count() == Operation.objects.count() == 1
+    assert rows.BalanceChange.objects.count() == 2
+    assert bytes(Operation.objects.get().body or b"")
+
+
+def test_one_account() -> None:
+    event(500)
+    other = event(500, account="second")
+    rows.run(account="second", started_at=ago(100))
+    assert "1 events deleted\n0 records of passes deleted" in run("--account", "default")
+    assert Event.objects.get() == other
+
+
+def test_a_dry_run_only_counts() -> None:
+    event(91)
+    event(401)
+    rows.run(started_at=ago(100))
+    assert run("--dry-run") == (
+        "Nothing is removed; what would be:\n"
+        "2 raw event bodies removed\n1 events deleted\n1 records of passes deleted\n"
+    )
+    assert Event.objects.filter(body__isnull=False).count() == 2
+    assert ReconciliationRun.objects.count() == 1
+
+
+def test_an_unknown_account() -> None:
+    with pytest.raises(CommandError, match="no account"):
+        run("--account", "nobody")
+
+
+def many(number: int, days: float) -> None:
+    at = ago(days)
+    Event.objects.bulk_create(
+        Event(
+            id=f"evt_{days}_{index:05d}",
+            account="default",
+            type="payment.created",
+            created_at=at + timedelta(seconds=index // 3),  # several at the same time
+            received_at=at,
+            object_kind="payment",
+            object_id="pay_1",
+            source="webhook",
+            body=b"{}",
+            content_hash="0",
+            state=EventState.DONE,
+        )
+        for index in range(number)
+    )
+
+
+def test_in_batches_each_row_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "_BATCH", 10)
+    many(95, 100)
+    with CaptureQueriesContext(connection) as queries:
+        assert "95 raw event bodies removed" in run()
+    assert Event.objects.filter(body=None).count() == 95
+    updates = [query["sql"] for query in queries if query["sql"].startswith("UPDATE")]
+    assert len(updates) == 10
+    selects = [query["sql"] for query in queries if "ORDER BY" in query["sql"] and "body" in query["sql"]]
+    assert len(selects) == 11
+    # From where the last one ended, not from the beginning.
+    assert all(">=" in query for query in selects[1:])
+
+
+def test_it_can_be_interrupted_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "_BATCH", 10)
+    many(35, 500)
+    real, calls = pruning.deleted, []
+
+    def dying(found: Any) -> int:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(found)
+
+    monkeypatch.setattr(pruning, "deleted", dying)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert Event.objects.count() == 15
+    monkeypatch.setattr(pruning, "deleted", real)
+    assert "15 events deleted" in run()
+    assert not Event.objects.exists()
+
+
+def test_what_is_parked_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay between looking and deleting brings an event back to work."""
+    many(3, 500)
+    real = pruning.deleted
+
+    def late(found: Any) -> int:
+        Event.objects.filter(pk__endswith="00001").update(state=EventState.APPLIED)
+        return real(found)
+
+    monkeypatch.setattr(pruning, "deleted", late)
+    run()
+    assert Event.objects.get().state == EventState.APPLIED
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "_BATCH", 20)
+    many(300, 500)
+    many(300, 100)
+    together, counts, errors = threading.Barrier(2), [], []
+
+    def work() -> None:
+        try:
+            together.wait(10)
+            counts.append(reconciliation.prune())
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not errors
+    assert sum(count["events"] for count in counts) == 300
+    assert Event.objects.count() == Event.objects.filter(body=None).count() == 300
+
+
+def test_the_task_does_the_same() -> None:
+    event(401)
+    tasks.prune()
+    assert not Event.objects.exists()
+
+
+def test_cron_does_it_with_the_sweep_of_the_day(
+    payments_sandbox: ProviderSandbox, settings: Any, woken: list[str]
+) -> None:
+    only = settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": {"default": only}}
+    call_command("payments_process", "--all")
+    event(401)
+    call_command("payments_process", "--all")
+    assert Event.objects.filter(object_id="pay_absent").exists()
+    AccountState.objects.update(swept_at=ago(1.1))
+    call_command("payments_process", "--all")
+    assert not Event.objects.filter(object_id="pay_absent").exists()

@@ -1,0 +1,62 @@
+"""Whoever reads Spanish or Brazilian Portuguese reads all of it, with every value in its place."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from babel.messages.catalog import Message
+from babel.messages.mofile import read_mo
+from django.utils.translation import gettext, override
+
+from tests import translations
+
+LANGUAGES = pytest.mark.parametrize("language", translations.LANGUAGES)
+#: %(name)s, %s, %d, {}, {name}: what a value is put into. And the tags of HTML.
+PLACES = re.compile(r"%\(\w+\)[\d.]*[a-z]|%[a-z]|\{\w*\}|</?\w+[^>]*>")
+
+
+def forms(text: str | tuple[str, ...] | list[str]) -> list[str]:
+    return [text] if isinstance(text, str) else list(text)
+
+
+def key(message: Message) -> tuple[str, ...]:
+    return (message.context or "", *forms(message.id))
+
+
+@LANGUAGES
+def test_every_message_is_translated(language: str) -> None:
+    stored, extracted = translations.stored(language), translations.extracted()
+    known = {key(message) for message in stored if message.id}
+    needed = {key(message) for message in extracted if message.id}
+    assert needed - known == set(), "run: python -m tests.translations"
+    assert known - needed == set(), "run: python -m tests.translations"
+    assert [message.id for message in translations.untranslated(stored)] == []
+    assert not [message.id for message in stored if message.id and message.fuzzy]
+
+
+@LANGUAGES
+def test_values_keep_their_places(language: str) -> None:
+    for message in translations.stored(language):
+        if message.id:
+            places = {place for form in forms(message.id) for place in PLACES.findall(form)}
+            for form in forms(message.string):
+                found = PLACES.findall(form)
+                # A singular may say "one" instead of the number.
+                assert set(found) <= places, message.id
+                if isinstance(message.id, str):
+                    assert sorted(found) == sorted(PLACES.findall(message.id)), message.id
+
+
+@LANGUAGES
+def test_what_is_compiled_is_what_is_written(language: str) -> None:
+    with (translations.folder(language) / "django.mo").open("rb") as file:
+        compiled = {key(message): forms(message.string) for message in read_mo(file) if message.id}
+    written = {key(message): forms(message.string) for message in translations.stored(language) if message.id}
+    assert compiled == written
+
+
+@pytest.mark.parametrize(("language", "word"), [("es", "pago"), ("pt-br", "pagamento"), ("en", "payment")])
+def test_django_finds_them(language: str, word: str) -> None:
+    with override(language):
+        assert gettext("payment") == word
