@@ -18,6 +18,7 @@ from django.urls import reverse
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from payments_integration.testing import ProviderSandbox
+from tests.browser.middleware import idle
 from tests.browser.site import bugs, serving
 from tests.browser.visitor import PATIENCE_MS, SCREENSHOTS, Visitor
 from tests.servers import binary
@@ -98,6 +99,8 @@ def visit(browser: Browser, site: str, provider: ProviderSandbox) -> Iterator[Ca
         yield make
         for window in windows:
             window.leave()
+        # What a page asked for and did not wait for still uses the database.
+        assert idle(PATIENCE_MS / 1000)
     assert [complaint for window in windows for complaint in window.complaints] == []
     assert found == []
 

@@ -15,6 +15,7 @@ from django.test.testcases import LiveServerThread
 SESSION = "django.contrib.sessions.middleware.SessionMiddleware"
 LOCALE = "django.middleware.locale.LocaleMiddleware"
 FRAMES = "django.middleware.clickjacking.XFrameOptionsMiddleware"
+COUNTING = "tests.browser.middleware.counting"
 STRICT = "tests.browser.middleware.strict_policy"
 
 
@@ -22,7 +23,7 @@ def _middleware() -> list[str]:
     """The suite's, and what a site in several languages and with a strict policy has besides."""
     usual = list(settings.MIDDLEWARE)
     after = usual.index(SESSION) + 1
-    return [STRICT, *usual[:after], LOCALE, *usual[after:], FRAMES]
+    return [COUNTING, STRICT, *usual[:after], LOCALE, *usual[after:], FRAMES]
 
 
 @contextmanager

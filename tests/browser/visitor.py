@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, Response
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, Response, expect
+
+from tests.browser.middleware import idle
 
 #: A step that takes longer than this has failed.
 PATIENCE_MS = 15_000
@@ -88,6 +90,15 @@ class Visitor:
         found = self.find(target) if isinstance(target, str) else target
         with self.page.expect_navigation():
             found.click()
+
+    def press_twice(self, target: Locator | str, *, leads_to: re.Pattern[str]) -> None:
+        """A double click on what sends a form: two requests, of which the browser gives up waiting for the first."""
+        found = self.find(target) if isinstance(target, str) else target
+        found.dblclick(no_wait_after=True)
+        # Not expect_navigation(), which takes the first one's end for a failure.
+        expect(self.page).to_have_url(leads_to)
+        self.page.wait_for_load_state()
+        assert idle(PATIENCE_MS / 1000)
 
     def messages(self, level: str = "") -> list[str]:
         """What the admin says at the top of the page; ``level``: success, warning or error."""
