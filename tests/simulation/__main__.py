@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +33,8 @@ PROGRESS = 500
 
 def main(arguments: list[str]) -> int:
     options = _options(arguments)
+    # A stop of the run is a stop of its processes.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if options.database:
         os.environ["TEST_DATABASE_URL"] = options.database
     begun = time.monotonic()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.core.exceptions import ValidationError
 from django.db.models import Max, QuerySet
 
@@ -43,7 +45,7 @@ def heal(world: World) -> None:
 
 
 def drain(world: World, *, operations: bool = True) -> None:
-    """Rounds of what the schedule does by itself, until nothing is left to do.
+    """Rounds of what the schedule does by itself, until nothing is left to do and every event has been looked for.
 
     ``operations``: also of unknown ones; one that was refused after an unknown attempt is open for 23 hours.
     """
@@ -53,12 +55,13 @@ def drain(world: World, *, operations: bool = True) -> None:
         deliver_due(world)
         world.messages.clear()  # hints: the sweeper does the same
         world.task("worker-1", "process_events")
-        if not _complete_passes().filter(pk__gt=last).exists():
+        # What a round sends makes events that the pass before it could not see.
+        if not _all_looked_for(world, since=last):
             world.task("worker-1", "reconcile_events")
         # A pass finds the lease of one that was killed for fifteen seconds.
-        if _complete_passes().filter(pk__gt=last).exists() and not _unfinished(operations=operations):
+        if _all_looked_for(world, since=last) and not _unfinished(operations=operations):
             return
-    world.violated("everything comes to an end", "; ".join(_unfinished(operations=operations)))
+    world.violated("everything comes to an end", "; ".join(_unfinished(operations=operations)) or "no pass does")
 
 
 def a_day_passes(world: World) -> None:
@@ -150,8 +153,11 @@ def executed_as(world: World, operation: Operation) -> str:
     return made[0] if made else ""
 
 
-def _complete_passes() -> QuerySet[ReconciliationRun]:
-    return ReconciliationRun.objects.filter(kind=RunKind.EVENTS, state=RunState.DONE)
+def _all_looked_for(world: World, *, since: int) -> bool:
+    """Whether a pass after the run ``since`` reached past the provider's newest event, and came to its end."""
+    passes = ReconciliationRun.objects.filter(kind=RunKind.EVENTS, state=RunState.DONE, pk__gt=since)
+    newest = max((event["created_at"] for event in world.engine.default_project.events), default=None)
+    return passes.filter(**({"window_to__gt": datetime.fromisoformat(newest)} if newest else {})).exists()
 
 
 def _unfinished(*, operations: bool) -> list[str]:
