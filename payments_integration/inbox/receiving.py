@@ -21,7 +21,7 @@ from payments_integration.models import Event, EventSource, EventState
 from payments_integration.projection import storable
 from payments_integration.reasons import Reason
 from payments_integration.signals import call_attention
-from payments_integration.transactions import repeatable
+from payments_integration.transactions import inserted, repeatable
 
 #: Of the ids under which bodies are kept that cannot be understood.
 QUARANTINE_PREFIX = "quarantine_"
@@ -140,9 +140,7 @@ def read_again(row: Event) -> bool:
 
 def _store(event: Event) -> None:
     """One INSERT, committed when this returns. IntegrityError: the id is taken, or the row is refused."""
-    using = router.db_for_write(Event)
-    # Where many brought the same event and the one that was first rolled back, MariaDB has the others deadlock.
-    repeatable(lambda: event.save(force_insert=True, using=using), using=using, durable=True, lost_races=False)
+    inserted(event, using=router.db_for_write(Event))
 
 
 def _receive_known(event: Event) -> Receipt:
