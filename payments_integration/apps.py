@@ -31,6 +31,9 @@ class PaymentsIntegrationConfig(AppConfig):
 
 
 _publisher = wakeup.Publisher(lambda account: import_module("payments_integration.tasks").wake_up(account))
+_inline = wakeup.Inline(
+    lambda account, deadline: import_module("payments_integration.reconciliation").work_off(account, deadline=deadline)
+)
 
 
 def _on_wake(account: str, deadline: float | None) -> None:
@@ -39,4 +42,4 @@ def _on_wake(account: str, deadline: float | None) -> None:
     else:
         # Somebody waits for an answer, be it the provider or the caller of a service.
         deadline = time.monotonic() + wakeup.INLINE_SECONDS if deadline is None else deadline
-        import_module("payments_integration.reconciliation").work_off(account, deadline=deadline)
+        _inline(account, deadline)

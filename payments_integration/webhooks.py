@@ -25,6 +25,7 @@ from payments_integration.transactions import patience
 
 logger = logging.getLogger(__name__)
 
+_SIGNATURE = "HTTP_" + HEADER.upper().replace("-", "_")
 _DIGITS = re.compile(r"[0-9]+")  # int() takes more than digits, and refuses thousands of them
 _MAX_DIGITS = 18
 #: The provider waits 10 seconds (spec, "Delivery rules"): what cannot be stored before is answered 503.
@@ -52,7 +53,7 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
         return HttpResponse(status=413)
     try:
         body = request.body
-        verify(body, request.headers.get(HEADER, ""), secrets=projection.active_secrets(account))
+        verify(body, request.META.get(_SIGNATURE, ""), secrets=projection.active_secrets(account))
         with patience(started + _STORE_SECONDS, using=router.db_for_write(Event)):
             inbox.receive(account, body)
     except RequestDataTooBig:

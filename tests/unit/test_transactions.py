@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 
-from payments_integration.transactions import ATTEMPTS, is_transient, patience, repeatable
+from payments_integration.inbox import receiving
+from payments_integration.models import Event
+from payments_integration.transactions import ATTEMPTS, inserted, is_transient, patience, repeatable
+from tests import factories
 from tests.databases import SQLITE
 from tests.receivers.models import Told
 
@@ -135,3 +140,67 @@ def test_a_lost_race_is_repeated_only_where_it_can_be_one() -> None:
     with pytest.raises(IntegrityError):
         repeatable(work, using="default", lost_races=False)
     assert len(tries) == 1
+
+
+def new_event(payment: str = "pay_1") -> Event:
+    return receiving.read("default", factories.body(factories.event(factories.payment(id=payment))), source="webhook")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_row_is_stored_by_one_statement_and_is_what_save_would_have_stored() -> None:
+    event, saved = new_event(), new_event("pay_2")
+    with CaptureQueriesContext(connection) as queries:
+        inserted(event, using="default")
+    assert [query["sql"].split()[0] for query in queries] == ["INSERT"]
+    assert (event._state.adding, event._state.db) == (False, "default")
+    saved.save(force_insert=True)
+
+    def columns(pk: str) -> dict[str, Any]:
+        return Event.objects.filter(pk=pk).values().get() | {"id": "", "object_id": "", "content_hash": ""}
+
+    theirs = columns(saved.pk) | {name: getattr(event, name) for name in ("created_at", "received_at")}
+    assert columns(event.pk) == theirs | {"body": columns(event.pk)["body"]}
+    assert bytes(Event.objects.get(pk=event.pk).body or b"") == event.body
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_key_that_is_taken_leaves_the_connection_in_order() -> None:
+    event = new_event()
+    inserted(event, using="default")
+    with pytest.raises(IntegrityError):
+        inserted(event, using="default")
+    assert Event.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nobody_elses_transaction_decides_whether_a_row_stays() -> None:
+    with pytest.raises(RuntimeError, match="durable"), transaction.atomic():
+        inserted(new_event(), using="default")
+    assert not Event.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_autocommit_a_row_is_committed_all_the_same() -> None:
+    connection.set_autocommit(False)
+    try:
+        inserted(new_event(), using="default")
+        connection.rollback()
+    finally:
+        connection.set_autocommit(True)
+    assert Event.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_insert_is_repeated_where_the_database_asks_for_it() -> None:
+    tries: list[str] = []
+
+    def deadlock_once(execute: Any, sql: str, *rest: Any) -> Any:
+        tries.append(sql)
+        if len(tries) == 1:
+            raise error(1213, "deadlock")
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(deadlock_once):
+        inserted(new_event(), using="default")
+    assert len(tries) == 2
+    assert Event.objects.count() == 1

@@ -86,3 +86,95 @@ def test_wake_never_raises() -> None:
         wakeup.wake("default")
     finally:
         wakeup.set_hook(previous)
+
+
+class Worked:
+    """Work that is held up, and who did it."""
+
+    def __init__(self) -> None:
+        self.passes: list[str] = []
+        self.go_on = threading.Event()
+        self.begun = threading.Semaphore(0)
+
+    def __call__(self, account: str, deadline: float) -> None:
+        self.passes.append(threading.current_thread().name)
+        self.begun.release()
+        assert self.go_on.wait(30)
+
+    def start(self, inline: wakeup.Inline, name: str, deadline: float | None = None) -> threading.Thread:
+        until = time.monotonic() + 60 if deadline is None else deadline
+        thread = threading.Thread(target=inline, args=("default", until), name=name, daemon=True)
+        thread.start()
+        return thread
+
+
+def join(*threads: threading.Thread) -> None:
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_whoever_works_does_the_others_work_too() -> None:
+    work = Worked()
+    inline = wakeup.Inline(work, term=60)
+    first = work.start(inline, "first")
+    assert work.begun.acquire(timeout=30)
+    join(*(work.start(inline, "another") for _ in range(5)))  # at once, while the first one works
+    work.go_on.set()
+    join(first)
+    assert work.passes == ["first", "first"]  # the second pass is for all the five
+    join(work.start(inline, "later"))
+    assert work.passes == ["first", "first", "later"]
+
+
+def test_accounts_do_not_wait_for_each_other_inline() -> None:
+    work = Worked()
+    inline = wakeup.Inline(work, term=60)
+    first = work.start(inline, "first")
+    assert work.begun.acquire(timeout=30)
+    second = threading.Thread(target=inline, args=("second", time.monotonic() + 60), name="second", daemon=True)
+    second.start()
+    assert work.begun.acquire(timeout=30)
+    work.go_on.set()
+    join(first, second)
+    assert sorted(work.passes) == ["first", "second"]
+
+
+def test_whoever_comes_after_the_term_takes_over() -> None:
+    work = Worked()
+    inline = wakeup.Inline(work, term=0)
+    first = work.start(inline, "first")
+    assert work.begun.acquire(timeout=30)
+    second = work.start(inline, "second")
+    assert work.begun.acquire(timeout=30)  # though the first one hangs
+    work.go_on.set()
+    join(first, second)
+    assert work.passes == ["first", "second"]
+
+
+def test_after_the_deadline_no_pass_is_begun_for_others() -> None:
+    work = Worked()
+    inline = wakeup.Inline(work, term=60)
+    first = work.start(inline, "first", deadline=time.monotonic())
+    assert work.begun.acquire(timeout=30)
+    join(work.start(inline, "another"))
+    work.go_on.set()
+    join(first)
+    assert work.passes == ["first"]
+    join(work.start(inline, "later"))
+    assert work.passes == ["first", "later"]
+
+
+def test_a_pass_that_fails_ends_the_turn() -> None:
+    calls: list[str] = []
+
+    def work(account: str, deadline: float) -> None:
+        calls.append(account)
+        if len(calls) == 1:
+            raise OSError("the database is away")
+
+    inline = wakeup.Inline(work, term=60)
+    with pytest.raises(OSError, match="away"):
+        inline("default", time.monotonic() + 60)
+    inline("default", time.monotonic() + 60)
+    assert calls == ["default", "default"]

@@ -196,8 +196,14 @@ class TestDown:
 
     @pytest.mark.case(76)
     def test_database(self, client: Client) -> None:
-        with mock.patch.object(Event, "save", side_effect=DatabaseError("read only")):
+        def refuse(execute: Any, sql: str, *rest: Any) -> Any:
+            if sql.startswith("INSERT"):
+                raise DatabaseError("read only")
+            return execute(sql, *rest)
+
+        with connection.execute_wrapper(refuse):
             assert post(client).status_code == 503
+        assert not Event.objects.exists()
 
     @pytest.mark.case(86)
     def test_keys(self, client: Client) -> None:
