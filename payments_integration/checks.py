@@ -22,7 +22,7 @@ ID = "payments_integration"
 
 def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
     """E001 to E009, E012 and E013: the setting itself. E011: no time zones. W001: no account. W002: SQLite begins
-    transactions the wrong way. W005: no sweeper in Celery's schedule.
+    transactions the wrong way. W005: no sweeper in Celery's schedule, or not for every account.
     """
     raw = getattr(settings, conf.NAME, {})
     messages: list[checks.CheckMessage] = [
@@ -44,12 +44,13 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
                 id=f"{ID}.E011",
             )
         )
-    if isinstance(raw, Mapping) and _has_no_sweeper(raw):
+    if isinstance(raw, Mapping) and (left_out := _left_out_by_sweeper(raw)):
         messages.append(
             checks.Warning(
-                "Nothing sweeps up what no worker was woken for: process_events is not in CELERY_BEAT_SCHEDULE.",
-                hint="Set CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE} (payments_integration.schedule), or silence this "
-                "where the schedule is kept elsewhere.",
+                f"Nothing sweeps up what no worker was woken for: in CELERY_BEAT_SCHEDULE process_events is not there "
+                f"for {left_out}.",
+                hint="Set CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}, or beat_schedule() of all accounts "
+                "(payments_integration.schedule), or silence this where the schedule is kept elsewhere.",
                 id=f"{ID}.W005",
             )
         )
@@ -125,11 +126,21 @@ def check_handlers(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
     return messages
 
 
-def _has_no_sweeper(raw: Any) -> bool:
+def _left_out_by_sweeper(raw: Any) -> str:
+    """The accounts that no entry of the schedule sweeps, in words; "" where each is swept, or need not be."""
     if raw.get("PROCESSING") != "celery":
-        return False
+        return ""
     schedule = getattr(settings, "CELERY_BEAT_SCHEDULE", None) or {}
-    return "payments_integration.tasks.process_events" not in [entry.get("task") for entry in schedule.values()]
+    sweepers = [entry for entry in schedule.values() if entry.get("task") == f"{ID}.tasks.process_events"]
+    swept = {
+        (entry.get("kwargs") or {}).get("account") or next(iter(entry.get("args") or ()), None) for entry in sweepers
+    }
+    if None in swept:
+        return ""
+    if not swept:
+        return "any account"
+    accounts = raw.get("ACCOUNTS")
+    return ", ".join(repr(alias) for alias in accounts if alias not in swept) if isinstance(accounts, Mapping) else ""
 
 
 def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:

@@ -1,5 +1,6 @@
 """Finding what was missed: events through GET /events, objects through GET and lists, endpoints and balances."""
 
+from payments_integration.reconciliation.archiving import Archived, ArchiveError, archive
 from payments_integration.reconciliation.due import work_off
 from payments_integration.reconciliation.endpoints import check_endpoints, complaint
 from payments_integration.reconciliation.events import reconcile_events
@@ -10,7 +11,10 @@ from payments_integration.reconciliation.refreshing import refresh_due
 from payments_integration.reconciliation.runs import TimeUp
 
 __all__ = [
+    "ArchiveError",
+    "Archived",
     "TimeUp",
+    "archive",
     "check_endpoints",
     "complaint",
     "poll",

@@ -22,7 +22,7 @@ from payments_integration.transactions import Turns, deleted, updated
 #: No pass lasts so long: one that still says that it runs is dead.
 RUN_DAYS = 90
 #: Rows per transaction.
-_BATCH = 500
+BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,56 +47,64 @@ def prune(account: str | None = None, *, dry_run: bool = False) -> dict[str, int
     return counts
 
 
+def outlived(account: str | None, days: int) -> QuerySet[Event]:
+    """Told events created before so many days that may go.
+
+    A row stands for its id: while the provider may still deliver it, it must be known.
+    """
+    return _done(account).filter(created_at__lt=_before(days), received_at__lt=_before(conf.MIN_EVENT_DAYS))
+
+
+def pages(rows: QuerySet[Any], when: str) -> Iterator[list[Any]]:
+    """Keys, oldest first, each looked at once: what is done already is not gone through again for every page."""
+    rows = rows.order_by(when, "pk")
+    last: tuple[Any, Any] | None = None
+    while True:
+        page = rows
+        if last is not None:
+            later = Q(**{f"{when}__gt": last[0]}) | Q(**{when: last[0], "pk__gt": last[1]})
+            page = rows.filter(later, **{f"{when}__gte": last[0]})
+        found = list(page.values_list(when, "pk")[:BATCH])
+        if not found:
+            return
+        last = found[-1]
+        yield [key for _, key in found]
+
+
 def _jobs(account: str | None) -> dict[str, _Job]:
-    settings, now = conf.current(), timezone.now()
-    told, runs = Event.objects.filter(state=EventState.DONE), ReconciliationRun.objects.all()
+    settings = conf.current()
+    runs = ReconciliationRun.objects.all()
     if account is not None:
-        told, runs = told.filter(account=account), runs.filter(account=account)
-
-    def before(days: int) -> datetime:
-        return now - timedelta(days=days)
-
+        runs = runs.filter(account=account)
     return {
         # What was found late is kept as long as what came in time.
         "bodies": _Job(
-            told.filter(
-                created_at__lt=before(settings.EVENT_BODY_DAYS),
-                received_at__lt=before(settings.EVENT_BODY_DAYS),
+            _done(account).filter(
+                created_at__lt=_before(settings.EVENT_BODY_DAYS),
+                received_at__lt=_before(settings.EVENT_BODY_DAYS),
                 body__isnull=False,
             ),
             "created_at",
             lambda rows: updated(rows, body=None),
         ),
-        # A row stands for its id: while the provider may still deliver it, it must be known.
-        "events": _Job(
-            told.filter(created_at__lt=before(settings.EVENT_DAYS), received_at__lt=before(conf.MIN_EVENT_DAYS)),
-            "created_at",
-            deleted,
-        ),
-        "runs": _Job(runs.filter(started_at__lt=before(RUN_DAYS)), "started_at", deleted),
+        "events": _Job(outlived(account, settings.EVENT_DAYS), "created_at", deleted),
+        "runs": _Job(runs.filter(started_at__lt=_before(RUN_DAYS)), "started_at", deleted),
     }
 
 
 def _work_off(job: _Job) -> int:
     turns = Turns(router.db_for_write(job.rows.model))
     done = 0
-    for keys in _pages(job):
+    for keys in pages(job.rows, job.when):
         done += job.act(job.rows.filter(pk__in=keys))
         turns.give()
     return done
 
 
-def _pages(job: _Job) -> Iterator[list[Any]]:
-    """Keys, oldest first, each looked at once: what is done already is not gone through again for every page."""
-    rows = job.rows.order_by(job.when, "pk")
-    last: tuple[Any, Any] | None = None
-    while True:
-        page = rows
-        if last is not None:
-            later = Q(**{f"{job.when}__gt": last[0]}) | Q(**{job.when: last[0], "pk__gt": last[1]})
-            page = rows.filter(later, **{f"{job.when}__gte": last[0]})
-        found = list(page.values_list(job.when, "pk")[:_BATCH])
-        if not found:
-            return
-        last = found[-1]
-        yield [key for _, key in found]
+def _done(account: str | None) -> QuerySet[Event]:
+    done = Event.objects.filter(state=EventState.DONE)
+    return done if account is None else done.filter(account=account)
+
+
+def _before(days: int) -> datetime:
+    return timezone.now() - timedelta(days=days)

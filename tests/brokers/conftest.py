@@ -20,6 +20,8 @@ from tests.brokers.stage import Stage
 from tests.servers import Postgres, RabbitMQ, Redis, Server
 
 NAME = "test_payments_brokers"
+#: The queue of an account that has one of its own.
+APART = "payments-second"
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -68,7 +70,8 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Server]:
         return
     server = request.getfixturevalue("rabbitmq")
     with Connection(server.url) as connection:
-        connection.default_channel.queue_delete("celery")
+        for queue in ("celery", APART):
+            connection.default_channel.queue_delete(queue)
     yield server
     server.resume()
     if not server.answers():

@@ -29,7 +29,7 @@ from payments_integration.models import (
 from payments_integration.telling import telling
 from payments_integration.testing import ProviderSandbox
 from tests import settings as test_settings
-from tests.brokers.merchant.payment_handlers import GATES
+from tests.brokers.merchant.payment_handlers import BATCHES, GATES
 from tests.brokers.processes import PATIENCE, Process, Processes, python
 from tests.integration.mirror import assert_mirror_equals_provider
 from tests.receivers.models import Told
@@ -211,6 +211,10 @@ class Stage:
     def wait_entered(self, gate: str, times: int = 1, seconds: float = PATIENCE) -> list[int]:
         self.wait(f"gate {gate} to be entered {times} times", lambda: len(self.entered(gate)) >= times, seconds)
         return self.entered(gate)
+
+    def hold_batches(self, gate: str) -> None:
+        """From now on whoever applies events of new payments comes to this gate, in the middle of a batch."""
+        (self.folder / BATCHES).write_text(gate)
 
     def open(self, gate: str) -> None:
         (self.folder / f"{gate}.open").touch()

@@ -14,7 +14,7 @@ from payments_integration import conf, handlers
 from payments_integration.checks import check_api, check_deployment, check_handlers, check_keys, check_settings
 from payments_integration.models import Payment, WebhookEndpoint
 from payments_integration.projection import store_secret
-from payments_integration.schedule import BEAT_SCHEDULE
+from payments_integration.schedule import BEAT_SCHEDULE, beat_schedule
 
 ACCOUNT = {"BASE_URL": "https://api.example.com", "API_KEY": "sk_test_1"}
 
@@ -218,6 +218,20 @@ def test_a_schedule_without_the_sweeper_is_told(settings: Any) -> None:
     settings.CELERY_BEAT_SCHEDULE = {}
     assert "payments_integration.W005" in ids(check_settings())
     settings.CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}
+    assert "payments_integration.W005" not in ids(check_settings())
+
+
+def test_an_account_that_the_schedule_leaves_out_is_told(settings: Any) -> None:
+    entry = {"BASE_URL": "https://x.example", "API_KEY": "sk_1"}
+    accounts = {alias: {**entry, "API_KEY": f"sk_{alias}"} for alias in ("one", "two", "three")}
+    settings.PAYMENTS_INTEGRATION = {"PROCESSING": "celery", "ACCOUNTS": accounts}
+    settings.CELERY_BEAT_SCHEDULE = beat_schedule(["two"])
+    (told,) = [message.msg for message in check_settings() if message.id == "payments_integration.W005"]
+    assert told.endswith("for 'one', 'three'.")
+    settings.CELERY_BEAT_SCHEDULE = beat_schedule(accounts)
+    assert "payments_integration.W005" not in ids(check_settings())
+    # One for all accounts, kept beside those of some.
+    settings.CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE, **beat_schedule(["two"])}
     assert "payments_integration.W005" not in ids(check_settings())
 
 

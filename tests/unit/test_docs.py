@@ -49,12 +49,8 @@ def test_every_service_is_in_the_table_with_its_arguments() -> None:
 
 def test_every_command_that_is_named_exists() -> None:
     mine = {name for name, app in get_commands().items() if app == "payments_integration"}
-    assert (
-        set(
-            re.findall(r"\b(payments_(?:sandbox|reconcile|process|endpoints|listen|health|prune|erase|groups))\b", ALL)
-        )
-        == mine
-    )
+    names = "sandbox|reconcile|process|endpoints|listen|health|prune|archive|erase|groups"
+    assert set(re.findall(rf"\b(payments_(?:{names}))\b", ALL)) == mine
     assert set(re.findall(r"manage\.py (payments_\w+)", ALL)) <= mine
 
 

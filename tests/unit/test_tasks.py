@@ -8,11 +8,12 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from celery import Celery
 
 from payments_integration import inbox, tasks
 from payments_integration.apps import _on_wake, _publisher
 from payments_integration.models import Event, ReconciliationRun
-from payments_integration.schedule import BEAT_SCHEDULE
+from payments_integration.schedule import BEAT_SCHEDULE, beat_schedule, route_by_account
 from payments_integration.testing import ProviderSandbox
 from tests import factories
 from tests.conftest import Receiver
@@ -33,6 +34,48 @@ def test_what_the_schedule_gives_out_expires() -> None:
     for entry in BEAT_SCHEDULE.values():
         assert entry["options"]["expires"] >= max(entry["schedule"], 900)
         assert entry["options"]["expires"] <= 30 * entry["schedule"]
+
+
+def test_every_account_has_the_whole_schedule_to_itself() -> None:
+    apart = beat_schedule({"default": {}, "big": {}})
+    assert len(apart) == 2 * len(BEAT_SCHEDULE)
+    for name, entry in BEAT_SCHEDULE.items():
+        for account in ("default", "big"):
+            assert apart[f"{name}.{account}"] == {**entry, "kwargs": {"account": account}}
+    apart["payments_integration.prune.big"]["options"]["queue"] = "night"
+    assert beat_schedule(["big"])["payments_integration.prune.big"]["options"] == {"expires": 86400.0}
+    assert "queue" not in BEAT_SCHEDULE["payments_integration.prune"]["options"]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_tasks_of_an_account_go_to_its_queue(name: str) -> None:
+    """As Celery itself asks, with a project's own routes behind ours."""
+    app = Celery("a project", broker="memory://", set_as_current=False)
+    app.conf.task_routes = [
+        route_by_account({"big": "payments-big"}),
+        {"payments_integration.tasks.*": {"queue": "payments"}},
+    ]
+
+    def queue(task: str, *args: Any, **kwargs: Any) -> str:
+        found: str = app.amqp.router.route({}, task, args, kwargs)["queue"].name
+        return found
+
+    ours = f"payments_integration.tasks.{name}"
+    assert queue(ours, account="big") == queue(ours, "big") == "payments-big"
+    assert queue(ours, account="default") == queue(ours) == queue(ours, account=None) == "payments"
+    assert queue("shop.tasks.report", account="big") == queue("shop.tasks.report", ["big"]) == "celery"
+
+
+def test_what_is_published_by_us_names_its_account_to_the_router() -> None:
+    """Wake-ups and the schedule: a message that hides it would wait behind the others' work."""
+    route = route_by_account({"big": "payments-big"})
+    with mock.patch.object(tasks.process_events, "apply_async") as published:
+        tasks.wake_up("big")
+    wake_up = (tasks.process_events.name, published.call_args.args, published.call_args.kwargs["kwargs"])
+    scheduled = [(entry["task"], entry.get("args", ()), entry["kwargs"]) for entry in beat_schedule(["big"]).values()]
+    assert len(scheduled) == len(PUBLIC)
+    for name, args, kwargs in [wake_up, *scheduled]:
+        assert route(name, args, kwargs, {}, task=None) == {"queue": "payments-big"}
 
 
 def test_the_schedule_is_importable_from_settings() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import time_machine
-from django.db import OperationalError
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from payments_integration import inbox
@@ -325,6 +326,20 @@ def test_two_do_not_tell_one_object(receiver: Receiver) -> None:
         next_attempt_at=timezone.now() + timedelta(seconds=5),
     )
     assert inbox.tell() == 0
+
+
+def test_what_another_process_has_told_meanwhile_costs_a_look(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers share a backlog: each goes through the same list, and mostly meets what the others have done."""
+    take_in(*(factories.life(f"pay_{number}")[0] for number in range(20)))
+    page = list(telling._objects_with_work(None))
+    assert len(page) == inbox.tell() == 20
+    monkeypatch.setattr(telling, "_objects_with_work", lambda account: iter(page))
+    with CaptureQueriesContext(connection) as queries:
+        assert inbox.tell() == 0
+    first = 20  # as if there were something to tell
+    assert len(queries) <= first + 2 * 19
 
 
 def test_a_receivers_database_work_commits_with_the_mark(receiver: Receiver) -> None:

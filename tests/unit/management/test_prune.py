@@ -150,7 +150,7 @@ def many(number: int, days: float) -> None:
 
 
 def test_in_batches_each_row_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "_BATCH", 10)
+    monkeypatch.setattr(pruning, "BATCH", 10)
     many(95, 100)
     with CaptureQueriesContext(connection) as queries:
         assert "95 raw event bodies removed" in run()
@@ -164,7 +164,7 @@ def test_in_batches_each_row_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_it_can_be_interrupted_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "_BATCH", 10)
+    monkeypatch.setattr(pruning, "BATCH", 10)
     many(35, 500)
     real, calls = pruning.deleted, []
 
@@ -199,7 +199,7 @@ def test_what_is_parked_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.django_db(transaction=True)
 def test_two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "_BATCH", 20)
+    monkeypatch.setattr(pruning, "BATCH", 20)
     many(300, 500)
     many(300, 100)
     together, counts, errors = threading.Barrier(2), [], []
