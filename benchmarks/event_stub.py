@@ -1,33 +1,50 @@
-"""A provider that lists any number of events without holding them: for measuring a catch-up.
+"""A provider that lists any number of events and payments without holding them: for measuring a catch-up.
 
     python benchmarks/event_stub.py EVENTS SECONDS
 
-prints its port. Event i of N (0 is the oldest) lies i/N of SECONDS after the start; four events make a payment.
+prints its port. Event i of N (0 is the oldest) lies i/N of SECONDS after the start; four events make a payment. Pages
+are pieced together from prepared bytes and the server does no more than it must, because it shares the processor with
+what is measured.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
-STATUSES = ("created", "requires_action", "processing", "succeeded")
+STATUSES = (b"created", b"requires_action", b"processing", b"succeeded")
+BALANCES = ("CLP", "COP", "USD", "PEN", "MXN", "BRL")
+
+_PAYMENT = (
+    b'{"id":"pay_%012d","object":"payment","status":"%b","amount":10000,"amount_received":%d,"currency":"CLP",'
+    b'"country":"CL","method_code":"cl_card","method_family":"card","merchant_reference":"order-%d",'
+    b'"payer":{"name":"Ana Rojas","email":"ana@example.com"},"metadata":{"cart":"%d"},"created_at":"%b"}'
+)
+_EVENT = b'{"id":"evt_%012d","object":"event","type":"payment.%b","created_at":"%b","data":%b}'
+_BALANCE = (
+    '{"object":"balance","currency":"%s","available":1000,"pending":0,"reserve":0,"hold":0,"debt":0,'
+    '"updated_at":"2026-01-01T00:00:00Z"}'
+)
+_SERVED = b"HTTP/1.1 200 OK\r\nDate: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
 
 
-class Events:
+class Listing:
+    """The events and payments, by their number."""
+
     def __init__(self, count: int, seconds: float) -> None:
         self.count = count
         self.end = datetime.now(UTC) - timedelta(seconds=30)
         self.start = self.end - timedelta(seconds=seconds)
         self.step = timedelta(seconds=seconds / count)
 
-    def at(self, index: int) -> datetime:
-        return self.start + index * self.step
+    def at(self, index: int) -> bytes:
+        return (self.start + index * self.step).isoformat().encode()
 
     def index(self, moment: str, default: int) -> int:
         """The first event at or after a moment."""
@@ -35,68 +52,72 @@ class Events:
             return default
         return math.ceil((datetime.fromisoformat(moment) - self.start) / self.step)
 
-    def event(self, index: int) -> dict[str, Any]:
-        number, step = divmod(index, len(STATUSES))
-        received = 10000 if STATUSES[step] == "succeeded" else 0
-        at = self.at(index).isoformat()
-        return {
-            "id": f"evt_{index:012d}",
-            "object": "event",
-            "type": f"payment.{STATUSES[step]}",
-            "created_at": at,
-            "data": {
-                "id": f"pay_{number:012d}",
-                "object": "payment",
-                "status": STATUSES[step],
-                "amount": 10000,
-                "amount_received": received,
-                "currency": "CLP",
-                "country": "CL",
-                "method_code": "cl_card",
-                "method_family": "card",
-                "merchant_reference": f"order-{number}",
-                "payer": {"name": "Ana Rojas", "email": "ana@example.com"},
-                "metadata": {"cart": str(number)},
-                "created_at": self.at(number * len(STATUSES)).isoformat(),
-            },
-        }
+    def payment(self, number: int, status: bytes = STATUSES[-1]) -> bytes:
+        received = 10000 if status == STATUSES[-1] else 0
+        return _PAYMENT % (number, status, received, number, number, self.at(number * len(STATUSES)))
 
-    def page(self, query: dict[str, str]) -> dict[str, Any]:
+    def event(self, index: int) -> bytes:
+        number, step = divmod(index, len(STATUSES))
+        status = STATUSES[step]
+        return _EVENT % (index, status, self.at(index), self.payment(number, status))
+
+    def events(self, query: dict[str, str]) -> bytes:
         low = max(0, self.index(query.get("created_from", ""), 0))
         high = min(self.count, self.index(query.get("created_to", ""), self.count))
+        return self._page(query, low, high, self.event)
+
+    def payments(self, query: dict[str, str]) -> bytes:
+        low = max(0, math.ceil(self.index(query.get("created_from", ""), 0) / len(STATUSES)))
+        return self._page(query, low, self.count // len(STATUSES), self.payment)
+
+    def _page(self, query: dict[str, str], low: int, high: int, item: Callable[[int], bytes]) -> bytes:
         if "starting_after" in query:
-            high = min(high, int(query["starting_after"].removeprefix("evt_")))
+            high = min(high, int(query["starting_after"].partition("_")[2]))
         limit = int(query.get("limit", "25"))
-        indexes = range(high - 1, max(low, high - limit) - 1, -1)
-        return {"object": "list", "has_more": high - limit > low, "data": [self.event(i) for i in indexes]}
+        items = b",".join(map(item, range(high - 1, max(low, high - limit) - 1, -1)))
+        has_more = b"true" if high - limit > low else b"false"
+        return b'{"object":"list","has_more":%b,"data":[%b]}' % (has_more, items)
+
+    def answer(self, target: str) -> bytes:
+        parts = urlsplit(target)
+        query = dict(parse_qsl(parts.query))
+        match parts.path.removeprefix("/v1/"):
+            case "events":
+                return self.events(query)
+            case "payments":
+                return self.payments(query)
+            case "balances":
+                return f'{{"data":[{",".join(_BALANCE % currency for currency in BALANCES)}]}}'.encode()
+            case _:
+                return json.dumps({"object": "list", "has_more": False, "data": []}).encode()
 
 
-def handler(events: Events) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class Connection(asyncio.Protocol):
+    """One kept connection; requests have no body."""
 
-        def do_GET(self) -> None:
-            parts = urlsplit(self.path)
-            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-            data = (
-                events.page(query) if parts.path == "/v1/events" else {"object": "list", "has_more": False, "data": []}
-            )
-            body = json.dumps(data).encode()
-            self.send_response_only(200)
-            self.send_header("Date", format_datetime(datetime.now(UTC), usegmt=True))
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def __init__(self, listing: Listing) -> None:
+        self._listing = listing
+        self._received = b""
 
-        def log_message(self, *args: object) -> None:
-            pass
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
 
-    return Handler
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while (end := self._received.find(b"\r\n\r\n")) >= 0:
+            target = self._received[: self._received.index(b"\r\n")].split(b" ")[1].decode()
+            self._received = self._received[end + 4 :]
+            body = self._listing.answer(target)
+            date = format_datetime(datetime.now(UTC), usegmt=True).encode()
+            self._transport.write(_SERVED % (date, len(body), body))
+
+
+async def serve(listing: Listing) -> None:
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(listing), "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
 
 
 if __name__ == "__main__":
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(Events(int(sys.argv[1]), float(sys.argv[2]))))
-    server.daemon_threads = True
-    print(server.server_port, flush=True)
-    server.serve_forever()
+    asyncio.run(serve(Listing(int(sys.argv[1]), float(sys.argv[2]))))

@@ -13,7 +13,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, wire
+from payments_integration import bulk, conf, wire
 from payments_integration.enums import Kind
 from payments_integration.inbox.receiving import quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
@@ -158,10 +158,11 @@ def _mark(events: list[Event], previous_status: dict[str, str], erased_ids: set[
     """
     now = timezone.now()
     outcomes: dict[tuple[str, str, datetime | None, bool], list[str]] = defaultdict(list)
+    listened_to = {kind: has_receivers(kind) for kind in {event.object_kind for event in events}}
     for event in events:
         too_old = event.received_at - event.created_at > TOO_OLD_TO_TELL
         state, told_at = EventState.DONE, None if too_old else now
-        if has_receivers(event.object_kind) and not too_old:
+        if listened_to[event.object_kind] and not too_old:
             held = event.source == EventSource.RECONCILIATION
             state, told_at = EventState.HELD if held else EventState.APPLIED, None
         outcomes[(state, previous_status.get(event.id, ""), told_at, event.id in erased_ids)].append(event.id)
@@ -183,7 +184,7 @@ def _quarantine(events: list[Event], reasons: dict[str, str]) -> list[Event]:
         moved = [row for row in moved if row.id not in there]
         StatusChange.objects.filter(event__in=events).update(event=None)
         Event.objects.filter(pk__in=[event.id for event in events]).delete()
-        Event.objects.bulk_create(moved)
+        bulk.insert(moved)
     return moved
 
 

@@ -10,12 +10,13 @@ import enum
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from django.db import IntegrityError, router
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import wire
+from payments_integration import bulk, wire
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
 from payments_integration.projection import storable
@@ -25,6 +26,14 @@ from payments_integration.transactions import inserted, repeatable
 
 #: Of the ids under which bodies are kept that cannot be understood.
 QUARANTINE_PREFIX = "quarantine_"
+
+
+class _Known(NamedTuple):
+    """What tells a stored event from another one of its id."""
+
+    id: str
+    account: str
+    content_hash: str
 
 
 class Receipt(enum.Enum):
@@ -51,7 +60,7 @@ def receive(account: str, body: bytes, *, source: str = EventSource.WEBHOOK) -> 
 
 @sensitive_variables("bodies", "body")
 def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Counter[Receipt]:
-    """Store many bodies: one SELECT where all are known, else one transaction that inserts what is new."""
+    """Store many bodies: one SELECT, and a transaction with one INSERT where some are new."""
     events: dict[str, Event] = {}
     contradicting: list[bytes] = []
     counts: Counter[Receipt] = Counter()
@@ -64,13 +73,14 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
             counts[Receipt.KNOWN] += 1
 
     def store() -> tuple[list[Event], list[Event]]:
-        fresh, strays = _sort(events)
-        Event.objects.bulk_create([*fresh, *strays])
+        # Where another door stored some meanwhile, a key is taken: sorted anew, and stored again.
+        fresh, strays = found.pop() if found else _sort(events)
+        bulk.insert([*fresh, *strays])
         return fresh, strays
 
     fresh, strays = _sort(events)
+    found = [(fresh, strays)]
     if fresh or strays:
-        # Sorted anew in the transaction: another door may have stored some meanwhile.
         fresh, strays = repeatable(store, using=router.db_for_write(Event), durable=True)
     for stray in strays:
         _alert(stray)
@@ -158,7 +168,7 @@ def _receive_known(event: Event) -> Receipt:
     return Receipt.KNOWN
 
 
-def _strays(event: Event, known: Event) -> list[Event]:
+def _strays(event: Event, known: Event | _Known) -> list[Event]:
     """A row for the quarantine where an id came before with another account or other content."""
     if event.state == EventState.QUARANTINED:
         return []
@@ -182,8 +192,9 @@ def _sort(events: dict[str, Event]) -> tuple[list[Event], list[Event]]:
     return fresh, strays
 
 
-def _known(ids: Iterable[str]) -> Iterable[Event]:
-    return Event.objects.filter(id__in=list(ids)).only("account", "content_hash")
+def _known(ids: Iterable[str]) -> Iterable[_Known]:
+    stored = Event.objects.filter(id__in=list(ids)).values_list("id", "account", "content_hash")
+    return map(_Known._make, stored)
 
 
 def _receipt(event: Event) -> Receipt:

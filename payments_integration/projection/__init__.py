@@ -7,6 +7,7 @@ the marks for objects that must be read again; ``rows`` turns structs into rows 
 from payments_integration.projection.answers import (
     ABSENT,
     Snapshot,
+    balance_snapshots,
     mark_gone,
     record_identity,
     snapshot,
@@ -34,6 +35,7 @@ __all__ = [
     "Snapshot",
     "active_secrets",
     "apply_events",
+    "balance_snapshots",
     "differences",
     "erase_row",
     "erased",

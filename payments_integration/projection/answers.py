@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import router
+from django.db.models import Count
 from django.utils import timezone
 
-from payments_integration import wire
+from payments_integration import bulk, wire
 from payments_integration.enums import Kind
 from payments_integration.models import Balance, Event, Mirror, StateBy, StatusChange
 from payments_integration.projection import changes, ordering, rows
@@ -17,6 +20,21 @@ from payments_integration.projection.clock import provider_time
 from payments_integration.projection.erasing import keep_erased
 from payments_integration.projection.refreshes import CHANGED_MEANWHILE, request_refresh
 from payments_integration.transactions import hold, repeatable, updated
+
+
+@dataclass(slots=True)
+class _Writes:
+    """The updates of rows of one kind that are held, two statements at most."""
+
+    #: What the answer merely confirms.
+    confirmed: list[Any] = field(default_factory=list)
+    changed: list[Any] = field(default_factory=list)
+
+    def execute(self) -> None:
+        if self.confirmed:
+            seen = type(self.confirmed[0])._default_manager.filter(pk__in=[row.pk for row in self.confirmed])
+            seen.update(synced_at=timezone.now(), gone_at=None)
+        bulk.overwrite(list(dict.fromkeys(self.changed)))
 
 
 class Snapshot(NamedTuple):
@@ -31,6 +49,13 @@ def snapshot(kind: str, account: str, object_id: str) -> Snapshot:
     model = rows.model_of(kind)
     version = model._default_manager.filter(**_identity(kind, account, object_id)).values_list("version").first()
     return Snapshot(version[0] if version else None, _events(kind, account, object_id))
+
+
+def balance_snapshots(account: str) -> dict[str, Snapshot]:
+    """The same of all balances that are known, by currency; two statements."""
+    versions = dict(Balance.objects.filter(account=account).values_list("currency", "version"))
+    counts = _balance_events(account)
+    return {currency: Snapshot(version, counts[currency]) for currency, version in versions.items()}
 
 
 #: Of an object that does not exist before the request: the first POST that creates it.
@@ -85,18 +110,25 @@ def write_balances(
 ) -> list[Balance]:
     """Write the answer of GET /balances, one row per currency; rows that are newer already stay.
 
-    ``before``: snapshots taken before sending, by currency; a currency that has none was not known.
+    ``before``: snapshots taken before sending, by currency; a currency that has none was not known. In one
+    transaction, and where no amount changed in five statements, however many currencies there are.
     """
-    return [
-        write_answer(
-            account,
-            resource,
-            answered_at=answered_at,
-            duration=duration,
-            before=before.get(resource.currency, ABSENT),
-        )
-        for resource in resources
-    ]
+    listed = list(resources)
+
+    def write() -> list[Balance]:
+        at, span = ordering.when_read(answered_at, provider_time(account), duration)
+        held = {row.currency: row for row in hold(Balance.objects.filter(account=account)).order_by("currency")}
+        counts = _balance_events(account)
+        writes = _Writes()
+        for resource in listed:
+            row, snapshot = held.get(resource.currency), before.get(resource.currency, ABSENT)
+            unchanged = snapshot == Snapshot(row.version if row else None, counts[resource.currency])
+            # A currency may be listed twice.
+            held[resource.currency] = _put(account, resource, row, at, span, unchanged, writes)
+        writes.execute()
+        return [held[resource.currency] for resource in listed]
+
+    return repeatable(write, using=router.db_for_write(Event))
 
 
 def mark_gone(account: str, kind: str, object_id: str) -> None:
@@ -117,13 +149,30 @@ def _write(
     answered_at, span = ordering.when_read(answered_at, provider_time(account), duration)
     row = _held(kind, account, object_id)
     unchanged = before == Snapshot(row.version if row else None, _events(kind, account, object_id))
+    writes = _Writes()
+    row = _put(account, resource, row, answered_at, span, unchanged, writes)
+    writes.execute()
+    return row
+
+
+def _put(
+    account: str,
+    resource: wire.AnyResource,
+    row: Any | None,
+    answered_at: datetime,
+    span: float,
+    unchanged: bool,
+    writes: _Writes,
+) -> Any:
+    """Bring an answer to the row that is held (None: a new one); its update is left to ``writes``."""
+    kind, object_id = rows.KIND_OF[type(resource)], rows.object_id_of(resource)
     if row is None:
         # An event of the object is stored but not applied yet; its turn comes, and is ordered by this row.
         return _insert(account, resource, answered_at, span)
     _same_account(row, account)
     differs = rows.differences(row, resource)
     if not differs and _orders_better(row, answered_at, span):
-        rows.model_of(kind)._default_manager.filter(pk=row.pk).update(synced_at=timezone.now(), gone_at=None)
+        writes.confirmed.append(row)
         return row
     if not unchanged or (
         row.state_by == StateBy.EVENT and not ordering.answer_may_replace_event(answered_at, span, row.state_at)
@@ -135,7 +184,7 @@ def _write(
     amounts = changes.balance_amounts(row) if isinstance(row, Balance) else ()
     rows.assign(row, rows.row_values(resource))
     rows.stamp(row, at=answered_at, by=StateBy.ANSWER, span=span)
-    row.save(force_update=True)
+    writes.changed.append(row)
     _record(row, previous_status, amounts, at=max(answered_at, previous_at))
     if isinstance(resource, wire.Refund) and differs:
         request_refresh(account, Kind.PAYMENT, resource.payment_id, "refund_changed")
@@ -189,6 +238,12 @@ def _held(kind: str, account: str, object_id: str) -> Any | None:
 
 def _identity(kind: str, account: str, object_id: str) -> dict[str, str]:
     return {"account": account, "currency": object_id} if kind == Kind.BALANCE else {"pk": object_id}
+
+
+def _balance_events(account: str) -> Counter[str]:
+    """How many events of each balance are stored, by currency."""
+    mine = Event.objects.filter(account=account, object_kind=Kind.BALANCE)
+    return Counter(dict(mine.values_list("object_id").annotate(Count("pk"))))
 
 
 def _events(kind: str, account: str, object_id: str) -> int:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db import connections, router
 from django.db.models import Q
 
-from payments_integration import wire
+from payments_integration import bulk, wire
 from payments_integration.enums import Kind
 from payments_integration.models import (
     MIRRORS,
@@ -55,7 +54,23 @@ class _Object:
     changed: bool = False
     first_status: str = ""
     last_event: Event | None = None
+    #: What ``last_event`` said, where the row does not have it yet: of many events only the last one is written out.
+    latest: wire.AnyResource | None = None
     amounts: tuple[int, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """The mirrored status as it is after the events so far."""
+        if self.latest is not None:
+            return str(rows.storable(getattr(self.latest, "status", "")))
+        return rows.status_of(self.row) if self.row is not None else ""
+
+    def write_out(self) -> Any:
+        """The row, with all that the events so far have brought."""
+        if self.latest is not None:
+            rows.assign(self.row, rows.row_values(self.latest))  # type: ignore[arg-type]
+            self.latest = None
+        return self.row
 
 
 def apply_events(events: Iterable[tuple[Event, wire.AnyResource]]) -> Applied:
@@ -79,7 +94,7 @@ def apply_events(events: Iterable[tuple[Event, wire.AnyResource]]) -> Applied:
         if item.row is not None and item.row.account != event.account:
             applied.refused[event.id] = "the object belongs to another account"
             continue
-        applied.previous_status[event.id] = rows.status_of(item.row) if item.row is not None else ""
+        applied.previous_status[event.id] = item.status
         reason = _apply(item, event, resource, now_at[event.account])
         if item.row is not None and item.row.erased_at:
             applied.erased.add(event.id)
@@ -96,11 +111,12 @@ def apply_events(events: Iterable[tuple[Event, wire.AnyResource]]) -> Applied:
 
 def _apply(item: _Object, event: Event, resource: wire.AnyResource, provider_now: datetime) -> str:
     """Bring one event to its object; returns why the object must be read again, or ""."""
-    values = rows.row_values(resource)
     too_far_ahead = event.created_at > provider_now + ordering.MAX_AHEAD
     if item.row is None:
         at = provider_now if too_far_ahead else event.created_at
-        item.row = rows.new_row(event.account, resource, values, at=at, by=StateBy.EVENT, is_erased=item.is_erased)
+        item.row = rows.new_row(
+            event.account, resource, rows.row_values(resource), at=at, by=StateBy.EVENT, is_erased=item.is_erased
+        )
         item.is_new = item.changed = True
         item.last_event = event
         return "time_ahead" if too_far_ahead else ""
@@ -114,9 +130,9 @@ def _apply(item: _Object, event: Event, resource: wire.AnyResource, provider_now
     if order is Order.OLDER:
         return ""
     if order is Order.UNCLEAR:
-        return "order_unclear" if rows.value_differences(row, values) else ""
-    rows.assign(row, values)
+        return "order_unclear" if rows.differences(item.write_out(), resource) else ""
     rows.stamp(row, at=event.created_at, by=StateBy.EVENT)
+    item.latest = resource
     item.changed = True
     item.last_event = event
     return ""
@@ -175,13 +191,11 @@ def _row_key(row: Mirror) -> tuple[str, str, str]:
 
 def _save(objects: Iterable[_Object]) -> None:
     touched = [item for item in objects if item.changed]
+    for item in touched:
+        item.write_out()
     for model in MIRRORS.values():
-        mine = [item.row for item in touched if isinstance(item.row, model) and item.is_new]
-        if mine:
-            model._default_manager.bulk_create(mine)
-        mine = [item.row for item in touched if isinstance(item.row, model) and not item.is_new]
-        if mine:
-            _overwrite(model, mine)
+        bulk.insert([item.row for item in touched if isinstance(item.row, model) and item.is_new])
+        bulk.overwrite([item.row for item in touched if isinstance(item.row, model) and not item.is_new])
     status_changes: list[StatusChange] = []
     balance_changes: list[BalanceChange] = []
     for item in touched:
@@ -193,15 +207,5 @@ def _save(objects: Iterable[_Object]) -> None:
                 balance_changes.append(changes.balance_change(row, at=row.state_at))
         elif change := changes.status_change(row, item.first_status, at=event.created_at, event=event):
             status_changes.append(change)
-    if status_changes:
-        StatusChange.objects.bulk_create(status_changes)
-    if balance_changes:
-        BalanceChange.objects.bulk_create(balance_changes)
-
-
-def _overwrite(model: type[Any], held: list[Any]) -> None:
-    """Write rows that this transaction holds under lock: an upsert that can only update, in one statement."""
-    fields = [field.name for field in model._meta.concrete_fields if not field.primary_key]
-    connection = connections[router.db_for_write(model)]
-    target = {"unique_fields": ["pk"]} if connection.features.supports_update_conflicts_with_target else {}
-    model._default_manager.bulk_create(held, update_conflicts=True, update_fields=fields, **target)
+    bulk.insert(status_changes, keys=False)
+    bulk.insert(balance_changes, keys=False)

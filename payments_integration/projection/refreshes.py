@@ -11,6 +11,7 @@ from django.db import connections, router
 from django.db.models import F, Q
 from django.utils import timezone
 
+from payments_integration import bulk
 from payments_integration.models import DueRefresh
 from payments_integration.transactions import repeatable
 
@@ -47,12 +48,13 @@ def request_refreshes(reasons: Mapping[ObjectKey, str], *, due_at: datetime | No
     # Held, so that who settles a mark meanwhile waits and then sees that it was asked for again.
     held = DueRefresh.objects.select_for_update().filter(any_of(reasons)).order_by("pk")
     marked = {mark.key: mark for mark in held}
-    DueRefresh.objects.bulk_create(
+    bulk.insert(
         [
             DueRefresh(account=account, object_kind=kind, object_id=object_id, reason=reason, due_at=due)
             for (account, kind, object_id), reason in sorted(reasons.items())
             if (account, kind, object_id) not in marked
-        ]
+        ],
+        keys=False,
     )
     if marked:
         ids = [mark.pk for mark in marked.values()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from datetime import datetime
+from types import NoneType
 from typing import Any
 
 from django.utils import timezone
@@ -16,6 +17,8 @@ from payments_integration.models import EMPTY_VALUES, MIRRORS, Mirror
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
 #: From here on every float is a whole number. PostgreSQL gives 1e300 back as 10**300, which is another one.
 _WHOLE_FLOATS = 2.0**53
+#: Most of an object's values, and the same in every database.
+_AS_THEY_ARE = frozenset({int, datetime, NoneType})
 
 KIND_OF: dict[type[wire.Resource], Kind] = {struct: Kind(kind) for kind, struct in wire.RESOURCES.items()}
 
@@ -32,7 +35,10 @@ def object_id_of(resource: wire.AnyResource) -> str:
 def row_values(resource: wire.AnyResource) -> dict[str, Any]:
     """The mirrored fields of an object, what is derived from them, and ``extra``, as a row stores them."""
     model = model_of(KIND_OF[type(resource)])
-    values = {name: storable(getattr(resource, name)) for name in model.mirrored}
+    values = {name: getattr(resource, name) for name in model.mirrored}
+    for name, value in values.items():
+        if type(value) not in _AS_THEY_ARE:
+            values[name] = storable(value)
     values |= model.derived(values)
     values["extra"] = storable(resource.extra)
     return values

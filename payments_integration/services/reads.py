@@ -132,8 +132,7 @@ def list_payment_methods(
 
 
 def read_balances(account: str, *, background: bool = False, wait: float | None = None) -> list[Balance]:
-    known = Balance.objects.filter(account=account).values_list("currency", flat=True)
-    before = {currency: projection.snapshot(Kind.BALANCE, account, currency) for currency in known}
+    before = projection.balance_snapshots(account)
     answer = get_client(account).balances.list(max_wait=wait, background=background)
     return projection.write_balances(
         account,

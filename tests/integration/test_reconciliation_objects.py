@@ -93,6 +93,23 @@ class TestObjects:
         assert (run.seen, run.drifted) == (120, 0)
         assert len([q for q in queries.captured_queries if "payments_integration_payment" in q["sql"]]) <= 2 * 2 + 3
 
+    def test_an_object_without_drift_costs_at_most_a_twentieth_of_a_statement(self, sandbox: ProviderSandbox) -> None:
+        def cost(payments: int) -> int:
+            for _ in range(payments):
+                sandbox.project.inner.pay_ins.create(
+                    {"amount": 1000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
+                )
+            AccountState.objects.update(swept_at=None)
+            reconciliation.reconcile_objects()
+            AccountState.objects.update(swept_at=None)
+            with CaptureQueriesContext(connection) as queries:
+                run = reconciliation.reconcile_objects()
+            assert (run.seen, run.recovered, run.drifted) == (Payment.objects.count(), 0, 0)
+            return len(queries)
+
+        few = cost(100)
+        assert cost(300) - few <= 0.05 * 300
+
     def test_gone_objects_are_kept_and_marked(self, sandbox: ProviderSandbox) -> None:
         payment = pay(sandbox)
         stray = Payment.objects.get(pk=payment.pk)

@@ -169,7 +169,7 @@ MUTANTS = (
     _one(
         "a tie is not settled by reading",
         "projection/events.py",
-        'return "order_unclear" if rows.value_differences(row, values) else ""',
+        'return "order_unclear" if rows.differences(item.write_out(), resource) else ""',
         'return ""',
     ),
     _one(

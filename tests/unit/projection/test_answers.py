@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import time_machine
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from payments_integration import inbox, projection, wire
@@ -263,6 +265,46 @@ def test_balances() -> None:
     assert write_all(6, 120).available == 6
     assert Balance.objects.count() == 1
     assert list(BalanceChange.objects.order_by("pk").values_list("available", flat=True)) == [5, 6]
+
+
+def a_list(**available: int) -> list[wire.Balance]:
+    return [
+        wire.parse_resource(factories.balance(currency=currency, available=amount), wire.Balance)
+        for currency, amount in available.items()
+    ]
+
+
+def test_balances_cost_the_same_however_many_there_are() -> None:
+    def cost(seconds: int, **available: int) -> int:
+        with time_machine.travel(at(seconds), tick=False), CaptureQueriesContext(connection) as queries:
+            before = projection.balance_snapshots("default")
+            projection.write_balances(
+                "default", a_list(**available), answered_at=at(seconds), duration=0, before=before
+            )
+        return len(queries)
+
+    cost(0, CLP=1, USD=1, MXN=1, PEN=1)
+    assert cost(60, CLP=1) == cost(120, CLP=1, USD=1, MXN=1, PEN=1)
+    assert set(Balance.objects.values_list("state_at", flat=True)) == {at(120)}
+
+
+def test_each_balance_of_an_answer_is_judged_by_itself() -> None:
+    with time_machine.travel(at(0), tick=False):
+        projection.write_balances("second", a_list(CLP=7), answered_at=at(0), duration=0, before={})
+        projection.write_balances("default", a_list(CLP=1, USD=1, MXN=1), answered_at=at(0), duration=0, before={})
+        before = projection.balance_snapshots("default")
+    arrive(event(factories.balance(currency="USD", available=900), seconds=60))
+    with time_machine.travel(at(60), tick=False):
+        rows = projection.write_balances(
+            "default", a_list(MXN=1, USD=2, PEN=3, CLP=4), answered_at=at(60), duration=1, before=before
+        )
+    amounts = {"MXN": 1, "USD": 900, "PEN": 3, "CLP": 4}
+    assert {row.currency: row.available for row in rows} == amounts
+    assert dict(Balance.objects.filter(account="default").values_list("currency", "available")) == amounts
+    assert Balance.objects.get(account="second").available == 7
+    assert marks() == ["changed_meanwhile"], "of the one that an event brought meanwhile"
+    assert BalanceChange.objects.filter(balance__currency="MXN").count() == 1
+    assert BalanceChange.objects.filter(balance__currency="CLP", balance__account="default").count() == 2
 
 
 def test_an_event_during_the_first_reading_of_a_balance_is_not_overwritten() -> None:

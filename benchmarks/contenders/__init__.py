@@ -1,0 +1,1 @@
+"""Small Django projects that are measured side by side."""

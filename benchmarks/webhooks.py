@@ -1,0 +1,258 @@
+"""Webhooks taken in per second, next to the floor under any Django inbox, all in one run.
+
+    python benchmarks/webhooks.py [--events 3000] [--rounds 3] [--only floor redis …] [--json FILE]
+
+Starts a stock PostgreSQL, Redis and RabbitMQ, and for each contender a database and a gunicorn of its own with the
+same settings. Contenders take turns in every round, and a ratio is the median of the ratios within the rounds: a
+machine's speed drifts. Every delivery must be acknowledged, and every distinct event stored; with a worker, applied.
+
+Contenders: the floor (contenders/floor.py); the app with "celery" over Redis and over RabbitMQ, and with "inline".
+Exits 1 when a limit is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import figures  # noqa: E402
+from benchmarks.deliveries import deliveries  # noqa: E402
+from benchmarks.figures import Figure  # noqa: E402
+from benchmarks.machine import StockPostgres, cpu_seconds, family, spin_ms  # noqa: E402
+from example_project.demo.processes import Child, Children, raise_on_signals  # noqa: E402
+from tests.servers import RabbitMQ, Redis, free_port, listens, wait_until  # noqa: E402
+
+FLOOR = "floor"
+WARM_UP = 300
+#: A steady trickle, as a merchant has it, for the time that an acknowledgement takes.
+PACE = 25.0
+PACED_SECONDS = 12
+DRAIN_SECONDS = 30.0
+#: Share of deliveries that came before.
+SCENARIOS = {"unique": 0.0, "a fifth repeated": 0.2}
+
+#: What must hold: scenario's ratio to the floor's rate, by contender.
+INGEST = {"redis": 0.8, "rabbitmq": 0.7, "inline": 0.4}
+END_TO_END = 0.5
+PACED_P99 = 1.5
+
+
+@dataclass
+class Contender:
+    name: str
+    settings: str
+    path: str
+    #: Counts the distinct events stored.
+    stored: str
+    environment: dict[str, str] = field(default_factory=dict)
+    port: int = 0
+    server: Child | None = None
+    runs: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def database(self) -> str:
+        return f"bench_{self.name}"
+
+
+def contenders(redis: str, rabbitmq: str) -> list[Contender]:
+    app = ("benchmarks.contenders.app_settings", "/webhook/", "SELECT count(*) FROM payments_integration_event")
+    return [
+        Contender(FLOOR, "benchmarks.contenders.floor_settings", "/webhook/", "SELECT count(*) FROM floor_event"),
+        Contender("redis", *app, {"BENCH_PROCESSING": "celery", "BENCH_BROKER_URL": redis}),
+        Contender("rabbitmq", *app, {"BENCH_PROCESSING": "celery", "BENCH_BROKER_URL": rabbitmq}),
+        Contender("inline", *app, {"BENCH_PROCESSING": "inline"}),
+    ]
+
+
+class Bench:
+    """The servers, and what is done with them."""
+
+    def __init__(self, options: argparse.Namespace, stack: ExitStack) -> None:
+        self.options = options
+        self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pi-bench-")))
+        self.postgres = stack.enter_context(StockPostgres())
+        found = contenders(stack.enter_context(Redis()).url, stack.enter_context(RabbitMQ()).url)
+        self.contenders = [one for one in found if not options.only or one.name in options.only]
+        self.children = stack.enter_context(Children(self.folder))
+        self._seeds = 0
+        for contender in self.contenders:
+            self._start(contender)
+
+    def environment(self, contender: Contender) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "DJANGO_SETTINGS_MODULE": contender.settings,
+            "BENCH_DATABASE_URL": self.postgres.url.replace("/payments", f"/{contender.database}"),
+            "BENCH_WEBHOOK_SECRET": "whsec_bench",
+            "BENCH_PORT": str(contender.port),
+            **contender.environment,
+        }
+
+    def measure(self, contender: Contender, scenario: str, *, rate: float = 0.0, drained: bool = False) -> None:
+        """One round: send, see that all is there, and note what it took. ``drained``: until all is applied."""
+        count = int(PACE * PACED_SECONDS) if rate else self.options.events
+        sent = deliveries(count, repeated=SCENARIOS.get(scenario, 0.0), seed=self._seed())
+        self.postgres.ask("CHECKPOINT")
+        before = self.postgres.ask(contender.stored, database=contender.database)
+        spin, wal = spin_ms(), self.postgres.wal_bytes()
+        cpu = self._cpu(contender)
+        found = self._send(contender, sent, rate)
+        if drained:
+            began = time.perf_counter()
+            self._drain(contender)
+            found["rate"] = count / (found["seconds"] + time.perf_counter() - began)
+        found["wal"] = (self.postgres.wal_bytes() - wal) / count
+        for name, seconds in self._cpu(contender).items():
+            found[name] = 1000 * (seconds - cpu[name]) / count
+        stored = self.postgres.ask(contender.stored, database=contender.database) - before
+        if stored != len({event_id for event_id, _ in sent}):
+            raise SystemExit(f"{contender.name}: {len(sent)} deliveries acknowledged, {stored} events stored")
+        contender.runs.append({**found, "scenario": scenario, "spin": spin})
+        shown = ("p50_ms", "p99_ms", "app_cpu", "worker_cpu", "pg_cpu", "client_cpu_ms")
+        print(
+            f"{contender.name:10}{scenario:18}{found['rate']:>8.0f}/s  "
+            + "  ".join(f"{key} {found[key]:.2f}" for key in shown)
+            + f"  WAL {found['wal']:.0f} B  spin {spin:.1f} ms",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def worker(self, contender: Contender) -> Child:
+        command = [sys.executable, "-m", "celery", "-A", "benchmarks.contenders.worker", "worker", "-l", "WARNING"]
+        child = self.children.start("worker", [*command, "--concurrency", "1"], self.environment(contender))
+        self._send(contender, deliveries(100, repeated=0.0, seed=self._seed()), 0.0)
+        self._drain(contender)
+        return child
+
+    def end(self, child: Child) -> None:
+        child.process.terminate()
+        child.process.wait(30)
+        self.children.running.remove(child)
+
+    def _start(self, contender: Contender) -> None:
+        contender.port = free_port()
+        self.postgres.database(contender.database)
+        setup = ["benchmarks.contenders.floor"] if contender.name == FLOOR else ["django", "migrate", "-v0"]
+        environment = self.environment(contender)
+        subprocess.run([sys.executable, "-m", *setup], env=environment, cwd=ROOT, check=True)
+        serve = ["-m", "gunicorn", "-c", str(ROOT / "benchmarks/contenders/gunicorn_conf.py")]
+        contender.server = self.children.start(
+            contender.name, [sys.executable, *serve, "benchmarks.contenders.wsgi"], environment
+        )
+        wait_until(lambda: listens(contender.port), 60, f"{contender.name} to listen")
+        self._send(contender, deliveries(WARM_UP, repeated=0.0, seed=self._seed()), 0.0)
+
+    def _send(self, contender: Contender, sent: list[tuple[str, bytes]], rate: float) -> dict[str, Any]:
+        path = self.folder / "deliveries"
+        path.write_text("".join(json.dumps([event_id, body.decode()]) + "\n" for event_id, body in sent))
+        url = f"http://127.0.0.1:{contender.port}{contender.path}"
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.sender", url, str(path), "--rate", str(rate)],
+            env=self.environment(contender),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            logs = "\n".join(child.tail() for child in self.children.running)
+            raise SystemExit(f"{contender.name}: deliveries failed\n{done.stdout}{done.stderr[-2000:]}\n{logs}")
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def _drain(self, contender: Contender) -> None:
+        left = "SELECT count(*) FROM payments_integration_event WHERE state <> 'done'"
+        self.children.wait_until(
+            "the last event to be applied",
+            lambda: self.postgres.ask(left, database=contender.database) == 0,
+            DRAIN_SECONDS,
+        )
+
+    def _cpu(self, contender: Contender) -> dict[str, float]:
+        assert contender.server is not None
+        workers = [child.process.pid for child in self.children.running if child.name == "worker"]
+        return {
+            "app_cpu": cpu_seconds(family(contender.server.process.pid)),
+            "worker_cpu": cpu_seconds(pid for worker in workers for pid in family(worker)),
+            "pg_cpu": cpu_seconds(family(self.postgres.pid)),
+        }
+
+    def _seed(self) -> str:
+        self._seeds += 1
+        return f"{os.getpid()}-{self._seeds}"
+
+
+def run(bench: Bench) -> None:
+    rounds = bench.options.rounds
+    for _ in range(rounds):
+        for scenario in SCENARIOS:
+            for contender in bench.contenders:
+                bench.measure(contender, scenario)
+    # The events of the rounds are waiting still: with a worker beside, first all of them are applied.
+    for contender in bench.contenders:
+        if contender.name in (FLOOR, "redis"):
+            worker = bench.worker(contender) if contender.name != FLOOR else None
+            for _ in range(rounds):
+                bench.measure(contender, "paced", rate=PACE)
+            for _ in range(rounds):
+                bench.measure(contender, "end to end", drained=worker is not None)
+            if worker is not None:
+                bench.end(worker)
+
+
+def judge(found: list[Contender]) -> list[Figure]:
+    """Ratios to the floor, each round to its own."""
+    by_name = {contender.name: contender for contender in found}
+
+    def values(name: str, scenario: str, key: str) -> list[float]:
+        return [run[key] for run in by_name[name].runs if run["scenario"] == scenario]
+
+    def ratio(name: str, scenario: str, key: str = "rate") -> float:
+        pairs = zip(values(name, scenario, key), values(FLOOR, scenario, key), strict=True)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
+
+    judged = [
+        Figure(f"ingest, {name}, {scenario}", ratio(name, scenario), limit, "more", "of the floor")
+        for name, limit in INGEST.items()
+        for scenario in SCENARIOS
+        if name in by_name
+    ]
+    if "redis" in by_name:
+        judged += [
+            Figure("end to end, one worker", ratio("redis", "end to end"), END_TO_END, "more", "of the floor"),
+            Figure("p99 at 25/s, worker beside", ratio("redis", "paced", "p99_ms"), PACED_P99, "less", "of the floor"),
+        ]
+    return judged
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, default=3000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", default=[], help=f"contenders; {FLOOR} is needed for ratios")
+    parser.add_argument("--json", type=Path, help="where the figures go")
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    raise_on_signals()
+    with ExitStack() as stack:
+        bench = Bench(options, stack)
+        run(bench)
+        return figures.report(judge(bench.contenders), options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
