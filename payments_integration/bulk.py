@@ -101,8 +101,7 @@ def _records(model: type[Model], using: str) -> str:
 
 
 def _type(field: Field[Any, Any], connection: Any) -> str:
-    # Without its length: a conversion would cut what is too long, the column itself refuses it.
-    return "text" if isinstance(field, BinaryField) else str(field.db_type(connection)).split("(")[0]
+    return "text" if isinstance(field, BinaryField) else str(field.db_type(connection))
 
 
 def _value(field: Field[Any, Any], quote: Callable[[str], str]) -> str:

@@ -1,4 +1,4 @@
-"""Every error this app raises on purpose. All descend from :class:`PaymentsError`."""
+"""Every error this app raises on purpose. All descend from :class:`PaymentsError`, but :class:`WireError`."""
 
 from __future__ import annotations
 
@@ -183,3 +183,7 @@ class TransactionRefused(PaymentsError):
 
 class SignatureError(PaymentsError):
     """A webhook delivery is not signed by a secret we know, or not now (spec, "Webhook signature")."""
+
+
+class WireError(ValueError):
+    """Bytes or an object that the spec does not allow; the message names the place, never a value."""

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
+from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import MIRRORS, Event
 from payments_integration.signals import event_received, status_changed
-from payments_integration.wire import EVENT_RESOURCES
 
 #: The kinds whose events carry a mirrored object; other events come with ``sender=Event``.
-_MODELS: dict[str, type[Any]] = {kind: MIRRORS[kind] for kind in EVENT_RESOURCES}
+_MODELS: dict[str, type[Any]] = {name.partition(".")[0]: MIRRORS[name.partition(".")[0]] for name in EVENT_TYPES}
 
 #: What was decorated: the handler, the model (None: on_event) and its statuses or patterns. For the system checks.
 registered: list[tuple[Callable[..., Any], type[Any] | None, tuple[str, ...]]] = []

@@ -15,6 +15,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from payments_integration.exceptions import WireError as WireError
+
 #: JSON nests to 31 levels at most: MariaDB refuses 32, and the spec needs four.
 MAX_DEPTH = 31
 
@@ -29,10 +31,6 @@ CurrencyCode = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[!-~
 Text = Annotated[str, Meta(max_length=255)]
 LongText = Annotated[str, Meta(max_length=2048)]
 JsonObject = dict[str, Any]
-
-
-class WireError(ValueError):
-    """Bytes or an object that the spec does not allow; the message names the place, never a value."""
 
 
 class Resource(Struct, kw_only=True):

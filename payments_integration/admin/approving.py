@@ -16,22 +16,17 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from payments_integration import conf, services
-from payments_integration.admin import destinations, display, masking
+from payments_integration.admin import display, masking, on_demand
 from payments_integration.admin.buttons import Button, Outcome, Press, Tool, new_key
-from payments_integration.admin.confirming import Fact
-from payments_integration.admin.money import in_words
 from payments_integration.admin.resolving import CommentForm, outcome, told
 from payments_integration.enums import Country
 from payments_integration.exceptions import ProviderError
 from payments_integration.models import Balance, Operation, OperationState, Payment
 from payments_integration.money import format_money
-from payments_integration.services.leases import LeaseLost
-from payments_integration.services.ledger import user_id
-from payments_integration.services.recipes import CREATE_REFUND
-from payments_integration.services.refunds import refundable_rest
 
 if TYPE_CHECKING:
     from payments_integration.admin.base import ReadOnlyAdmin
+    from payments_integration.admin.confirming import Fact
 
 #: Members of a request that the panel has a line of its own for.
 _SAID = ("amount", "currency", "country", "method_code", "merchant_reference", "destination", "reason", "payment_id")
@@ -72,7 +67,7 @@ def waits(operation: Operation) -> bool:
 
 def asked_by(operation: Operation, user: Any) -> bool:
     """Whether this user asked for it, for what the page offers; the service looks closer."""
-    return operation.actor_id != "" and operation.actor_id == user_id(user)
+    return operation.actor_id != "" and operation.actor_id == services.ledger.user_id(user)
 
 
 def panel(model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation, *, may_approve: bool) -> Panel:
@@ -106,16 +101,19 @@ def _sentence(operation: Operation) -> str:
         "at": display.moment(operation.created_at),
         "amount": format_money(operation.amount or 0, operation.currency),
     }
-    if operation.operation == CREATE_REFUND:
+    if operation.operation == services.recipes.CREATE_REFUND:
         return _("%(who)s asked on %(at)s to refund %(amount)s to a bank account.") % values
     return _("%(who)s asked on %(at)s to send %(amount)s to a bank account.") % values
 
 
 def _facts(model_admin: ReadOnlyAdmin, operation: Operation, body: dict[str, Any], sees: bool) -> list[Fact]:
     amount, currency = operation.amount or 0, operation.currency
-    facts: list[Fact] = [(_("Amount"), display.money(amount, currency)), (_("In words"), in_words(amount, currency))]
+    facts: list[Fact] = [
+        (_("Amount"), display.money(amount, currency)),
+        (_("In words"), on_demand.money.in_words(amount, currency)),
+    ]
     facts += _recipient(body.get("destination"), sees)
-    if operation.operation == CREATE_REFUND:
+    if operation.operation == services.recipes.CREATE_REFUND:
         facts += _refund_facts(model_admin, operation)
         reason = body.get("reason")
         facts.append((_("Reason"), display.text(reason if sees or not reason else masking.MASK)))
@@ -135,7 +133,7 @@ def _recipient(destination: Any, sees: bool) -> list[Fact]:
     if not sees:
         return [(_("Recipient"), display.pretty_json(masking.field("destination", destination)))]
     try:
-        return list(destinations.facts(destination))
+        return list(on_demand.destinations.facts(destination))
     except (KeyError, TypeError):
         # Of another version, or changed since; whoever decides must see it whole.
         return [(_("Recipient"), display.pretty_json(destination))]
@@ -151,7 +149,7 @@ def _refund_facts(model_admin: ReadOnlyAdmin, operation: Operation) -> list[Fact
         (_("Merchant reference"), display.text(payment.merchant_reference)),
         (_("Received"), display.money(payment.amount_received, payment.currency)),
         # This refund is counted already, as everything that is promised.
-        (_("Left to refund after it"), display.money(refundable_rest(payment), payment.currency)),
+        (_("Left to refund after it"), display.money(services.refunds.refundable_rest(payment), payment.currency)),
     ]
 
 
@@ -185,7 +183,7 @@ def _body(operation: Operation) -> dict[str, Any] | None:
 def _approve(operation: Operation, press: Press) -> None:
     try:
         services.approve(operation, press.user, press.answers["comment"], digest=press.answers["digest"])
-    except LeaseLost:
+    except services.leases.LeaseLost:
         pass  # approved; another worker sends it, and the outcome below says how far that is
     except ProviderError:
         # A refusal of what was sent is an outcome; one of what was read before leaves it waiting.

@@ -14,11 +14,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from payments_integration import conf, services
-from payments_integration.admin import columns, display, filters, outcomes
+from payments_integration.admin import columns, display, filters, on_demand, outcomes
 from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin, outside_transactions
 from payments_integration.admin.buttons import Tool
-from payments_integration.admin.charts import SCRIPTS, STYLES, Chart, Series
-from payments_integration.admin.panels import Section
+from payments_integration.admin.panels import SCRIPTS, STYLES, Section
 from payments_integration.admin.sections import Page
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import Balance, BalanceChange
@@ -26,6 +25,8 @@ from payments_integration.money import exponent, format_money
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
+
+    from payments_integration.admin.charts import Chart
 
 #: Changes of a balance shown on its page.
 NEWEST = 200
@@ -114,14 +115,14 @@ def history(balance: Balance) -> Chart:
     newest = BalanceChange.objects.filter(balance=balance).order_by("-at", "-pk")[:NEWEST]
     changes = list(newest)[::-1]
     currency = balance.currency
-    return Chart(
+    return on_demand.charts.Chart(
         id="pi-balance",
         title=_("%(currency)s: the balance over time") % {"currency": display.text(currency)},
         kind="steps",
         heading=_("At"),
         labels=tuple(display.moment(change.at) for change in changes),
         series=tuple(
-            Series(
+            on_demand.charts.Series(
                 label,
                 tuple(getattr(change, name) for change in changes),
                 tuple(format_money(getattr(change, name), currency) for change in changes),

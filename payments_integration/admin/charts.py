@@ -14,10 +14,6 @@ from payments_integration.admin import display
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: What a page with charts loads, in this order.
-SCRIPTS = ("payments_integration/vendor/chart.js/chart.umd.min.js", "payments_integration/overview.js")
-STYLES = ("payments_integration/overview.css",)
-
 
 @dataclass(frozen=True, slots=True)
 class Series:

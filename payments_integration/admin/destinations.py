@@ -40,8 +40,6 @@ _PLACES = {
 }
 #: The fields, in the order in which a person reads them off a letter of the bank.
 FIELDS = ("holder_name", "document_type", "document_number", "bank_code", "account_number", "account_type")
-#: What an error report must not repeat.
-SENSITIVE = ("holder_name", "document_number", "account_number")
 
 #: Spec, "destination": addresses must be whitelisted, and a new one becomes active after 24 hours.
 NEW_ACCOUNT = gettext_lazy(

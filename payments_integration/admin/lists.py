@@ -17,7 +17,7 @@ from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf
-from payments_integration.admin import columns, display, exporting, filters, searching
+from payments_integration.admin import columns, display, filters, on_demand, searching
 from payments_integration.admin.buttons import Tool, may
 from payments_integration.admin.paging import AFTER, BEFORE, KeysetChangeList
 
@@ -147,7 +147,7 @@ class ListAdmin(_ModelAdmin):
         hidden = () if self.sees_personal(request) else self.export_personal
         fields = [name for name in self.export if name not in hidden]
         filename = f"{self.opts.model_name}-{localdate():%Y-%m-%d}.csv"
-        return exporting.response(request, listed.queryset, listed.order, fields, filename)
+        return on_demand.exporting.response(request, listed.queryset, listed.order, fields, filename)
 
     def _export_links(self, request: HttpRequest) -> Iterable[Tool]:
         if self.export:

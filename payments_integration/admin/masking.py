@@ -16,6 +16,9 @@ from payments_integration.models import MIRRORS
 #: Stands for a value that is there and not shown.
 MASK = "•••"
 
+#: The fields of a form for a bank account that an error report must not repeat.
+DESTINATION_FIELDS = ("holder_name", "document_number", "account_number")
+
 _PERSONAL = frozenset(name for model in MIRRORS.values() for name in ("extra", *model.personal))
 #: Names that hold nothing personal: those of mirrored objects, of the event around one, of a refund's arguments.
 _PLAIN = frozenset(name for model in MIRRORS.values() for name in model.mirrored if name not in _PERSONAL) | {

@@ -11,7 +11,7 @@ from django.urls import URLPattern
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.admin import attention, columns, display, filters, operation_names
+from payments_integration.admin import columns, display, filters, on_demand, operation_names
 from payments_integration.admin.approving import APPROVE, REJECT, TAKE_BACK, asked_by, panel, waits
 from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.buttons import may
@@ -98,7 +98,7 @@ class OperationAdmin(ReadOnlyAdmin):
         # Over the list as it opens; who filters or pages looks for something else.
         if not request.GET and self.has_view_permission(request):
             extra_context = {
-                "pi_attention": attention.of(self.admin_site, self.objects_shown),
+                "pi_attention": on_demand.attention.of(self.admin_site, self.objects_shown),
                 **(extra_context or {}),
             }
         return super().changelist_view(request, extra_context)

@@ -23,6 +23,8 @@ SENT_BEFORE = gettext_lazy(
     "This page was sent before with other values, and nothing was sent now. See what the first one did; "
     "open the page again for another."
 )
+#: The provider names it once; where that answer was lost there is only a new one.
+NO_SECRET = gettext_lazy("Its secret did not come with the answer: rotate it, or no delivery can be verified.")
 
 
 def explain(site: AdminSite, error: PaymentsError | ImproperlyConfigured) -> str:

@@ -15,12 +15,9 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration import services
-from payments_integration.admin import columns, display, filters, next_action, payment_methods
+from payments_integration.admin import columns, display, filters, masking, next_action, on_demand
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
-from payments_integration.admin.bulk_refunding import MOST, BulkRefundPage, summary_url
 from payments_integration.admin.buttons import Button, Tool, canceled, may
-from payments_integration.admin.destinations import SENSITIVE
-from payments_integration.admin.refunding import RefundPage
 from payments_integration.admin.searching import Lookup
 from payments_integration.admin.sections import Page, Section
 from payments_integration.enums import (
@@ -144,27 +141,28 @@ class PaymentAdmin(MirrorAdmin):
         ]
 
     # An error report must not repeat where money goes.
-    @method_decorator(sensitive_post_parameters(*SENSITIVE))
+    @method_decorator(sensitive_post_parameters(*masking.DESTINATION_FIELDS))
     def refund_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         payment = self.permitted(request, object_id, "refund")
-        return RefundPage(self, request, payment).respond()
+        return on_demand.refunding.RefundPage(self, request, payment).respond()
 
     @admin.action(description=_("Refund selected payments"), permissions=["refund"])
     def refund_selected(self, request: HttpRequest, queryset: QuerySet[Payment]) -> HttpResponse | None:
-        chosen = list(queryset[: MOST + 1])
-        if len(chosen) > MOST:
-            words = _("Select at most %(most)d payments to refund at once.") % {"most": MOST}
+        most = on_demand.bulk_refunding.MOST
+        chosen = list(queryset[: most + 1])
+        if len(chosen) > most:
+            words = _("Select at most %(most)d payments to refund at once.") % {"most": most}
             self.message_user(request, words, messages.WARNING)
             return None
         if len(chosen) == 1:
             return HttpResponseRedirect(self.object_url("refund", chosen[0]))
-        return HttpResponseRedirect(summary_url(self, [payment.pk for payment in chosen]))
+        return HttpResponseRedirect(on_demand.bulk_refunding.summary_url(self, [payment.pk for payment in chosen]))
 
     def methods_view(self, request: HttpRequest) -> HttpResponse:
-        return payment_methods.respond(self, request)
+        return on_demand.payment_methods.respond(self, request)
 
     def refund_selected_view(self, request: HttpRequest) -> HttpResponse:
-        return BulkRefundPage(self, request).respond()
+        return on_demand.bulk_refunding.BulkRefundPage(self, request).respond()
 
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
         url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)

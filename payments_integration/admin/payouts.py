@@ -15,11 +15,9 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration import services
-from payments_integration.admin import columns, filters
+from payments_integration.admin import columns, filters, masking, on_demand
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
 from payments_integration.admin.buttons import Button, canceled, may
-from payments_integration.admin.destinations import SENSITIVE
-from payments_integration.admin.paying_out import PayoutPage
 from payments_integration.admin.sections import Page, Section
 from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, Country, PayoutStatus
 from payments_integration.models import Payout, Refund
@@ -87,13 +85,13 @@ class PayoutAdmin(MirrorAdmin):
         return [self.list_path("add", self.add_view), *super().get_urls()]
 
     # An error report must not repeat where money goes.
-    @method_decorator(sensitive_post_parameters(*SENSITIVE))
+    @method_decorator(sensitive_post_parameters(*masking.DESTINATION_FIELDS))
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         if not self.has_add_permission(request):
             raise PermissionDenied
-        return PayoutPage(self, request).respond()
+        return on_demand.paying_out.PayoutPage(self, request).respond()
 
     def has_cancel_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "cancel_payout", obj)

@@ -12,13 +12,11 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from payments_integration import services, wire
+from payments_integration import services
 from payments_integration.admin import display, masking
 from payments_integration.admin.buttons import Button, Call, Outcome, Press
+from payments_integration.exceptions import WireError
 from payments_integration.models import Operation, OperationState
-from payments_integration.services.leases import LeaseLost
-from payments_integration.services.recipes import DELETE_WEBHOOK_ENDPOINT, RECIPES
-from payments_integration.services.sending import may_resend
 
 _OPEN = (OperationState.UNKNOWN, OperationState.NEEDS_PERSON)
 _UNSENT_OR_OPEN = (OperationState.DUE, *_OPEN)
@@ -46,20 +44,21 @@ def can_be_looked_up(operation: Operation) -> bool:
 
 
 def can_be_sent_again(operation: Operation) -> bool:
-    if operation.state not in _UNSENT_OR_OPEN or operation.operation not in RECIPES:
+    if operation.state not in _UNSENT_OR_OPEN or operation.operation not in services.recipes.RECIPES:
         return False
     if isinstance(operation.error, dict) and operation.error.get("code") == "idempotency_conflict":
         return False
     try:
-        return may_resend(operation)
+        return services.sending.may_resend(operation)
     except ImproperlyConfigured:
         return False  # its account is no longer configured
 
 
 def can_have_happened(operation: Operation) -> bool:
     # What was deleted cannot be shown; a look-up finds that it is gone.
-    deletes = operation.operation == DELETE_WEBHOOK_ENDPOINT
-    return operation.state in _OPEN and operation.may_have_run and operation.operation in RECIPES and not deletes
+    recipes = services.recipes
+    is_known = operation.operation in recipes.RECIPES and operation.operation != recipes.DELETE_WEBHOOK_ENDPOINT
+    return operation.state in _OPEN and operation.may_have_run and is_known
 
 
 def can_be_closed(operation: Operation) -> bool:
@@ -67,7 +66,7 @@ def can_be_closed(operation: Operation) -> bool:
 
 
 def _initial(operation: Operation) -> dict[str, Any]:
-    recipe = RECIPES.get(operation.operation)
+    recipe = services.recipes.RECIPES.get(operation.operation)
     return {"object_id": operation.target_id} if recipe is not None and recipe.on_target else {}
 
 
@@ -96,9 +95,9 @@ def told(call: Callable[[Operation, Press], object]) -> Call:
     def calling(operation: Operation, press: Press) -> object:
         try:
             return call(operation, press)
-        except LeaseLost as error:
+        except services.leases.LeaseLost as error:
             raise ValidationError(_("Somebody else has taken it over meanwhile; see its note.")) from error
-        except wire.WireError as error:
+        except WireError as error:
             raise ValidationError(_("What the provider answered cannot be taken in: %s") % error) from error
 
     return calling

@@ -19,7 +19,6 @@ from payments_integration import conf, permissions, reconciliation
 from payments_integration.admin import display
 from payments_integration.admin.buttons import Outcome
 from payments_integration.models import AccountState, ReconciliationRun, RunKind, RunState
-from payments_integration.reconciliation import TimeUp
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +92,7 @@ def _asked(account: str, kind: str, way: _Way) -> Outcome:
 def _done(run: ReconciliationRun) -> Outcome:
     if run.state == RunState.SKIPPED:
         return Outcome(_("Another pass of this account is running; this one was left out."), messages.WARNING)
-    if run.error.startswith(f"{TimeUp.__name__}:"):
+    if run.error.startswith(f"{reconciliation.TimeUp.__name__}:"):
         words = _("Not finished within %(seconds)d seconds. What was read is kept, and the next pass goes on.")
         return Outcome(words % {"seconds": SECONDS}, messages.WARNING)
     if run.state == RunState.FAILED:

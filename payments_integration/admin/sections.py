@@ -12,7 +12,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.admin import display, masking, timeline
+from payments_integration.admin import display, masking, on_demand
 from payments_integration.admin.buttons import may, may_view
 from payments_integration.admin.panels import Section as Section
 from payments_integration.models import (
@@ -82,7 +82,7 @@ class Page:
 
     def history(self, obj: Mirror) -> Iterable[Section]:
         """What happened to a mirrored object, from every source in one column."""
-        yield timeline.of(self.site, self.request, obj)
+        yield on_demand.timeline.of(self.site, self.request, obj)
 
     def changes(self, rows: QuerySet[StatusChange], search: str) -> Iterable[Section]:
         return self.section(

@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import logging
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from django.core.exceptions import ValidationError
@@ -57,13 +57,19 @@ def sends(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
     return decorate
 
 
+@cache
+def _subject(prepare: Callable[..., Intent]) -> str:
+    """The argument that a call is about; "" where there is none."""
+    first = next(iter(inspect.signature(prepare).parameters.values()))
+    return first.name if first.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD else ""
+
+
 @sensitive_variables()
 def _prepared(prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Intent:
     """The intent of a call by whoever makes it, who must be allowed to: asked before anything else."""
     actor = kwargs.get("actor")
-    first = next(iter(inspect.signature(prepare).parameters.values()))
-    is_about = first.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-    permissions.check(prepare.__name__, actor, (args[0] if args else kwargs.get(first.name)) if is_about else None)
+    subject = _subject(prepare)
+    permissions.check(prepare.__name__, actor, (args[0] if args else kwargs.get(subject)) if subject else None)
     intent = prepare(*args, **kwargs)
     return dataclasses.replace(intent, actor_id=ledger.user_id(actor))
 
@@ -93,7 +99,8 @@ def _recorded(intent: Intent, *, deferred: bool, may_read: bool) -> tuple[Operat
         if may_read and guard is not None:
             guard.before()
         try:
-            return ledger.record(intent, deferred=deferred)
+            # A call at once was looked up before, a deferred one only where it has a guard.
+            return ledger.record(intent, deferred=deferred, is_looked_up=not deferred)
         except Doubt:
             if guard is None or not may_read:
                 raise

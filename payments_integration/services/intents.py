@@ -32,6 +32,8 @@ class Guard(Protocol):
 
     #: Whether it also stands in the way of a deferred call, which cannot bring the mirror up to date.
     when_deferred: ClassVar[bool]
+    #: Whether what it decides depends on the operations that are recorded: the same call's must not count against it.
+    counts_operations: ClassVar[bool]
 
     def before(self) -> None:
         """Bring the mirror up to date where the decision needs it.

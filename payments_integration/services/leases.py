@@ -96,13 +96,15 @@ def free(now: datetime) -> Q:
     return Q(lease_until__isnull=True) | Q(lease_until__lt=now) | Q(lease_until__gt=now + _duration() + CLOCK_SLACK)
 
 
-def release(claim: Claim, **values: Any) -> None:
-    """Write an outcome and give the lease back, in one statement; LeaseLost where it is another's by now."""
-    changed = Operation.objects.filter(pk=claim.operation.pk, lease_token=claim.token).update(
-        lease_token="", lease_until=None, **values
-    )
-    if not changed:
+def release(claim: Claim, **values: Any) -> dict[str, Any]:
+    """Write an outcome and give the lease back, in one statement; LeaseLost where it is another's by now.
+
+    Returns what was written.
+    """
+    values |= {"lease_token": "", "lease_until": None}
+    if not Operation.objects.filter(pk=claim.operation.pk, lease_token=claim.token).update(**values):
         raise LeaseLost
+    return values
 
 
 def _duration() -> timedelta:

@@ -37,25 +37,31 @@ def find(intent: Intent) -> Operation | None:
     """The operation that this call's key stands for already; IdempotencyMismatch for another call's."""
     if not intent.idempotency_key:
         return None
-    operation = Operation.objects.filter(account=intent.account, idempotency_key=intent.idempotency_key).first()
+    operations = Operation.objects.filter(account=intent.account, idempotency_key=intent.idempotency_key)
+    # Nearly every call is new, and to ask for a whole row costs Django three times as much as whether there is one.
+    operation = operations.first() if operations.exists() else None
     return _same(operation, intent) if operation is not None else None
 
 
-def record(intent: Intent, *, deferred: bool) -> tuple[Operation, bool]:
+def record(intent: Intent, *, deferred: bool, is_looked_up: bool = False) -> tuple[Operation, bool]:
     """The operation of this intent, and whether it is new.
 
     Not deferred: committed when this returns, and claimed in the same commit, so that no other worker sends
     it. Deferred: recorded in the caller's transaction, unclaimed. Over its limit: unclaimed, and nobody sends it
-    before it is approved. Raises Doubt, IdempotencyMismatch, and OutcomeUnknown where the database does not say
-    whether it has committed.
+    before it is approved. ``is_looked_up``: its key stood for nothing just now, and the database tells where that has
+    changed. Raises Doubt, IdempotencyMismatch, and OutcomeUnknown where the database does not say whether it has
+    committed.
     """
     # Fixed before anything is written: what was committed although the database seemed to fail is found by it.
     intent = dataclasses.replace(intent, idempotency_key=intent.idempotency_key or str(uuid.uuid4()))
     written: Operation | None = None
+    looks = not is_looked_up or (intent.guard is not None and intent.guard.counts_operations)
 
     def write() -> tuple[Operation, bool]:
-        nonlocal written
-        known = find(intent)
+        nonlocal written, looks
+        known = find(intent) if looks else None
+        # Repeated, because another call with this key was faster, or because it was committed after all.
+        looks = True
         if known is not None:
             return known, False
         decided = intent.guard.decide(intent) if intent.guard is not None else intent

@@ -5,6 +5,7 @@ Each outcome is one transaction, and only the holder of the lease writes it.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 from collections.abc import Callable
@@ -52,21 +53,13 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
     secret = getattr(resource, "secret", None)
     recipe = RECIPES[operation.operation]
 
-    def close() -> Any:
-        release(
-            claim,
-            state=OperationState.DONE,
-            result_kind=recipe.kind,
-            result_id=getattr(resource, "id", operation.target_id),
-            error=None,
-            next_attempt_at=None,
-            closed_at=timezone.now(),
-            request_ids=_request_ids(operation, answer.request_id),
-        )
+    attempts = itertools.count()
+
+    def write() -> Any:
         if resource is None:
             projection.mark_endpoint_deleted(operation.account, operation.target_id)
             return None
-        row = _write(claim, answer, before)
+        row = _write(claim, answer, before, is_first=not next(attempts))
         if secret:
             asked_at = operation.first_sent_at
             if not projection.store_secret(operation.account, resource.id, secret, asked_at=asked_at):
@@ -75,7 +68,17 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
             rotate_anew(operation, resource.id)
         return row
 
-    row = _commit(claim, close)
+    row = _settle(
+        claim,
+        write,
+        state=OperationState.DONE,
+        result_kind=recipe.kind,
+        result_id=getattr(resource, "id", operation.target_id),
+        error=None,
+        next_attempt_at=None,
+        closed_at=timezone.now(),
+        request_ids=_request_ids(operation, answer.request_id),
+    )
     if claim.repeated and resource is not None:
         row = read_quietly(recipe.kind, operation.account, resource.id) or row
     if operation.operation in _SECRET_OPERATIONS:
@@ -121,7 +124,8 @@ def linked(claim: Claim, object_id: str, why: str, *, resource: Any = None) -> b
             rotate_anew(operation, object_id)
         return True
 
-    is_linked: bool = _commit(claim, close)
+    is_linked = repeatable(close, using=guards.database(), durable=True)
+    operation.refresh_from_db()
     if is_linked and resource is not None:
         read_quietly(recipe.kind, operation.account, object_id)
     return is_linked
@@ -154,41 +158,37 @@ def finished_on_target(claim: Claim, why: str) -> None:
 
 def _finish(claim: Claim, why: str, then: Callable[[], object]) -> None:
     operation = claim.operation
-
-    def close() -> None:
-        release(
-            claim,
-            state=OperationState.DONE,
-            result_kind=RECIPES[operation.operation].kind,
-            result_id=operation.target_id,
-            error=None,
-            note=noted(operation, why),
-            next_attempt_at=None,
-            closed_at=timezone.now(),
-        )
-        then()
-
-    _commit(claim, close)
+    _settle(
+        claim,
+        then,
+        state=OperationState.DONE,
+        result_kind=RECIPES[operation.operation].kind,
+        result_id=operation.target_id,
+        error=None,
+        note=noted(operation, why),
+        next_attempt_at=None,
+        closed_at=timezone.now(),
+    )
 
 
 def rejected(claim: Claim, error: ProviderError) -> None:
     """A refusal, and no earlier attempt that may have been executed: it did not happen and will not."""
     operation = claim.operation
 
-    def close() -> None:
-        release(
-            claim,
-            state=OperationState.REJECTED,
-            may_have_run=False,
-            error=ledger.error_fields(error),
-            next_attempt_at=None,
-            closed_at=timezone.now(),
-            request_ids=_request_ids(operation, error.request_id),
-        )
+    def write() -> None:
         if operation.operation == DELETE_WEBHOOK_ENDPOINT and error.status_code == 404:
             projection.mark_endpoint_deleted(operation.account, operation.target_id)
 
-    _commit(claim, close)
+    _settle(
+        claim,
+        write,
+        state=OperationState.REJECTED,
+        may_have_run=False,
+        error=ledger.error_fields(error),
+        next_attempt_at=None,
+        closed_at=timezone.now(),
+        request_ids=_request_ids(operation, error.request_id),
+    )
     if operation.deferred:
         # Nobody waits for the answer of a deferred operation.
         _attention(operation, Reason.DEFERRED_REJECTED, f"the provider refused it: {error.code}")
@@ -199,16 +199,13 @@ def unsent(claim: Claim, error: UnsendableRequest) -> None:
     if claim.repeated:
         person(claim, f"it cannot be sent again: {error}")
         return
-    _commit(
+    _settle(
         claim,
-        lambda: release(
-            claim,
-            state=OperationState.CLOSED,
-            may_have_run=False,
-            note=noted(claim.operation, f"it could not be sent: {error}"),
-            next_attempt_at=None,
-            closed_at=timezone.now(),
-        ),
+        state=OperationState.CLOSED,
+        may_have_run=False,
+        note=noted(claim.operation, f"it could not be sent: {error}"),
+        next_attempt_at=None,
+        closed_at=timezone.now(),
     )
 
 
@@ -217,17 +214,14 @@ def due_again(claim: Claim, error: ProviderError) -> None:
     time.
     """
     operation = claim.operation
-    _commit(
+    _settle(
         claim,
-        lambda: release(
-            claim,
-            state=OperationState.DUE,
-            may_have_run=False,
-            first_sent_at=None,
-            sent_to="",
-            next_attempt_at=_next_attempt(operation, error),
-            request_ids=_request_ids(operation, error.request_id),
-        ),
+        state=OperationState.DUE,
+        may_have_run=False,
+        first_sent_at=None,
+        sent_to="",
+        next_attempt_at=_next_attempt(operation, error),
+        request_ids=_request_ids(operation, error.request_id),
     )
 
 
@@ -241,31 +235,25 @@ def unknown(claim: Claim, why: ProviderError | NoAnswer | str) -> None:
     else:
         reason = str(why)
     logger.warning("Operation %s (%s) has an unknown outcome: %s", operation.pk, operation.operation, reason)
-    _commit(
+    _settle(
         claim,
-        lambda: release(
-            claim,
-            state=OperationState.UNKNOWN,
-            note=noted(operation, reason[:500]),
-            next_attempt_at=_next_attempt(operation, why),
-            request_ids=_request_ids(operation, request_id),
-        ),
+        state=OperationState.UNKNOWN,
+        note=noted(operation, reason[:500]),
+        next_attempt_at=_next_attempt(operation, why),
+        request_ids=_request_ids(operation, request_id),
     )
 
 
 def person(claim: Claim, why: str, error: ProviderError | None = None) -> None:
     """A person must decide; ``attention`` tells them."""
     operation = claim.operation
-    _commit(
+    _settle(
         claim,
-        lambda: release(
-            claim,
-            state=OperationState.NEEDS_PERSON,
-            note=noted(operation, why),
-            error=ledger.error_fields(error) if error is not None else operation.error,
-            next_attempt_at=None,
-            request_ids=_request_ids(operation, error.request_id if error is not None else ""),
-        ),
+        state=OperationState.NEEDS_PERSON,
+        note=noted(operation, why),
+        error=ledger.error_fields(error) if error is not None else operation.error,
+        next_attempt_at=None,
+        request_ids=_request_ids(operation, error.request_id if error is not None else ""),
     )
     _attention(operation, Reason.OPERATION_NEEDS_PERSON, why)
 
@@ -311,21 +299,32 @@ def noted(operation: Operation, text: str) -> str:
     return f"{operation.note}\n{line}".strip()
 
 
-def _write(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
+def _write(claim: Claim, answer: Answer[Any], before: Snapshot, *, is_first: bool) -> Any:
+    """``is_first``: the transaction is not repeated, so nobody is known to have been faster."""
+    operation = claim.operation
     if claim.repeated:
-        return projection.record_identity(claim.operation.account, answer.data)
+        return projection.record_identity(operation.account, answer.data)
     return projection.write_answer(
-        claim.operation.account,
+        operation.account,
         answer.data,
         answered_at=answer.answered_at,
         duration=answer.duration,
         before=before,
+        is_new=is_first and not RECIPES[operation.operation].on_target,
     )
 
 
-def _commit(claim: Claim, close: Any) -> Any:
-    outcome = repeatable(close, using=guards.database(), durable=True)
-    claim.operation.refresh_from_db()
+def _settle(claim: Claim, then: Callable[[], Any] = lambda: None, **values: Any) -> Any:
+    """Write an outcome, and ``then`` what goes with it, in one transaction; returns what ``then`` does."""
+
+    def close() -> Any:
+        written = release(claim, **values)
+        return written, then()
+
+    written, outcome = repeatable(close, using=guards.database(), durable=True)
+    # As it was committed. Read anew it would be the same: nobody but the holder of the lease writes it.
+    for name, value in written.items():
+        setattr(claim.operation, name, value)
     return outcome
 
 

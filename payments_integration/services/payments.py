@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from payments_integration import conf
-from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, Country, Currency, Flow, Kind
+from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, Country, Currency, Flow
 from payments_integration.models import Payment
 from payments_integration.services import shapes
 from payments_integration.services.calls import sends
@@ -103,5 +103,5 @@ def cancel_payment(
         target_id=object_id,
         idempotency_key=key,
         actor=who,
-        guard=StatusGuard(Kind.PAYMENT, "payment", alias, object_id, CANCELABLE_PAYMENT_STATUSES) if row else None,
+        guard=StatusGuard("payment", row, CANCELABLE_PAYMENT_STATUSES) if row else None,
     )

@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, wakeup
-from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, Country, Currency, Kind
+from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, Country, Currency
 from payments_integration.models import Balance, Payout
 from payments_integration.money import format_money
 from payments_integration.services import reads, shapes
@@ -104,7 +104,7 @@ def cancel_payout(
         target_id=object_id,
         idempotency_key=key,
         actor=who,
-        guard=StatusGuard(Kind.PAYOUT, "payout", alias, object_id, CANCELABLE_PAYOUT_STATUSES) if row else None,
+        guard=StatusGuard("payout", row, CANCELABLE_PAYOUT_STATUSES) if row else None,
     )
 
 
@@ -133,6 +133,7 @@ class CoverGuard:
 
     #: The mirror may be old, and a transaction cannot bring it up to date.
     when_deferred: ClassVar[bool] = False
+    counts_operations: ClassVar[bool] = False
 
     account: str
     currency: str

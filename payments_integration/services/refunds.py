@@ -81,7 +81,7 @@ def create_refund(
         amount=body.get("amount"),
         idempotency_key=key,
         actor=who,
-        guard=RestGuard(alias, object_id, takes_all=amount is None),
+        guard=RestGuard(alias, object_id, takes_all=amount is None, is_known=row is not None),
     )
 
 
@@ -90,17 +90,19 @@ class RestGuard:
     """A refund must fit into what is left of its payment. Decided under the payment's lock."""
 
     when_deferred: ClassVar[bool] = True
+    counts_operations: ClassVar[bool] = True
 
     account: str
     payment_id: str
     #: No amount was given: the rest is the amount, so it must not be an old one.
     takes_all: bool
+    #: The payment is mirrored.
+    is_known: bool = True
     #: The operation that is decided about, where it is recorded already: it does not stand in its own way.
     recorded: str = ""
 
     def before(self) -> None:
-        is_known = Payment.objects.filter(pk=self.payment_id).exists()
-        if self.takes_all or not is_known or _is_marked(self.account, self.payment_id):
+        if self.takes_all or not self.is_known or _is_marked(self.account, self.payment_id):
             reads.read(Kind.PAYMENT, self.account, self.payment_id)
 
     def decide(self, intent: Intent) -> Intent:

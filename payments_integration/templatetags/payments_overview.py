@@ -9,8 +9,8 @@ from django.contrib import admin
 from django.contrib.admin.sites import all_sites
 from django.http import HttpRequest
 
-from payments_integration.admin.charts import SCRIPTS, STYLES
 from payments_integration.admin.overview import Overview
+from payments_integration.admin.panels import SCRIPTS, STYLES
 
 register = template.Library()
 

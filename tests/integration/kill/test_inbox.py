@@ -152,7 +152,8 @@ def test_killed_at_every_boundary_of_a_delivery(site: Site) -> None:
         site.sandbox.engine.redeliver(succeeded(site, payment)["id"])
     site.deliver()
     site.recover()
-    assert killed.count("COMMIT") >= 4, "stored, applied, claimed, told"
+    assert any("INSERT INTO" in step and "payments_integration_event" in step for step in killed), "stored"
+    assert killed.count("COMMIT") >= 3, "applied, claimed, told"
     assert len(killed) > 25
     assert_all_in_order(site.sandbox)
     assert StatusChange.objects.filter(status="succeeded").count() == len(payments)

@@ -1,0 +1,284 @@
+"""What a service call costs beside its one HTTP request: CPU of our process and of PostgreSQL, and statements.
+
+    python benchmarks/calls.py [--calls 600] [--profile 25] [--json]
+
+Starts a PostgreSQL of its own and, in a process of its own, a stub that answers POST /v1/payments. Takes turns of
+fifty: ``services.create_payment``, and the same request by a bare ``requests.Session``, which is the floor. Exits 1
+beyond a limit. Wake-ups go nowhere: what they set off is the inbox's work. ``--profile``: where our CPU time goes, by
+cProfile. ``--json``: nothing but ``[{"name", "value", "limit", "better"}]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import itertools
+import json
+import os
+import pstats
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.servers import Postgres  # noqa: E402
+
+#: Besides the transactions' own BEGIN and COMMIT; milliseconds of CPU in our process.
+MOST_STATEMENTS = 8
+MOST_CPU = 5.0
+ROUND = 50
+WARM_UP = 100
+
+PAYER = {"name": "Ana Rojas", "email": "ana@example.com", "document": {"type": "RUT", "number": "12345678-5"}}
+CALL: dict[str, Any] = {
+    "amount": 10_000,
+    "currency": "CLP",
+    "country": "CL",
+    "method_code": "cl_webpay_card",
+    "payer": PAYER,
+    "return_url": "https://shop.example/orders/1",
+    "metadata": {"cart": "1"},
+}
+_TRANSACTION = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+# The provider
+
+
+def stub() -> None:
+    """Answer POST /v1/payments for ever, each connection in a thread; prints the port."""
+    numbers = itertools.count(1)
+    server = socket.create_server(("127.0.0.1", 0))
+    print(server.getsockname()[1], flush=True)
+    while True:
+        connection, _address = server.accept()
+        threading.Thread(target=_serve, args=(connection, numbers), daemon=True).start()
+
+
+def _serve(connection: socket.socket, numbers: Iterator[int]) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with connection, connection.makefile("rb") as stream:
+        while stream.readline():
+            length = 0
+            for line in iter(stream.readline, b"\r\n"):
+                name, _colon, value = line.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            asked = json.loads(stream.read(length))
+            asked.pop("return_url", None)
+            number = f"{next(numbers):012d}"
+            body = json.dumps(
+                {
+                    "id": f"pay_{number}",
+                    "object": "payment",
+                    "status": "created",
+                    "amount_received": 0,
+                    "method_family": "card",
+                    "checkout_url": f"https://checkout.example/{number}",
+                    "created_at": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime())}Z",
+                    **asked,
+                }
+            ).encode()
+            headers = (
+                f"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+                f"Date: {formatdate(usegmt=True)}\r\nX-Request-Id: req_{number}\r\n\r\n"
+            )
+            connection.sendall(headers.encode() + body)
+
+
+@contextmanager
+def provider() -> Iterator[str]:
+    process = subprocess.Popen([sys.executable, __file__, "--stub"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+# What is measured
+
+
+def set_up(postgres: Postgres, url: str) -> None:
+    """Django with the app and its tables."""
+    import django
+    import psycopg
+    from django.conf import settings
+    from django.core.management import call_command
+
+    server, _, name = postgres.url.rpartition("/")
+    with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    settings.configure(
+        SECRET_KEY="a-key-for-this-measurement-only",
+        INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "payments_integration"],
+        DATABASES={
+            "default": {
+                "ENGINE": "django.db.backends.postgresql",
+                "NAME": name,
+                "USER": "postgres",
+                "HOST": "127.0.0.1",
+                "PORT": str(postgres.port),
+                "CONN_MAX_AGE": None,
+            }
+        },
+        USE_TZ=True,
+        PAYMENTS_INTEGRATION={"ACCOUNTS": {"default": {"BASE_URL": url, "API_KEY": "sk_test_x"}}},
+    )
+    django.setup()
+    call_command("migrate", verbosity=0)
+
+
+def service_call(number: int) -> None:
+    from payments_integration import services
+
+    services.create_payment(**CALL, merchant_reference=f"order-{number}", idempotency_key=f"order-{number}")
+
+
+def bare_request(url: str) -> Callable[[int], None]:
+    """The same request, and its answer read, without any of this app."""
+    import requests
+
+    session = requests.Session()
+    session.trust_env = False
+    session.headers["Authorization"] = "Bearer sk_test_x"
+
+    def call(number: int) -> None:
+        body = json.dumps({**CALL, "flow": "hosted", "merchant_reference": f"order-{number}"}).encode()
+        headers = {"Content-Type": "application/json", "Idempotency-Key": f"bare-{number}"}
+        answer = session.post(f"{url}/v1/payments", data=body, headers=headers, timeout=(5, 20))
+        answer.raise_for_status()
+        answer.json()
+
+    return call
+
+
+def statements(number: int) -> tuple[int, int]:
+    """Of one call: those that do something, and those that only begin and end transactions."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    with CaptureQueriesContext(connection) as captured:
+        service_call(number)
+    kinds = [str(query["sql"]).split(maxsplit=1)[0] for query in captured.captured_queries]
+    control = sum(kind in _TRANSACTION for kind in kinds)
+    return len(kinds) - control, control
+
+
+def postgres_cpu(pid: int) -> float:
+    """Seconds of CPU that the server and its processes, those that have ended too, have taken."""
+    seconds = 0.0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue  # it has just ended
+        if int(stat.parent.name) == pid:
+            seconds += sum(map(int, fields[11:15])) / _TICKS
+        elif int(fields[1]) == pid:
+            seconds += sum(map(int, fields[11:13])) / _TICKS
+    return seconds
+
+
+def postmaster(postgres: Postgres) -> int:
+    return int((postgres.directory / "data" / "postmaster.pid").read_text().split()[0])
+
+
+def timed(call: Callable[[int], None], numbers: Iterator[int]) -> float:
+    """Seconds of our CPU for a round."""
+    began = time.process_time()
+    for number in itertools.islice(numbers, ROUND):
+        call(number)
+    return time.process_time() - began
+
+
+def profiled(numbers: Iterator[int], most: int) -> None:
+    # Of CPU: the waiting for PostgreSQL and for the stub is theirs.
+    profile = cProfile.Profile(time.thread_time)
+    profile.enable()
+    for number in itertools.islice(numbers, 200):
+        service_call(number)
+    profile.disable()
+    pstats.Stats(profile).sort_stats("tottime").print_stats(most)
+    pstats.Stats(profile).sort_stats("cumtime").print_stats(r"payments_integration", most)
+
+
+def run(options: argparse.Namespace) -> bool:
+    with ExitStack() as stack:
+        postgres = stack.enter_context(Postgres())
+        url = stack.enter_context(provider())
+        set_up(postgres, url)
+        from payments_integration import wakeup
+
+        wakeup.set_hook(None)
+        bare = bare_request(url)
+        numbers = itertools.count(1)
+        for number in itertools.islice(numbers, WARM_UP):
+            service_call(number)
+            bare(number)
+        does, controls = statements(next(numbers))
+        rounds = max(1, options.calls // ROUND)
+        ours = floor = server = 0.0
+        for _ in range(rounds):
+            before = postgres_cpu(postmaster(postgres))
+            ours += timed(service_call, numbers)
+            server += postgres_cpu(postmaster(postgres)) - before
+            floor += timed(bare, numbers)
+        per_call = 1000 / (rounds * ROUND)
+        ours, floor, server = ours * per_call, floor * per_call, server * per_call
+        if options.profile:
+            profiled(numbers, options.profile)
+    beside = ours - floor
+    if options.json:
+        figures = [
+            {
+                "name": "create_payment beside its request: statements",
+                "value": does,
+                "limit": MOST_STATEMENTS,
+                "better": "less",
+            },
+            {
+                "name": "create_payment beside its request: ms of CPU",
+                "value": round(beside, 2),
+                "limit": MOST_CPU,
+                "better": "less",
+            },
+        ]
+        print(json.dumps(figures, indent=2))
+    else:
+        print(f"create_payment, {rounds * ROUND} calls in turns with the bare request")
+        print(
+            f"statements                      {does:>8}     limit {MOST_STATEMENTS}; and {controls} BEGIN and COMMIT"
+        )
+        print(f"CPU of a call                   {ours:>8.2f} ms")
+        print(f"CPU of the bare request         {floor:>8.2f} ms")
+        print(f"CPU beside the request          {beside:>8.2f} ms  limit {MOST_CPU:.0f}")
+        print(f"CPU of PostgreSQL               {server:>8.2f} ms")
+    return does <= MOST_STATEMENTS and beside <= MOST_CPU
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=600)
+    parser.add_argument("--profile", type=int, default=0, help="show so many functions")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--stub", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.stub:
+        stub()
+    return 0 if run(options) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

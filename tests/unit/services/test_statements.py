@@ -1,0 +1,144 @@
+"""What a call costs the database, in statements; ``benchmarks/calls.py`` says what it costs in CPU.
+
+A machine may be slow, a count may not grow. What begins and ends transactions is counted apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from payments_integration import services
+from payments_integration.exceptions import InvalidState, OutcomeUnknown, PaymentsError
+from payments_integration.models import Operation, OperationState, Payment
+
+from .fakes import DEPOSIT, ENDPOINT, PAYMENT, PAYOUT, Fake, Next, payment, payout, refusal, timeout
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CONTROL = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
+
+
+class Counts(NamedTuple):
+    statements: int
+    #: BEGIN and COMMIT, SAVEPOINT and RELEASE.
+    control: int
+
+
+#: By service: its arguments, as functions of ``mirrored``; the first call that works; one that the provider refuses or
+#: does not answer. The latter end with the operation's outcome, and nothing is mirrored.
+ASKED: dict[str, tuple[Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]], Counts, Counts]] = {
+    "create_payment": (lambda mirrored: ((), PAYMENT), Counts(7, 4), Counts(3, 4)),
+    "create_deposit_reference": (lambda mirrored: ((), DEPOSIT), Counts(7, 4), Counts(3, 4)),
+    # The balance.
+    "create_payout": (lambda mirrored: ((), PAYOUT), Counts(8, 4), Counts(4, 4)),
+    # The secret.
+    "create_webhook_endpoint": (lambda mirrored: ((), ENDPOINT), Counts(8, 6), Counts(3, 4)),
+    # The row is read, snapped, locked and compared: see "Which state is newer" in docs/architecture.md.
+    "cancel_payment": (lambda mirrored: ((mirrored(payment()),), {}), Counts(11, 6), Counts(5, 4)),
+    "cancel_payout": (lambda mirrored: ((mirrored(payout()),), {}), Counts(11, 6), Counts(5, 4)),
+    # The payment is locked, everything that takes of it counted, and it is marked to be read anew.
+    "create_refund": (
+        lambda mirrored: ((mirrored(payment(status="succeeded", amount_received=10_000)),), {"amount": 1_000}),
+        Counts(17, 4),
+        Counts(11, 4),
+    ),
+}
+NAMES = list(ASKED)
+
+
+def counted(call: Callable[[], Any]) -> Counts:
+    with CaptureQueriesContext(connection) as captured:
+        call()
+    kinds = [query["sql"].split(maxsplit=1)[0] for query in captured.captured_queries]
+    control = sum(kind in CONTROL for kind in kinds)
+    return Counts(len(kinds) - control, control)
+
+
+def service(name: str, mirrored: Any) -> Callable[[str | None], Any]:
+    """The call, by its key."""
+    args, kwargs = ASKED[name][0](mirrored)
+    return lambda key: getattr(services, name)(*args, **kwargs, idempotency_key=key)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_call(fake: Fake, mirrored: Any, name: str) -> None:
+    call, most = service(name, mirrored), ASKED[name][1]
+    assert counted(lambda: call("k1")) == most
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("create_") and name != "create_refund"])
+def test_what_makes_something_takes_eight_at_most(name: str) -> None:
+    assert ASKED[name][1].statements <= 8
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_a_key_nobody_is_looked_for(fake: Fake, mirrored: Any, name: str) -> None:
+    call, most = service(name, mirrored), ASKED[name][1]
+    assert counted(lambda: call(None)).statements == most.statements - 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_call_again(fake: Fake, mirrored: Any, name: str) -> None:
+    """The ledger, the row that was made, and what the call is about; no transaction."""
+    call = service(name, mirrored)
+    call("k1")
+    about = bool(ASKED[name][0](mirrored)[0])
+    assert counted(lambda: call("k1")) == Counts(3 + about, 0)
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("answer", "raised"), [(refusal(InvalidState, 422, "invalid_state"), InvalidState), (timeout(), OutcomeUnknown)]
+)
+def test_what_comes_to_nothing(
+    fake: Fake, mirrored: Any, name: str, answer: Next, raised: type[PaymentsError]
+) -> None:
+    call, most = service(name, mirrored), ASKED[name][2]
+    fake.script = [answer]
+
+    def failing() -> None:
+        with pytest.raises(raised):
+            call("k1")
+
+    assert counted(failing) == most
+    # Again, what is known of it is told: the ledger, and what the call is about.
+    about = bool(ASKED[name][0](mirrored)[0])
+    assert counted(failing) == Counts(2 + about, 0)
+    assert len(fake.calls) == 1
+
+
+def test_the_operation_is_as_it_was_written(fake: Fake) -> None:
+    """It is not read again after its outcome: what the caller holds must be what there is."""
+    fake.script = [timeout()]
+    with pytest.raises(OutcomeUnknown) as caught:
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+    held = caught.value.operation
+    kept = Operation.objects.get()
+    names = [field.attname for field in Operation._meta.concrete_fields]
+    assert [(name, getattr(held, name)) for name in names] == [(name, getattr(kept, name)) for name in names]
+    assert held.state == OperationState.UNKNOWN
+    assert held.lease_token == ""
+
+
+@pytest.mark.promise(2)
+@pytest.mark.promise(3)
+def test_an_event_that_is_faster_than_the_answer(fake: Fake, mirrored: Any) -> None:
+    """What was just made is inserted without being looked for; the database says that it is there already."""
+
+    def overtaken(made: Any) -> Any:
+        mirrored(payment(id=made.id, status="succeeded", amount_received=10_000))
+        return made
+
+    fake.script = [overtaken]
+    row = services.create_payment(**PAYMENT, idempotency_key="k1")
+    assert row == Payment.objects.get()
+    assert row.status == "succeeded", "the answer is older"
+    operation = Operation.objects.get()
+    assert (operation.state, operation.result_id) == (OperationState.DONE, row.pk)

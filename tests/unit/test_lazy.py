@@ -1,0 +1,51 @@
+"""Packages that load their modules with the first use look to type checkers as they are."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from payments_integration import handlers, wire
+
+PACKAGES = ["inbox", "reconciliation", "services", "admin.on_demand"]
+
+
+def declared(package: Any) -> dict[str, Any]:
+    """What the imports under ``if TYPE_CHECKING`` bring."""
+    blocks = [
+        node.body
+        for node in ast.parse(inspect.getsource(package)).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    names: dict[str, Any] = {}
+    exec("\n".join(ast.unparse(line) for body in blocks for line in body), names)
+    del names["__builtins__"]
+    assert names
+    return names
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_what_is_declared_is_what_there_is(name: str) -> None:
+    package = import_module(f"payments_integration.{name}")
+    for exported, expected in declared(package).items():
+        assert getattr(package, exported) is expected
+        assert exported in dir(package)
+    assert set(package.__all__) <= declared(package).keys()
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_what_there_is_is_declared(name: str) -> None:
+    package = import_module(f"payments_integration.{name}")
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = package.no_such_name
+    there = {exported for exported in dir(package) if not exported.startswith("_")} - {"TYPE_CHECKING", "lazy"}
+    modules = {exported for exported in there if inspect.ismodule(getattr(package, exported))}
+    assert there - modules <= declared(package).keys()
+
+
+def test_a_handlers_kinds_are_those_of_the_wire() -> None:
+    assert handlers._MODELS.keys() == wire.EVENT_RESOURCES.keys()
