@@ -109,9 +109,11 @@ class Inline:
     for long, and one that hangs in a receiver holds up nobody for longer.
     """
 
-    def __init__(self, work: Callable[[str, float], None], *, term: float = 0.25) -> None:
+    def __init__(self, work: Callable[[str, float], None], *, term: float = 0.25, pause: float = 0.04) -> None:
+        """``pause``: seconds before another pass, in which more comes that it can take along."""
         self._work = work
         self._term = term
+        self._pause = pause
         self._reset()
         os.register_at_fork(after_in_child=self._reset)
 
@@ -131,6 +133,8 @@ class Inline:
                 self._end(account, turn)
                 raise
             is_over = self._end(account, turn, unless_again=time.monotonic() < deadline)
+            if not is_over:
+                time.sleep(self._pause)
 
     def _end(self, account: str, turn: _Turn, *, unless_again: bool = False) -> bool:
         """Whether the turn is over. In one step: who comes later either finds it, and is heard, or has the next."""
