@@ -19,7 +19,7 @@ SERVERS := $(RUN) -m tests.servers
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean
-.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract cases simulate mutants fuzz load
+.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract cases simulate mutants fuzz load bench
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -63,6 +63,9 @@ fuzz: $(VENV)/.ready-dev ## SECONDS=60 of hostile bytes for each place that read
 
 load: $(VENV)/.ready-brokers ## 10,000 webhooks while the worker is killed: gunicorn, PostgreSQL, Redis
 	$(RUN) benchmarks/load.py $(ARGS)
+
+bench: $(VENV)/.ready-brokers ## A short run of every benchmark against recorded ratios; ARGS=--record makes a long one and keeps it
+	$(RUN) benchmarks/bench.py $(ARGS)
 
 lint: $(VENV)/.ready-dev ## Format, style, types, layers, migrations, system checks
 	$(BIN)/ruff format --check $(PATHS)

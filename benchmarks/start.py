@@ -1,18 +1,16 @@
 """What django.setup() costs with the app: CPU time against the same project without it, in turns.
 
-    python benchmarks/start.py [--runs 21] [--modules 10] [--json]
+    python benchmarks/start.py [--runs 21] [--modules 10] [--json FILE]
 
 Copies the package to a directory of its own and compiles it, so that bytecode is there as in an installed one, and
 starts Python again and again: with the app and without, with Django's admin and without. Of each the median counts.
-Exits 1 beyond the limit. ``--modules``: also which modules of the app took longest, by ``-X importtime``. ``--json``:
-nothing but ``[{"name", "value", "limit", "better"}]``.
+Exits 1 beyond the limit. ``--modules``: also which modules of the app took longest, by ``-X importtime``.
 """
 
 from __future__ import annotations
 
 import argparse
 import compileall
-import json
 import os
 import re
 import shutil
@@ -23,6 +21,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.figures import Figure, report  # noqa: E402
+
 #: Milliseconds of CPU that the app may add.
 LIMIT = 80.0
 
@@ -89,7 +91,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=21, help="starts of each of the four")
     parser.add_argument("--modules", type=int, default=0, help="show so many of the app's modules")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pi-start-") as directory:
         place = Path(directory)
@@ -98,21 +100,15 @@ def main() -> int:
         compileall.compile_dir(place, quiet=1)
         found = measure(place, options.runs)
         modules = slowest(place, options.modules) if options.modules else []
-    more = {name: has - lacks for name, (has, lacks) in found.items()}
-    if options.json:
-        names = {name: f"django.setup(), {name}: ms of CPU that the app adds" for name in more}
-        figures = [
-            {"name": names[name], "value": round(value, 1), "limit": LIMIT, "better": "less"}
-            for name, value in more.items()
-        ]
-        print(json.dumps(figures, indent=2))
-    else:
-        print(f"{'django.setup(), ms of CPU':<28}{'with':>8}{'without':>9}{'adds':>8}{'limit':>8}")
-        for name, (has, lacks) in found.items():
-            print(f"{name:<28}{has:>8.1f}{lacks:>9.1f}{more[name]:>8.1f}{LIMIT:>8.0f}")
-        for time, name in modules:
-            print(f"{time / 1000:>8.2f} ms  {name}")
-    return 0 if all(value <= LIMIT for value in more.values()) else 1
+    print(f"{'django.setup(), ms of CPU':<28}{'with':>8}{'without':>9}")
+    for name, (has, lacks) in found.items():
+        print(f"{name:<28}{has:>8.1f}{lacks:>9.1f}")
+    for time, module in modules:
+        print(f"{time / 1000:>8.2f} ms  {module}")
+    adds = [
+        Figure(f"django.setup(), {name}", has - lacks, LIMIT, "less", "ms") for name, (has, lacks) in found.items()
+    ]
+    return report(adds, options.json)
 
 
 if __name__ == "__main__":

@@ -50,11 +50,14 @@ def write_endpoints(
     return rows
 
 
-def store_secret(account: str, endpoint_id: str, secret: str, *, asked_at: datetime | None = None) -> bool:
+def store_secret(
+    account: str, endpoint_id: str, secret: str, *, asked_at: datetime | None = None, in_doubt: bool = False
+) -> bool:
     """Keep a secret from create or rotate, encrypted; the one before it stays valid for 24 hours.
 
     ``asked_at``: when it was first asked for. Where another one was stored since, nobody knows which of the two the
-    provider made last: both are kept for 24 hours, and False says that a new one is needed by then.
+    provider made last: both are kept for 24 hours, and False says that a new one is needed by then. ``in_doubt``: that
+    may be so whatever the clock says.
     """
 
     def store() -> bool:
@@ -69,11 +72,11 @@ def store_secret(account: str, endpoint_id: str, secret: str, *, asked_at: datet
             else:
                 if known == secret:
                     return True
-                if asked_at is not None and endpoint.secret_since and asked_at <= endpoint.secret_since:
+                if in_doubt or (asked_at is not None and endpoint.secret_since and asked_at <= endpoint.secret_since):
                     endpoint.previous_secret_token = encrypt(secret)
                     endpoint.previous_secret_until = now + PREVIOUS_SECRET_VALID
                     # Stored under a clock that was ahead, it would put every later one in doubt as well.
-                    endpoint.secret_since = min(endpoint.secret_since, now)
+                    endpoint.secret_since = min(endpoint.secret_since or now, now)
                     endpoint.save(update_fields=["secret_since", "previous_secret_token", "previous_secret_until"])
                     return False
                 endpoint.previous_secret_token = endpoint.secret_token

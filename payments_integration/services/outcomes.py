@@ -39,6 +39,8 @@ MAX_DELAY = 900.0
 #: With the spread of ±20 %.
 LONGEST_DELAY = MAX_DELAY * 1.2
 _KEPT_REQUEST_IDS = 20
+#: Longer than a key may be sent again, by more than any clock was wrong.
+_DOUBT = timedelta(days=2)
 _SECRET_OPERATIONS = (CREATE_WEBHOOK_ENDPOINT, ROTATE_WEBHOOK_SECRET)
 
 
@@ -61,8 +63,14 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
             return None
         row = _write(claim, answer, before, is_first=not next(attempts))
         if secret:
-            asked_at = operation.first_sent_at
-            if not projection.store_secret(operation.account, resource.id, secret, asked_at=asked_at):
+            is_last = projection.store_secret(
+                operation.account,
+                resource.id,
+                secret,
+                asked_at=operation.first_sent_at,
+                in_doubt=claim.repeated and _another_made_a_secret(operation, resource.id),
+            )
+            if not is_last:
                 rotate_anew(operation, resource.id)
         elif claim.repeated and operation.operation in _SECRET_OPERATIONS:
             rotate_anew(operation, resource.id)
@@ -268,6 +276,21 @@ def read_quietly(kind: str, account: str, object_id: str) -> Any | None:
     except (ProviderError, NoAnswer) as error:
         logger.info("Reading %s failed (%s); it stays marked", object_id, type(error).__name__)
         return None
+
+
+def _another_made_a_secret(operation: Operation, endpoint_id: str) -> bool:
+    """Whether another operation brought a secret of this endpoint in days in which the provider may have carried this
+    one out: the times of both are our clock's, which may have been set in between.
+    """
+    now = timezone.now()
+    others = Operation.objects.filter(
+        account=operation.account,
+        operation=ROTATE_WEBHOOK_SECRET,
+        state=OperationState.DONE,
+        result_id=endpoint_id,
+        closed_at__range=(now - _DOUBT, now + _DOUBT),
+    )
+    return others.exclude(pk=operation.pk).exists()
 
 
 def rotate_anew(operation: Operation, endpoint_id: str) -> None:

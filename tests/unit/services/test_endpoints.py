@@ -93,6 +93,31 @@ def test_where_that_brings_no_secret_it_is_rotated_anew(fake: Fake, mirrored: An
     assert fake.objects[row.pk].secret in stored(row)
 
 
+@pytest.mark.case(63)
+def test_an_old_secret_does_not_take_the_place_of_a_newer_one_whatever_our_clock_said(
+    fake: Fake, mirrored: Any, time_machine: Any
+) -> None:
+    row = mirrored(endpoint())
+    fake.script = [Lost(timeout())]
+    with pytest.raises(OutcomeUnknown):
+        services.rotate_webhook_secret(row)
+    lost = fake.objects[row.pk].secret
+    now = timezone.now()
+    time_machine.move_to(now - timedelta(minutes=10))
+    newer = vars(services.rotate_webhook_secret(row))["secret"]
+    time_machine.move_to(now + timedelta(seconds=1))
+    make_due()
+    # The provider repeats the answer that was lost, with the secret that the second rotation ended.
+    fake.script = [endpoint(id=row.pk, secret=lost)]
+    assert services.resume_operations() == {"done": 1}
+    assert stored(row)[1] == newer  # behind that of the settings
+    # Which of the two is the last one, nobody knows: a third one is.
+    assert Operation.objects.filter(idempotency_key__endswith="-again", state=OperationState.DUE).count() == 1
+    assert services.resume_operations() == {"done": 1}
+    assert stored(row)[1] == fake.objects[row.pk].secret not in (lost, newer)
+    assert services.resume_operations() == {}
+
+
 def test_a_first_answer_without_a_secret_calls_attention(fake: Fake, attention: list[str]) -> None:
     fake.secrets = False
     row = services.create_webhook_endpoint(**ENDPOINT)
