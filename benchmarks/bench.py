@@ -21,10 +21,10 @@ HERE = Path(__file__).resolve().parent
 RECORDED = HERE / "recorded.json"
 #: The arguments of a short run and of a long one.
 RUNS: dict[str, tuple[list[str], list[str]]] = {
-    "start.py": (["--runs", "7"], ["--runs", "21"]),
+    "start.py": (["--runs", "7"], ["--runs", "15"]),
     "calls.py": (["--calls", "200"], ["--calls", "1000"]),
     "catchup.py": (["--events", "4000", "--rounds", "1"], ["--events", "20000", "--rounds", "3"]),
-    "sweeps.py": (["--payments", "4000"], ["--payments", "100000"]),
+    "sweeps.py": (["--payments", "4000"], ["--payments", "20000"]),
     "webhooks.py": (["--events", "1500", "--rounds", "1"], ["--events", "3000", "--rounds", "3"]),
 }
 TIMED, COUNTED = 1 / 3, 0.1

@@ -14,7 +14,6 @@ import argparse
 import cProfile
 import itertools
 import json
-import os
 import pstats
 import socket
 import subprocess

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from django.db import IntegrityError, OperationalError, connections, router, transaction
 from django.db.models import Model, QuerySet
+from django.db.models.constants import OnConflict
 from django.db.models.sql import InsertQuery
 
 logger = logging.getLogger(__name__)
@@ -54,20 +55,25 @@ def inserted(row: Model, *, using: str) -> None:
     """INSERT one row, durably: it is committed when this returns. Raises IntegrityError where its key is taken.
 
     One statement is a transaction of its own: BEGIN and COMMIT would cost as much as the row. Its text is the same
-    for every row of a model, so that it is made once. No signals, as with ``bulk_create``.
+    for every row of a model, so that it is made once. No signals, as with ``bulk_create``. A key that is taken is no
+    error to the database, which would write the row to its log.
     """
     connection = connections[using]
 
     def insert() -> None:
         with connection.cursor() as cursor:
             cursor.execute(*_insert(row, using))
+            if not cursor.rowcount:
+                raise IntegrityError("the key is taken")
 
-    if connection.in_atomic_block or not connection.get_autocommit():
+    if connection.in_atomic_block:
         # Tests run in a transaction; of anybody else's, ``durable`` complains.
         repeatable(insert, using=using, durable=True, lost_races=False)
     else:
         # Where many brought the same row and the one that was first rolled back, MariaDB has the others deadlock.
         _insist(insert, using=using)
+        if not connection.get_autocommit():
+            connection.commit()
     row._state.adding, row._state.db = False, using
 
 
@@ -79,7 +85,8 @@ def _insert(row: Model, using: str) -> tuple[str, list[Any]]:
     connection, fields = connections[using], row._meta.local_concrete_fields
     key = (using, type(row))
     if key not in _INSERTS:
-        query = InsertQuery(type(row))
+        # MariaDB's IGNORE ignores more than keys: there the database raises.
+        query = InsertQuery(type(row), on_conflict=None if connection.vendor == "mysql" else OnConflict.IGNORE)
         query.insert_values(fields, [row])
         [(_INSERTS[key], _)] = query.get_compiler(using=using).as_sql()
     return _INSERTS[key], [field.get_db_prep_save(field.pre_save(row, add=True), connection) for field in fields]

@@ -152,7 +152,7 @@ def test_killed_at_every_boundary_of_a_delivery(site: Site) -> None:
         site.sandbox.engine.redeliver(succeeded(site, payment)["id"])
     site.deliver()
     site.recover()
-    assert any("INSERT INTO" in step and "payments_integration_event" in step for step in killed), "stored"
+    assert any(step.startswith("INSERT") and "payments_integration_event" in step for step in killed), "stored"
     assert killed.count("COMMIT") >= 3, "applied, claimed, told"
     assert len(killed) > 25
     assert_all_in_order(site.sandbox)
