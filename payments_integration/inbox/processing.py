@@ -34,18 +34,28 @@ _STUCK_PAGE = 50
 _POSTPONED_WAITS = (0.05, 0.1, 0.2, 0.4)
 
 
-def process(account: str | None = None, *, deadline: float | None = None) -> int:
+def process(
+    account: str | None = None,
+    *,
+    deadline: float | None = None,
+    most: int | None = None,
+    since: datetime | None = None,
+) -> int:
     """Apply all pending events, batch by batch; returns how many.
 
     Safe to run anywhere at any time, also beside itself. ``deadline``: a ``time.monotonic()`` after which no
-    further batch is begun.
+    further batch is begun. ``most``, ``since``: for a pass that has just stored so many, created since then. It ends
+    without a look at what else is pending, which in a long pass is the dear part: the index keeps an entry of all
+    that was pending until a vacuum.
     """
     done, turns = 0, Turns(router.db_for_write(Event))
     waits = iter(_POSTPONED_WAITS)
     while deadline is None or time.monotonic() < deadline:
-        count, postponed = process_batch(account)
+        count, postponed = process_batch(account, since=since)
         done += count
         turns.give()
+        if most is not None and done >= most:
+            return done
         if count + postponed < conf.current().BATCH_SIZE and not postponed:
             break
         if not count:
@@ -53,13 +63,15 @@ def process(account: str | None = None, *, deadline: float | None = None) -> int
             if wait is None:
                 break
             time.sleep(wait)
+    if most is not None:
+        return done
     for event_id in list(_pending(account, stuck=True).values_list("pk", flat=True)[:_STUCK_PAGE]):
         if deadline is None or time.monotonic() < deadline:
             done += _apply_alone(account, event_id)
     return done
 
 
-def process_batch(account: str | None = None) -> tuple[int, int]:
+def process_batch(account: str | None = None, *, since: datetime | None = None) -> tuple[int, int]:
     """Claim and apply one batch in one transaction; a crash leaves it as it was.
 
     Returns how many were settled, and how many postponed because another transaction holds their objects. An event
@@ -67,7 +79,7 @@ def process_batch(account: str | None = None) -> tuple[int, int]:
     of ours shows, it stays pending and is tried again by itself.
     """
     try:
-        return _batch(account)
+        return _batch(account, since=since)
     except (*_REFUSED_BY_DATABASE, *_MISTAKES) as error:
         # Not the error itself: a database's message may show the row.
         logger.error("A batch of events met %s; trying them one by one", type(error).__name__)
@@ -75,12 +87,14 @@ def process_batch(account: str | None = None) -> tuple[int, int]:
     return sum(_apply_alone(account, event_id) for event_id in ids), 0
 
 
-def _batch(account: str | None, *, only: str | None = None) -> tuple[int, int]:
+def _batch(account: str | None, *, only: str | None = None, since: datetime | None = None) -> tuple[int, int]:
     refused: list[Event] = []
 
     def batch() -> tuple[int, int]:
         refused.clear()
         pending = _pending(account) if only is None else Event.objects.filter(pk=only, state=EventState.PENDING)
+        if since is not None:
+            pending = pending.filter(created_at__gte=since)
         events = list(claim(pending)[: conf.current().BATCH_SIZE])
         if not events:
             return 0, 0

@@ -198,16 +198,23 @@ def _read_window(
         else:
             held.renew()
         if fresh >= APPLY_EVERY:
-            _apply(held)
+            _apply(held, most=fresh, since=window.start - SEAM)
             fresh = 0
         if progress is not None:
             progress(run)
 
 
-def _apply(held: Lease) -> None:
-    """Apply what is pending, some seconds' worth at a time, so that a slow database does not cost the lease."""
-    while inbox.process(held.account, deadline=time.monotonic() + BEAT_SECONDS):
+def _apply(held: Lease, *, most: int | None = None, since: datetime | None = None) -> None:
+    """Apply what is pending, some seconds' worth at a time, so that a slow database does not cost the lease.
+
+    ``most``, ``since``: what was stored just now; the rest comes at the end of the window.
+    """
+    while count := inbox.process(held.account, deadline=time.monotonic() + BEAT_SECONDS, most=most, since=since):
         held.renew()
+        if most is not None:
+            most -= count
+            if most <= 0:
+                return
 
 
 def _pages(run: ReconciliationRun, held: Lease, window: _Window) -> Iterator[Answer[PageOf[RawEvent]]]:

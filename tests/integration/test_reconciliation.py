@@ -232,7 +232,7 @@ def test_a_slow_database_does_not_cost_the_lease(sandbox: ProviderSandbox, clock
     pass_time(sandbox, seconds=10)
     real, rest = inbox.process, [1, 1, 1, 0]
 
-    def slow(account: str | None = None, *, deadline: float | None = None) -> int:
+    def slow(account: str | None = None, *, deadline: float | None = None, **rest_of_it: Any) -> int:
         """Batches that together take much longer than a lease."""
         if rest:
             assert deadline is not None
@@ -241,7 +241,7 @@ def test_a_slow_database_does_not_cost_the_lease(sandbox: ProviderSandbox, clock
             with pytest.raises(leases.LeaseTaken), leases.lease("default"):
                 pass
             return rest.pop(0)
-        return real(account, deadline=deadline)
+        return real(account, deadline=deadline, **rest_of_it)
 
     with mock.patch.object(inbox, "process", slow):
         assert reconciliation.reconcile_events().state == "done"

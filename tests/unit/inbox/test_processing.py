@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 from unittest import mock
@@ -356,3 +357,16 @@ def test_what_is_in_quarantine_can_be_read_again_after_an_upgrade() -> None:
 def test_no_batch_is_begun_after_the_deadline() -> None:
     receive(factories.life()[0])
     assert inbox.process(deadline=0.0) == 0
+
+
+def test_a_pass_applies_what_it_has_stored_without_a_look_at_the_rest(settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "BATCH_SIZE": 2}
+    early, *late = [event(factories.payment(id=f"pay_{n}"), seconds=n) for n in range(5)]
+    receive(early, *late)
+    since = Event.objects.get(pk=late[0]["id"]).created_at
+    with CaptureQueriesContext(connection) as queries:
+        assert inbox.process("default", most=4, since=since) == 4
+    claims = [query for query in queries if re.search("FROM .payments_integration_event.", query["sql"])]
+    assert len(claims) == 2
+    assert list(Event.objects.exclude(state="done").values_list("pk", flat=True)) == [early["id"]]
+    assert inbox.process("default") == 1
