@@ -13,7 +13,7 @@ from django.db import OperationalError, connection
 
 from tests.simulation.baton import Killed
 
-_WRITE = re.compile(r'\s*(?:INSERT INTO|UPDATE|DELETE FROM)\s+["`]?(\w+)', re.IGNORECASE)
+_WRITE = re.compile(r'\s*(?:INSERT(?: OR IGNORE)? INTO|UPDATE|DELETE FROM)\s+["`]?(\w+)', re.IGNORECASE)
 
 
 class Watched(Protocol):
