@@ -106,7 +106,8 @@ class Inline:
 
     Under load a pass then takes many events at once, for little more than it takes for one. It goes on until nothing
     woke anybody since it began. Whoever comes after ``term`` seconds takes over, so that nobody works for the others
-    for long, and one that hangs in a receiver holds up nobody for longer.
+    for long. Where one hangs in a receiver, what came in its first ``term`` seconds waits for it or for whoever comes
+    next; beyond its deadline for the sweeper.
     """
 
     def __init__(self, work: Callable[[str, float], None], *, term: float = 0.25, pause: float = 0.04) -> None:
