@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from django.db import IntegrityError, OperationalError, connections, router, transaction
 from django.db.models import Model, QuerySet
-from django.db.models.constants import OnConflict
-from django.db.models.sql import InsertQuery
+
+from payments_integration import statements
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -54,17 +54,14 @@ def repeatable(function: Callable[[], T], *, using: str, durable: bool = False, 
 def inserted(row: Model, *, using: str) -> None:
     """INSERT one row, durably: it is committed when this returns. Raises IntegrityError where its key is taken.
 
-    One statement is a transaction of its own: BEGIN and COMMIT would cost as much as the row. Its text is the same
-    for every row of a model, so that it is made once. No signals, as with ``bulk_create``. A key that is taken is no
-    error to the database, which would write the row to its log.
+    One statement is a transaction of its own: BEGIN and COMMIT would cost as much as the row. No signals, as with
+    ``bulk_create``.
     """
     connection = connections[using]
 
     def insert() -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(*_insert(row, using))
-            if not cursor.rowcount:
-                raise IntegrityError("the key is taken")
+        if not statements.insert(row, using=using):
+            raise IntegrityError("the key is taken")
 
     if connection.in_atomic_block:
         # Tests run in a transaction; of anybody else's, ``durable`` complains.
@@ -72,24 +69,9 @@ def inserted(row: Model, *, using: str) -> None:
     else:
         # Where many brought the same row and the one that was first rolled back, MariaDB has the others deadlock.
         _insist(insert, using=using)
-        if not connection.get_autocommit():
+        if not connection.autocommit:
             connection.commit()
     row._state.adding, row._state.db = False, using
-
-
-_INSERTS: dict[tuple[str, type[Model]], str] = {}
-
-
-def _insert(row: Model, using: str) -> tuple[str, list[Any]]:
-    """The statement that stores this row, and its parameters: one per column, in their order."""
-    connection, fields = connections[using], row._meta.local_concrete_fields
-    key = (using, type(row))
-    if key not in _INSERTS:
-        # MariaDB's IGNORE ignores more than keys: there the database raises.
-        query = InsertQuery(type(row), on_conflict=None if connection.vendor == "mysql" else OnConflict.IGNORE)
-        query.insert_values(fields, [row])
-        [(_INSERTS[key], _)] = query.get_compiler(using=using).as_sql()
-    return _INSERTS[key], [field.get_db_prep_save(field.pre_save(row, add=True), connection) for field in fields]
 
 
 def updated(rows: QuerySet[Any], **values: Any) -> int:
@@ -110,13 +92,13 @@ def deleted(rows: QuerySet[Any]) -> int:
 
 def _insist(function: Callable[[], T], *, using: str, once: bool = True, lost_races: bool = False) -> T:
     """``once``: where a transaction is open already."""
-    attempts = 1 if connections[using].in_atomic_block and once else ATTEMPTS
-    for attempt in range(attempts):
+    for attempt in range(ATTEMPTS):
         try:
             return function()
         except (IntegrityError, OperationalError) as error:
             lost = lost_races and isinstance(error, IntegrityError)
-            if attempt + 1 >= attempts or _is_late() or not (lost or is_transient(error)):
+            is_last = attempt + 1 == ATTEMPTS or (once and connections[using].in_atomic_block)
+            if is_last or _is_late() or not (lost or is_transient(error)):
                 raise
             logger.info("Repeating a transaction after %s", type(error).__name__)
             time.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311  (spreading, not secrecy)

@@ -16,7 +16,7 @@ from django.db import IntegrityError, router
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import bulk, wire
+from payments_integration import bulk, statements, wire
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
 from payments_integration.projection import storable
@@ -154,11 +154,12 @@ def _store(event: Event) -> None:
 
 
 def _receive_known(event: Event) -> Receipt:
-    known = Event.objects.filter(id=event.id).only("account", "content_hash").first()
-    if known is None:
+    using = router.db_for_write(Event)
+    found = statements.values_by_key(Event, event.id, "account", "content_hash", using=using)
+    if found is None:
         # The other delivery rolled back, or a key was refused for another reason: the provider sends it again.
         raise IntegrityError(f"event {event.id} could be neither stored nor found")
-    for stray in _strays(event, known):
+    for stray in _strays(event, _Known(event.id, *found)):
         try:
             _store(stray)
         except IntegrityError:
@@ -168,7 +169,7 @@ def _receive_known(event: Event) -> Receipt:
     return Receipt.KNOWN
 
 
-def _strays(event: Event, known: Event | _Known) -> list[Event]:
+def _strays(event: Event, known: _Known) -> list[Event]:
     """A row for the quarantine where an id came before with another account or other content."""
     if event.state == EventState.QUARANTINED:
         return []

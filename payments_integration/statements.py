@@ -1,0 +1,94 @@
+"""Statements of the busiest paths, whose text is made once.
+
+Django makes it anew each time, which takes longer than the database does for one row by its key.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+from django.db import connections
+from django.db.models import CharField, Field, Model, TextField
+from django.db.models.constants import OnConflict
+from django.db.models.sql import InsertQuery
+from django.views.decorators.debug import sensitive_variables
+
+
+@sensitive_variables()  # a report of an error would show payers
+def insert(row: Model, *, using: str) -> int:
+    """INSERT one row as it is here; returns how many came in.
+
+    0: its key is taken, which is no error to the database: that would write the row to its log. MariaDB's IGNORE
+    ignores more than keys: there it is an IntegrityError.
+    """
+    model = type(row)
+    values = [getattr(row, name) for name in _columns(model)]
+    # An empty one is a part of the text: each parameter costs as much as a column.
+    holders = tuple(["%s" if value else _holder(value) for value in values])
+    key = (model, using, holders)
+    if key not in _inserts:
+        _inserts[key] = _insert_sql(row, using, holders)
+    sql, given = _inserts[key]
+    connection = connections[using]
+    parameters = [
+        value if is_text and type(value) is str else field.get_db_prep_save(value, connection)
+        for position, field, is_text in given
+        for value in [values[position]]
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return int(cursor.rowcount)
+
+
+def values_by_key(model: type[Model], key: Any, *names: str, using: str) -> tuple[Any, ...] | None:
+    """These columns of one row, as the database has them; None where there is no such row."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(_select_sql(model, using, names), [model._meta.pk.get_db_prep_value(key, connections[using])])
+        row: tuple[Any, ...] | None = cursor.fetchone()
+    return row
+
+
+class _Given(NamedTuple):
+    """A column that is a parameter."""
+
+    position: int
+    field: Field[Any, Any]
+    #: A plain string is written as it is.
+    is_text: bool
+
+
+_inserts: dict[tuple[type[Model], str, tuple[str, ...]], tuple[str, list[_Given]]] = {}
+
+
+def _insert_sql(row: Model, using: str, holders: tuple[str, ...]) -> tuple[str, list[_Given]]:
+    fields = row._meta.local_concrete_fields
+    query = InsertQuery(type(row), on_conflict=None if connections[using].vendor == "mysql" else OnConflict.IGNORE)
+    query.insert_values(fields, [row])
+    [(sql, _)] = query.get_compiler(using=using).as_sql()
+    first, *others = sql.split("%s")
+    text = first + "".join(holder + other for holder, other in zip(holders, others, strict=True))
+    return text, [
+        _Given(position, field, isinstance(field, CharField | TextField))
+        for position, field in enumerate(fields)
+        if holders[position] == "%s"
+    ]
+
+
+@cache
+def _columns(model: type[Model]) -> list[str]:
+    return [field.attname for field in model._meta.local_concrete_fields]
+
+
+def _holder(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if value == "" and type(value) is str:
+        return "''"
+    return "0" if value == 0 and type(value) is int else "%s"
+
+
+@cache
+def _select_sql(model: type[Model], using: str, names: tuple[str, ...]) -> str:
+    rows = model._default_manager.using(using).filter(pk=model._meta.pk.get_default()).values_list(*names)
+    return str(rows.query.get_compiler(using=using).as_sql()[0])
