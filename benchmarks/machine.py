@@ -6,6 +6,7 @@ import os
 import statistics
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,10 @@ class StockPostgres(Postgres):
 def family(pid: int) -> list[int]:
     """A process and everything that it started and that still runs."""
     found = [pid]
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in _read(task).split():
-            found += family(int(child))
+    with suppress(FileNotFoundError):  # it ended meanwhile
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in _read(task).split():
+                found += family(int(child))
     return found
 
 
