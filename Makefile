@@ -80,7 +80,7 @@ format: $(VENV)/.ready-dev ## Format the code and mend what can be mended
 	$(BIN)/ruff format $(PATHS)
 
 clean: ## Remove the environment, caches and what was built
-	rm -rf $(VENV) build dist var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-peer build dist var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+#: The events of one payment that begins at a moment: one of each status.
+Life = Callable[[datetime, random.Random], list[dict[str, Any]]]
 
 STATUSES = ("created", "requires_action", "processing", "succeeded")
 #: Payments that live at the same time: events of one payment are seldom on their way together.
@@ -23,11 +26,15 @@ _MARKETS = (
 )
 
 
-def deliveries(count: int, *, repeated: float, seed: str) -> list[tuple[str, bytes]]:
-    """``count`` deliveries as (event id, body), of which the share ``repeated`` came before."""
+def deliveries(count: int, *, repeated: float, seed: str, life: Life | None = None) -> list[tuple[str, bytes]]:
+    """``count`` deliveries as (event id, body), of which the share ``repeated`` came before.
+
+    ``life``: events in another provider's format.
+    """
     chance = random.Random(seed)
     distinct = round(count * (1 - repeated))
-    first = [(event["id"], json.dumps(event).encode()) for event in _events(-(-distinct // len(STATUSES)), chance)]
+    events = _events(-(-distinct // len(STATUSES)), chance, life or _life)
+    first = [(event["id"], json.dumps(event).encode()) for event in events]
     made = first[:distinct]
     for _ in range(count - distinct):
         place = chance.randrange(min(DISTANCE, len(made) - 1), len(made) + 1)
@@ -35,15 +42,15 @@ def deliveries(count: int, *, repeated: float, seed: str) -> list[tuple[str, byt
     return made
 
 
-def _events(payments: int, chance: random.Random) -> Iterator[dict[str, Any]]:
+def _events(payments: int, chance: random.Random, life: Life) -> Iterator[dict[str, Any]]:
     start = datetime.now(UTC) - timedelta(minutes=10)
     for first in range(0, payments, WINDOW):
         lives = [
-            _life(start + timedelta(milliseconds=7 * number), chance)
+            life(start + timedelta(milliseconds=7 * number), chance)
             for number in range(first, min(first + WINDOW, payments))
         ]
         for step in range(len(STATUSES)):
-            yield from (life[step] for life in lives)
+            yield from (events[step] for events in lives)
 
 
 def _life(begin: datetime, chance: random.Random) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 STATUSES = (b"created", b"requires_action", b"processing", b"succeeded")
@@ -32,6 +33,11 @@ _BALANCE = (
     '"updated_at":"2026-01-01T00:00:00Z"}'
 )
 _SERVED = b"HTTP/1.1 200 OK\r\nDate: %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+
+
+class Answers(Protocol):
+    def answer(self, target: str) -> bytes:
+        """The body that a GET of this path and query is answered with."""
 
 
 class Listing:
@@ -95,8 +101,8 @@ class Listing:
 class Connection(asyncio.Protocol):
     """One kept connection; requests have no body."""
 
-    def __init__(self, listing: Listing) -> None:
-        self._listing = listing
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -108,13 +114,13 @@ class Connection(asyncio.Protocol):
         while (end := self._received.find(b"\r\n\r\n")) >= 0:
             target = self._received[: self._received.index(b"\r\n")].split(b" ")[1].decode()
             self._received = self._received[end + 4 :]
-            body = self._listing.answer(target)
+            body = self._answers.answer(target)
             date = format_datetime(datetime.now(UTC), usegmt=True).encode()
             self._transport.write(_SERVED % (date, len(body), body))
 
 
-async def serve(listing: Listing) -> None:
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(listing), "127.0.0.1", 0)
+async def serve(answers: Answers, port: int = 0) -> None:
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(answers), "127.0.0.1", port)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 

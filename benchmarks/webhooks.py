@@ -1,12 +1,14 @@
 """Webhooks taken in per second, next to the floor under any Django inbox, all in one run.
 
-    python benchmarks/webhooks.py [--events 3000] [--rounds 3] [--only floor redis …] [--json FILE]
+    python benchmarks/webhooks.py [--events 3000] [--rounds 3] [--only floor redis …] [--peer] [--json FILE]
 
 Starts a stock PostgreSQL, Redis and RabbitMQ, and for each contender a database and a gunicorn of its own with the
 same settings. Contenders take turns in every round, and a ratio is the median of the ratios within the rounds: a
 machine's speed drifts. Every delivery must be acknowledged, and every distinct event stored; with a worker, applied.
 
 Contenders: the floor (contenders/floor.py); the app with "celery" over Redis and over RabbitMQ, and with "inline".
+``--peer`` adds dj-stripe, installed on demand into an environment of its own (peer.py). It gets events in its own
+format, and fewer of them, and fetches their objects from a stub of its provider (stripe_stub.py).
 Exits 1 when a limit is broken.
 """
 
@@ -28,14 +30,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import figures  # noqa: E402
-from benchmarks.deliveries import deliveries  # noqa: E402
+from benchmarks import figures, peer, stripe_stub  # noqa: E402
+from benchmarks.contenders.peer import ENDPOINT  # noqa: E402
+from benchmarks.deliveries import Life, deliveries  # noqa: E402
 from benchmarks.figures import Figure  # noqa: E402
 from benchmarks.machine import StockPostgres, cpu_seconds, family, spin_ms  # noqa: E402
 from example_project.demo.processes import Child, Children, raise_on_signals  # noqa: E402
+from payments_integration.signatures import HEADER  # noqa: E402
 from tests.servers import RabbitMQ, Redis, free_port, listens, wait_until  # noqa: E402
 
 FLOOR = "floor"
+PEER = "djstripe"
 WARM_UP = 300
 #: A steady trickle, as a merchant has it, for the time that an acknowledgement takes.
 PACE = 25.0
@@ -48,6 +53,8 @@ SCENARIOS = {"unique": 0.0, "a fifth repeated": 0.2}
 INGEST = {"redis": 0.8, "rabbitmq": 0.7, "inline": 0.4}
 END_TO_END = 0.5
 PACED_P99 = 1.5
+#: The rate over Redis to the peer's.
+TIMES_PEER = 8.0
 
 
 @dataclass
@@ -58,6 +65,14 @@ class Contender:
     #: Counts the distinct events stored.
     stored: str
     environment: dict[str, str] = field(default_factory=dict)
+    #: What its database is prepared by: arguments of Python.
+    setup: tuple[tuple[str, ...], ...] = (("-m", "django", "migrate", "-v0"),)
+    python: str = sys.executable
+    header: str = HEADER
+    #: Its events, where they are in another format.
+    life: Life | None = None
+    #: Of the deliveries of a round: a slow one gets fewer.
+    share: float = 1.0
     port: int = 0
     server: Child | None = None
     runs: list[dict[str, Any]] = field(default_factory=list)
@@ -66,15 +81,40 @@ class Contender:
     def database(self) -> str:
         return f"bench_{self.name}"
 
+    def deliveries(self, count: int, repeated: float, seed: str) -> list[tuple[str, bytes]]:
+        return deliveries(count, repeated=repeated, seed=seed, life=self.life)
+
 
 def contenders(redis: str, rabbitmq: str) -> list[Contender]:
     app = ("benchmarks.contenders.app_settings", "/webhook/", "SELECT count(*) FROM payments_integration_event")
     return [
-        Contender(FLOOR, "benchmarks.contenders.floor_settings", "/webhook/", "SELECT count(*) FROM floor_event"),
+        Contender(
+            FLOOR,
+            "benchmarks.contenders.floor_settings",
+            "/webhook/",
+            "SELECT count(*) FROM floor_event",
+            setup=(("-m", "benchmarks.contenders.floor"),),
+        ),
         Contender("redis", *app, {"BENCH_PROCESSING": "celery", "BENCH_BROKER_URL": redis}),
         Contender("rabbitmq", *app, {"BENCH_PROCESSING": "celery", "BENCH_BROKER_URL": rabbitmq}),
         Contender("inline", *app, {"BENCH_PROCESSING": "inline"}),
     ]
+
+
+def djstripe(python: str, provider: str) -> Contender:
+    return Contender(
+        PEER,
+        "benchmarks.contenders.peer_settings",
+        f"/webhook/{ENDPOINT}/",
+        "SELECT count(*) FROM djstripe_event",
+        # No proxy that this machine may have stands before its provider.
+        {"BENCH_STRIPE_URL": provider, "no_proxy": "127.0.0.1"},
+        setup=(*Contender.setup, ("-m", "benchmarks.contenders.peer")),
+        python=python,
+        header=stripe_stub.HEADER,
+        life=stripe_stub.life,
+        share=1 / 3,
+    )
 
 
 class Bench:
@@ -82,12 +122,15 @@ class Bench:
 
     def __init__(self, options: argparse.Namespace, stack: ExitStack) -> None:
         self.options = options
+        python = peer.interpreter() if options.peer else ""
         self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pi-bench-")))
         self.postgres = stack.enter_context(StockPostgres())
         found = contenders(stack.enter_context(Redis()).url, stack.enter_context(RabbitMQ()).url)
         self.contenders = [one for one in found if not options.only or one.name in options.only]
         self.children = stack.enter_context(Children(self.folder))
         self._seeds = 0
+        if options.peer:
+            self.contenders.append(djstripe(python, self._stripe()))
         for contender in self.contenders:
             self._start(contender)
 
@@ -104,8 +147,8 @@ class Bench:
 
     def measure(self, contender: Contender, scenario: str, *, rate: float = 0.0, drained: bool = False) -> None:
         """One round: send, see that all is there, and note what it took. ``drained``: until all is applied."""
-        count = int(PACE * PACED_SECONDS) if rate else self.options.events
-        sent = deliveries(count, repeated=SCENARIOS.get(scenario, 0.0), seed=self._seed())
+        count = int(PACE * PACED_SECONDS) if rate else round(self.options.events * contender.share)
+        sent = contender.deliveries(count, SCENARIOS.get(scenario, 0.0), self._seed())
         self.postgres.ask("CHECKPOINT")
         before = self.postgres.ask(contender.stored, database=contender.database)
         spin, wal = spin_ms(), self.postgres.wal_bytes()
@@ -134,7 +177,7 @@ class Bench:
     def worker(self, contender: Contender) -> Child:
         command = [sys.executable, "-m", "celery", "-A", "benchmarks.contenders.worker", "worker", "-l", "WARNING"]
         child = self.children.start("worker", [*command, "--concurrency", "1"], self.environment(contender))
-        self._send(contender, deliveries(100, repeated=0.0, seed=self._seed()), 0.0)
+        self._send(contender, contender.deliveries(100, 0.0, self._seed()), 0.0)
         self._drain(contender)
         return child
 
@@ -146,22 +189,31 @@ class Bench:
     def _start(self, contender: Contender) -> None:
         contender.port = free_port()
         self.postgres.database(contender.database)
-        setup = ["benchmarks.contenders.floor"] if contender.name == FLOOR else ["django", "migrate", "-v0"]
         environment = self.environment(contender)
-        subprocess.run([sys.executable, "-m", *setup], env=environment, cwd=ROOT, check=True)
+        for arguments in contender.setup:
+            subprocess.run([contender.python, *arguments], env=environment, cwd=ROOT, check=True)
         serve = ["-m", "gunicorn", "-c", str(ROOT / "benchmarks/contenders/gunicorn_conf.py")]
         contender.server = self.children.start(
-            contender.name, [sys.executable, *serve, "benchmarks.contenders.wsgi"], environment
+            contender.name, [contender.python, *serve, "benchmarks.contenders.wsgi"], environment
         )
         wait_until(lambda: listens(contender.port), 60, f"{contender.name} to listen")
-        self._send(contender, deliveries(WARM_UP, repeated=0.0, seed=self._seed()), 0.0)
+        self._send(contender, contender.deliveries(WARM_UP, 0.0, self._seed()), 0.0)
+
+    def _stripe(self) -> str:
+        """The URL of a stub of the peer's provider."""
+        port = free_port()
+        command = [sys.executable, "-m", "benchmarks.stripe_stub", str(port)]
+        self.children.start("stripe", command, {**os.environ, "PYTHONPATH": str(ROOT)})
+        wait_until(lambda: listens(port), 30, "the peer's provider to listen")
+        return f"http://127.0.0.1:{port}"
 
     def _send(self, contender: Contender, sent: list[tuple[str, bytes]], rate: float) -> dict[str, Any]:
         path = self.folder / "deliveries"
         path.write_text("".join(json.dumps([event_id, body.decode()]) + "\n" for event_id, body in sent))
         url = f"http://127.0.0.1:{contender.port}{contender.path}"
+        how = ["--rate", str(rate), "--header", contender.header]
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.sender", url, str(path), "--rate", str(rate)],
+            [sys.executable, "-m", "benchmarks.sender", url, str(path), *how],
             env=self.environment(contender),
             cwd=ROOT,
             capture_output=True,
@@ -215,14 +267,14 @@ def run(bench: Bench) -> None:
 
 
 def judge(found: list[Contender]) -> list[Figure]:
-    """Ratios to the floor, each round to its own."""
+    """Ratios to the floor and to the peer, each round to its own."""
     by_name = {contender.name: contender for contender in found}
 
     def values(name: str, scenario: str, key: str) -> list[float]:
         return [run[key] for run in by_name[name].runs if run["scenario"] == scenario]
 
-    def ratio(name: str, scenario: str, key: str = "rate") -> float:
-        pairs = zip(values(name, scenario, key), values(FLOOR, scenario, key), strict=True)
+    def ratio(name: str, scenario: str, key: str = "rate", to: str = FLOOR) -> float:
+        pairs = zip(values(name, scenario, key), values(to, scenario, key), strict=True)
         return statistics.median(ours / theirs for ours, theirs in pairs)
 
     judged = [
@@ -236,6 +288,11 @@ def judge(found: list[Contender]) -> list[Figure]:
             Figure("end to end, one worker", ratio("redis", "end to end"), END_TO_END, "more", "of the floor"),
             Figure("p99 at 25/s, worker beside", ratio("redis", "paced", "p99_ms"), PACED_P99, "less", "of the floor"),
         ]
+    if "redis" in by_name and PEER in by_name:
+        judged += [
+            Figure(f"redis / {PEER}, {scenario}", ratio("redis", scenario, to=PEER), TIMES_PEER, "more", "times")
+            for scenario in SCENARIOS
+        ]
     return judged
 
 
@@ -244,6 +301,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=3000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=[], help=f"contenders; {FLOOR} is needed for ratios")
+    parser.add_argument("--peer", action="store_true", help="dj-stripe too; installs it the first time")
     parser.add_argument("--json", type=Path, help="where the figures go")
     options = parser.parse_args()
     os.chdir(ROOT)
