@@ -19,7 +19,7 @@ from typing import Any
 
 import environ
 
-from benchmarks.machine import TICKS, StockPostgres, cpu_seconds, family
+from benchmarks.machine import TICKS, StockPostgres, cpu_seconds, family, spin_ms
 
 ROOT = Path(__file__).resolve().parent.parent
 #: The stub's events lie within so many seconds: in one window of a pass.
@@ -38,7 +38,8 @@ class Result:
     postgres_cpu: float
     stub_cpu: float
     peak_mb: float
-    #: Items per second, and per second of CPU of this process and of PostgreSQL, in the first tenth and in the last.
+    #: In the first tenth and in the last: items per second; and per second of CPU of this process and of PostgreSQL, in
+    #: which the machine does as much as in any other one.
     first_tenth: tuple[float, float]
     last_tenth: tuple[float, float]
 
@@ -77,8 +78,11 @@ class Clock:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        #: Items seen, seconds since the beginning, seconds of CPU.
-        self._marks: list[tuple[int, float, float]] = []
+        #: Items seen, seconds since the beginning, seconds of CPU, what a fixed piece of work took here and before.
+        self._marks: list[tuple[int, float, float, float]] = []
+        self._spun = 0.0
+        #: Seconds of CPU for those pieces, which are not the contender's.
+        self._own_spun = 0.0
         self._stub = cpu_seconds([work.stub])
         self._postgres = cpu_seconds(family(work.postgres))
         self._own = time.process_time()
@@ -88,15 +92,21 @@ class Clock:
     def tick(self, seen: int) -> None:
         """Note the time, where another fortieth is done."""
         if not self._marks or seen - self._marks[-1][0] >= self._work.items / 40 or seen >= self._work.items:
-            cpu = time.process_time() - self._own + cpu_seconds(family(self._work.postgres)) - self._postgres
-            self._marks.append((seen, time.perf_counter() - self._began, cpu))
+            began = time.process_time()
+            self._spun += spin_ms()
+            self._own_spun += time.process_time() - began
+            cpu = self._own_cpu() + cpu_seconds(family(self._work.postgres)) - self._postgres
+            self._marks.append((seen, time.perf_counter() - self._began, cpu, self._spun))
+
+    def _own_cpu(self) -> float:
+        return time.process_time() - self._own - self._own_spun
 
     def result(self, seen: int, statements: int) -> Result:
         return Result(
             items=seen,
-            seconds=time.perf_counter() - self._began,
+            seconds=time.perf_counter() - self._began - self._own_spun,
             statements=statements,
-            own_cpu=time.process_time() - self._own,
+            own_cpu=self._own_cpu(),
             postgres_cpu=cpu_seconds(family(self._work.postgres)) - self._postgres,
             stub_cpu=cpu_seconds([self._work.stub]) - self._stub,
             peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -107,9 +117,10 @@ class Clock:
     def _between(self, low: float, high: float) -> tuple[float, float]:
         first = max(mark for mark in self._marks if mark[0] <= low)
         last = min(mark for mark in self._marks if mark[0] >= high)
-        done, seconds, cpu = (later - earlier for earlier, later in zip(first, last, strict=True))
-        # The clock of other processes ticks in hundredths of a second.
-        return done / seconds, done / max(cpu, 1 / TICKS)
+        done, seconds, cpu, spun = (later - earlier for earlier, later in zip(first, last, strict=True))
+        # The clock of other processes ticks in hundredths of a second. The machine is faster now, and slower then.
+        pace = spun / sum(low < mark[0] <= last[0] for mark in self._marks) / (self._spun / len(self._marks))
+        return done / seconds, done / max(cpu, 1 / TICKS) * pace
 
 
 @contextmanager

@@ -110,7 +110,7 @@ class Inline:
     next; beyond its deadline for the sweeper.
     """
 
-    def __init__(self, work: Callable[[str, float], None], *, term: float = 0.25, pause: float = 0.04) -> None:
+    def __init__(self, work: Callable[[str, float], None], *, term: float = 0.25, pause: float = 0.1) -> None:
         """``pause``: seconds before another pass, in which more comes that it can take along."""
         self._work = work
         self._term = term
