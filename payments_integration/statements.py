@@ -1,18 +1,23 @@
-"""Statements of the busiest paths, whose text is made once.
+"""Statements of the busiest paths: some whose text is made once, and what keeps others to the index meant for them.
 
-Django makes it anew each time, which takes longer than the database does for one row by its key.
+Django makes a text anew each time, which takes longer than the database does for one row by its key. And until a table
+that has grown is analysed, PostgreSQL's planner expects a few rows wherever it looks.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from django.db import connections
-from django.db.models import CharField, Field, Model, TextField
+from django.db.models import CharField, Field, Model, QuerySet, TextField, Value
 from django.db.models.constants import OnConflict
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact
 from django.db.models.sql import InsertQuery
 from django.views.decorators.debug import sensitive_variables
+
+ModelT = TypeVar("ModelT", bound=Model)
 
 
 @sensitive_variables()  # a report of an error would show payers
@@ -56,6 +61,27 @@ class _Given(NamedTuple):
     field: Field[Any, Any]
     #: A plain string is written as it is.
     is_text: bool
+
+
+def read_in_index_order(using: str) -> None:
+    """For the rest of this transaction PostgreSQL reads rows by an index that has their order, where there is one.
+
+    It would collect and sort a whole backlog for every batch. Entries of rows that are elsewhere in the index by now
+    are marked as dead on the way, too.
+    """
+    if connections[using].vendor == "postgresql":
+        with connections[using].cursor() as cursor:
+            cursor.execute("SET LOCAL enable_bitmapscan = off")
+
+
+def of_account(rows: QuerySet[ModelT], account: str | None) -> QuerySet[ModelT]:
+    """Rows of one account, or of all; found by their state.
+
+    The column stands in an expression, so that no index of accounts has a part in it: it would lead through all rows.
+    """
+    if account is None:
+        return rows
+    return rows.filter(Exact(Coalesce("account", Value("")), account))
 
 
 _inserts: dict[tuple[type[Model], str, tuple[str, ...]], tuple[str, list[_Given]]] = {}

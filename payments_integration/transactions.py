@@ -179,17 +179,6 @@ def hold(rows: QuerySet[ModelT], *, skip_locked: bool = False) -> QuerySet[Model
     )
 
 
-def read_in_index_order(using: str) -> None:
-    """For the rest of this transaction PostgreSQL reads rows by an index that has their order, where there is one.
-
-    Until a table that has grown is analysed, the planner expects a few rows, and would collect and sort the whole
-    backlog for every batch. Entries of rows that have left the index are marked as dead on the way, too.
-    """
-    if connections[using].vendor == "postgresql":
-        with connections[using].cursor() as cursor:
-            cursor.execute("SET LOCAL enable_bitmapscan = off")
-
-
 def claim(rows: QuerySet[ModelT]) -> QuerySet[ModelT]:
     """Rows that no other transaction holds, to be held by this one.
 

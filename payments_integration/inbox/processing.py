@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import DataError, IntegrityError, router
-from django.db.models import F, Q, QuerySet, Value
-from django.db.models.functions import Coalesce
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
@@ -21,7 +20,8 @@ from payments_integration.models import MIRRORS, Event, EventSource, EventState,
 from payments_integration.projection import TOO_OLD_TO_TELL, apply_events, erased
 from payments_integration.reasons import Reason
 from payments_integration.signals import call_attention, event_received, status_changed
-from payments_integration.transactions import Turns, claim, read_in_index_order, repeatable, updated
+from payments_integration.statements import of_account, read_in_index_order
+from payments_integration.transactions import Turns, claim, repeatable, updated
 
 logger = logging.getLogger(__name__)
 
@@ -127,9 +127,7 @@ def _pending(account: str | None, *, stuck: bool = False) -> QuerySet[Event]:
     settings = conf.current()
     pending = Event.objects.filter(state=EventState.PENDING)
     pending = pending.filter(attempts__gt=0) if stuck else pending.filter(attempts=0)
-    if account is not None:
-        # Such that no index of accounts has a part in it: it would lead through all events.
-        pending = pending.alias(of_account=Coalesce("account", Value(""))).filter(of_account=account)
+    pending = of_account(pending, account)
     if settings.PROCESSING == "celery" and settings.REORDER_WINDOW:
         long_enough = Q(received_at__lte=timezone.now() - timedelta(seconds=settings.REORDER_WINDOW))
         # A pass sorts what it brings by itself, window by window.

@@ -23,6 +23,7 @@ from payments_integration.inbox.receiving import read_again
 from payments_integration.models import MIRRORS, Event, EventState, StatusChange, Telling
 from payments_integration.reasons import Reason
 from payments_integration.signals import call_attention, event_received, status_changed
+from payments_integration.statements import of_account
 from payments_integration.telling import telling
 from payments_integration.transactions import Turns, claim, hold, is_transient, repeatable, updated
 
@@ -78,7 +79,7 @@ def release(account: str, before: datetime | None = None) -> int:
     ``before``: where the list that was read ends; None: it had no end. What a pass that failed has brought of a later
     time stays: older pages of it are missing.
     """
-    complete = Event.objects.filter(account=account, state=EventState.HELD)
+    complete = of_account(Event.objects.filter(state=EventState.HELD), account)
     if before is not None:
         complete = complete.filter(created_at__lt=before)
     return updated(complete, state=EventState.APPLIED)
@@ -117,9 +118,8 @@ def _objects_with_work(account: str | None) -> Iterator[ObjectKey]:
             object_id=OuterRef("object_id"),
             created_at__lt=OuterRef(when),
         )
-        untold = model._default_manager.filter(~Exists(waiting), ~Exists(older), state=EventState.APPLIED)
-        if account is not None:
-            untold = untold.filter(account=account)
+        untold: QuerySet[Any] = model._default_manager.filter(~Exists(waiting), ~Exists(older))
+        untold = of_account(untold.filter(state=EventState.APPLIED), account)
         last: tuple[Any, Any] | None = None
         while True:
             page = untold
