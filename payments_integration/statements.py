@@ -6,11 +6,14 @@ that has grown is analysed, PostgreSQL's planner expects a few rows wherever it 
 
 from __future__ import annotations
 
+from datetime import datetime
+from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from django.db import connections
-from django.db.models import CharField, Field, Model, QuerySet, TextField, Value
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import BinaryField, CharField, DateTimeField, Field, Model, QuerySet, TextField, Value
 from django.db.models.constants import OnConflict
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
@@ -36,9 +39,9 @@ def insert(row: Model, *, using: str) -> int:
         _inserts[key] = _insert_sql(row, using, holders)
     sql, given = _inserts[key]
     connection = connections[using]
-    parameters = [
-        value if is_text and type(value) is str else field.get_db_prep_save(value, connection)
-        for position, field, is_text in given
+    parameters: list[Any] = [
+        value if type(value) is plain else _prepared(value, field, connection)
+        for position, field, plain in given
         for value in [values[position]]
     ]
     with connection.cursor() as cursor:
@@ -59,8 +62,8 @@ class _Given(NamedTuple):
 
     position: int
     field: Field[Any, Any]
-    #: A plain string is written as it is.
-    is_text: bool
+    #: Values of just this type go to the database as they are; of others the field makes what it takes.
+    plain: type | None
 
 
 def read_in_index_order(using: str) -> None:
@@ -95,7 +98,7 @@ def _insert_sql(row: Model, using: str, holders: tuple[str, ...]) -> tuple[str, 
     first, *others = sql.split("%s")
     text = first + "".join(holder + other for holder, other in zip(holders, others, strict=True))
     return text, [
-        _Given(position, field, isinstance(field, CharField | TextField))
+        _Given(position, field, _plain(field, connections[using]))
         for position, field in enumerate(fields)
         if holders[position] == "%s"
     ]
@@ -104,6 +107,20 @@ def _insert_sql(row: Model, using: str, holders: tuple[str, ...]) -> tuple[str, 
 @cache
 def _columns(model: type[Model]) -> list[str]:
     return [field.attname for field in model._meta.local_concrete_fields]
+
+
+def _plain(field: Field[Any, Any], connection: BaseDatabaseWrapper) -> type | None:
+    if isinstance(field, CharField | TextField):
+        return str
+    if connection.vendor == "postgresql":
+        return {DateTimeField: datetime, BinaryField: bytes}.get(type(field))
+    return None
+
+
+def _prepared(value: Any, field: Field[Any, Any], connection: BaseDatabaseWrapper) -> Any:
+    value = field.get_db_prep_save(value, connection)
+    # psycopg takes long to find out that a choice is text.
+    return value.value if isinstance(value, Enum) else value
 
 
 def _holder(value: Any) -> str:

@@ -60,9 +60,12 @@ class Publisher:
 
     def publish(self, account: str) -> None:
         """Have a message sent soon; returns at once."""
+        # Noted, and not taken yet when this was called: the message leaves after what the caller has committed.
+        if account in self._accounts and self._is_running:
+            return
         with self._lock:
             self._accounts[account] = None
-            if self._thread is None or not self._thread.is_alive():
+            if not self._is_running:
                 self._thread = threading.Thread(target=self._run, name="payments-wakeup", daemon=True)
                 self._thread.start()
             self._work.set()
@@ -79,6 +82,10 @@ class Publisher:
         self._accounts: dict[str, None] = {}
         self._sending = False
         self._thread = None
+
+    @property
+    def _is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     @property
     def _busy(self) -> bool:
