@@ -9,50 +9,70 @@ limits stand here for the same reason: a short one of the project's would end a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
 from celery import shared_task
 
 from payments_integration import conf, reconciliation, services
+from payments_integration.transactions import drop_broken_connections
 
 #: Seconds after which a task hangs; it ends itself long before. A process that is killed loses nothing.
 SHORT = 25 * 60
 #: The same for those that may have weeks of events or every object to read.
 LONG = 12 * 3600
 
+Work = Callable[[str | None], None]
 
-@shared_task(ignore_result=True, acks_late=False, soft_time_limit=SHORT, time_limit=SHORT)
+
+def _task(limit: int) -> Callable[[Work], Any]:
+    def decorate(work: Work) -> Any:
+        @shared_task(ignore_result=True, acks_late=False, soft_time_limit=limit, time_limit=limit)
+        @wraps(work)
+        def run(account: str | None = None) -> None:
+            drop_broken_connections()
+            work(account)
+
+        return run
+
+    return decorate
+
+
+@_task(SHORT)
 def process_events(account: str | None = None) -> None:
     """Everything due: events to apply and tell, operations to send, objects to read. Woken, and the sweeper."""
     reconciliation.work_off(account)
 
 
-@shared_task(ignore_result=True, acks_late=False, soft_time_limit=LONG, time_limit=LONG)
+@_task(LONG)
 def reconcile_events(account: str | None = None) -> None:
     """Find missed events through GET /events."""
     for alias in conf.aliases(account):
         reconciliation.reconcile_events(alias)
 
 
-@shared_task(ignore_result=True, acks_late=False, soft_time_limit=LONG, time_limit=LONG)
+@_task(LONG)
 def reconcile_objects(account: str | None = None) -> None:
     """Read silent objects, sweep the lists once a day, check the endpoints."""
     for alias in conf.aliases(account):
         reconciliation.reconcile_objects(alias)
 
 
-@shared_task(ignore_result=True, acks_late=False, soft_time_limit=SHORT, time_limit=SHORT)
+@_task(SHORT)
 def resume_operations(account: str | None = None) -> None:
     """Send deferred operations and resolve unknown ones."""
     services.resume_operations(account=account)
 
 
-@shared_task(ignore_result=True, acks_late=False, soft_time_limit=SHORT, time_limit=SHORT)
+@_task(SHORT)
 def sync_balances(account: str | None = None) -> None:
     """Read the balances."""
     for alias in conf.aliases(account):
         reconciliation.reconcile_balances(alias)
 
 
-@shared_task(ignore_result=True, acks_late=False, soft_time_limit=LONG, time_limit=LONG)
+@_task(LONG)
 def prune(account: str | None = None) -> None:
     """Delete what is past its retention."""
     reconciliation.prune(account)

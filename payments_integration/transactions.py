@@ -138,6 +138,19 @@ def _is_late() -> bool:
     return until is not None and time.monotonic() >= until
 
 
+def drop_broken_connections() -> None:
+    """Close what is past its age (``CONN_MAX_AGE``) or does not answer, as Django does between requests.
+
+    Celery closes every connection after every task, unless ``CELERY_DB_REUSE_MAX`` has it keep them, sound or not.
+    """
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is None or connection.in_atomic_block:
+            continue
+        connection.close_if_unusable_or_obsolete()
+        if connection.connection is not None and not connection.is_usable():
+            connection.close()
+
+
 class Turns:
     """Lets the others write now and then, where there is one writer at a time (SQLite).
 

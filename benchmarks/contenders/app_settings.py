@@ -27,6 +27,7 @@ globals().update(
         },
         CELERY_BROKER_URL=os.environ.get("BENCH_BROKER_URL", "memory://"),
         CELERY_BEAT_SCHEDULE=BEAT_SCHEDULE,
+        CELERY_DB_REUSE_MAX=1000,
         CELERY_TASK_IGNORE_RESULT=True,
         CELERY_WORKER_HIJACK_ROOT_LOGGER=False,
         CELERY_WORKER_PREFETCH_MULTIPLIER=1,

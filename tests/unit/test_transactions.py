@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
@@ -11,7 +13,14 @@ from django.test.utils import CaptureQueriesContext
 
 from payments_integration.inbox import receiving
 from payments_integration.models import Event
-from payments_integration.transactions import ATTEMPTS, inserted, is_transient, patience, repeatable
+from payments_integration.transactions import (
+    ATTEMPTS,
+    drop_broken_connections,
+    inserted,
+    is_transient,
+    patience,
+    repeatable,
+)
 from tests import factories
 from tests.databases import SQLITE
 from tests.receivers.models import Told
@@ -215,3 +224,42 @@ def test_an_insert_is_repeated_where_the_database_asks_for_it() -> None:
         inserted(new_event(), using="default")
     assert len(tries) == 2
     assert Event.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+class TestBrokenConnections:
+    """What a worker that keeps its connections begins a task with."""
+
+    @pytest.fixture
+    def kept(self) -> Iterator[None]:
+        """The connection of a project with persistent ones."""
+        connection.ensure_connection()
+        with mock.patch.object(connection, "close_at", time.monotonic() + 60):
+            yield
+
+    def test_a_sound_one_is_kept(self, kept: None) -> None:
+        before = connection.connection
+        drop_broken_connections()
+        assert connection.connection is before
+
+    def test_one_that_does_not_answer_is_closed(self, kept: None) -> None:
+        with (
+            mock.patch.object(connection, "is_usable", return_value=False),
+            mock.patch.object(connection, "close") as it,
+        ):
+            drop_broken_connections()
+        it.assert_called_once_with()
+
+    def test_one_past_its_age_is_closed(self) -> None:
+        connection.ensure_connection()
+        with mock.patch.object(connection, "close") as close:
+            with mock.patch.object(connection, "close_at", time.monotonic()):
+                drop_broken_connections()
+        close.assert_called_with()
+
+    def test_none_is_closed_within_a_transaction(self) -> None:
+        with transaction.atomic(), mock.patch.object(connection, "close") as close:
+            with mock.patch.object(connection, "is_usable", return_value=False):
+                drop_broken_connections()
+            assert Event.objects.count() == 0
+        close.assert_not_called()
