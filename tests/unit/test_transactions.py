@@ -252,9 +252,9 @@ class TestBrokenConnections:
 
     def test_one_past_its_age_is_closed(self) -> None:
         connection.ensure_connection()
-        with mock.patch.object(connection, "close") as close:
-            with mock.patch.object(connection, "close_at", time.monotonic()):
-                drop_broken_connections()
+        over = mock.patch.object(connection, "close_at", time.monotonic())
+        with over, mock.patch.object(connection, "close") as close:
+            drop_broken_connections()
         close.assert_called_with()
 
     def test_none_is_closed_within_a_transaction(self) -> None:
