@@ -66,6 +66,14 @@ class _Given(NamedTuple):
     plain: type | None
 
 
+def is_any_in_state(state: str, *models: type[Model], using: str) -> bool:
+    """Whether any row of these is in this state, of whatever account: a look before a longer one."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(_state_sql(models, using), [str(state)] * len(models))
+        (found,) = cursor.fetchone()
+    return bool(found)
+
+
 def read_in_index_order(using: str) -> None:
     """For the rest of this transaction PostgreSQL reads rows by an index that has their order, where there is one.
 
@@ -135,3 +143,11 @@ def _holder(value: Any) -> str:
 def _select_sql(model: type[Model], using: str, names: tuple[str, ...]) -> str:
     rows = model._default_manager.using(using).filter(pk=model._meta.pk.get_default()).values_list(*names)
     return str(rows.query.get_compiler(using=using).as_sql()[0])
+
+
+@cache
+def _state_sql(models: tuple[type[Model], ...], using: str) -> str:
+    quote = connections[using].ops.quote_name
+    tables = [quote(model._meta.db_table) for model in models]
+    looks = [f"EXISTS (SELECT 1 FROM {table} WHERE {quote('state')} = %s)" for table in tables]  # noqa: S608  (our names)
+    return f"SELECT {' OR '.join(looks)}"

@@ -20,7 +20,7 @@ from payments_integration.models import MIRRORS, Event, EventSource, EventState,
 from payments_integration.projection import TOO_OLD_TO_TELL, apply_events, erased
 from payments_integration.reasons import Reason
 from payments_integration.signals import call_attention, event_received, status_changed
-from payments_integration.statements import of_account, read_in_index_order
+from payments_integration.statements import is_any_in_state, of_account, read_in_index_order
 from payments_integration.transactions import Turns, claim, repeatable, updated
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def process(
             if wait is None:
                 break
             time.sleep(wait)
-    if most is not None:
+    if most is not None or not is_any_in_state(EventState.PENDING, Event, using=router.db_for_write(Event)):
         return done
     for event_id in list(_pending(account, stuck=True).values_list("pk", flat=True)[:_STUCK_PAGE]):
         if deadline is None or time.monotonic() < deadline:

@@ -23,7 +23,7 @@ from payments_integration.inbox.receiving import read_again
 from payments_integration.models import MIRRORS, Event, EventState, StatusChange, Telling
 from payments_integration.reasons import Reason
 from payments_integration.signals import call_attention, event_received, status_changed
-from payments_integration.statements import of_account
+from payments_integration.statements import is_any_in_state, of_account
 from payments_integration.telling import telling
 from payments_integration.transactions import Turns, claim, hold, is_transient, repeatable, updated
 
@@ -60,7 +60,10 @@ def tell(account: str | None = None, *, deadline: float | None = None) -> int:
     Safe to run anywhere at any time, also beside itself. ``deadline``: a ``time.monotonic()`` after which nothing
     further is begun.
     """
-    told, turns, in_company = 0, Turns(router.db_for_write(Event)), False
+    using = router.db_for_write(Event)
+    if not is_any_in_state(EventState.APPLIED, Event, StatusChange, using=using):
+        return 0
+    told, turns, in_company = 0, Turns(using), False
     for key in _objects_with_work(account):
         if deadline is not None and time.monotonic() >= deadline:
             break
