@@ -5,7 +5,6 @@ Header value: ``t=<unix time>,v1=<hex>[,v1=<hex>]``; each ``v1`` is HMAC-SHA256 
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 import time
@@ -70,4 +69,4 @@ def _parse(header: str) -> tuple[int, list[bytes]]:
 
 
 def _digest(timestamp: int, body: bytes, secret: str) -> str:
-    return hmac.new(secret.encode(), b"%d." % timestamp + body, hashlib.sha256).hexdigest()
+    return hmac.digest(secret.encode(), b"%d." % timestamp + body, "sha256").hex()

@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar, Token
 from typing import Any, TypeVar
 
 from django.db import IntegrityError, OperationalError, connections, router, transaction
@@ -105,32 +104,40 @@ def _insist(function: Callable[[], T], *, using: str, once: bool = True, lost_ra
     raise AssertionError("unreachable")
 
 
-@contextmanager
-def patience(until: float | None, *, using: str) -> Iterator[None]:
+class Patience:
     """Somebody waits for an answer: within, nothing is repeated after ``until`` (a ``time.monotonic()``).
 
     SQLite has one writer at a time, and a receiver that takes long may be it: within, a write waits for its turn no
     longer than to ``until`` either, whatever the connection's ``timeout`` says, and fails. Elsewhere rows are locked
     for an instant only. None: nobody waits.
     """
-    if until is None:
-        yield
-        return
-    connection = connections[using]
-    token = _until.set(min(until, _until.get() or until))
-    usual: int | None = None
-    try:
+
+    def __init__(self, until: float | None, *, using: str) -> None:
+        self._to = until
+        self._using = using
+        self._token: Token[float | None] | None = None
+        self._usual: int | None = None
+
+    def __enter__(self) -> None:
+        if self._to is None:
+            return
+        to = min(self._to, _until.get() or self._to)
+        connection = connections[self._using]
         if connection.vendor == "sqlite":
             connection.ensure_connection()
             raw: Any = connection.connection
-            usual = raw.execute("PRAGMA busy_timeout").fetchone()[0]
-            left = max(0, int((until - time.monotonic()) * 1000))
-            raw.execute(f"PRAGMA busy_timeout = {min(usual or 0, left)}")
-        yield
-    finally:
-        _until.reset(token)
-        if usual is not None and connection.connection is not None:
-            connection.connection.execute(f"PRAGMA busy_timeout = {usual}")
+            self._usual = raw.execute("PRAGMA busy_timeout").fetchone()[0]
+            left = max(0, int((self._to - time.monotonic()) * 1000))
+            raw.execute(f"PRAGMA busy_timeout = {min(self._usual or 0, left)}")
+        self._token = _until.set(to)
+
+    def __exit__(self, *error: object) -> None:
+        if self._token is not None:
+            _until.reset(self._token)
+        if self._usual is not None:
+            raw: Any = connections[self._using].connection
+            if raw is not None:
+                raw.execute(f"PRAGMA busy_timeout = {self._usual}")
 
 
 def _is_late() -> bool:

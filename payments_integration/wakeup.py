@@ -50,7 +50,7 @@ class Publisher:
     message per account leaves in ``interval`` seconds, and one always leaves after the last of them.
     """
 
-    def __init__(self, send: Callable[[str], None], *, interval: float = 0.2) -> None:
+    def __init__(self, send: Callable[[str], None], *, interval: float = 0.3) -> None:
         self._send = send
         self._interval = interval
         self._thread: threading.Thread | None = None

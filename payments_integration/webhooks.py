@@ -21,7 +21,7 @@ from payments_integration.encryption import DecryptionError
 from payments_integration.exceptions import SignatureError
 from payments_integration.models import Event
 from payments_integration.signatures import HEADER, verify
-from payments_integration.transactions import patience
+from payments_integration.transactions import Patience
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
     try:
         body = request.body
         verify(body, request.META.get(_SIGNATURE, ""), secrets=projection.active_secrets(account))
-        with patience(started + _STORE_SECONDS, using=router.db_for_write(Event)):
+        with Patience(started + _STORE_SECONDS, using=router.db_for_write(Event)):
             inbox.receive(account, body)
     except RequestDataTooBig:
         return HttpResponse(status=413)

@@ -9,7 +9,7 @@ from django.db import router
 from payments_integration import inbox, services
 from payments_integration.models import Event
 from payments_integration.reconciliation.refreshing import refresh_due
-from payments_integration.transactions import patience
+from payments_integration.transactions import Patience
 
 #: A step begins nothing further after so many seconds: workers are to be free again soon, and the next pass goes on.
 #: Each step has its own, so that a long backlog of one kind does not keep the others waiting.
@@ -26,7 +26,7 @@ def work_off(account: str | None = None, *, deadline: float | None = None) -> No
     def end() -> float:
         return time.monotonic() + STEP_SECONDS if deadline is None else deadline
 
-    with patience(deadline, using=router.db_for_write(Event)):
+    with Patience(deadline, using=router.db_for_write(Event)):
         inbox.process(account, deadline=end())
         inbox.tell(account, deadline=end())
         if deadline is None:

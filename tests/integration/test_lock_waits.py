@@ -13,7 +13,7 @@ from django.db import OperationalError, connection, transaction
 
 from payments_integration import inbox, projection, wire
 from payments_integration.models import Event, Payment, StatusChange
-from payments_integration.transactions import hold, patience, repeatable
+from payments_integration.transactions import Patience, hold, repeatable
 from tests import factories
 from tests.databases import LEVELS, SQLITE, at_once, wait_at_most
 from tests.factories import body
@@ -134,7 +134,7 @@ def test_a_wait_that_never_ends_is_an_error_and_leaves_nothing(
 
     def waiter() -> None:
         wait_at_most(WAIT)
-        with patience(time.monotonic() + 0.5, using="default"), pytest.raises(OperationalError):
+        with Patience(time.monotonic() + 0.5, using="default"), pytest.raises(OperationalError):
             repeatable(work, using="default")
 
     with held(payment.pk, released):

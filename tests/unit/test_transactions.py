@@ -15,10 +15,10 @@ from payments_integration.inbox import receiving
 from payments_integration.models import Event
 from payments_integration.transactions import (
     ATTEMPTS,
+    Patience,
     drop_broken_connections,
     inserted,
     is_transient,
-    patience,
     repeatable,
 )
 from tests import factories
@@ -112,12 +112,12 @@ def busy_timeout() -> int | None:
 @pytest.mark.django_db
 def test_patience_ends_with_its_block_and_never_makes_a_wait_longer() -> None:
     usual = busy_timeout()
-    with patience(time.monotonic() + 0.5, using="default"):
+    with Patience(time.monotonic() + 0.5, using="default"):
         short = busy_timeout()
-        with patience(time.monotonic() + 3600, using="default"):
+        with Patience(time.monotonic() + 3600, using="default"):
             assert busy_timeout() == short
         assert busy_timeout() == short
-        with patience(None, using="default"):
+        with Patience(None, using="default"):
             assert busy_timeout() == short
     assert busy_timeout() == usual
     assert not SQLITE or (short is not None and usual is not None and short <= 500 < usual)
@@ -133,7 +133,7 @@ def test_nothing_is_repeated_for_somebody_who_has_waited_long_enough(seconds: fl
         raise error(1213, "deadlock")
 
     until = None if seconds is None else time.monotonic() + seconds
-    with pytest.raises(OperationalError), patience(until, using="default"):
+    with pytest.raises(OperationalError), Patience(until, using="default"):
         repeatable(work, using="default")
     assert len(tries) == times
 
