@@ -6,9 +6,11 @@ that has grown is analysed, PostgreSQL's planner expects a few rows wherever it 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
 from django.db import connections
@@ -31,7 +33,7 @@ def insert(row: Model, *, using: str) -> int:
     ignores more than keys: there it is an IntegrityError.
     """
     model = type(row)
-    values = [getattr(row, name) for name in _columns(model)]
+    values = _columns(model)(row)
     # An empty one is a part of the text: each parameter costs as much as a column.
     holders = tuple(["%s" if value else _holder(value) for value in values])
     key = (model, using, holders)
@@ -113,8 +115,8 @@ def _insert_sql(row: Model, using: str, holders: tuple[str, ...]) -> tuple[str, 
 
 
 @cache
-def _columns(model: type[Model]) -> list[str]:
-    return [field.attname for field in model._meta.local_concrete_fields]
+def _columns(model: type[Model]) -> Callable[[Model], tuple[Any, ...]]:
+    return attrgetter(*(field.attname for field in model._meta.local_concrete_fields))
 
 
 def _plain(field: Field[Any, Any], connection: BaseDatabaseWrapper) -> type | None:

@@ -44,12 +44,13 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
     started = time.monotonic()
     if request.method != "POST":
         return HttpResponseNotAllowed(["POST"])
-    if account not in conf.current().ACCOUNTS:
+    settings = conf.current()
+    if account not in settings.ACCOUNTS:
         raise Http404
     length = request.META.get("CONTENT_LENGTH") or "0"
     if not _DIGITS.fullmatch(length):
         return HttpResponse(status=400)
-    if int(length[-_MAX_DIGITS:]) > conf.current().MAX_WEBHOOK_BYTES or len(length) > _MAX_DIGITS:
+    if int(length[-_MAX_DIGITS:]) > settings.MAX_WEBHOOK_BYTES or len(length) > _MAX_DIGITS:
         return HttpResponse(status=413)
     try:
         body = request.body

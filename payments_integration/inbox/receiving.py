@@ -106,7 +106,7 @@ def read(account: str, body: bytes, *, source: str) -> Event:
     else:
         kind = resource.object
         object_id = resource.currency if isinstance(resource, wire.Balance) else resource.id
-    return Event(
+    return Event.arrived(
         id=event.id,
         account=account,
         type=storable(event.type),
@@ -122,7 +122,7 @@ def read(account: str, body: bytes, *, source: str) -> Event:
 def quarantined(account: str, body: bytes, *, source: str, reason: str) -> Event:
     """An unsaved row that keeps bytes for a person to look at."""
     digest = hashlib.sha256(body).hexdigest()
-    return Event(
+    return Event.arrived(
         id=f"{QUARANTINE_PREFIX}{digest}",
         account=account,
         type="",

@@ -8,7 +8,7 @@ from django.db import IntegrityError, connection
 
 from payments_integration import statements
 from payments_integration.inbox import receiving
-from payments_integration.models import Event, EventState
+from payments_integration.models import Event, EventSource, EventState, StatusChange
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -70,3 +70,36 @@ def test_values_of_one_row() -> None:
     assert found == ("default", 7)
     assert statements.values_by_key(Event, event.pk, "content_hash", using="default") == (event.content_hash,)
     assert statements.values_by_key(Event, "evt_unknown", "account", using="default") is None
+
+
+def test_a_row_made_by_position_is_the_one_that_is_made_by_names() -> None:
+    names: dict[str, Any] = {
+        "id": "evt_1",
+        "account": "second",
+        "type": "payout.failed",
+        "created_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "object_kind": "payout",
+        "object_id": "po_1",
+        "source": EventSource.RECONCILIATION,
+        "body": b"{}",
+        "content_hash": "f" * 64,
+    }
+    for more in ({}, {"state": EventState.QUARANTINED, "error": "why"}):
+        ours, theirs = Event.arrived(**names, **more), Event(**names, **more)
+        theirs.received_at = ours.received_at
+        for field in Event._meta.local_concrete_fields:
+            assert getattr(ours, field.attname) == getattr(theirs, field.attname), field.attname
+        assert ours._state.adding
+
+
+def test_whether_any_row_is_in_a_state() -> None:
+    def look(state: EventState) -> bool:
+        return statements.is_any_in_state(state, Event, StatusChange, using="default")
+
+    assert not look(EventState.PENDING)
+    statements.insert(new_event(), using="default")
+    assert look(EventState.PENDING)
+    assert not look(EventState.APPLIED)
+    change = {"account": "default", "object_kind": "payment", "object_id": "pay_1", "status": "failed"}
+    StatusChange.objects.create(**change, at=datetime(2026, 1, 1, tzinfo=UTC), state=EventState.APPLIED)
+    assert look(EventState.APPLIED)
