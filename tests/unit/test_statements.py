@@ -84,7 +84,8 @@ def test_a_row_made_by_position_is_the_one_that_is_made_by_names() -> None:
         "body": b"{}",
         "content_hash": "f" * 64,
     }
-    for more in ({}, {"state": EventState.QUARANTINED, "error": "why"}):
+    others: list[dict[str, Any]] = [{}, {"state": EventState.QUARANTINED, "error": "why"}]
+    for more in others:
         ours, theirs = Event.arrived(**names, **more), Event(**names, **more)
         theirs.received_at = ours.received_at
         for field in Event._meta.local_concrete_fields:
