@@ -38,8 +38,8 @@ class Result:
     postgres_cpu: float
     stub_cpu: float
     peak_mb: float
-    #: In the first tenth and in the last: items per second; and per second of CPU of this process and of PostgreSQL, in
-    #: which the machine does as much as in any other one.
+    #: In the first tenth and in the last: items per second; and per second of CPU of this process and of PostgreSQL,
+    #: in which the machine does as much as in any other one.
     first_tenth: tuple[float, float]
     last_tenth: tuple[float, float]
 

@@ -1,6 +1,6 @@
 """Webhooks taken in per second, next to the floor under any Django inbox, all in one run.
 
-    python benchmarks/webhooks.py [--events 3000] [--rounds 3] [--only floor redis …] [--peer] [--json FILE]
+    python benchmarks/webhooks.py [--events 3000] [--rounds 3] [--only floor redis …] [--peer] [--filled N]
 
 Starts a stock PostgreSQL, Redis and RabbitMQ, and for each contender a database and a gunicorn of its own with the
 same settings. Contenders take turns in every round, and a ratio is the median of the ratios within the rounds: a
@@ -9,6 +9,7 @@ machine's speed drifts. Every delivery must be acknowledged, and every distinct 
 Contenders: the floor (contenders/floor.py); the app with "celery" over Redis and over RabbitMQ, and with "inline".
 ``--peer`` adds dj-stripe, installed on demand into an environment of its own (peer.py). It gets events in its own
 format, and fewer of them, and fetches their objects from a stub of its provider (stripe_stub.py).
+``--filled`` adds the app over Redis with N events in its table before the first one comes.
 Exits 1 when a limit is broken.
 """
 
@@ -41,6 +42,7 @@ from tests.servers import RabbitMQ, Redis, free_port, listens, wait_until  # noq
 
 FLOOR = "floor"
 PEER = "djstripe"
+FILLED = "filled"
 WARM_UP = 300
 #: A steady trickle, as a merchant has it, for the time that an acknowledgement takes.
 PACE = 25.0
@@ -55,6 +57,32 @@ END_TO_END = 0.5
 PACED_P99 = 1.5
 #: The rate over Redis to the peer's.
 TIMES_PEER = 8.0
+#: Into a table of many events, to the rate into an empty one.
+FILLED_RATIO = 0.9
+
+#: Events of five weeks that are done, under ids in no order. Without their bodies, which no index has.
+FILL = """
+CREATE TABLE kept AS SELECT indexdef FROM pg_indexes WHERE tablename = 'payments_integration_event';
+ALTER TABLE payments_integration_event DROP CONSTRAINT payments_integration_event_pkey;
+DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT indexname FROM pg_indexes WHERE tablename = 'payments_integration_event' LOOP
+        EXECUTE 'DROP INDEX ' || quote_ident(name);
+    END LOOP;
+END $$;
+INSERT INTO payments_integration_event (id, account, type, created_at, object_kind, object_id, received_at, source,
+    content_hash, state, previous_status, told_at, attempts, error)
+SELECT 'evt_' || left(md5(number::text), 22), 'default', 'payment.' || (ARRAY['created', 'processing', 'succeeded'])
+    [1 + number % 3], at, 'payment', 'pay_' || left(md5((number / 4)::text), 22), at, 'webhook',
+    md5(number::text) || md5(number::text), 'done', '', at, 0, ''
+FROM (
+    SELECT number, now() - interval '38 days' + number * (interval '37 days' / {count}) AS at
+    FROM generate_series(1, {count}) AS number
+) AS numbers;
+DO $$ DECLARE statement text; BEGIN
+    FOR statement IN SELECT indexdef FROM kept LOOP EXECUTE statement; END LOOP;
+END $$;
+DROP TABLE kept;
+"""
 
 
 @dataclass
@@ -101,6 +129,13 @@ def contenders(redis: str, rabbitmq: str) -> list[Contender]:
     ]
 
 
+def filled(redis: str) -> Contender:
+    """What comes stays pending, as no worker runs: it is counted without reading the rest."""
+    stored = "SELECT count(*) FROM payments_integration_event WHERE state = 'pending'"
+    environment = {"BENCH_PROCESSING": "celery", "BENCH_BROKER_URL": redis}
+    return Contender(FILLED, "benchmarks.contenders.app_settings", "/webhook/", stored, environment)
+
+
 def djstripe(python: str, provider: str) -> Contender:
     return Contender(
         PEER,
@@ -125,10 +160,13 @@ class Bench:
         python = peer.interpreter() if options.peer else ""
         self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pi-bench-")))
         self.postgres = stack.enter_context(StockPostgres())
-        found = contenders(stack.enter_context(Redis()).url, stack.enter_context(RabbitMQ()).url)
+        redis = stack.enter_context(Redis()).url
+        found = contenders(redis, stack.enter_context(RabbitMQ()).url)
         self.contenders = [one for one in found if not options.only or one.name in options.only]
         self.children = stack.enter_context(Children(self.folder))
         self._seeds = 0
+        if options.filled:
+            self.contenders.append(filled(redis))
         if options.peer:
             self.contenders.append(djstripe(python, self._stripe()))
         for contender in self.contenders:
@@ -192,6 +230,10 @@ class Bench:
         environment = self.environment(contender)
         for arguments in contender.setup:
             subprocess.run([contender.python, *arguments], env=environment, cwd=ROOT, check=True)
+        if contender.name == FILLED:
+            print(f"Filling a table with {self.options.filled:,} events ...", file=sys.stderr, flush=True)
+            self.postgres.ask(FILL.format(count=self.options.filled), database=contender.database)
+            self.postgres.ask("VACUUM ANALYZE payments_integration_event", database=contender.database)
         serve = ["-m", "gunicorn", "-c", str(ROOT / "benchmarks/contenders/gunicorn_conf.py")]
         contender.server = self.children.start(
             contender.name, [contender.python, *serve, "benchmarks.contenders.wsgi"], environment
@@ -288,6 +330,11 @@ def judge(found: list[Contender]) -> list[Figure]:
             Figure("end to end, one worker", ratio("redis", "end to end"), END_TO_END, "more", "of the floor"),
             Figure("p99 at 25/s, worker beside", ratio("redis", "paced", "p99_ms"), PACED_P99, "less", "of the floor"),
         ]
+    if "redis" in by_name and FILLED in by_name:
+        judged += [
+            Figure(f"ingest into many events, {scenario}", ratio(FILLED, scenario, to="redis"), FILLED_RATIO, "more")
+            for scenario in SCENARIOS
+        ]
     if "redis" in by_name and PEER in by_name:
         judged += [
             Figure(f"redis / {PEER}, {scenario}", ratio("redis", scenario, to=PEER), TIMES_PEER, "more", "times")
@@ -302,6 +349,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=[], help=f"contenders; {FLOOR} is needed for ratios")
     parser.add_argument("--peer", action="store_true", help="dj-stripe too; installs it the first time")
+    parser.add_argument("--filled", type=int, default=0, metavar="N", help="a table that has so many events, too")
     parser.add_argument("--json", type=Path, help="where the figures go")
     options = parser.parse_args()
     os.chdir(ROOT)
