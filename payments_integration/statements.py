@@ -76,6 +76,14 @@ def is_any_in_state(state: str, *models: type[Model], using: str) -> bool:
     return bool(found)
 
 
+def is_empty(model: type[Model], *, using: str) -> bool:
+    """Whether a table has no row at all: a look before a longer one."""
+    table = connections[using].ops.quote_name(model._meta.db_table)
+    with connections[using].cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")  # noqa: S608  (our name)
+        return cursor.fetchone() is None
+
+
 def read_in_index_order(using: str) -> None:
     """For the rest of this transaction PostgreSQL reads rows by an index that has their order, where there is one.
 

@@ -9,10 +9,11 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from django.db import router
 from django.db.models import F
 from django.utils import timezone
 
-from payments_integration import conf
+from payments_integration import conf, statements
 from payments_integration.client import at_most
 from payments_integration.exceptions import NotFound, PaymentsError
 from payments_integration.models import DueRefresh
@@ -47,6 +48,8 @@ def refresh_due(
     """
     settled = 0
     begun = timezone.now()
+    if statements.is_empty(DueRefresh, using=router.db_for_write(DueRefresh)):
+        return settled
     while True:
         due = DueRefresh.objects.filter(due_at__lte=begun)
         if account is not None:

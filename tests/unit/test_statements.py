@@ -104,3 +104,9 @@ def test_whether_any_row_is_in_a_state() -> None:
     change = {"account": "default", "object_kind": "payment", "object_id": "pay_1", "status": "failed"}
     StatusChange.objects.create(**change, at=datetime(2026, 1, 1, tzinfo=UTC), state=EventState.APPLIED)
     assert look(EventState.APPLIED)
+
+
+def test_whether_a_table_is_empty() -> None:
+    assert statements.is_empty(Event, using="default")
+    statements.insert(new_event(), using="default")
+    assert not statements.is_empty(Event, using="default")
