@@ -64,9 +64,7 @@ _KNOWN_AND_APPLIED_AGAIN = """\
 _DEFERRED = (
     "            transaction.on_commit(partial(_send_deferred, operation.pk), using=guards.database(), robust=True)"
 )
-_UNTOLD = (
-    "        untold = model._default_manager.filter(~Exists(waiting), ~Exists(older), state=EventState.APPLIED)\n"
-)
+_UNTOLD = "        untold = of_account(untold.filter(state=EventState.APPLIED), account)\n"
 _UNTOLD_OF_LATE = f"""\
 {_UNTOLD}\
         since = "received_at" if model is Event else "recorded_at"
