@@ -6,7 +6,8 @@ that has grown is analysed, PostgreSQL's planner expects a few rows wherever it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -29,8 +30,9 @@ ModelT = TypeVar("ModelT", bound=Model)
 def insert(row: Model, *, using: str) -> int:
     """INSERT one row as it is here; returns how many came in.
 
-    0: its key is taken, which is no error to the database: that would write the row to its log. MariaDB's IGNORE
-    ignores more than keys: there it is an IntegrityError.
+    For models of plain fields: what one would make of a value before it is saved (``auto_now``) is left out. 0: the
+    key is taken, which is no error to the database: that would write the row to its log. MariaDB's IGNORE ignores more
+    than keys: there it is an IntegrityError.
     """
     model = type(row)
     values = _columns(model)(row)
@@ -71,7 +73,7 @@ class _Given(NamedTuple):
 def is_any_in_state(state: str, *models: type[Model], using: str) -> bool:
     """Whether any row of these is in this state, of whatever account: a look before a longer one."""
     with connections[using].cursor() as cursor:
-        cursor.execute(_state_sql(models, using), [str(state)] * len(models))
+        cursor.execute(_state_sql(models, using), [str(state)] * 2 * len(models))
         (found,) = cursor.fetchone()
     return bool(found)
 
@@ -84,15 +86,20 @@ def is_empty(model: type[Model], *, using: str) -> bool:
         return cursor.fetchone() is None
 
 
-def read_in_index_order(using: str) -> None:
-    """For the rest of this transaction PostgreSQL reads rows by an index that has their order, where there is one.
+@contextmanager
+def in_index_order(using: str) -> Iterator[None]:
+    """Within, and within a transaction, PostgreSQL reads rows by an index that has their order, where there is one.
 
     It would collect and sort a whole backlog for every batch. Entries of rows that are elsewhere in the index by now
-    are marked as dead on the way, too.
+    are marked as dead on the way, too. Only for that statement: others need what is switched off.
     """
-    if connections[using].vendor == "postgresql":
-        with connections[using].cursor() as cursor:
-            cursor.execute("SET LOCAL enable_bitmapscan = off")
+    if connections[using].vendor != "postgresql":
+        yield
+        return
+    with connections[using].cursor() as cursor:
+        cursor.execute("SET LOCAL enable_bitmapscan = off")
+        yield
+        cursor.execute("SET LOCAL enable_bitmapscan TO DEFAULT")
 
 
 def of_account(rows: QuerySet[ModelT], account: str | None) -> QuerySet[ModelT]:
@@ -127,8 +134,11 @@ def _columns(model: type[Model]) -> Callable[[Model], tuple[Any, ...]]:
     return attrgetter(*(field.attname for field in model._meta.local_concrete_fields))
 
 
+_TEXT = (CharField.get_prep_value, TextField.get_prep_value)
+
+
 def _plain(field: Field[Any, Any], connection: BaseDatabaseWrapper) -> type | None:
-    if isinstance(field, CharField | TextField):
+    if type(field).get_prep_value in _TEXT and type(field).get_db_prep_value is Field.get_db_prep_value:
         return str
     if connection.vendor == "postgresql":
         return {DateTimeField: datetime, BinaryField: bytes}.get(type(field))
@@ -144,9 +154,9 @@ def _prepared(value: Any, field: Field[Any, Any], connection: BaseDatabaseWrappe
 def _holder(value: Any) -> str:
     if value is None:
         return "NULL"
-    if value == "" and type(value) is str:
+    if type(value) is str and not value:
         return "''"
-    return "0" if value == 0 and type(value) is int else "%s"
+    return "0" if type(value) is int and not value else "%s"
 
 
 @cache
@@ -158,6 +168,12 @@ def _select_sql(model: type[Model], using: str, names: tuple[str, ...]) -> str:
 @cache
 def _state_sql(models: tuple[type[Model], ...], using: str) -> str:
     quote = connections[using].ops.quote_name
-    tables = [quote(model._meta.db_table) for model in models]
-    looks = [f"EXISTS (SELECT 1 FROM {table} WHERE {quote('state')} = %s)" for table in tables]  # noqa: S608  (our names)
+    state = quote("state")
+    # A range, and its order: only the index of states has both. Where many rows were in this state when the table was
+    # analysed, PostgreSQL would expect to meet one soon wherever it looks, and read the whole table to find none.
+    looks = [
+        f"(SELECT 1 FROM {quote(model._meta.db_table)} WHERE {state} >= %s AND {state} <= %s"  # noqa: S608  (our names)
+        f" ORDER BY {state} LIMIT 1) IS NOT NULL"
+        for model in models
+    ]
     return f"SELECT {' OR '.join(looks)}"

@@ -28,10 +28,12 @@ Work = Callable[[str | None], None]
 
 def _task(limit: int) -> Callable[[Work], Any]:
     def decorate(work: Work) -> Any:
-        @shared_task(ignore_result=True, acks_late=False, soft_time_limit=limit, time_limit=limit)
+        @shared_task(bind=True, ignore_result=True, acks_late=False, soft_time_limit=limit, time_limit=limit)
         @wraps(work)
-        def run(account: str | None = None) -> None:
-            drop_broken_connections()
+        def run(task: Any, account: str | None = None) -> None:
+            # In somebody's own thread they are somebody's own.
+            if not (task.request.is_eager or task.request.called_directly):
+                drop_broken_connections()
             work(account)
 
         return run

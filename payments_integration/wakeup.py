@@ -61,7 +61,7 @@ class Publisher:
     def publish(self, account: str) -> None:
         """Have a message sent soon; returns at once."""
         # Noted, and not taken yet when this was called: the message leaves after what the caller has committed.
-        if account in self._accounts and self._is_running:
+        if account in self._accounts and self._work.is_set() and self._is_running:
             return
         with self._lock:
             self._accounts[account] = None

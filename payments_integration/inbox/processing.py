@@ -20,7 +20,7 @@ from payments_integration.models import MIRRORS, Event, EventSource, EventState,
 from payments_integration.projection import TOO_OLD_TO_TELL, apply_events, erased
 from payments_integration.reasons import Reason
 from payments_integration.signals import call_attention, event_received, status_changed
-from payments_integration.statements import is_any_in_state, of_account, read_in_index_order
+from payments_integration.statements import in_index_order, is_any_in_state, of_account
 from payments_integration.transactions import Turns, claim, repeatable, updated
 
 logger = logging.getLogger(__name__)
@@ -94,11 +94,11 @@ def _batch(account: str | None, *, only: str | None = None, since: datetime | No
 
     def batch() -> tuple[int, int]:
         refused.clear()
-        read_in_index_order(using)
         pending = _pending(account) if only is None else Event.objects.filter(pk=only, state=EventState.PENDING)
         if since is not None:
             pending = pending.filter(created_at__gte=since)
-        events = list(claim(pending)[: conf.current().BATCH_SIZE])
+        with in_index_order(using):
+            events = list(claim(pending)[: conf.current().BATCH_SIZE])
         if not events:
             return 0, 0
         moved, postponed = _apply(events)

@@ -29,6 +29,30 @@ def test_the_schedule_names_every_task_and_no_other() -> None:
         assert entry["schedule"] > 0
 
 
+@pytest.mark.parametrize(
+    ("request_", "drops"),
+    [
+        ({"called_directly": False, "is_eager": False}, True),
+        ({"called_directly": False, "is_eager": True}, False),
+        ({"called_directly": True}, False),
+    ],
+)
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_worker_drops_broken_connections_before_a_task(name: str, request_: dict[str, bool], drops: bool) -> None:
+    """Not where a task runs in the caller's own thread: the connection may hold what the caller has not committed."""
+    task = getattr(tasks, name)
+    task.push_request(**request_)
+    try:
+        with (
+            mock.patch.object(tasks, "drop_broken_connections") as drop,
+            mock.patch.multiple(tasks, conf=mock.DEFAULT, reconciliation=mock.DEFAULT, services=mock.DEFAULT),
+        ):
+            task.run("default")
+    finally:
+        task.pop_request()
+    assert drop.called is drops
+
+
 def test_what_the_schedule_gives_out_expires() -> None:
     """A worker that was away finds no pile; and no message expires by clocks that differ, or before its turn."""
     for entry in BEAT_SCHEDULE.values():

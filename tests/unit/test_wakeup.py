@@ -39,6 +39,16 @@ def test_each_account_has_its_own() -> None:
     wait_for(lambda: set(sent) == {"a", "b"})
 
 
+def test_a_wake_up_that_was_interrupted_halfway_does_not_silence_the_next() -> None:
+    sent: list[str] = []
+    publisher = wakeup.Publisher(sent.append, interval=0)
+    publisher.publish("a")
+    wait_for(lambda: sent == ["a"] and not publisher._busy)
+    publisher._accounts["a"] = None  # noted, and the thread was not told
+    publisher.publish("a")
+    wait_for(lambda: sent == ["a", "a"])
+
+
 @pytest.mark.case(69)
 def test_a_hanging_broker_delays_nobody() -> None:
     release = threading.Event()
