@@ -46,7 +46,7 @@ FILLED = "filled"
 WARM_UP = 300
 #: A steady trickle, as a merchant has it, for the time that an acknowledgement takes.
 PACE = 25.0
-PACED_SECONDS = 24
+PACED_SECONDS = 40
 DRAIN_SECONDS = 30.0
 #: Share of deliveries that came before.
 SCENARIOS = {"unique": 0.0, "a fifth repeated": 0.2}

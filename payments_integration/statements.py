@@ -61,15 +61,6 @@ def values_by_key(model: type[Model], key: Any, *names: str, using: str) -> tupl
     return row
 
 
-class _Given(NamedTuple):
-    """A column that is a parameter."""
-
-    position: int
-    field: Field[Any, Any]
-    #: Values of just this type go to the database as they are; of others the field makes what it takes.
-    plain: type | None
-
-
 def is_any_in_state(state: str, *models: type[Model], using: str) -> bool:
     """Whether any row of these is in this state, of whatever account: a look before a longer one."""
     with connections[using].cursor() as cursor:
@@ -110,6 +101,15 @@ def of_account(rows: QuerySet[ModelT], account: str | None) -> QuerySet[ModelT]:
     if account is None:
         return rows
     return rows.filter(Exact(Coalesce("account", Value("")), account))
+
+
+class _Given(NamedTuple):
+    """A column that is a parameter."""
+
+    position: int
+    field: Field[Any, Any]
+    #: Values of just this type go to the database as they are; of others the field makes what it takes.
+    plain: type | None
 
 
 _inserts: dict[tuple[type[Model], str, tuple[str, ...]], tuple[str, list[_Given]]] = {}

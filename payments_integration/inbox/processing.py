@@ -46,8 +46,7 @@ def process(
 
     Safe to run anywhere at any time, also beside itself. ``deadline``: a ``time.monotonic()`` after which no
     further batch is begun. ``most``, ``since``: for a pass that has just stored so many, created since then. It ends
-    without a look at what else is pending, which in a long pass is the dear part: the index keeps an entry of all
-    that was pending until a vacuum.
+    without a look at what else is pending: the index keeps an entry of all that was pending until it is walked over.
     """
     done, turns = 0, Turns(router.db_for_write(Event))
     waits = iter(_POSTPONED_WAITS)
