@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-# Two processes: the suite has many tests that wait for something.
+# Two processes: many tests wait for something.
 PYTEST_ARGS ?= -n 2
 # Of the simulator: how many schedules, from which seed, on which database (postgres, mariadb; SQLite without).
 N ?= 1000
@@ -18,7 +18,7 @@ SUITE := tests/unit tests/integration
 SERVERS := $(RUN) -m tests.servers
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format clean
+.PHONY: help demo test lint format clean environment
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract cases simulate mutants fuzz load bench
 
 help: ## Show this
@@ -30,10 +30,10 @@ demo: $(VENV)/.ready ## Sandbox, shop, worker and beat, and a story; ARGS=--once
 test: $(VENV)/.ready-dev ## The tests that need no server
 	$(RUN) -m pytest $(PYTEST_ARGS) $(SUITE)
 
-test-postgres: $(VENV)/.ready-postgres ## The same on PostgreSQL: TEST_POSTGRES_URL, or a server of its own
+test-postgres: $(VENV)/.ready-postgres ## Those that use a database on PostgreSQL: TEST_POSTGRES_URL, or a server of its own
 	$(SERVERS) postgres -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
 
-test-mariadb: $(VENV)/.ready-mysql ## The same on MariaDB: TEST_MARIADB_URL, or a server of its own
+test-mariadb: $(VENV)/.ready-mysql ## Those that use a database on MariaDB: TEST_MARIADB_URL, or a server of its own
 	$(SERVERS) mariadb -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
 
 test-brokers: $(VENV)/.ready-brokers ## Celery workers and beat over Redis and RabbitMQ, on PostgreSQL
@@ -57,8 +57,7 @@ simulate: $(VENV)/.ready-$(if $(DATABASE),all,dev) ## N=1000 simulated schedules
 mutants: $(VENV)/.ready-dev ## Deliberate mistakes, each of which the simulator must find
 	$(RUN) -m tests.simulation.mutants
 
-fuzz: $(VENV)/.ready-dev ## SECONDS=60 of hostile bytes for each place that reads foreign ones
-	-@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[fuzz]'
+fuzz: $(VENV)/.ready-fuzz ## SECONDS=60 of hostile bytes for each place that reads foreign ones
 	$(RUN) -m tests.fuzz --seconds $(SECONDS)
 
 load: $(VENV)/.ready-brokers ## 10,000 webhooks while the worker is killed: gunicorn, PostgreSQL, Redis
@@ -89,10 +88,13 @@ $(VENV)/bin/python:
 	@echo "Making a virtual environment in $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 
+# What the demo and the example project use.
+DEMO := api,checkout,words
+
 # Installed once, and again when the dependencies change.
 $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing what the project needs into $(VENV); this takes a minute ..."
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e .
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[$(DEMO)]'
 	@touch $@
 
 $(VENV)/.ready-postgres: EXTRAS = postgres
@@ -107,6 +109,16 @@ $(VENV)/.ready-%: pyproject.toml $(VENV)/.ready-dev
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[$(EXTRAS)]' \
 	  || { echo "The driver of MariaDB is built here; on Debian it needs: apt-get install gcc libmariadb-dev pkg-config"; exit 1; }
 	@touch $@
+
+# Atheris is not there for every Python: the fuzzer does without.
+$(VENV)/.ready-fuzz: pyproject.toml $(VENV)/.ready-dev
+	-@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[fuzz]'
+	@touch $@
+
+# All of the above at once.
+environment: $(VENV)/.ready-fuzz
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,browser,contract]'
+	@touch $(foreach name,postgres mysql brokers browser contract all,$(VENV)/.ready-$(name))
 
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing what the tests and checks need into $(VENV); this takes a minute ..."

@@ -5,7 +5,7 @@
 Starts a PostgreSQL of its own (or uses the server of TEST_POSTGRES_URL), makes a database for each size with a year of
 payments, four events for each and in proportion what belongs to them, and opens every list as a person would: first
 and deep pages, each filter with common and rare values, searches, and pages of one row; in turns with each size.
-Prints a Markdown table. Exits 1 when a page takes more than 12 statements (the overview: uncached), or grows with
+Prints a Markdown table. Exits 1 when a page takes more than 12 statements (the dashboard: uncached), or grows with
 the tables: more than 5 times slower with the last size than with the first, and slower than 30 ms. A page that ten
 thousand payments do not fill is compared with the list itself.
 """
@@ -36,7 +36,7 @@ RATIO = 5.0
 FLOOR = 0.03
 REPEATS = 7
 #: It sums up whole days: it may grow with what happens on one, and is counted once a minute for everybody.
-OVERVIEW = "overview"
+DASHBOARD = "dashboard"
 
 #: Model: the field that its list is sorted by, and what is filtered by, common, rare and unknown values.
 LISTS: dict[str, tuple[str, list[str]]] = {
@@ -70,7 +70,7 @@ LISTS: dict[str, tuple[str, list[str]]] = {
         ["state=done", "state=needs_person", "state=unknown", "operation=create_refund", "operation=cancel_payout",
          "account=second"],
     ),
-    "telling": ("", ["account=default", "account=second"]),
+    "objectdispatch": ("", ["account=default", "account=second"]),
 }  # fmt: skip
 
 #: Model: what is searched for. ``{n}`` is the number of a row in the middle.
@@ -90,7 +90,7 @@ SEARCHES: dict[str, list[str]] = {
     "event": ["evt_{n}_1", "pay_{n}", "nothing-like-it"],
     "statuschange": ["pay_{n}", "evt_{n}_1"],
     "operation": ["op_5", "pay_{n}", "order-{n}", "key-5", "nothing-like-it"],
-    "telling": ["pay_{n}"],
+    "objectdispatch": ["pay_{n}"],
 }
 
 
@@ -129,7 +129,7 @@ class Pages:
                 shown = term.format(n=self.middle, m=self.middle // 3)
                 yield f"{model} search “{term}”", f"{base}?q={shown}"
         yield from self._details()
-        yield OVERVIEW, reverse("admin:app_list", args=["payments_integration"])
+        yield DASHBOARD, reverse("admin:app_list", args=["payments_integration"])
 
     def _details(self) -> Iterator[tuple[str, str]]:
         from django.apps import apps
@@ -151,7 +151,7 @@ class Pages:
         return admin.site.get_model_admin(apps.get_model("payments_integration", model))
 
     def _cursor(self, model: str, field: str) -> str:
-        from payments_integration.admin.paging import Order
+        from payments_integration.db.keyset import Order
 
         shown = self._admin(model)
         rows = shown.model.objects.order_by("pk")
@@ -198,7 +198,7 @@ class Site:
         self.client.force_login(user)
         print(f"{size:,} payments: seeded in {seed(connection, size):.0f} s", file=sys.stderr)
         self.pages = dict(Pages(size))
-        # Not opened anew for each page: a server that is warm has its connections.
+        # Not opened again for each page: a warm server keeps its connections.
         self._opened = connection.connection
         connection.connection = None
 
@@ -241,7 +241,7 @@ def measure(sites: list[Site], page: str) -> list[Result]:
     times: list[list[float]] = [[] for _ in sites]
     for _ in range(REPEATS):
         for site, taken in zip(sites, times, strict=True):
-            cache.clear()  # what a page keeps for a while is reckoned anew
+            cache.clear()  # cached figures of a page are computed again
             with site as client:
                 began = time.perf_counter()
                 client.get(site.pages[page])
@@ -292,7 +292,7 @@ def show(sizes: list[int], found: dict[str, list[Result]]) -> bool:
         ratio = last.seconds / base.seconds
         times = " | ".join(f"{result.seconds * 1000:.0f} ms" for result in results)
         print(f"| {page} | {statements} | {times} | {ratio:.1f}{'' if base is first else ' of the list'} |")
-        grows = last.seconds > FLOOR and ratio > RATIO and page != OVERVIEW
+        grows = last.seconds > FLOOR and ratio > RATIO and page != DASHBOARD
         if statements > STATEMENTS or grows:
             failed.append(page)
     for page in failed:

@@ -25,7 +25,7 @@ _AT = "now() - interval '365 days' * ((%(count)s - i)::float8 / %(count)s)"
 #: A tenth of a percent of all payments are of one payer; the others come now and then.
 _EMAIL = "CASE WHEN i %% 1000 = 1 THEN 'office@example.com' ELSE 'payer' || i / 3 || '@example.com' END"
 
-_MIRROR = "account, state_at, state_by, state_span, version, synced_at, extra"
+_MIRROR = "account, state_at, state_by, answer_seconds, version, synced_at, extra"
 _MIRRORED = f"{_ACCOUNT}, {_AT}, 'event', 0, 1, {_AT}, '{{}}'"
 
 STATEMENTS: dict[str, tuple[str, int]] = {
@@ -98,8 +98,8 @@ STATEMENTS: dict[str, tuple[str, int]] = {
         FROM generate_series(1, %(count)s) AS i""",
         OPERATIONS,
     ),
-    "telling": (
-        """INSERT INTO payments_integration_telling (account, object_kind, object_id, running)
+    "objectdispatch": (
+        """INSERT INTO payments_integration_objectdispatch (account, object_kind, object_id, running)
         SELECT 'default', 'payment', 'pay_' || i, false FROM generate_series(1, %(count)s) AS i""",
         1,
     ),
@@ -107,7 +107,7 @@ STATEMENTS: dict[str, tuple[str, int]] = {
 
 
 def seed(connection: Any, payments: int) -> float:
-    """Replace whatever is there; returns the seconds it took."""
+    """Replace all rows; returns the seconds it took."""
     began = time.perf_counter()
     with connection.cursor() as cursor:
         cursor.execute("SET maintenance_work_mem = '512MB'")

@@ -60,7 +60,7 @@ def people(size: int) -> dict[str, Any]:
         User.objects.create_user("customer"),
     ]
     users[1].groups.add(clerks)
-    # Every so many operations that made a payment is the customer's; the others are nobody's.
+    # Some of the operations that made a payment are the customer's; the others have no owner.
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE payments_integration_operation SET actor_id = %s WHERE operation = 'create_payment'"
@@ -79,18 +79,18 @@ def places(user: Any, query: str) -> Iterator[tuple[str, str]]:
     """The first page, the one in the middle and the last, by name."""
     from django.urls import reverse
 
-    from payments_integration.api import filters, paging
+    from payments_integration.api import lists
     from payments_integration.api.querysets import visible
     from payments_integration.models import Payment
 
     base = reverse("payments_integration:api-payment-list")
     yield "first", f"{base}?{query}"
     values = dict([query.split("=")]) if query else {}
-    rows = filters.apply(filters.PaymentFilters, values, visible(Payment.objects.all(), user))
+    rows = lists.apply(lists.PaymentFilters, values, visible(Payment.objects.all(), user))
     count = rows.count()
     for name, place in (("middle", count // 2), ("last", max(0, count - LIMIT))):
         row = rows.order_by("-created_at", "-pk")[place - 1]
-        cursor = paging.cursor_of(paging.ORDERINGS[0], row)
+        cursor = lists.cursor_of(lists.ORDERINGS[0], row)
         yield name, f"{base}?{query}&cursor={cursor}".replace("?&", "?")
 
 

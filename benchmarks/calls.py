@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.figures import Figure, report  # noqa: E402
 from benchmarks.machine import StockPostgres, cpu_seconds, family  # noqa: E402
 
-#: Besides the transactions' own BEGIN and COMMIT; milliseconds of CPU in our process.
+#: Without the transactions' own BEGIN and COMMIT; milliseconds of CPU in our process.
 MOST_STATEMENTS = 8
 MOST_CPU = 5.0
 ROUND = 50

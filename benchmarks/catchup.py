@@ -39,7 +39,7 @@ def floor(work: Work) -> Result:
     """Every page in one INSERT, and nothing else."""
     from django.db import connection, models
 
-    class Stored(models.Model):  # noqa: DJ008  (nobody sees it)
+    class Stored(models.Model):  # noqa: DJ008  (it is never displayed)
         id = models.TextField(primary_key=True)
         body = models.TextField()
 

@@ -38,7 +38,7 @@ class Report:
 def check(report: Report) -> None:
     """Fill in the report. An event is stored once or not at all: its id is the key."""
     _check_inbox(report)
-    _check_telling(report)
+    _check_dispatch(report)
     _check_mirror(report)
     _check_changes(report)
 
@@ -55,32 +55,32 @@ def _check_inbox(report: Report) -> None:
     report.count("refreshes asked for", sorted(map(str, DueRefresh.objects.all())))
 
 
-def _check_telling(report: Report) -> None:
-    """By the rows that the shop's receivers write, one each time that they are told."""
+def _check_dispatch(report: Report) -> None:
+    """By the rows that the shop's receivers write, one for each call."""
     from example_project.shop.models import Notice
 
-    told: dict[str, list[tuple[str, bool]]] = defaultdict(list)
+    dispatched: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     for object_id, event_id, is_stale in Notice.objects.order_by("pk").values_list(
         "object_id", "event_id", "is_stale"
     ):
-        told[object_id].append((event_id, is_stale))
-    times = Counter(event_id for notices in told.values() for event_id, _ in notices)
-    report.count("acknowledged, never told", sorted(report.acknowledged - times.keys()))
-    report.count("told twice", sorted(event_id for event_id, number in times.items() if number > 1))
+        dispatched[object_id].append((event_id, is_stale))
+    times = Counter(event_id for notices in dispatched.values() for event_id, _ in notices)
+    report.count("acknowledged, never dispatched", sorted(report.acknowledged - times.keys()))
+    report.count("dispatched twice", sorted(event_id for event_id, number in times.items() if number > 1))
     wrong: list[str] = []
     for object_id, events in report.objects.items():
         rank = {event["id"]: position for position, event in enumerate(events)}
         newest = -1
-        for event_id, is_stale in told[object_id]:
-            # What is older than something that was told says so; all else is told oldest first.
+        for event_id, is_stale in dispatched[object_id]:
+            # An event older than a dispatched one is stale; all others are dispatched oldest first.
             if (rank[event_id] < newest) != is_stale:
                 wrong.append(f"{event_id}, stale {is_stale}")
             newest = max(newest, rank[event_id])
-        if object_id not in report.shuffled and [rank[event_id] for event_id, _ in told[object_id]] != sorted(
+        if object_id not in report.shuffled and [rank[event_id] for event_id, _ in dispatched[object_id]] != sorted(
             rank.values()
         ):
-            wrong.append(f"{object_id}: {told[object_id]}")
-    report.count("told out of order", wrong)
+            wrong.append(f"{object_id}: {dispatched[object_id]}")
+    report.count("dispatched out of order", wrong)
 
 
 def _check_mirror(report: Report) -> None:

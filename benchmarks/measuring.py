@@ -64,7 +64,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a contender is told: the database, the stub's port, how many items, and whose CPU time counts."""
+    """The task of a contender: the database, the stub's port, how many items, and whose CPU time counts."""
 
     database: str
     port: int
@@ -145,13 +145,13 @@ class Site:
         self.server, self._address = server, server.url.rpartition("/")[0]
         self._work = {"port": port, "items": events, "postgres": server.pid, "stub": stub}
         self._do("CREATE DATABASE migrated")
-        self.run("benchmarks.measuring", "migrate", self._told("migrated"))
+        self.run("benchmarks.measuring", "migrate", self._work("migrated"))
 
     @contextmanager
     def database(self, name: str) -> Iterator[Work]:
         """A new database with the app's tables."""
         self._do(f"CREATE DATABASE {name} TEMPLATE migrated")
-        yield self._told(name)
+        yield self._work(name)
         self._do(f"DROP DATABASE {name}")
 
     def run(self, module: str, contender: str, work: Work) -> str:
@@ -165,7 +165,7 @@ class Site:
         show(contender, result)
         return result
 
-    def _told(self, database: str) -> Work:
+    def _work(self, database: str) -> Work:
         return Work(f"{self._address}/{database}", **self._work)
 
     def _do(self, statement: str) -> None:

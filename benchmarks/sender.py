@@ -1,4 +1,4 @@
-"""Sends deliveries over connections that are kept, and tells how fast they were acknowledged.
+"""Sends deliveries over connections that are kept, and reports how fast they were acknowledged.
 
     python -m benchmarks.sender URL FILE [--connections 8] [--rate 25] [--header Service-Signature]
 

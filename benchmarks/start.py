@@ -50,7 +50,7 @@ print((time.process_time() - began) * 1000)
 """
 _LINE = re.compile(r"import time: +(\d+) \| +(\d+) \| +(payments_integration[\w.]*)")
 
-#: What is installed besides, and what is said of it.
+#: Other installed apps, and how the report describes them.
 VARIANTS: dict[str, tuple[str, ...]] = {"with Django's admin": ("admin",), "without the admin": ()}
 
 

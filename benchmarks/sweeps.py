@@ -28,8 +28,9 @@ LOOKS = 200
 
 def seed(work: Work) -> None:
     """Mirror every payment that the stub lists, and the balances."""
-    from payments_integration import bulk, services
+    from payments_integration import services
     from payments_integration.client import get_client
+    from payments_integration.db import statements
     from payments_integration.models import StateBy
     from payments_integration.projection import rows
 
@@ -37,9 +38,9 @@ def seed(work: Work) -> None:
     for item in get_client("default").payments.list():
         batch.append(rows.new_row("default", item, rows.row_values(item), at=item.created_at, by=StateBy.EVENT))
         if len(batch) == BATCH:
-            bulk.insert(batch)
+            statements.insert(batch)
             batch.clear()
-    bulk.insert(batch)
+    statements.insert(batch)
     services.sync_balances()
 
 

@@ -1,10 +1,11 @@
 """Settings of the example project, all from the environment; nothing needs to be set.
 
-A file ``.env`` beside manage.py is read when it exists. ``python manage.py demo`` sets these variables for itself.
+A file ``.env`` beside manage.py is read if it exists. ``python manage.py demo`` sets these variables for itself.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import django
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
+from payments_integration.conf import from_env
 from payments_integration.schedule import BEAT_SCHEDULE
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -85,20 +87,10 @@ STATIC_URL = "static/"
 STATIC_ROOT = env.path("STATIC_ROOT", default=str(BASE_DIR / "var" / "static"))
 
 # Where `python manage.py payments_sandbox` listens.
-PROVIDER_URL = env.str("PAYMENTS_BASE_URL", default="http://127.0.0.1:8400")
-PAYMENTS_INTEGRATION = {
-    "ACCOUNTS": {
-        "default": {
-            "BASE_URL": PROVIDER_URL,
-            "API_KEY": env.str("PAYMENTS_API_KEY", default="sk_test_sandbox"),
-            "WEBHOOK_SECRETS": env.list("PAYMENTS_WEBHOOK_SECRETS", default=[]),
-        },
-    },
-    # "inline" needs no worker; "celery" needs one, and beat.
-    "PROCESSING": env.str("PAYMENTS_PROCESSING", default="inline"),
-    "REORDER_WINDOW": env.int("PAYMENTS_REORDER_WINDOW", default=0),
-    "ENCRYPTION_KEYS": env.list("PAYMENTS_ENCRYPTION_KEYS", default=[]),
-}
+PROVIDER_URL = os.environ.setdefault("PAYMENTS_BASE_URL", "http://127.0.0.1:8400")
+os.environ.setdefault("PAYMENTS_API_KEY", "sk_test_sandbox")
+# PAYMENTS_PROCESSING=celery needs a worker and beat.
+PAYMENTS_INTEGRATION = from_env()
 
 #: Messages are files in a folder: no server is needed. Any other broker goes into BROKER_URL.
 CELERY_BROKER_URL = env.str("BROKER_URL", default="filesystem://")

@@ -1,4 +1,4 @@
-"""Wiring: checks, handlers, and who is woken when there is work."""
+"""The app's configuration: checks, handlers, and the hook for wake-ups."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ class PaymentsIntegrationConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        # Models are loaded only now, so what needs them is imported only now.
-        door = import_module("payments_integration.checks")
-        checks.register(door.check_settings, checks.Tags.compatibility)
-        checks.register(door.check_handlers, checks.Tags.compatibility)
-        checks.register(door.check_api, checks.Tags.security)
-        checks.register(door.check_deployment, checks.Tags.security, deploy=True)
-        checks.register(door.check_keys, checks.Tags.database)
+        # Imported here, because they need the models.
+        app_checks = import_module("payments_integration.checks")
+        checks.register(app_checks.check_settings, checks.Tags.compatibility)
+        checks.register(app_checks.check_handlers, checks.Tags.compatibility)
+        checks.register(app_checks.check_api, checks.Tags.security)
+        checks.register(app_checks.check_deployment, checks.Tags.security, deploy=True)
+        checks.register(app_checks.check_keys, checks.Tags.database)
         wakeup.set_hook(_on_wake)
         autodiscover_modules("payment_handlers")
 
 
 _publisher = wakeup.Publisher(lambda account: import_module("payments_integration.tasks").wake_up(account))
 _inline = wakeup.Inline(
-    lambda account, deadline: import_module("payments_integration.reconciliation").work_off(account, deadline=deadline)
+    lambda account, deadline: import_module("payments_integration.reconciliation").process_due(
+        account, deadline=deadline
+    )
 )
 
 
@@ -40,6 +42,6 @@ def _on_wake(account: str, deadline: float | None) -> None:
     if conf.current().PROCESSING == "celery":
         _publisher.publish(account)
     else:
-        # Somebody waits for an answer, be it the provider or the caller of a service.
+        # The provider or the caller of a service waits for the answer.
         deadline = time.monotonic() + wakeup.INLINE_SECONDS if deadline is None else deadline
         _inline(account, deadline)

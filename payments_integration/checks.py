@@ -1,4 +1,4 @@
-"""System checks of the settings: every message says what to write instead."""
+"""System checks. Each message says what is wrong, each hint what to write instead."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from payments_integration import conf, handlers
 from payments_integration.encryption import DecryptionError, decrypt
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, WebhookEndpoint
+from payments_integration.next_action import codes
 
 ID = "payments_integration"
 
 
 def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E001 to E009, E012 and E013: the setting itself. E011: no time zones. W001: no account. W002: SQLite begins
-    transactions the wrong way. W005: no sweeper in Celery's schedule, or not for every account.
+    """E001 to E009, E012, E013: the setting is wrong. E011: USE_TZ is off. W001: no account. W002: SQLite's mode of
+    transactions. W005: process_events is not scheduled, or not for every account.
     """
     raw = getattr(settings, conf.NAME, {})
     messages: list[checks.CheckMessage] = [
@@ -39,18 +40,18 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
     if not settings.USE_TZ:
         messages.append(
             checks.Error(
-                "USE_TZ is off: the provider's times cannot be stored.",
+                "USE_TZ is off, so the provider's times cannot be stored.",
                 hint="Set USE_TZ = True.",
                 id=f"{ID}.E011",
             )
         )
-    if isinstance(raw, Mapping) and (left_out := _left_out_by_sweeper(raw)):
+    if isinstance(raw, Mapping) and (unscheduled := _unscheduled(raw)):
         messages.append(
             checks.Warning(
-                f"Nothing sweeps up what no worker was woken for: in CELERY_BEAT_SCHEDULE process_events is not there "
-                f"for {left_out}.",
+                f"CELERY_BEAT_SCHEDULE has no process_events for {unscheduled}: an event whose wake-up message is "
+                "lost stays unprocessed.",
                 hint="Set CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}, or beat_schedule() of all accounts "
-                "(payments_integration.schedule), or silence this where the schedule is kept elsewhere.",
+                "(payments_integration.schedule). Silence this check if the schedule is stored elsewhere.",
                 id=f"{ID}.W005",
             )
         )
@@ -58,7 +59,7 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
     if connection.vendor == "sqlite" and connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
         messages.append(
             checks.Warning(
-                "SQLite begins transactions as readers; concurrent work will meet “database is locked”.",
+                "SQLite's transactions begin in read mode; concurrent writes will fail with “database is locked”.",
                 hint='Add "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20} to the database.',
                 id=f"{ID}.W002",
             )
@@ -67,10 +68,10 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
 
 
 def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E014: an option of the REST API names what cannot be imported, or what is something else."""
+    """E014: an option of the REST API names an object that cannot be imported or is of another type."""
     raw = getattr(settings, conf.NAME, {})
     if any(conf.problems(raw)):
-        return []  # E001 to E013 say so
+        return []  # reported as E001 to E013
     current = conf.current()
     named = [
         (option, path, method) for option, method in conf.API_CLASSES.items() for path in getattr(current, option)
@@ -87,19 +88,19 @@ _API_HINT = "Correct the dotted path, or leave the option out for the default."
 
 
 def _unusable(path: str, method: str) -> str:
-    """Why a dotted path of the API's options is of no use; "" where it is. ``method``: of a class; "": a function."""
+    """Why this dotted path cannot be used; "" if it can. ``method``: the one a class must have; "" for a function."""
     try:
         named = import_string(path)
-    except Exception as error:  # whatever the project's module raises when it is imported
+    except Exception as error:  # a module of the project may raise any error
         return f"it cannot be imported ({type(error).__name__}: {error})"
     if not method:
-        return "" if callable(named) else "it is no function"
+        return "" if callable(named) else "it is not a function"
     is_class = isinstance(named, type) and callable(getattr(named, method, None))
-    return "" if is_class else f"it is no class with a method {method}()"
+    return "" if is_class else f"it is not a class with a method {method}()"
 
 
 def check_handlers(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """W006: a handler waits for what never comes, or cannot take what it is called with."""
+    """W006: a handler is registered for an unknown event type or status, or does not take ``**kwargs``."""
     messages: list[checks.CheckMessage] = []
     for handler, model, names in handlers.registered:
         where = f"{handler.__module__}.{getattr(handler, '__qualname__', handler)}"
@@ -109,7 +110,7 @@ def check_handlers(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
             what = "an event type of the provider" if model is None else f"a status of {model.__name__}"
             messages.append(
                 checks.Warning(
-                    f"The handler {where} waits for {', '.join(map(repr, unknown))}, which is not {what}.",
+                    f"The handler {where} is registered for {', '.join(map(repr, unknown))}, which is not {what}.",
                     hint=f"Known: {', '.join(known)}.",
                     id=f"{ID}.W006",
                 )
@@ -119,38 +120,50 @@ def check_handlers(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
             messages.append(
                 checks.Warning(
                     f"The handler {where} does not take **kwargs.",
-                    hint="Add **kwargs: a handler is called with more arguments than it needs.",
+                    hint="Add **kwargs: a handler receives more arguments than it names.",
                     id=f"{ID}.W006",
                 )
             )
     return messages
 
 
-def _left_out_by_sweeper(raw: Any) -> str:
-    """The accounts that no entry of the schedule sweeps, in words; "" where each is swept, or need not be."""
+def _unscheduled(raw: Any) -> str:
+    """The accounts without a scheduled process_events, for a message; "" if there is none or PROCESSING is inline."""
     if raw.get("PROCESSING") != "celery":
         return ""
     schedule = getattr(settings, "CELERY_BEAT_SCHEDULE", None) or {}
-    sweepers = [entry for entry in schedule.values() if entry.get("task") == f"{ID}.tasks.process_events"]
-    swept = {
-        (entry.get("kwargs") or {}).get("account") or next(iter(entry.get("args") or ()), None) for entry in sweepers
+    entries = [entry for entry in schedule.values() if entry.get("task") == f"{ID}.tasks.process_events"]
+    scheduled = {
+        (entry.get("kwargs") or {}).get("account") or next(iter(entry.get("args") or ()), None) for entry in entries
     }
-    if None in swept:
+    if None in scheduled:
         return ""
-    if not swept:
+    if not scheduled:
         return "any account"
     accounts = raw.get("ACCOUNTS")
-    return ", ".join(repr(alias) for alias in accounts if alias not in swept) if isinstance(accounts, Mapping) else ""
+    return (
+        ", ".join(repr(alias) for alias in accounts if alias not in scheduled) if isinstance(accounts, Mapping) else ""
+    )
 
 
 def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """W003 and W004, with ``check --deploy``: redirects that lose deliveries; secrets that SECRET_KEY alone guards."""
+    """With ``check --deploy``. W003: a redirect loses deliveries. W004: only SECRET_KEY protects webhook secrets.
+    W007: the checkout pages cannot draw codes.
+    """
     messages: list[checks.CheckMessage] = []
+    if missing := codes.missing_libraries():
+        messages.append(
+            checks.Warning(
+                f"The checkout pages show QR codes and bar codes as text only: {', '.join(missing)} not installed.",
+                hint=f"{codes.EXTRA}, or silence this if your payers do not use them.",
+                id=f"{ID}.W007",
+            )
+        )
     if settings.SECURE_SSL_REDIRECT and not settings.SECURE_PROXY_SSL_HEADER and not settings.SECURE_REDIRECT_EXEMPT:
         messages.append(
             checks.Warning(
-                "SECURE_SSL_REDIRECT may answer deliveries with a redirect, which counts as a failure.",
-                hint="Set SECURE_PROXY_SSL_HEADER, or put the webhook's path into SECURE_REDIRECT_EXEMPT.",
+                "SECURE_SSL_REDIRECT may redirect webhook deliveries; the provider counts a redirect as a failure.",
+                hint="Set SECURE_PROXY_SSL_HEADER, or add the webhook's path to SECURE_REDIRECT_EXEMPT.",
                 id=f"{ID}.W003",
             )
         )
@@ -159,7 +172,7 @@ def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[checks.Chec
         messages.append(
             checks.Warning(
                 "Webhook secrets are encrypted with a key derived from SECRET_KEY.",
-                hint=f'Set {conf.NAME}["ENCRYPTION_KEYS"], so that SECRET_KEY can be changed without them.',
+                hint=f'Set {conf.NAME}["ENCRYPTION_KEYS"], so that a new SECRET_KEY does not lose the secrets.',
                 id=f"{ID}.W004",
             )
         )
@@ -169,7 +182,7 @@ def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[checks.Chec
 def check_keys(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[checks.CheckMessage]:
-    """E010, with ``check --database``: stored secrets that none of the keys can read."""
+    """With ``check --database``. E010: no key can read a stored webhook secret."""
     using = router.db_for_read(WebhookEndpoint)
     if not databases or using not in databases:
         return []
@@ -186,7 +199,7 @@ def check_keys(
         return []
     return [
         checks.Error(
-            f"The secrets of {', '.join(unreadable)} cannot be read; their deliveries are answered 503.",
+            f"No key can read the secrets of {', '.join(unreadable)}; their deliveries are answered with 503.",
             hint=f'Put the missing key back into {conf.NAME}["ENCRYPTION_KEYS"], or rotate the secrets.',
             id=f"{ID}.E010",
         )

@@ -1,15 +1,18 @@
-"""The setting ``PAYMENTS_INTEGRATION``: read lazily, typed, with a sound default for everything but ACCOUNTS.
+"""The setting ``PAYMENTS_INTEGRATION``: read lazily, typed, with a default for each option but ACCOUNTS.
 
-``current()`` raises ImproperlyConfigured for a wrong setting; ``problems()`` lists all of them for the system checks.
+``current()`` raises ImproperlyConfigured for a wrong setting; ``problems()`` lists all errors for the system checks;
+``from_env()`` makes the setting from environment variables.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,18 +22,18 @@ from django.core.exceptions import ImproperlyConfigured
 
 from payments_integration.enums import Currency
 from payments_integration.money import INT64_MAX
+from payments_integration.validation.urls import is_base_url
 
 NAME = "PAYMENTS_INTEGRATION"
 DEFAULT_ACCOUNT = "default"
 
-#: An alias stands in URLs and in every row.
+#: An alias is part of URLs and of every row.
 ALIAS_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
-LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One provider project. The repr shows no secret."""
+    """One project of the provider. The repr hides secrets."""
 
     alias: str
     base_url: str
@@ -40,51 +43,51 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every option, with its default. Times are seconds unless the name says days."""
+    """Every option with its default. Times are in seconds unless the name ends in DAYS."""
 
-    #: Aliases to BASE_URL, API_KEY and WEBHOOK_SECRETS; one per provider project.
+    #: Alias to BASE_URL, API_KEY and WEBHOOK_SECRETS; one account for each project of the provider.
     ACCOUNTS: Mapping[str, Account] = field(default_factory=dict)
     #: "inline": apply within the request, after commit; "celery": in a worker.
     PROCESSING: str = "inline"
-    #: How long a worker holds events back to sort late ones in ("celery" only).
+    #: How long a worker delays events, so that late ones are applied in order ("celery" only).
     REORDER_WINDOW: int = 0
     #: Keys that encrypt webhook secrets, newest first; empty: derived from SECRET_KEY and its fallbacks.
     ENCRYPTION_KEYS: tuple[str, ...] = field(default=(), repr=False)
-    #: Largest webhook body that is read, in bytes.
+    #: The largest webhook body that is accepted, in bytes.
     MAX_WEBHOOK_BYTES: int = 1024 * 1024
     #: Events applied per transaction.
     BATCH_SIZE: int = 500
-    #: Waits before a failing receiver is tried again; after the last one the event is parked.
+    #: Waits before a failing receiver is called again; after the last one, the event is parked.
     RECEIVER_RETRIES: tuple[int, ...] = (10, 30, 60, 120, 300)
-    #: Connecting to the provider.
+    #: The longest time to connect to the provider.
     CONNECT_TIMEOUT: float = 5.0
-    #: Silence while waiting for the provider's answer.
+    #: The longest silence while an answer arrives.
     READ_TIMEOUT: float = 20.0
-    #: A whole request, from connecting to the last byte of the answer.
+    #: The longest time for a request, from connecting to the last byte of the answer.
     REQUEST_DEADLINE: float = 30.0
-    #: An open object that was silent for so long is read by GET.
+    #: An open object without an event for this long is read by GET.
     SILENT_AFTER: int = 6 * 3600
-    #: How far back the list sweeps look.
+    #: How far back reconciliation compares lists of objects.
     SWEEP_DAYS: int = 35
     #: How long raw event bodies are kept.
     EVENT_BODY_DAYS: int = 90
     #: How long event rows are kept.
     EVENT_DAYS: int = 400
-    #: What waits longer than this, and should go on by itself, is a problem to ``payments_health``.
+    #: ``payments_health`` reports automatic work that has waited longer than this.
     BACKLOG_ALERT: int = 600
-    #: Minor units per currency from which a payout, or a refund that runs as one, waits for a second person; a
-    #: currency that is not named has no limit.
+    #: By currency, in minor units: from this amount on, a payout, or a refund to a bank account, needs the approval of
+    #: a second person. A currency that is not listed has no limit.
     APPROVAL_LIMITS: Mapping[str, int] = field(default_factory=dict)
-    #: Who somebody is to the REST API: dotted paths of Django REST framework's authentication classes.
+    #: How the REST API identifies users: dotted paths of Django REST framework authentication classes.
     API_AUTHENTICATION_CLASSES: tuple[str, ...] = ("rest_framework.authentication.SessionAuthentication",)
-    #: Who may do what there: all of them must agree. Staff by model permission, and nobody else.
+    #: What users may do there: all of these must agree. By default staff only, by model permission.
     API_PERMISSION_CLASSES: tuple[str, ...] = ("payments_integration.api.permissions.StaffByPermission",)
-    #: How often.
+    #: How often users may call it.
     API_THROTTLE_CLASSES: tuple[str, ...] = (
         "payments_integration.api.throttling.ReadThrottle",
         "payments_integration.api.throttling.WriteThrottle",
     )
-    #: Of the app's own throttles, per user: "read" and "write", as in "120/minute"; None: no limit.
+    #: The rates of the app's own throttles, per user: "read" and "write", such as "120/minute"; None: no limit.
     API_THROTTLE_RATES: Mapping[str, str | None] = field(
         default_factory=lambda: {"read": "120/minute", "write": "30/minute"}
     )
@@ -92,7 +95,7 @@ class Settings:
     API_QUERYSET: str = "payments_integration.api.querysets.visible"
 
     def account(self, alias: str = DEFAULT_ACCOUNT) -> Account:
-        """The account of that alias, or ImproperlyConfigured with the aliases that exist."""
+        """The account of that alias. Raises ImproperlyConfigured, with the known aliases, if there is none."""
         try:
             return self.ACCOUNTS[alias]
         except KeyError:
@@ -104,14 +107,14 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with the setting: a stable check id, what, and what to write instead."""
+    """One error in the setting: a stable check id, the error, and what to write instead."""
 
     id: str
     message: str
     hint: str
 
 
-#: Event rows must outlive the provider's 30 days and a week, or a redelivery would be told again.
+#: Event rows are kept for the provider's 30 days and a week more, so that a repeated delivery is recognised.
 MIN_EVENT_DAYS = 37
 
 _NUMBERS: dict[str, tuple[type, float, float]] = {
@@ -127,7 +130,7 @@ _NUMBERS: dict[str, tuple[type, float, float]] = {
     "EVENT_DAYS": (int, MIN_EVENT_DAYS, 36500),
     "BACKLOG_ALERT": (int, 1, 86400),
 }
-#: The options that are lists of dotted paths, and what each class must be able to do.
+#: The options that are lists of classes, and the method that each class must have.
 API_CLASSES: Mapping[str, str] = {
     "API_AUTHENTICATION_CLASSES": "authenticate",
     "API_PERMISSION_CLASSES": "has_permission",
@@ -138,11 +141,30 @@ _RATE = re.compile(r"[1-9][0-9]{0,8}/(?:s|sec|second|m|min|minute|h|hour|d|day)"
 _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 _ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS")
 
+
+def _limits(text: str) -> dict[str, int]:
+    """The limits in ``CLP=1000000,USD=50000``."""
+    return {name: int(limit) for name, _, limit in (pair.partition("=") for pair in text.split(","))}
+
+
+_VALID_ACCOUNT = {"BASE_URL": "https://provider.example", "API_KEY": "sk"}
+#: How ``from_env`` reads each option but ACCOUNTS.
+_ENV_CASTS: Mapping[str, Any] = {
+    "PROCESSING": str,
+    "ENCRYPTION_KEYS": list,
+    "RECEIVER_RETRIES": [int],
+    **{name: kind for name, (kind, _low, _high) in _NUMBERS.items()},
+    "APPROVAL_LIMITS": _limits,
+    **dict.fromkeys(API_CLASSES, list),
+    "API_THROTTLE_RATES": dict,
+    "API_QUERYSET": str,
+}
+
 _cache: tuple[Any, Settings] | None = None
 
 
 def current() -> Settings:
-    """The settings as they are now (``override_settings`` works), or ImproperlyConfigured."""
+    """The settings as they are now (``override_settings`` works). Raises ImproperlyConfigured if they are wrong."""
     global _cache  # noqa: PLW0603  (parsed once per distinct value)
     raw = getattr(settings, NAME, {})
     if _cache is not None and _cache[0] == raw:
@@ -159,8 +181,65 @@ def account(alias: str = DEFAULT_ACCOUNT) -> Account:
 
 
 def aliases(only: str | None = None) -> list[str]:
-    """Every alias in the order of the setting, or just ``only`` (which must exist)."""
+    """Every alias in the order of the setting, or only that of ``only``, which must exist."""
     return [account(only).alias] if only is not None else list(current().ACCOUNTS)
+
+
+def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[str, Any]:
+    """The value of PAYMENTS_INTEGRATION from environment variables: ``PAYMENTS_INTEGRATION = from_env()``.
+
+    The account "default" is read from PAYMENTS_BASE_URL, PAYMENTS_API_KEY and PAYMENTS_WEBHOOK_SECRETS. With
+    PAYMENTS_ACCOUNTS=default,br, the account "br" is read from PAYMENTS_BR_API_KEY and PAYMENTS_BR_WEBHOOK_SECRETS,
+    and from PAYMENTS_BR_BASE_URL if it differs from PAYMENTS_BASE_URL. Each other option has a variable of its name,
+    such as PAYMENTS_PROCESSING and PAYMENTS_ENCRYPTION_KEYS. Write lists as a,b and dicts as CLP=1000000,USD=50000. An
+    empty variable counts as not set.
+
+    Variables missing from the environment are looked up in ``env_file``, if that file exists. Raises
+    ImproperlyConfigured with the name of a variable that is missing or wrong.
+    """
+    import environ  # noqa: PLC0415  (only settings files need it)
+
+    class Env(environ.Env):  # type: ignore[misc]
+        # A copy: reading the file must not change the environment of the process.
+        ENVIRON = dict(os.environ)
+
+    if Path(env_file).is_file():
+        Env.read_env(env_file)
+
+    def read(name: str, cast: Any = str) -> Any:
+        text = Env.ENVIRON.get(prefix + name, "")
+        try:
+            return Env.parse_value(text, cast) if text else None
+        except ValueError:
+            raise ImproperlyConfigured(f"The environment variable {prefix + name} cannot be read.") from None
+
+    def check(variable: str, value: dict[str, Any]) -> None:
+        for problem in problems(value):
+            raise ImproperlyConfigured(f"The environment variable {variable} is missing or wrong. {problem.hint}")
+
+    found: dict[str, Any] = {"ACCOUNTS": {}}
+    variables: dict[str, str] = {}
+    for alias in read("ACCOUNTS", list) or [DEFAULT_ACCOUNT]:
+        own = "" if alias == DEFAULT_ACCOUNT else alias.upper().replace("-", "_") + "_"
+        if not ALIAS_PATTERN.fullmatch(alias) or variables.setdefault(own, alias) != alias:
+            raise ImproperlyConfigured(
+                f"The environment variable {prefix}ACCOUNTS has a wrong or ambiguous alias {alias!r}. "
+                "Use ASCII letters, digits, hyphens and underscores, and names that differ in more than case."
+            )
+        entry = {
+            "BASE_URL": read(f"{own}BASE_URL") or read("BASE_URL"),
+            "API_KEY": read(f"{own}API_KEY"),
+            "WEBHOOK_SECRETS": read(f"{own}WEBHOOK_SECRETS", list) or [],
+        }
+        for key, value in entry.items():
+            check(f"{prefix}{own}{key}", {"ACCOUNTS": {alias: {**_VALID_ACCOUNT, key: value}}})
+        found["ACCOUNTS"][alias] = entry
+    check(f"{prefix}ACCOUNTS", found)
+    for name, cast in _ENV_CASTS.items():
+        if (value := read(name, cast)) is not None:
+            check(prefix + name, {name: value})
+            found[name] = value
+    return found
 
 
 def _parse(raw: Mapping[str, Any]) -> Settings:
@@ -179,13 +258,13 @@ def _parse(raw: Mapping[str, Any]) -> Settings:
             values[name] = tuple(values[name])
     values["APPROVAL_LIMITS"] = MappingProxyType(dict(raw.get("APPROVAL_LIMITS", {})))
     if "API_THROTTLE_RATES" in raw:
-        # One that is not named keeps its default: a limit goes only where somebody says so.
+        # A rate that is not given keeps its default, so that no limit is lost by accident.
         values["API_THROTTLE_RATES"] = {**Settings().API_THROTTLE_RATES, **raw["API_THROTTLE_RATES"]}
     return Settings(**values)
 
 
 def problems(raw: object) -> Iterator[Problem]:
-    """Everything wrong with a value of the setting, in the order of the option's check ids."""
+    """Every error in a value of the setting, in the order of the check ids."""
     if not isinstance(raw, Mapping):
         yield Problem("E001", f"{NAME} must be a dict.", f"Write {NAME} = {{'ACCOUNTS': {{…}}}}.")
         return
@@ -216,10 +295,10 @@ def _api_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
         if not isinstance(paths, list | tuple) or not all(map(_is_path, paths)):
             yield Problem("E013", f'{NAME}["{name}"] is wrong.', "Write a list of dotted paths of classes.")
     if "API_PERMISSION_CLASSES" in raw and raw["API_PERMISSION_CLASSES"] in ([], ()):
-        # To Django REST framework that means that everybody may do everything.
+        # For Django REST framework, no permission class means that everyone may do everything.
         yield Problem(
             "E013",
-            f'{NAME}["API_PERMISSION_CLASSES"] is empty: the API would be open to everybody.',
+            f'{NAME}["API_PERMISSION_CLASSES"] is empty: the API would be open to everyone.',
             "Name a class, such as payments_integration.api.permissions.StaffByPermission, or leave the option out.",
         )
     if "API_QUERYSET" in raw and not _is_path(raw["API_QUERYSET"]):
@@ -247,7 +326,7 @@ def _limit_problems(limits: object) -> Iterator[Problem]:
         return
     for currency, limit in limits.items():
         if currency not in Currency.values:
-            # A limit that is never looked at would let everything through.
+            # A limit under a wrong name would never apply.
             yield Problem(
                 "E012", f"{where} has an unknown currency {currency!r}.", f"Known: {', '.join(Currency.values)}."
             )
@@ -273,7 +352,7 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
             )
             continue
         if (twin := spelled.setdefault(alias.lower(), alias)) != alias:
-            # MariaDB takes them for the same, and the rows of one account for the other's.
+            # MariaDB compares them as equal and would mix the rows of the two accounts.
             yield Problem("E004", f"{where} has {twin!r} and {alias!r}.", "Use names that differ by more than case.")
         here = f'{where}["{alias}"]'
         if not isinstance(entry, Mapping):
@@ -283,7 +362,7 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
             if key not in _ACCOUNT_KEYS:
                 yield Problem("E005", f"{here} has an unknown key {key!r}.", f"Known: {', '.join(_ACCOUNT_KEYS)}.")
         base_url, api_key = entry.get("BASE_URL"), entry.get("API_KEY")
-        if not isinstance(base_url, str) or not is_safe_url(base_url):
+        if not isinstance(base_url, str) or not is_base_url(base_url):
             yield Problem(
                 "E005",
                 f'{here}["BASE_URL"] is missing or wrong.',
@@ -300,19 +379,6 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
         secrets = entry.get("WEBHOOK_SECRETS", [])
         if not isinstance(secrets, list | tuple) or not all(isinstance(s, str) and s for s in secrets):
             yield Problem("E005", f'{here}["WEBHOOK_SECRETS"] is wrong.', "Write a list of non-empty strings.")
-
-
-def is_safe_url(url: str) -> bool:
-    """HTTPS, or HTTP to this machine; a host; no user, query or fragment."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-        _ = parts.port  # raises ValueError when it is no port
-    except ValueError:
-        return False
-    if not host or parts.username or parts.query or parts.fragment or not url.isprintable() or " " in url:
-        return False
-    return parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK_HOSTS)
 
 
 def _is_header_value(value: str) -> bool:

@@ -1,4 +1,4 @@
-"""Encryption of webhook secrets at rest (MultiFernet: the first key encrypts, all decrypt)."""
+"""Encryption of stored webhook secrets (MultiFernet: the first key encrypts, every key decrypts)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class DecryptionError(RuntimeError):
-    """A stored secret cannot be read with any of the keys: a key is missing."""
+    """None of the keys can read a stored secret: the key that wrote it is missing."""
 
 
 def encrypt(text: str) -> str:
-    """An ASCII token that only our keys can read."""
+    """The text as an ASCII token that only the configured keys can read."""
     return _fernet(_keys()).encrypt(text.encode()).decode("ascii")
 
 
 def decrypt(token: str) -> str:
-    """The text of a token; DecryptionError when no key fits."""
-    from cryptography.fernet import InvalidToken  # noqa: PLC0415  (heavy; loaded with the first secret)
+    """The text of a token. Raises DecryptionError if no key fits."""
+    from cryptography.fernet import InvalidToken  # noqa: PLC0415  (slow to import; most processes read no secret)
 
     try:
         return _fernet(_keys()).decrypt(token.encode("ascii")).decode()
@@ -48,7 +48,7 @@ def _keys() -> tuple[str, ...]:
 def _fernet(keys: tuple[str, ...]) -> MultiFernet:
     from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415
 
-    # Any text serves as a key; the label keeps it apart from other uses of SECRET_KEY.
+    # Hashing allows any text as a key; the prefix separates it from other uses of SECRET_KEY.
     return MultiFernet(
         [
             Fernet(base64.urlsafe_b64encode(hashlib.sha256(b"payments_integration:" + key.encode()).digest()))

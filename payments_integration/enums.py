@@ -1,7 +1,6 @@
 """The provider's closed sets (spec, "Resources and their fields" and "Events").
 
-They validate what *we* send. What the provider sends may hold values that this version does not know; those are
-stored as they come.
+They validate what *we* send. A value from the provider that this version does not know is stored as it is.
 """
 
 from __future__ import annotations
@@ -19,6 +18,21 @@ class Kind(TextChoices):
     DEPOSIT_REFERENCE = "deposit_reference", _("deposit reference")
     BALANCE = "balance", _("balance")
     WEBHOOK_ENDPOINT = "webhook_endpoint", _("webhook endpoint")
+
+
+#: How the ids of each kind begin (spec, "Resources and their fields"). Balances have no id.
+ID_PREFIXES: dict[str, str] = {
+    Kind.PAYMENT: "pay_",
+    Kind.PAYOUT: "pout_",
+    Kind.REFUND: "ref_",
+    Kind.DEPOSIT_REFERENCE: "dep_",
+    Kind.WEBHOOK_ENDPOINT: "whk_",
+}
+
+
+def kind_of(object_id: str) -> Kind | None:
+    """The kind that the prefix of an id names; None for any other text."""
+    return next((Kind(kind) for kind, prefix in ID_PREFIXES.items() if object_id.startswith(prefix)), None)
 
 
 class Country(TextChoices):
@@ -118,26 +132,27 @@ class ActiveStatus(TextChoices):
     DISABLED = "disabled", _("disabled")
 
 
-#: A payment that may still change by itself; the others change only by a late payment, a refund or a chargeback.
+#: A payment in one of these may still change on its own. The others change only through a late payment, a refund or a
+#: chargeback.
 OPEN_PAYMENT_STATUSES = frozenset({"created", "requires_action", "processing", "on_hold", "partially_paid"})
-#: What came is the merchant's. Not so while a payment is on hold: the money is there, and may go back to its payer.
+#: The merchant owns the money received. A payment on hold is not here: its money may go back to the payer.
 RECEIVED_PAYMENT_STATUSES = frozenset({"succeeded", "overpaid", "partially_paid"})
-#: Attempts that came to nothing: what they asked for is asked no more.
+#: Attempts that ended without payment.
 VAIN_PAYMENT_STATUSES = frozenset({"failed", "expired", "canceled"})
-#: Nothing more is to come. A late payment turns an expired one into a succeeded one.
+#: No more money is expected. A late payment turns an expired one into a succeeded one.
 ENDED_PAYMENT_STATUSES = frozenset({"succeeded", "overpaid", "chargeback"}) | VAIN_PAYMENT_STATUSES
 OPEN_PAYOUT_STATUSES = frozenset({"created", "processing", "on_hold"})
 OPEN_REFUND_STATUSES = frozenset({"created", "processing"})
-#: Refunds that took nothing, or gave it back.
+#: Refunds that took no money, or gave it back.
 VOID_REFUND_STATUSES = frozenset({"failed", "canceled", "returned"})
-#: The money never came, or its payer has it back already (spec: "Refund succeeded payments").
+#: No money arrived, or the payer already has it back (spec: "Refund succeeded payments").
 NEVER_REFUNDED_STATUSES = VAIN_PAYMENT_STATUSES | {"chargeback"}
 
 #: Statuses from which a cancel is accepted (spec, "States and transitions").
 CANCELABLE_PAYMENT_STATUSES = frozenset({"created", "requires_action"})
 CANCELABLE_PAYOUT_STATUSES = frozenset({"created"})
 
-#: The event types of the spec. Others may come and are stored.
+#: The event types of the spec. Unknown types are stored too.
 EVENT_TYPES: tuple[str, ...] = (
     "payment.created",
     "payment.requires_action",

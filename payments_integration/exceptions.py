@@ -1,4 +1,4 @@
-"""Every error this app raises on purpose. All descend from :class:`PaymentsError`, but :class:`WireError`."""
+"""The errors that this app raises. All but :class:`WireError` are subclasses of :class:`PaymentsError`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 
 class PaymentsError(Exception):
-    """The root of this app's errors."""
+    """The base class of this app's errors."""
 
 
 class ProviderError(PaymentsError):
     """The provider answered with its error envelope (spec, "Errors").
 
-    ``str()`` shows code, param and request id: what the provider's support will ask for.
+    ``str()`` shows code, param and request id, which the provider's support asks for.
     """
 
     type: str = "api_error"
@@ -34,7 +34,7 @@ class ProviderError(PaymentsError):
         self.code = code
         self.param = param
         self.request_id = request_id
-        #: Seconds the provider asked to wait (429 only), within bounds.
+        #: Seconds that the provider asks to wait, from 1 to 60 (429 only).
         self.retry_after = retry_after
         if type is not None:
             self.type = type
@@ -43,6 +43,11 @@ class ProviderError(PaymentsError):
         where = f", param {self.param}" if self.param else ""
         request = f", request {self.request_id}" if self.request_id else ""
         return f"{self.code} (HTTP {self.status_code}{where}{request}): {self.message}"
+
+    def fields(self) -> dict[str, Any]:
+        """The error envelope and the HTTP status, as the ledger stores a refusal; see :func:`provider_error`."""
+        names = ("status_code", "type", "code", "message", "param", "request_id")
+        return {name: getattr(self, name) for name in names}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.__dict__))
@@ -67,7 +72,7 @@ class AuthenticationFailed(ProviderError):
 
 
 class PermissionRefused(ProviderError):
-    """The merchant or the key may not do this (type permission_error)."""
+    """The merchant or the API key is not allowed to do this (type permission_error)."""
 
     type = "permission_error"
 
@@ -79,13 +84,13 @@ class NotFound(ProviderError):
 
 
 class InvalidState(ProviderError):
-    """The object's state forbids the call, or the balance is too low (type invalid_state_error)."""
+    """The object's status does not allow the call, or the balance is too low (type invalid_state_error)."""
 
     type = "invalid_state_error"
 
 
 class IdempotencyError(ProviderError):
-    """The idempotency key is in use (type idempotency_error): see ``code``."""
+    """The idempotency key was used before (type idempotency_error); ``code`` says how."""
 
     type = "idempotency_error"
 
@@ -97,7 +102,7 @@ class RateLimited(ProviderError):
 
 
 class ApiError(ProviderError):
-    """The provider failed (type api_error), or answered with a type this version does not know."""
+    """The provider failed (type api_error), or answered with a type that this version does not know."""
 
     type = "api_error"
 
@@ -117,11 +122,17 @@ PROVIDER_ERRORS: dict[str, type[ProviderError]] = {
 }
 
 
-class NoAnswer(PaymentsError):
-    """No usable answer came: timeout, reset, HTML, a redirect, an object of another kind.
+def provider_error(fields: dict[str, Any]) -> ProviderError:
+    """A stored refusal as an exception again."""
+    values = {"message": "", "status_code": 0, "code": "", **fields}
+    return PROVIDER_ERRORS.get(values.get("type", ""), ApiError)(**values)
 
-    Whether the provider did the work is not known. ``services`` never lets this out of a POST: it becomes
-    :class:`OutcomeUnknown`. A GET lets it out as it is.
+
+class NoAnswer(PaymentsError):
+    """No usable answer arrived: a timeout, a reset, HTML, a redirect, or an object of another kind.
+
+    It is not known whether the provider did the work. For a call that moves money, ``services`` raises
+    :class:`OutcomeUnknown` instead; functions that only read raise this error.
     """
 
     def __init__(self, message: str, *, status_code: int | None = None, request_id: str = "") -> None:
@@ -131,18 +142,18 @@ class NoAnswer(PaymentsError):
 
 
 class UnsendableRequest(PaymentsError, ValueError):
-    """The client refused a request before anything left: too large, or an id or key that cannot be sent."""
+    """The request cannot be sent: it is too large, or has an invalid id, key or filter. Nothing was sent."""
 
 
 class PagingError(PaymentsError):
-    """A list of the provider does not advance: reading on would never end or would skip objects."""
+    """A list of the provider does not advance: reading on would not end, or would skip objects."""
 
 
 class OutcomeUnknown(PaymentsError):
-    """The request may have reached the provider; ``operation`` is kept and being resolved.
+    """The request may have reached the provider; ``operation`` is kept and is being resolved.
 
-    With :class:`ApprovalRequired` the only error after which money may still move. Do not repeat the call with
-    another key: wait for the operation (``resume_operations`` settles it), or repeat it with the same key.
+    Money may still move after this error and after :class:`ApprovalRequired`, and after no other. Do not repeat the
+    call with another key: wait until ``resume_operations`` settles the operation, or repeat it with the same key.
     """
 
     def __init__(self, operation: Any) -> None:
@@ -154,10 +165,10 @@ class OutcomeUnknown(PaymentsError):
 
 
 class ApprovalRequired(PaymentsError):
-    """The operation is recorded and waits for another person's approval; nothing was sent.
+    """The operation is recorded and waits for the approval of another person; nothing was sent.
 
-    ``services.approve`` sends it, ``services.reject`` closes it; until then the same call with the same key raises
-    this.
+    ``services.approve`` sends it and ``services.reject`` closes it. Until then, the same call with the same key raises
+    this error again.
     """
 
     def __init__(self, operation: Any) -> None:
@@ -170,7 +181,7 @@ class IdempotencyMismatch(PaymentsError):
 
 
 class OperationClosed(PaymentsError):
-    """This operation was closed by a person or before it was sent; it did not happen and will not."""
+    """A person closed this operation, or it was closed before it was sent. It did not happen and will not."""
 
     def __init__(self, operation: Any, message: str) -> None:
         super().__init__(message)
@@ -178,12 +189,12 @@ class OperationClosed(PaymentsError):
 
 
 class TransactionRefused(PaymentsError):
-    """A call that sends was made inside a database transaction; see ``services.defer``."""
+    """A call that sends a request was made inside a database transaction; use ``services.defer`` there."""
 
 
 class SignatureError(PaymentsError):
-    """A webhook delivery is not signed by a secret we know, or not now (spec, "Webhook signature")."""
+    """No known secret signed this webhook delivery, or its time is too far from now (spec, "Webhook signature")."""
 
 
 class WireError(ValueError):
-    """Bytes or an object that the spec does not allow; the message names the place, never a value."""
+    """JSON from the provider that the spec does not allow. The message names the place, never a value."""

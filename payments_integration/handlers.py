@@ -1,4 +1,4 @@
-"""Decorators over the signals, for a module ``payment_handlers.py`` in any installed app (found by itself).
+"""Decorators for handlers, in a module ``payment_handlers.py`` of any installed app (found at start-up).
 
     @on_status(Payment, "succeeded")
     def deliver(payment, **kwargs): ...
@@ -6,8 +6,8 @@
     @on_event("payout.*")
     def log(event, instance, **kwargs): ...
 
-A handler runs inside the transaction that records that it ran: its database work commits exactly once. It must not
-call the provider (use ``services.defer``) and should put slow work into ``transaction.on_commit``.
+A handler runs inside the transaction that records that it ran, so its database work commits exactly once. It must not
+call the provider (use ``services.defer``), and should leave slow work to ``transaction.on_commit``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import MIRRORS, Event
 from payments_integration.signals import event_received, status_changed
 
-#: The kinds whose events carry a mirrored object; other events come with ``sender=Event``.
+#: The kinds whose events contain a mirrored object; other events have ``sender=Event``.
 _MODELS: dict[str, type[Any]] = {name.partition(".")[0]: MIRRORS[name.partition(".")[0]] for name in EVENT_TYPES}
 
-#: What was decorated: the handler, the model (None: on_event) and its statuses or patterns. For the system checks.
+#: Every handler with its model (None: on_event) and its statuses or patterns, for the system checks.
 registered: list[tuple[Callable[..., Any], type[Any] | None, tuple[str, ...]]] = []
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -32,8 +32,8 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 def on_event(*patterns: str, include_stale: bool = False) -> Callable[[Handler], Handler]:
     """Call ``handler(event=…, instance=…, previous_status=…, is_stale=…, sender=…)`` for events of these types.
 
-    A pattern is a type, or has ``*`` for any part. Stale events are skipped unless ``include_stale``. For
-    state-driven work prefer :func:`on_status`.
+    A pattern is a type, and ``*`` in it stands for any text. Stale events are skipped unless ``include_stale``. For
+    work that depends on a status prefer :func:`on_status`.
     """
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise TypeError('on_event() takes event types, e.g. @on_event("payment.succeeded", "payout.*")')
@@ -55,7 +55,7 @@ def on_event(*patterns: str, include_stale: bool = False) -> Callable[[Handler],
 
 
 def _senders(patterns: tuple[str, ...]) -> set[type[Any] | None]:
-    """The narrowest senders that can match: kinds nobody listens to cost nothing to tell."""
+    """The narrowest senders that can match, so that events of other kinds are not dispatched."""
     senders: set[type[Any] | None] = set()
     for pattern in patterns:
         prefix = pattern.partition(".")[0]
@@ -65,10 +65,10 @@ def _senders(patterns: tuple[str, ...]) -> set[type[Any] | None]:
 
 def on_status(model: type[Any], *statuses: str) -> Callable[[Handler], Handler]:
     """Call ``handler(instance, previous_status=…, status=…, event=…, is_stale=…, sender=…)`` when a mirror of
-    ``model`` comes to one of these statuses (none given: to any).
+    ``model`` changes to one of these statuses (none given: to any).
 
-    ``instance`` is the row as it is now: it may have moved on already. ``is_stale``: a newer event of the object was
-    told before, as when a parked one is replayed.
+    ``instance`` is the row as it is now, and may have a later status. ``is_stale``: a newer event of the object was
+    dispatched before, for example because this one was parked and replayed.
     """
     if not isinstance(model, type):
         raise TypeError('on_status() takes a model first, e.g. @on_status(Payment, "succeeded")')

@@ -1,39 +1,49 @@
-"""Packages whose modules are loaded with the first use of what they export (PEP 562).
+"""Packages that load each of their modules with its first use (PEP 562).
 
-What merely starts with the app, such as ``manage.py migrate`` or a worker of the project's own, loads no flow for it.
+A process that starts the app, such as ``manage.py migrate``, then loads no flow that it does not run.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
-def exports(
-    name: str, modules: Mapping[str, Sequence[str]], *, package: str = ""
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of the package ``name``. ``modules``: each module of it, or of ``package``, with
-    the names that are exported of it. The modules themselves are there too.
+def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """``__getattr__``, ``__dir__`` and ``__all__`` of ``package``, read from its ``if TYPE_CHECKING:`` imports.
 
-    To type checkers and import-linter the package shows ordinary imports, under ``TYPE_CHECKING``; a test compares the
-    two.
+    Those imports are the only list of names. Type checkers and import-linter read them as ordinary imports.
     """
-    homes = {exported: module for module, names in modules.items() for exported in names}
+    homes = _imports(package)
 
-    def load(wanted: str) -> Any:
-        if wanted in modules:
-            found: Any = import_module(f"{package or name}.{wanted}")
-        elif wanted in homes:
-            found = getattr(import_module(f"{package or name}.{homes[wanted]}"), wanted)
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module, original = homes[name]
+        loaded = import_module(module)
+        if module != package and hasattr(loaded, original):
+            found = getattr(loaded, original)
         else:
-            raise AttributeError(f"module {name!r} has no attribute {wanted!r}")
-        # The next use finds it without coming here.
-        setattr(sys.modules[name], wanted, found)
+            found = import_module(f"{module}.{original}")
+        # The next use finds the name without this function.
+        setattr(sys.modules[package], name, found)
         return found
 
-    def listed() -> list[str]:
-        return sorted({*vars(sys.modules[name]), *modules, *homes})
+    return load, lambda: sorted({*vars(sys.modules[package]), *homes}), sorted(homes)
 
-    return load, listed
+
+def _imports(package: str) -> dict[str, tuple[str, str]]:
+    """Each imported name, with its module and its name there."""
+    tree = ast.parse(Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8"))
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    return {
+        alias.asname or alias.name: (str(line.module), alias.name)
+        for block in blocks
+        for line in block.body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }

@@ -1,7 +1,7 @@
-"""Amounts: integers in minor units and what people read and type (spec, "What the service does").
+"""Amounts: integers in minor units, and the text that people read and type (spec, "What the service does").
 
-A currency without decimals (CLP) is counted in whole units, one with two decimals in hundredths. No floats
-anywhere: they cannot hold an amount exactly.
+The minor unit of a currency without decimals (CLP) is the whole unit; with two decimals, it is a hundredth. There are
+no floats: they cannot hold an amount exactly.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from django.utils.translation import get_language, to_locale
 
 #: Decimals of each currency of the spec.
 EXPONENTS: dict[str, int] = {"CLP": 0, "COP": 2, "PEN": 2, "MXN": 2, "BRL": 2, "USD": 2}
-#: What the spec says of every currency that has decimals.
+#: For a currency that is not listed: the spec says that every currency with decimals has two.
 DEFAULT_EXPONENT = 2
 
+#: The largest amount.
 INT64_MAX = 2**63 - 1
 
 
@@ -27,18 +28,18 @@ def to_minor(amount: Decimal | str | int, currency: str) -> int:
     """Minor units of an amount in whole units: ``to_minor("12.50", "USD") == 1250``, ``to_minor(990, "CLP")
     == 990``.
 
-    Raises TypeError for floats and other types, ValueError for text that is no plain number, for more
-    decimals than the currency has and for what int64 cannot hold. Nothing is rounded.
+    Raises TypeError for floats and other types. Raises ValueError for text that is not a plain number, for more
+    decimals than the currency has, and for an amount beyond int64. Nothing is rounded.
     """
     if isinstance(amount, bool) or not isinstance(amount, Decimal | str | int):
         raise TypeError(f"an amount is a Decimal, a text or an int, not {type(amount).__name__}")
     try:
         value = Decimal(amount)
     except InvalidOperation:
-        raise ValueError("this is no number") from None
+        raise ValueError("this is not a number") from None
     if not value.is_finite() or (isinstance(amount, str) and not _is_plain(amount)):
-        raise ValueError("this is no plain number")
-    # Digits are shifted by hand: arithmetic would round to the context's precision.
+        raise ValueError("this is not a plain number")
+    # Shift the digits: Decimal arithmetic would round to the context's precision.
     sign, digits, power = value.as_tuple()
     power = int(power) + exponent(currency)
     if len(digits) + max(power, 0) > 30:
@@ -53,8 +54,9 @@ def to_minor(amount: Decimal | str | int, currency: str) -> int:
 
 
 def to_major(amount: int, currency: str) -> Decimal:
-    """Whole units of an amount in minor units: ``to_major(1250, "USD") == Decimal("12.50")``. TypeError
-    unless an int.
+    """Whole units of an amount in minor units: ``to_major(1250, "USD") == Decimal("12.50")``.
+
+    Raises TypeError if the amount is not an int.
     """
     if isinstance(amount, bool) or not isinstance(amount, int):
         raise TypeError(f"minor units are an int, not {type(amount).__name__}")
@@ -62,11 +64,11 @@ def to_major(amount: int, currency: str) -> Decimal:
 
 
 def format_money(amount: int, currency: str, locale: str | None = None) -> str:
-    """Minor units as people read them, in ``locale`` ("es-CL" or "es_CL") or the language that is active.
+    """Minor units as text for people, in ``locale`` ("es-CL" or "es_CL") or the active language.
 
-    The decimals shown are those of the provider's interface, whatever a country's habit is.
+    Shows as many decimals as the provider's interface, even if the country usually shows others.
     """
-    # Babel's data is heavy; loaded when money is first shown.
+    # Babel's data is large; it is loaded when money is first shown.
     from babel.core import Locale, UnknownLocaleError  # noqa: PLC0415
     from babel.numbers import parse_pattern  # noqa: PLC0415
 
@@ -74,7 +76,7 @@ def format_money(amount: int, currency: str, locale: str | None = None) -> str:
         known = Locale.parse(to_locale((locale or get_language() or "en").lower().replace("_", "-")))
     except (UnknownLocaleError, ValueError):
         known = Locale.parse("en")
-    # A copy: the locale's own pattern is shared, and its decimals are the country's habit.
+    # A copy, because the locale's own pattern is shared and has the country's decimals.
     pattern = parse_pattern(known.currency_formats["standard"].pattern)
     pattern.frac_prec = (exponent(currency),) * 2
     text: str = pattern.apply(to_major(amount, currency), known, currency=currency, currency_digits=False)
@@ -82,7 +84,5 @@ def format_money(amount: int, currency: str, locale: str | None = None) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Digits, perhaps a sign and a decimal point: Decimal also takes exponents, underscores and other
-    scripts.
-    """
+    """Only digits, a sign and a decimal point. Decimal also accepts exponents, underscores and other scripts."""
     return text.isascii() and set(text) <= set("0123456789.+-") and text == text.strip()

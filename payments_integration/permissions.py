@@ -1,17 +1,20 @@
-"""Who may do what: Django's permissions, asked for where the work is done, not only on the pages that lead there.
+"""Who may do what: Django's permissions, checked where the work is done as well as on the pages.
 
-A member of staff who comes through the admin acts by own right and is checked. A job (text) and a customer (a user who
-is not staff) act through code of the merchant's, which has decided for them.
+Staff act in their own right and are checked. Jobs (text) and customers (users who are not staff) act through the
+merchant's code, which has decided for them.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.utils.translation import gettext as _
 
 APP = "payments_integration"
+#: Of a SHA-256 in hex; the width of ``Operation.actor_id``.
+_MAX_USER_ID = 64
 
 
 def may(user: Any, codename: str, obj: Any = None) -> bool:
@@ -39,3 +42,11 @@ def require_of_staff(actor: object, codename: str, obj: Any = None) -> None:
     """Raise PermissionDenied where the actor is a member of staff who may not."""
     if is_staff(actor):
         require(actor, codename, obj)
+
+
+def user_id(actor: object) -> str:
+    """A user's primary key as text, which stays when the name changes; "" for text and for None."""
+    pk = getattr(actor, "pk", None)
+    text = "" if pk is None else str(pk)
+    # Two long keys may begin alike: they are stored as hashes, which are as long as the column.
+    return text if len(text) < _MAX_USER_ID else hashlib.sha256(text.encode()).hexdigest()

@@ -1,9 +1,9 @@
-"""The periodic work, for ``CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}``. Importable from settings: no models, no Celery.
+"""The periodic tasks, for ``CELERY_BEAT_SCHEDULE = {**BEAT_SCHEDULE}``. Settings can import it: no models, no Celery.
 
-Times are seconds. Change one by overriding its entry.
+Times are in seconds. To change one, override its entry.
 
-Where one account's backlog must not delay another's, ``beat_schedule`` gives every account entries of its own and
-``route_by_account`` gives its tasks a queue of their own: the two belong together.
+If one account's backlog must not delay other accounts, use ``beat_schedule``, which gives every account its own
+entries, together with ``route_by_account``, which gives its tasks their own queue.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _TASKS = "payments_integration.tasks"
-#: A message that nobody took for so long is void: a worker that was away for a day finds no day's worth of them. It is
-#: far longer than clocks differ, or a worker whose clock is ahead would throw all of them away.
+#: A message expires after so long, so that a worker that was down for a day does not find a day's worth of messages.
+#: It is far longer than clocks differ, because a worker whose clock is ahead would discard every message.
 _EXPIRES = 900.0
 
 
@@ -21,7 +21,7 @@ def _every(seconds: float, task: str) -> dict[str, Any]:
     return {"task": f"{_TASKS}.{task}", "schedule": seconds, "options": {"expires": max(seconds, _EXPIRES)}}
 
 
-#: The sweeper for what nobody was woken for: it must stay in the schedule.
+#: ``process_events`` and ``resume_operations`` also find work whose wake-up was lost: keep them in the schedule.
 BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     "payments_integration.process_events": _every(30.0, "process_events"),
     "payments_integration.resume_operations": _every(30.0, "resume_operations"),
@@ -33,10 +33,10 @@ BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
 
 
 def beat_schedule(accounts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The same for each of these aliases apart, as in ``CELERY_BEAT_SCHEDULE = beat_schedule(ACCOUNTS)``.
+    """The same entries for each of these aliases, as in ``CELERY_BEAT_SCHEDULE = beat_schedule(ACCOUNTS)``.
 
-    Give it all of them, as the setting's dict does: what is not named is swept by nobody. Entries are named as those
-    of BEAT_SCHEDULE, with a dot and the alias behind.
+    Pass every alias: an account that is missing has no scheduled tasks. Each entry has its name in BEAT_SCHEDULE, a
+    dot and the alias as its name.
     """
     return {
         f"{name}.{account}": {**entry, "kwargs": {"account": account}, "options": {**entry["options"]}}
@@ -48,15 +48,15 @@ def beat_schedule(accounts: Iterable[str]) -> dict[str, dict[str, Any]]:
 def route_by_account(queues: Mapping[str, str]) -> Callable[..., dict[str, str] | None]:
     """A router for ``CELERY_TASK_ROUTES = [route_by_account({"alias": "queue"})]``.
 
-    It sends this app's tasks for an account to the account's queue, whoever publishes them: wake-ups, the schedule,
-    the admin, a project. All else is left to the routes after it: other tasks, other accounts, and a task for all
-    accounts, which belongs to no queue of one; so a project that routes by account schedules by account.
+    It sends this app's tasks for an account to the account's queue, also those that wake-ups, the schedule, the admin
+    and the project publish. Other tasks, other accounts and tasks for all accounts are left to the next routes.
+    Therefore use ``beat_schedule`` as well: a task for all accounts goes to no account's queue.
     """
 
     def route(name: str, args: Any, kwargs: Any, *_: Any, **__: Any) -> dict[str, str] | None:
         if not name.startswith(f"{_TASKS}."):
             return None
-        # Every task takes the account alone.
+        # The account is the only argument of every task.
         account = (kwargs or {}).get("account") or next(iter(args or ()), "")
         return {"queue": queues[account]} if account in queues else None
 

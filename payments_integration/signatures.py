@@ -1,4 +1,4 @@
-"""The signature of a webhook delivery (spec, "Webhook signature"). Knows nothing of Django.
+"""Signatures of webhook deliveries (spec, "Webhook signature"). Does not import Django.
 
 Header value: ``t=<unix time>,v1=<hex>[,v1=<hex>]``; each ``v1`` is HMAC-SHA256 over ``<t>.<raw body>``.
 """
@@ -15,12 +15,12 @@ from payments_integration.exceptions import SignatureError
 HEADER = "Service-Signature"
 TOLERANCE = 300
 
-#: The spec knows one or two v1; a few more do no harm, hundreds would cost time.
+#: The spec has one or two v1. A few more are harmless; hundreds would cost time.
 MAX_SIGNATURES = 8
 MAX_HEADER_LENGTH = 1024
 MAX_DIGITS = 15
 
-_TIME = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}")  # [0-9], not \d: int() would take Arabic digits too
+_TIME = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}")  # [0-9], not \d: int() would accept Arabic digits too
 
 
 def sign(body: bytes, secret: str, *, now: float | None = None) -> str:
@@ -32,9 +32,9 @@ def sign(body: bytes, secret: str, *, now: float | None = None) -> str:
 def verify(
     body: bytes, header: str, *, secrets: Iterable[str], now: float | None = None, tolerance: int = TOLERANCE
 ) -> None:
-    """Return if any ``v1`` fits any secret and ``t`` is within ``tolerance`` seconds of ``now`` either way.
+    """Return if any ``v1`` matches any secret and ``t`` is within ``tolerance`` seconds of ``now``, before or after.
 
-    Raises :class:`SignatureError` for everything else, whatever bytes come.
+    Raises :class:`SignatureError` in every other case, for any input.
     """
     timestamp, candidates = _parse(header)
     if abs((time.time() if now is None else now) - timestamp) > tolerance:
@@ -45,7 +45,7 @@ def verify(
         for candidate in candidates:
             matched |= hmac.compare_digest(expected, candidate)
     if not matched:
-        raise SignatureError("no signature fits")
+        raise SignatureError("no signature matches")
 
 
 def _parse(header: str) -> tuple[int, list[bytes]]:

@@ -1,10 +1,10 @@
-"""Celery tasks: one-liners over the flows. Each may run at any time, twice, or beside itself.
+"""Celery tasks. Each may run at any time, repeatedly, or concurrently with itself.
 
-All take ``account`` (an alias); without it they do every account.
+All take ``account`` (an alias); without it they work on every account.
 
-What is to be done stands in the database, and the schedule looks again: a message only says "now". It is acknowledged
-when it is taken, whatever the project's default, so that no broker loses its patience with a long pass. The time
-limits stand here for the same reason: a short one of the project's would end a long sweep each time before its end.
+The work to do is in the database and the schedule checks it regularly: a message only says "now". So a message is
+acknowledged when a worker takes it, even if the project's default differs, and no broker delivers it again during a
+long pass. The tasks set their own time limits, because a shorter one of the project would stop every long sweep.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from celery import shared_task
 
 from payments_integration import conf, reconciliation, services
-from payments_integration.transactions import drop_broken_connections
+from payments_integration.db.transactions import drop_broken_connections
 
-#: Seconds after which a task hangs; it ends itself long before. A process that is killed loses nothing.
+#: Seconds after which Celery kills a task that hangs; tasks stop long before. A killed task loses nothing.
 SHORT = 25 * 60
-#: The same for those that may have weeks of events or every object to read.
+#: The same for tasks that may have to read weeks of events or every object.
 LONG = 12 * 3600
 
 Work = Callable[[str | None], None]
@@ -31,7 +31,7 @@ def _task(limit: int) -> Callable[[Work], Any]:
         @shared_task(bind=True, ignore_result=True, acks_late=False, soft_time_limit=limit, time_limit=limit)
         @wraps(work)
         def run(task: Any, account: str | None = None) -> None:
-            # In somebody's own thread they are somebody's own.
+            # A task that runs in the caller's thread uses the caller's connections.
             if not (task.request.is_eager or task.request.called_directly):
                 drop_broken_connections()
             work(account)
@@ -43,8 +43,8 @@ def _task(limit: int) -> Callable[[Work], Any]:
 
 @_task(SHORT)
 def process_events(account: str | None = None) -> None:
-    """Everything due: events to apply and tell, operations to send, objects to read. Woken, and the sweeper."""
-    reconciliation.work_off(account)
+    """Apply and dispatch events, send operations, read due objects. Runs on wake-ups and on schedule."""
+    reconciliation.process_due(account)
 
 
 @_task(LONG)
@@ -76,10 +76,10 @@ def sync_balances(account: str | None = None) -> None:
 
 @_task(LONG)
 def prune(account: str | None = None) -> None:
-    """Delete what is past its retention."""
+    """Delete data that is past its retention."""
     reconciliation.prune(account)
 
 
 def wake_up(account: str) -> None:
-    """Publish one wake-up. It expires: the sweeper does the same every half minute."""
+    """Publish one wake-up. It expires, because the schedule runs the same task every half minute."""
     process_events.apply_async(kwargs={"account": account}, retry=False, expires=60)

@@ -1,16 +1,53 @@
 """Include under any prefix: ``path("payments/", include("payments_integration.urls"))``."""
 
-from django.urls import include, path
+import uuid
+from importlib import import_module
+from typing import Any
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, JsonResponse
+from django.urls import include, path, re_path
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt
 
 from payments_integration.webhooks import webhook
+
+EXTRA = 'pip install "payments-integration[api]"'
+
+
+@login_not_required
+@csrf_exempt
+@never_cache
+def api_not_installed(request: HttpRequest) -> JsonResponse:
+    """501 in the API's error envelope, for every path and method."""
+    request_id = f"req_{uuid.uuid4().hex}"
+    error = {
+        "type": "api_error",
+        "code": "not_installed",
+        "message": _("The REST API is not installed on this server: %(command)s") % {"command": EXTRA},
+        "request_id": request_id,
+    }
+    return JsonResponse({"error": error}, status=501, headers={"Request-Id": request_id})
+
+
+def _api() -> Any:
+    """The API's URLs; without the extra ``api`` one that answers 501."""
+    try:
+        for name in ("django_filters", "drf_spectacular"):
+            import_module(name)
+    except ImportError:
+        return [re_path("", api_not_installed)]
+    return "payments_integration.api.urls"
+
 
 app_name = "payments_integration"
 urlpatterns = [
     path("webhook/", webhook, name="webhook"),
     path("webhook/<slug:account>/", webhook, name="webhook-account"),
-    # Without the slash too: a redirect would lose the delivery.
+    # Also without the slash: a redirect would lose the delivery.
     path("webhook", webhook),
     path("webhook/<slug:account>", webhook),
-    path("api/", include("payments_integration.api.urls")),
+    path("api/", include(_api())),
     path("checkout/", include("payments_integration.checkout.urls")),
 ]

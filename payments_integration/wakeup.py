@@ -1,8 +1,8 @@
-"""The hook that flows call to say "there is work".
+"""Wake-ups: the hook that is called when an account has work.
 
-``apps`` sets it at start-up: to a publisher of Celery messages ("celery") or to the processor itself ("inline").
-Flows never know which, and never import ``tasks``. A wake-up is a hint: losing one costs time, never an event,
-because the sweeper in the schedule looks for itself.
+``apps`` sets it at start-up, to a publisher of Celery messages ("celery") or to the processor itself ("inline"), so
+that no other module imports ``tasks``. A wake-up is a hint: a lost one costs time but no event, because the scheduled
+sweeper finds the work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
-#: "inline" processing starts no further work so long after a request came: the provider waits 10 seconds.
+#: "inline" starts no further work after so many seconds of a request: the provider waits 10 seconds.
 INLINE_SECONDS = 4.0
 
 Hook = Callable[[str, float | None], None]
@@ -24,9 +24,9 @@ _hook: Hook | None = None
 
 
 def set_hook(hook: Hook | None) -> Hook | None:
-    """``hook(account, deadline)`` is called for every wake-up; ``deadline`` is a ``time.monotonic()`` or None.
+    """Set the function ``hook(account, deadline)`` for every wake-up; returns the previous one.
 
-    Returns the hook before it.
+    ``deadline``: a ``time.monotonic()`` or None.
     """
     global _hook
     previous, _hook = _hook, hook
@@ -34,7 +34,7 @@ def set_hook(hook: Hook | None) -> Hook | None:
 
 
 def wake(account: str, *, deadline: float | None = None) -> None:
-    """Say that the account has work. Never raises: what called us has already committed."""
+    """Signal that the account has work. Never raises, because the caller has already committed."""
     if _hook is None:
         return
     try:
@@ -44,10 +44,9 @@ def wake(account: str, *, deadline: float | None = None) -> None:
 
 
 class Publisher:
-    """Publishes wake-ups from a thread of its own, coalesced.
+    """Publishes wake-ups from its own thread: at most one message per account in ``interval`` seconds.
 
-    A dead or hanging broker can delay only that thread, never an answer. However many wake-ups come, at most one
-    message per account leaves in ``interval`` seconds, and one always leaves after the last of them.
+    A dead or hanging broker delays only that thread, never an answer. A message is always sent after the last wake-up.
     """
 
     def __init__(self, send: Callable[[str], None], *, interval: float = 0.3) -> None:
@@ -59,8 +58,8 @@ class Publisher:
         atexit.register(self.flush)
 
     def publish(self, account: str) -> None:
-        """Have a message sent soon; returns at once."""
-        # Noted, and not taken yet when this was called: the message leaves after what the caller has committed.
+        """Send a message soon; returns at once."""
+        # The thread has not taken the account yet, so its message is sent after the caller's commit.
         if account in self._accounts and self._work.is_set() and self._is_running:
             return
         with self._lock:
@@ -71,7 +70,7 @@ class Publisher:
             self._work.set()
 
     def flush(self, timeout: float = 2.0) -> None:
-        """Give messages that are due a chance to leave; at exit."""
+        """Wait until pending messages are sent, at exit."""
         end = time.monotonic() + timeout
         while self._busy and time.monotonic() < end:
             time.sleep(0.01)
@@ -96,7 +95,7 @@ class Publisher:
             self._work.wait()
             with self._lock:
                 self._work.clear()
-                # First: whoever looks without the lock must not see neither.
+                # Set before ``_accounts`` is emptied, because ``_busy`` reads both without the lock.
                 self._sending = True
                 accounts, self._accounts = self._accounts, {}
             for account in accounts:
@@ -109,16 +108,16 @@ class Publisher:
 
 
 class Inline:
-    """Works off in the threads that are woken, coalesced: while one works, what wakes the others is its work too.
+    """Works in the threads that are woken: while one thread works, it takes over the others' wake-ups.
 
-    Under load a pass then takes many events at once, for little more than it takes for one. It goes on until nothing
-    woke anybody since it began. Whoever comes after ``term`` seconds takes over, so that nobody works for the others
-    for long. Where one hangs in a receiver, what came in its first ``term`` seconds waits for it or for whoever comes
-    next; beyond its deadline for the sweeper.
+    Under load a pass then takes many events at once, for little more than it takes for one. The thread repeats its
+    pass as long as there was a wake-up since the last one began. A wake-up after ``term`` seconds starts a new worker,
+    so that no request works long for others. If a worker hangs in a receiver, the events of its first ``term`` seconds
+    wait for it or for the next worker, and after its deadline for the sweeper.
     """
 
     def __init__(self, work: Callable[[str, float], None], *, term: float = 0.25, pause: float = 0.1) -> None:
-        """``pause``: seconds before another pass, in which more comes that it can take along."""
+        """``pause``: seconds before another pass, in which it can collect more events."""
         self._work = work
         self._term = term
         self._pause = pause
@@ -126,42 +125,42 @@ class Inline:
         os.register_at_fork(after_in_child=self._reset)
 
     def __call__(self, account: str, deadline: float) -> None:
-        """Return when the work is done, or somebody else's. What comes after the deadline is left to the sweeper."""
+        """Return when the work is done, or another thread does it. Work after the deadline is left to the sweeper."""
         with self._lock:
-            turn = self._turns.get(account)
-            if turn is not None and time.monotonic() < turn.until:
-                turn.again = True
+            worker = self._workers.get(account)
+            if worker is not None and time.monotonic() < worker.until:
+                worker.again = True
                 return
-            turn = self._turns[account] = _Turn(time.monotonic() + self._term)
+            worker = self._workers[account] = _Worker(time.monotonic() + self._term)
         is_over = False
         while not is_over:
             try:
                 self._work(account, deadline)
             except BaseException:
-                self._end(account, turn)
+                self._end(account, worker)
                 raise
-            is_over = self._end(account, turn, unless_again=time.monotonic() < deadline)
+            is_over = self._end(account, worker, unless_again=time.monotonic() < deadline)
             if not is_over:
                 time.sleep(self._pause)
 
-    def _end(self, account: str, turn: _Turn, *, unless_again: bool = False) -> bool:
-        """Whether the turn is over. In one step: who comes later either finds it, and is heard, or has the next."""
+    def _end(self, account: str, worker: _Worker, *, unless_again: bool = False) -> bool:
+        """Remove the worker; False if it was woken again. One step, so that no wake-up is lost between the two."""
         with self._lock:
-            if self._turns.get(account) is not turn:
+            if self._workers.get(account) is not worker:
                 return True
-            if unless_again and turn.again:
-                turn.again = False
+            if unless_again and worker.again:
+                worker.again = False
                 return False
-            del self._turns[account]
+            del self._workers[account]
             return True
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._turns: dict[str, _Turn] = {}
+        self._workers: dict[str, _Worker] = {}
 
 
-class _Turn:
-    """Of one thread, until ``until``; ``again``: somebody was woken since its pass began."""
+class _Worker:
+    """A thread that works for others until ``until``; ``again``: woken since its pass began."""
 
     def __init__(self, until: float) -> None:
         self.until = until

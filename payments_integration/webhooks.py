@@ -1,4 +1,4 @@
-"""The door for deliveries: verify, store, wake, answer."""
+"""The webhook view: verify, store, wake, answer."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import RequestDataTooBig
-from django.db import Error as AnyDatabaseError
-from django.db import connections, router, transaction
+from django.db import Error as AnyDatabaseError, connections, router, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, UnreadablePostError
 from django.http.request import RawPostDataException
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, inbox, projection, wakeup
+from payments_integration.db.transactions import RetryDeadline
 from payments_integration.encryption import DecryptionError
 from payments_integration.exceptions import SignatureError
 from payments_integration.models import Event
 from payments_integration.signatures import HEADER, verify
-from payments_integration.transactions import Patience
 
 logger = logging.getLogger(__name__)
 
 _SIGNATURE = "HTTP_" + HEADER.upper().replace("-", "_")
-_DIGITS = re.compile(r"[0-9]+")  # int() takes more than digits, and refuses thousands of them
+_DIGITS = re.compile(r"[0-9]+")  # int() accepts more than ASCII digits, and refuses thousands of them
 _MAX_DIGITS = 18
-#: The provider waits 10 seconds (spec, "Delivery rules"): what cannot be stored before is answered 503.
+#: The provider waits 10 seconds (spec, "Delivery rules"): a delivery that is not stored by then is answered 503.
 _STORE_SECONDS = 8.0
 
 
@@ -36,10 +35,10 @@ _STORE_SECONDS = 8.0
 @login_not_required
 @sensitive_variables("body")
 def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpResponse:
-    """Take in one delivery (spec, "Webhook signature" and "Delivery rules").
+    """Receive one delivery (spec, "Webhook signature" and "Delivery rules").
 
-    200: committed, or known already. 400: not signed by a secret of this account, or not now; nothing was written.
-    405, 413: not a delivery. 503: our database or our keys are out of order; the provider comes again.
+    200: committed now or before. 400: no valid signature for this account and time; nothing was written. 405, 413: not
+    a delivery. 503: our database or our encryption keys do not work; the provider sends the delivery again.
     """
     started = time.monotonic()
     if request.method != "POST":
@@ -55,7 +54,7 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
     try:
         body = request.body
         verify(body, request.META.get(_SIGNATURE, ""), secrets=projection.active_secrets(account))
-        with Patience(started + _STORE_SECONDS, using=router.db_for_write(Event)):
+        with RetryDeadline(started + _STORE_SECONDS, using=router.db_for_write(Event)):
             inbox.receive(account, body)
     except RequestDataTooBig:
         return HttpResponse(status=413)
@@ -68,20 +67,20 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
         logger.warning("A delivery for account %s was refused: %s%s", account, error, _hint(request))
         return HttpResponse(status=400)
     except (AnyDatabaseError, DecryptionError) as error:
-        # Not the error itself: a database's message may show the row.
-        logger.error("A delivery for account %s met %s; the provider sends it again", account, type(error).__name__)
+        # Without the message: a database error may contain the row.
+        logger.error("A delivery for account %s failed with %s; it will be sent again", account, type(error).__name__)
         return HttpResponse(status=503)
     wakeup.wake(account, deadline=started + wakeup.INLINE_SECONDS)
     return HttpResponse(status=200)
 
 
 for _alias in connections:
-    # The INSERT must be committed before the 200 leaves, also where ATOMIC_REQUESTS is on.
+    # The INSERT must be committed before the 200 is sent, also with ATOMIC_REQUESTS.
     webhook = transaction.non_atomic_requests(using=_alias)(webhook)
 
 
 def _hint(request: HttpRequest) -> str:
     meta: dict[str, Any] = request.META
     if meta.get("HTTP_TRANSFER_ENCODING") and not meta.get("CONTENT_LENGTH"):
-        return " (the body came in chunks, which WSGI does not pass on: have the proxy buffer requests)"
+        return " (the body was sent in chunks, which WSGI does not pass on: let the proxy buffer requests)"
     return ""

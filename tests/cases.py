@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.catalogue import BY_NUMBER, CASES, GUNICORN, MARIADB, POSTGRES, RABBITMQ, REDIS, SQLITE, Case
+from tests.catalogue import ALL, BY_NUMBER, CASES, GUNICORN, MARIADB, POSTGRES, RABBITMQ, REDIS, SQLITE, Case
 
 VARIABLE = "CASES_DIR"
 _ENGINES = {
@@ -61,9 +61,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def _places(item: pytest.Item) -> list[str]:
-    from django.conf import settings  # noqa: PLC0415  (the plugin is loaded before Django is set up)
+    # The plugin is loaded before Django is set up.
+    from django.conf import settings  # noqa: PLC0415
 
-    places = [_ENGINES[settings.DATABASES["default"]["ENGINE"]]]
+    from tests.databases import uses_database  # noqa: PLC0415
+
+    # A test that uses no database runs once, and proves its case for all of them.
+    places = [_ENGINES[settings.DATABASES["default"]["ENGINE"]]] if uses_database(item) else list(ALL)
     callspec = getattr(item, "callspec", None)
     if callspec is not None:
         values = [value for value in callspec.params.values() if isinstance(value, str)]

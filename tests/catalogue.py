@@ -1,4 +1,4 @@
-"""The failure catalogue: what this app must survive, and on what. docs/reliability.md tells what happens in each case.
+"""The failure catalogue: what this app must survive, and on what. docs/reliability.md says what happens in each case.
 
 A test of a case carries ``@pytest.mark.case(number)``.
 """
@@ -52,7 +52,7 @@ CASES = (
     Case(24, "unknown type, status, field", ALL),
     Case(25, "type and data.object disagree", ALL),
     Case(26, "ids that differ by case or a trailing space", (MARIADB,)),
-    Case(27, "rows dropped or clamped by ignore_conflicts", (SQLITE, MARIADB)),
+    Case(27, "rows dropped or truncated by ignore_conflicts", (SQLITE, MARIADB)),
     Case(28, "same id, different content", ALL),
     Case(29, "same event through two endpoints", ALL),
     Case(30, "manual redelivery on day 29", ALL),
@@ -106,7 +106,7 @@ CASES = (
     Case(78, "local clock ±10 min; a step back", ALL),
     Case(79, "a provider time one day ahead", ALL),
     Case(80, "an admin action by GET or without a CSRF token", ALL),
-    Case(81, "a maker approving the own payout, superuser included", ALL),
+    Case(81, "a person approves their own payout, superuser included", ALL),
     Case(82, "a change after the request for approval", ALL),
     Case(83, "double click; two approvals at once", ALL),
     Case(84, "javascript: in checkout_url", ALL),
@@ -119,8 +119,8 @@ CASES = (
     Case(91, "API key or base URL replaced while an Operation is unknown", ALL),
     Case(92, "two customers' clients send the same Idempotency-Key to the merchant's API", ALL),
     Case(93, "an event id or object of another account", ALL),
-    Case(94, "a receiver fails for succeeded, then chargeback arrives", ALL),
-    Case(95, "a receiver that takes 30 s", ALL),
+    Case(94, "a handler fails for succeeded, then chargeback arrives", ALL),
+    Case(95, "a handler that takes 30 s", ALL),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}

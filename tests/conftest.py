@@ -1,4 +1,4 @@
-"""Shared fixtures: receivers that note what they are told, and wake-ups under the test's control."""
+"""Shared fixtures: receivers that record their calls, and wake-ups under the test's control."""
 
 from __future__ import annotations
 
@@ -10,9 +10,45 @@ import pytest
 
 from payments_integration import wakeup
 from payments_integration.models import Event
-from payments_integration.projection.endpoints import forget_secrets
+from payments_integration.projection import forget_secrets
 from payments_integration.signals import attention, event_received, status_changed
-from tests.receivers.models import Told
+from tests.databases import SQLITE, uses_database
+from tests.receivers.models import ReceiverCall
+
+_DESELECTED = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-test", action="store_true", help="on a database server run the tests that use no database as well"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On a server, leave out the tests that use no database: ``make test`` has run them."""
+    if SQLITE or config.getoption("every_test"):
+        return
+    without = [item for item in items if not uses_database(item)]
+    config.stash[_DESELECTED] = len(without)
+    if without:
+        items[:] = [item for item in items if uses_database(item)]
+        config.hook.pytest_deselected(items=without)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["deselected"] = session.config.stash.get(_DESELECTED, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """The processes of xdist collect the same tests each; xdist itself does not report what they leave out."""
+    node.config.stash[_DESELECTED] = getattr(node, "workeroutput", {}).get("deselected", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if count := config.stash.get(_DESELECTED, 0):
+        terminalreporter.write_line(f"{count} tests deselected: they use no database. --every-test runs them as well.")
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +58,7 @@ def _fresh_secrets() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_receivers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The example's shop is installed; only its own tests, which name its URLs, have it told."""
+    """The example shop is installed, but only its own tests, which set its URLs, connect its receivers."""
     urls = request.node.get_closest_marker("urls")
     if urls is not None and "example_project.urls" in urls.args:
         yield
@@ -42,7 +78,7 @@ def _set_receivers(signal: Any, receivers: list[Any]) -> None:
 
 @pytest.fixture
 def woken() -> Iterator[list[str]]:
-    """Wake-ups are noted and do nothing: the test runs the flows itself."""
+    """Wake-ups are recorded and do nothing: the test runs the flows itself."""
     accounts: list[str] = []
     previous = wakeup.set_hook(lambda account, deadline: accounts.append(account))
     yield accounts
@@ -51,7 +87,7 @@ def woken() -> Iterator[list[str]]:
 
 @dataclass
 class Receiver:
-    """What merchant code was told, in memory and in a table that shares the telling's transaction."""
+    """The calls of merchant code, in memory and in a table that shares the transaction of the dispatch."""
 
     events: list[tuple[str, bool]] = field(default_factory=list)
     statuses: list[tuple[str, str]] = field(default_factory=list)
@@ -59,22 +95,22 @@ class Receiver:
     fail: Callable[[str], bool] = lambda what: False
 
     def on_event(self, sender: type[Any], event: Event, instance: Any, is_stale: bool, **kwargs: Any) -> None:
-        Told.objects.create(what=event.id, object_id=event.object_id)
+        ReceiverCall.objects.create(what=event.id, object_id=event.object_id)
         if self.fail(event.id):
             raise RuntimeError(f"receiver fails for {event.id}")
         self.events.append((event.id, is_stale))
         self.previous.append(kwargs["previous_status"])
 
     def on_status(self, sender: type[Any], instance: Any, previous_status: str, status: str, **kwargs: Any) -> None:
-        Told.objects.create(what=f"{previous_status}>{status}", object_id=instance.pk)
+        ReceiverCall.objects.create(what=f"{previous_status}>{status}", object_id=instance.pk)
         if self.fail(status):
             raise RuntimeError(f"receiver fails for {status}")
         self.statuses.append((previous_status, status))
 
     @property
-    def told(self) -> list[str]:
-        """Ids of events whose telling committed, in order."""
-        return list(Told.objects.filter(what__startswith="evt_").order_by("pk").values_list("what", flat=True))
+    def dispatched(self) -> list[str]:
+        """Ids of events whose dispatch was committed, in order."""
+        return list(ReceiverCall.objects.filter(what__startswith="evt_").order_by("pk").values_list("what", flat=True))
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from django.conf import settings
 from django.db import connection, connections
 
@@ -25,6 +27,10 @@ LEVELS: list[str] = (
     [AS_SET] if SQLITE else [AS_SET, REPEATABLE_READ] if POSTGRES else [AS_SET, REPEATABLE_READ, SNAPSHOT]
 )
 
+#: The suites that run on each database.
+_SUITES = [Path(__file__).parent / name for name in ("unit", "integration")]
+_FIXTURES = {"db", "transactional_db", "live_server"}
+
 _STATEMENTS: dict[str, list[str]] = {
     REPEATABLE_READ: (
         ["SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ"]
@@ -33,6 +39,18 @@ _STATEMENTS: dict[str, list[str]] = {
     ),
     SNAPSHOT: ["SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SET innodb_snapshot_isolation = ON"],
 }
+
+
+def uses_database(item: pytest.Item) -> bool:
+    """Whether a test needs the database of the settings, by its markers or by any fixture that it uses.
+
+    True for everything outside tests/unit and tests/integration.
+    """
+    if not any(item.path.is_relative_to(suite) for suite in _SUITES):
+        return True
+    return item.get_closest_marker("django_db") is not None or not _FIXTURES.isdisjoint(
+        getattr(item, "fixturenames", _FIXTURES)
+    )
 
 
 def execute(*statements: str) -> None:

@@ -65,7 +65,7 @@ def check() -> list[str]:
 
     wrong: list[str] = []
     seen: list[int] = []
-    told: list[str] = []
+    dispatched: list[str] = []
 
     def elsewhere() -> None:
         seen.append(Event.objects.count())
@@ -77,7 +77,7 @@ def check() -> list[str]:
         thread.join(20)
 
     def receive(event: Event, **_: Any) -> None:
-        told.append(event.id)
+        dispatched.append(event.id)
 
     def atomic_view(request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=200 if connections["money"].in_atomic_block else 418)
@@ -97,9 +97,9 @@ def check() -> list[str]:
     if seen[:1] != [1]:
         wrong.append(f"before the answer another connection saw {seen} events")
     inbox.process()
-    inbox.tell()
-    if told != [first["id"]]:
-        wrong.append(f"told {told}")
+    inbox.dispatch()
+    if dispatched != [first["id"]]:
+        wrong.append(f"dispatched {dispatched}")
     for model in (Event, Payment, StatusChange):
         if model.objects.using("money").count() != 1:
             wrong.append(f"{model.__name__} is not where it is written")

@@ -1,4 +1,4 @@
-"""A place of its own for each run: database, broker, logs and settings, apart from the project's."""
+"""A temporary folder for each run, with its own database, broker, logs and settings."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pathlib import Path
 VARIABLE = "DEMO_HOME"
 HOST = "127.0.0.1"
 API_KEY = "sk_test_demo"
-#: Shown to whoever stays for a look; free ports take their place where these are in use.
+#: For visitors of the shop; if these ports are in use, free ones replace them.
 USUAL_PORTS = (8000, 8400)
 
-#: Beat's usual pace is for production; somebody is watching here.
+#: Beat's default intervals are for production, and too long for a demo.
 SCHEDULE = {
     "SCHEDULE_PROCESS_EVENTS": "2",
     "SCHEDULE_RESUME_OPERATIONS": "2",
@@ -54,14 +54,14 @@ class Home:
 
 
 def current(environ: Mapping[str, str] = os.environ) -> Home | None:
-    """The home of this process; None where it was not started within one."""
+    """The home of this process; None if it has none yet."""
     if VARIABLE not in environ:
         return None
     return Home(Path(environ[VARIABLE]), environ["DEMO_SITE_URL"], environ["DEMO_SANDBOX_URL"])
 
 
 def move_in(*, usual_ports: bool) -> None:
-    """Make a home and become a process in it. Settings are read at start-up, so this one begins anew."""
+    """Create a home and restart this process in it, because settings are read at start-up."""
     folder = Path(tempfile.mkdtemp(prefix="payments-demo-"))
     for name in ("logs", "tmp"):
         (folder / name).mkdir()
@@ -95,7 +95,7 @@ def move_in(*, usual_ports: bool) -> None:
 
 
 def _ports(*, usual: bool) -> list[int]:
-    """Two ports that nobody listens on, held together so that they differ."""
+    """Two free ports, bound at the same time so that they differ."""
     with socket.socket() as first, socket.socket() as second:
         for held, port in zip((first, second), USUAL_PORTS if usual else (0, 0), strict=True):
             # As servers do: a connection of a run that just ended does not occupy the port.

@@ -1,4 +1,4 @@
-"""The first acts: buying, and everything that can happen to a webhook."""
+"""The first parts: buying, and everything that can happen to a webhook."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from example_project.demo.payer import Payer
 from example_project.demo.processes import DemoError
 from example_project.demo.stage import Stage, product_page
-from example_project.shop.models import Order, OrderStatus
-from example_project.shop.money import show_money
+from example_project.shop.models import Order, OrderStatus, show_money
 from payments_integration import reconciliation, services
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, Payment
@@ -17,7 +16,7 @@ from payments_integration.models import Event, Payment
 
 @dataclass(slots=True)
 class Cast:
-    """The orders that later acts come back to."""
+    """The orders that later parts use again."""
 
     ana: Order | None = None
     diego: Order | None = None
@@ -31,7 +30,7 @@ def open_shop(stage: Stage) -> None:
     endpoint = services.create_webhook_endpoint(
         url=f"{stage.site_url}/payments/webhook/", events=EVENT_TYPES, actor="demo"
     )
-    stage.screen.say(f"Webhook endpoint {endpoint.pk}; its secret is stored encrypted and shown to nobody.")
+    stage.screen.say(f"Webhook endpoint {endpoint.pk}; its secret is stored encrypted and never shown.")
     run = reconciliation.reconcile_events("default")
     if run.error:
         raise DemoError(f"the first reconciliation failed: {run.error}")
@@ -134,7 +133,7 @@ def expired_then_paid(stage: Stage) -> None:
 
 
 def deposit_arrives(stage: Stage) -> None:
-    """Money that nobody asked for."""
+    """A payment without an order."""
     stage.screen.step("A regular customer transfers to a deposit reference")
     reference = services.create_deposit_reference(
         country="PE", currency="PEN", method_code="pe_deposit", merchant_reference="customer-17", actor="demo"
@@ -146,13 +145,13 @@ def deposit_arrives(stage: Stage) -> None:
 
 
 def time_passes(stage: Stage, cast: Cast) -> None:
-    """The provider tries again what failed, and sends what was late; reconciliation finds the rest."""
+    """The provider repeats failed deliveries and sends late ones; reconciliation finds the others."""
     stage.screen.step("A minute passes; then reconciliation looks for what is missing")
     stage.provider.run_behind(0)
     *late, lost = cast.waiting
     for order in late:
         stage.wait_for_order(order, OrderStatus.PAID)
-    stage.screen.say("The late webhook and the one that was refused have come, rightly signed this time.")
+    stage.screen.say("The late webhook and the one that was refused have come, with a right signature this time.")
     stage.wait_until_settled()
     find_what_is_missing(stage)
     stage.wait_for_order(lost, OrderStatus.PAID)

@@ -1,4 +1,4 @@
-"""Child processes that are gone when we are, however we end."""
+"""Child processes that never outlive this one."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the message says why, in words for whoever started it."""
+    """The demo cannot continue; the message says why, for the person who started it."""
 
 
 class Stopped(BaseException):
-    """A signal asked us to end. No Exception: nothing on the way may catch it."""
+    """A signal asked this process to end. Not an Exception, so that no handler catches it."""
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ def raise_on_signals() -> None:
 
 
 def _signal(child: Child, number: signal.Signals) -> None:
-    """To the child and whatever it started, which is in its group; not once it was waited for: ids are used again."""
+    """Signal the child's process group, unless it has ended: the system reuses ids."""
     if child.process.poll() is not None:
         return
     try:
@@ -132,7 +132,7 @@ def _signal(child: Child, number: signal.Signals) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """In the child, before it becomes its command: be killed when the parent is (on Linux)."""
+    """In the child, before it executes its command: end when the parent ends (Linux only)."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:

@@ -1,4 +1,4 @@
-"""The provider's side of the demo, over the sandbox's HTTP controls: what goes wrong, and what really is."""
+"""The provider's side of the demo, over the sandbox's HTTP controls: faults, and the true state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMEOUT = 10
 
 
 class Provider:
-    """The sandbox under ``url``; everything here stands outside the app, so that its mistakes cannot hide."""
+    """The sandbox at ``url``. Independent of the app, so that the app's mistakes cannot hide."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -55,7 +55,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """Everything the provider knows of our project, as it tells it itself."""
+    """All data of the provider about this project."""
 
     payments: list[Json] = field(default_factory=list)
     payouts: list[Json] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Books:
     faults: list[Json] = field(default_factory=list)
     #: One entry per API request.
     requests: list[Json] = field(default_factory=list)
-    #: What does not add up in the provider's own books.
+    #: Inconsistencies in the provider's own books.
     audit: list[str] = field(default_factory=list)
     #: The provider's clock.
     now: str = ""
@@ -90,7 +90,7 @@ class Books:
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing is on its way: what is still to be delivered waits for a later time."""
+        """No delivery is due: all pending ones are scheduled for later."""
         return all(item["due_at"] > self.now for item in self.pending)
 
     def payment(self, payment_id: str) -> Json:

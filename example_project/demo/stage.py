@@ -1,9 +1,11 @@
-"""What the acts of the story share: the provider, the shop, and waiting for things to happen."""
+"""What all parts of the story use: the provider, the shop, the screen, and waiting."""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from django.db.models import QuerySet
@@ -11,7 +13,6 @@ from django.db.models import QuerySet
 from example_project.demo.closing import Expected
 from example_project.demo.processes import Children
 from example_project.demo.provider import Books, Provider
-from example_project.demo.screen import Screen
 from example_project.shop import checkout
 from example_project.shop.models import Order, OrderStatus, Price, Product
 from payments_integration.models import (
@@ -22,6 +23,49 @@ from payments_integration.models import (
     Operation,
     Payment,
 )
+
+
+class Screen:
+    """Writes to standard output, at once."""
+
+    def __init__(self) -> None:
+        self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self._steps = 0
+
+    def title(self, text: str) -> None:
+        print(self._paint(text, "1"), flush=True)
+
+    def step(self, text: str) -> None:
+        """A numbered headline."""
+        self._steps += 1
+        print(f"\n{self._paint(f'{self._steps:2}  {text}', '1;36')}", flush=True)
+
+    def say(self, text: str) -> None:
+        print(f"    {text}", flush=True)
+
+    def good(self, text: str) -> None:
+        print(f"  {self._paint('✓', '32')} {text}", flush=True)
+
+    def bad(self, text: str) -> None:
+        print(f"  {self._paint('✗', '1;31')} {text}", flush=True)
+
+    def table(self, title: str, rows: Iterable[Sequence[str]]) -> None:
+        """Columns as wide as they need be; all but the first are set to the right."""
+        rows = [tuple(row) for row in rows]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        print(f"\n    {self._paint(title, '1')}", flush=True)
+        for row in rows:
+            first, *others = (
+                cell.ljust(width) if not column else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            print("    " + "   ".join([first, *others]).rstrip(), flush=True)
+
+    def line(self, text: str = "") -> None:
+        print(text, flush=True)
+
+    def _paint(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
 
 
 @dataclass(slots=True)
@@ -65,12 +109,12 @@ class Stage:
         return self.wait(f"order {order.reference} to be {status} (it is {order.status})", there)
 
     def wait_until_delivered(self) -> Books:
-        """Until the provider has sent what it is to send now: the next fault hits only what is meant."""
+        """Until the provider has sent all current deliveries, so that the next fault hits only its target."""
         self.wait("deliveries", lambda: self.provider.books().is_quiet)
         return self.provider.books()
 
     def wait_until_settled(self) -> None:
-        """Until nothing is on its way and the worker has nothing left to do."""
+        """Until no delivery is on its way and the worker has nothing left to do."""
         self.wait("everything to settle", lambda: self.provider.books().is_quiet and not self.work_left())
 
     def work_left(self) -> bool:

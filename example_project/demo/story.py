@@ -10,22 +10,21 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 
-from example_project.demo import lost_answers, pay_ins, pay_outs
+from example_project.demo import pay_ins, pay_outs
 from example_project.demo.closing import Check, checks, events_table, money_table, state_table
 from example_project.demo.home import API_KEY, HOST, Home
 from example_project.demo.processes import Child, Children
 from example_project.demo.provider import Provider
-from example_project.demo.screen import Screen
-from example_project.demo.stage import Stage
+from example_project.demo.stage import Screen, Stage
 
 LOGIN = PASSWORD = "demo"  # noqa: S105  (of a site that lives as long as the demo, on this machine)
-#: Of nobody; its check digit is right, which a refund to a bank account asks for.
+#: Not a real person's. Its check digit is valid, which a refund to a bank account requires.
 EXAMPLE_RUT = "12.345.678-5"
-#: Fees make less arrive than was paid; refunds of all of it, and payouts, need some money that was there before.
+#: Fees reduce what arrives, so full refunds and payouts need an opening balance.
 OPENING_BALANCE = {
     "BRL": 500_000, "CLP": 500_000, "COP": 200_000_000, "MXN": 2_000_000, "PEN": 400_000, "USD": 100_000,
 }  # fmt: skip
-#: The provider's clock begins so many seconds late: a minute can pass in the story, and the clock is right after it.
+#: The provider's clock starts this many seconds late, so that a minute can pass in the story.
 BEHIND = 61
 
 
@@ -47,7 +46,7 @@ def start(home: Home, children: Children, screen: Screen) -> Stage:
     beat = children.start("beat", [*celery, "beat", "--loglevel", "INFO", "--pidfile=", "--schedule", schedule])
     provider = Provider(home.sandbox_url)
     children.wait_until("the sandbox", provider.is_up)
-    provider.run_behind(BEHIND)  # before anything is there that bears a time
+    provider.run_behind(BEHIND)  # before any object with a time exists
     for currency, amount in OPENING_BALANCE.items():
         provider.fund(currency, amount)
     children.wait_until("the site", lambda: _answers(home.site_url))
@@ -57,12 +56,12 @@ def start(home: Home, children: Children, screen: Screen) -> Stage:
     return Stage(provider, home.site_url, children, screen)
 
 
-#: One worker has nobody to talk to.
+#: One worker alone does not need to talk to others.
 _ALONE = ("--without-gossip", "--without-mingle", "--without-heartbeat")
 
 
 def play(stage: Stage) -> None:
-    """All acts. DemoError when the story does not go on."""
+    """All parts of the story. Raises DemoError if it cannot continue."""
     cast = pay_ins.Cast()
     pay_ins.open_shop(stage)
     pay_ins.buy_in_the_shop(stage, cast)
@@ -72,16 +71,16 @@ def play(stage: Stage) -> None:
     pay_ins.deposit_arrives(stage)
     pay_outs.refunds(stage, cast)
     pay_outs.payout(stage)
-    lost_answers.answers_are_lost(stage)
+    pay_outs.answers_are_lost(stage)
     pay_ins.time_passes(stage, cast)
 
 
 def close(stage: Stage) -> list[Check]:
-    """Look at everything on both sides; print the table; return the checks that do not hold."""
+    """Compare both sides; print the tables; return the checks that do not hold."""
     stage.wait_until_settled()
     books = stage.provider.books()
     screen = stage.screen
-    screen.step("What is left of it")
+    screen.step("The result")
     screen.table("Events", events_table(books))
     screen.table("Money", money_table())
     screen.table("State", state_table(books))

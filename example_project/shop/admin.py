@@ -1,4 +1,4 @@
-"""Orders beside their payments. Refunds are made on the payment."""
+"""Orders with their payments. Refunds are made on the payment's page."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
-from example_project.shop.models import DepositAccount, Notice, Order, Price, Product
-from example_project.shop.money import show_money
+from example_project.shop.models import DepositAccount, Notice, Order, Price, Product, show_money
 from payments_integration.models import Payment
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ class ProductAdmin(AnyAdmin):
 
 
 class ReadOnlyAdmin(AnyAdmin):
-    """Written by code alone."""
+    """Rows that only code writes."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -87,7 +86,7 @@ class OrderAdmin(ReadOnlyAdmin):
 
     @admin.display(description="money")
     def money(self, order: Any) -> str:
-        """What all attempts come to."""
+        """The totals of all attempts."""
         totals = order.totals_in(order.currency)
         names = ("received", "refunded", "charged_back", "kept", "in_progress", "held")
         shown = (f"{name.replace('_', ' ')} {show_money(getattr(totals, name), order.currency)}" for name in names)
@@ -103,6 +102,6 @@ class DepositAccountAdmin(ReadOnlyAdmin):
 
 @admin.register(Notice)
 class NoticeAdmin(ReadOnlyAdmin):
-    list_display = ["told_at", "type", "object_id", "event_id", "is_stale"]
+    list_display = ["dispatched_at", "type", "object_id", "event_id", "is_stale"]
     list_filter = ["type", "is_stale"]
     search_fields = ["event_id", "object_id"]

@@ -1,4 +1,4 @@
-"""From a filled-in form to a payment. One attempt is one payment, however often it is asked for."""
+"""From a completed form to a payment. One attempt is one payment, however often it is sent."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from example_project.shop.attempts import MOST_OF_A_CODE, current
-from example_project.shop.looking import freshened
 from example_project.shop.models import Order, OrderStatus
-from example_project.shop.orders import may_begin, settle, settle_locked
+from example_project.shop.orders import MAX_CODE, current_attempt, may_begin, settle, settle_locked
+from example_project.shop.provider import refreshed
 from payments_integration import services
 from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES
 from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, PaymentsError, ProviderError
@@ -23,7 +22,7 @@ class NotNow(Exception):
 
 
 def place(submission: str, **fields: Any) -> Order:
-    """The order of this form: made now, or when it was sent before."""
+    """The order of this form: created now, or when the form was sent before."""
     try:
         with transaction.atomic():
             return Order.objects.create(submission=submission, **fields)
@@ -32,16 +31,16 @@ def place(submission: str, **fields: Any) -> Order:
 
 
 def begin(order: Order, attempt: int, *, method_code: str, flow: str) -> Order:
-    """Open attempt number ``attempt``, which the form was made for; returns the order as it is now.
+    """Open the attempt with the form's number; returns the order as it is now.
 
-    Of a form sent twice the second finds the attempt of the first. Raises NotNow.
+    If the form is sent twice, the second one finds the attempt of the first. Raises NotNow.
     """
     with transaction.atomic():
         order = Order.objects.select_for_update().select_related("product").get(pk=order.pk)
         if (attempt, method_code, flow) == (order.attempt, order.method_code, order.flow):
             return order
         settle_locked(order)
-        if attempt != order.attempt + 1 or not may_begin(order, current(order)):
+        if attempt != order.attempt + 1 or not may_begin(order, current_attempt(order)):
             raise NotNow
         order.attempt, order.method_code, order.flow = attempt, method_code, flow
         order.status, order.note, order.refusal = OrderStatus.NEW, "", ""
@@ -50,13 +49,13 @@ def begin(order: Order, attempt: int, *, method_code: str, flow: str) -> Order:
 
 
 def pay(order: Order, *, return_url: str | None = None) -> Payment:
-    """Set up the payment of the order's attempt, or return the one that it has.
+    """Create the payment of the order's attempt, or return the one that it has.
 
-    Raises OutcomeUnknown (it is being found out; the order waits), NotNow (it was begun and never asked for, and money
+    Raises OutcomeUnknown (it is being resolved, and the order waits), NotNow (the attempt was never sent, and money
     came since), ValidationError or any other PaymentsError (it did not happen and will not; the next attempt has a key
     of its own).
     """
-    if order.attempt > 1 and current(order).is_unsent and settle(order).status != OrderStatus.NEW:
+    if order.attempt > 1 and current_attempt(order).is_unsent and settle(order).status != OrderStatus.NEW:
         raise NotNow
     try:
         return services.create_payment(
@@ -73,19 +72,19 @@ def pay(order: Order, *, return_url: str | None = None) -> Payment:
             actor="shop",
         )
     except (OutcomeUnknown, IdempotencyMismatch):
-        # What was asked for under this key before may well have a payment.
+        # The call that used this key before may have created a payment.
         raise
     except (PaymentsError, ValidationError) as error:
         code = error.code if isinstance(error, ProviderError) else type(error).__name__
-        Order.objects.filter(pk=order.pk, attempt=order.attempt).update(refusal=code[:MOST_OF_A_CODE])
+        Order.objects.filter(pk=order.pk, attempt=order.attempt).update(refusal=code[:MAX_CODE])
         settle(order)
         raise
 
 
 def cancel(order: Order, submission: str) -> Payment:
-    """Give up the order's open attempt; ``submission``: of the form, so that a double click is one call.
+    """Cancel the order's open attempt; ``submission``: of the form, so that a double click is one call.
 
-    Raises NotNow where there is none that can be given up, OutcomeUnknown and other PaymentsErrors.
+    Raises NotNow if no attempt can be canceled, OutcomeUnknown and other PaymentsErrors.
     """
     payment = order.payment
     if payment is None or payment.status not in CANCELABLE_PAYMENT_STATUSES:
@@ -94,11 +93,11 @@ def cancel(order: Order, submission: str) -> Payment:
         key = services.scoped_key(submission, "cancel", payment.pk)
         return services.cancel_payment(payment, idempotency_key=key, actor="shop")
     except ValidationError:
-        # It was paid, or ended by itself, in the meantime.
+        # It was paid, or ended, in the meantime.
         raise NotNow from None
     except ProviderError as error:
         if error.code != "invalid_state":
             raise
-        # The same, and the news is still to come.
-        freshened(payment, timedelta(0))
+        # The same, but the event has not come yet.
+        refreshed(payment, timedelta(0))
         raise NotNow from None

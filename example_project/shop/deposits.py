@@ -1,18 +1,35 @@
-"""A permanent deposit reference of a customer: made once for an e-mail address and a currency."""
+"""A customer's permanent deposit reference: one for each e-mail address and currency, and the pages about it."""
 
 from __future__ import annotations
 
-from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from datetime import timedelta
 
-from example_project.shop.methods import deposit_method
-from example_project.shop.models import DepositAccount
+from django.core.cache import cache
+from django.core.exceptions import ValidationError
+from django.core.mail import send_mail
+from django.db import IntegrityError, transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods
+
+from example_project.shop import sessions
+from example_project.shop.forms import DEFAULT_MARKET, DepositForm
+from example_project.shop.models import DepositAccount, show_money
+from example_project.shop.provider import MethodsUnavailable, deposit_method, refreshed
+from example_project.shop.views import UNREACHABLE, explain
 from payments_integration import services
 from payments_integration.exceptions import OutcomeUnknown, PaymentsError
 
+#: A deposit reference has no events, so its page reads whether it is still active.
+MAX_AGE = timedelta(minutes=1)
+NEWEST = 50
+#: Seconds between two mails to the same customer.
+MAIL_EVERY = 600
+
 
 class NoDeposits(Exception):
-    """The provider has none there."""
+    """The provider has no deposit references in this country and currency."""
 
 
 def account_of(email: str, currency: str) -> DepositAccount | None:
@@ -20,9 +37,9 @@ def account_of(email: str, currency: str) -> DepositAccount | None:
 
 
 def open_account(*, name: str, email: str, country: str, currency: str) -> tuple[DepositAccount, bool]:
-    """The customer's account in this currency, and whether it was made now.
+    """The customer's account in this currency, and whether it was created now.
 
-    Raises NoDeposits, MethodsUnavailable (nothing was made).
+    Raises NoDeposits or MethodsUnavailable (nothing was created).
     """
     known = account_of(email, currency)
     if known is not None:
@@ -35,15 +52,15 @@ def open_account(*, name: str, email: str, country: str, currency: str) -> tuple
         with transaction.atomic():
             return DepositAccount.objects.create(email=email.lower(), currency=currency, **fields), True
     except IntegrityError:
-        # Made at this very moment by the same form.
+        # The same form, sent twice, created it at the same time.
         return DepositAccount.objects.get(email=email.lower(), currency=currency), False
 
 
 def set_up(account: DepositAccount) -> None:
-    """Ask the provider for the account's reference; asked again, it is the same.
+    """Create the account's deposit reference at the provider; a second call returns the same.
 
-    Raises ValidationError or a PaymentsError: it was refused, and the account is gone, so that the customer can begin
-    anew. An unknown outcome raises nothing: the page shows it as soon as it is known.
+    Raises ValidationError or a PaymentsError if it was refused; then the account is deleted, so that the customer can
+    try again. An unknown outcome raises nothing: the page shows the reference as soon as it is known.
     """
     try:
         services.create_deposit_reference(
@@ -61,3 +78,62 @@ def set_up(account: DepositAccount) -> None:
         if account.deposit_reference is None:
             account.delete()
         raise
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def deposits(request: HttpRequest) -> HttpResponse:
+    """GET shows the form and the accounts created in this browser; POST creates one, or finds the existing one.
+
+    Anyone can type an e-mail address. So an existing account is shown only in the browser where it was created; in
+    other browsers its address is sent by mail.
+    """
+    form = DepositForm(request.POST if request.method == "POST" else None, initial={"market": DEFAULT_MARKET})
+    problem = ""
+    if form.is_valid():
+        country, _, currency = form.cleaned_data["market"].partition("-")
+        name, email = form.cleaned_data["name"], form.cleaned_data["email"]
+        try:
+            account, is_new = open_account(name=name, email=email, country=country, currency=currency)
+            if not is_new and not sessions.is_mine(request, account):
+                _send_address(request, account)
+                return render(request, "shop/deposit_sent.html", {"email": email})
+            sessions.remember(request, account)
+            set_up(account)
+        except MethodsUnavailable:
+            problem = UNREACHABLE
+        except NoDeposits:
+            problem = "There are no such accounts there. Please choose another country or currency."
+        except (PaymentsError, ValidationError) as error:
+            problem = explain(error)
+        else:
+            return redirect(account)
+    mine = DepositAccount.objects.filter(reference__in=sessions.remembered(request, DepositAccount))
+    context = {"form": form, "problem": problem, "accounts": mine}
+    return render(request, "shop/deposits.html", context, status=422 if problem else 200)
+
+
+@never_cache
+@require_GET
+def deposit(request: HttpRequest, reference: str) -> HttpResponse:
+    """Anyone who has the address sees it; it cannot be guessed."""
+    account = get_object_or_404(DepositAccount, reference=reference)
+    provided = account.deposit_reference
+    if provided is not None:
+        provided = refreshed(provided, MAX_AGE)
+    context = {
+        "account": account,
+        "provided": provided,
+        "deposits": [(each, show_money(each.amount_received, each.currency)) for each in account.payments[:NEWEST]],
+        "received": show_money(account.totals_in(account.currency).received, account.currency),
+    }
+    return render(request, "shop/deposit.html", context)
+
+
+def _send_address(request: HttpRequest, account: DepositAccount) -> None:
+    if not cache.add(f"shop-mail-{account.reference}", 1, timeout=MAIL_EVERY):
+        return
+    address = request.build_absolute_uri(account.get_absolute_url())
+    send_mail(
+        "Your account at The Corner Shop", f"Your deposit account is here:\n\n{address}\n", None, [account.email]
+    )

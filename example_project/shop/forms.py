@@ -1,4 +1,4 @@
-"""The shop's forms. Which methods they offer depends on where the payer is, and on the amount."""
+"""The shop's forms. The payment methods that they offer depend on the payer's country and on the amount."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 from django import forms
 
-from example_project.shop.methods import CURRENCIES, Choice, flows
-from example_project.shop.models import Price
-from example_project.shop.money import show_money
+from example_project.shop.models import Price, show_money
+from example_project.shop.provider import CURRENCIES, Choice, flows
 from payments_integration.enums import Country
 
 #: "PE-USD": a country and one of its currencies.
@@ -19,11 +18,11 @@ MARKETS = [
     for currency in currencies
 ]
 DEFAULT_MARKET = MARKETS[0][0]
-MOST = 10
+MAX_QUANTITY = 10
 
 
 def new_submission() -> str:
-    """Shown with the form and sent back with it: the same form is the same purchase."""
+    """A hidden value of the form: the same form is the same purchase."""
     return uuid.uuid4().hex
 
 
@@ -53,9 +52,9 @@ class Person(forms.Form):
 
 class BuyForm(Person):
     submission = forms.RegexField(regex=r"\A[0-9a-f]{32}\Z", widget=forms.HiddenInput)
-    #: Of one piece, as the page showed it.
+    #: The price of one piece that the page showed.
     price = forms.IntegerField(required=False, widget=forms.HiddenInput)
-    # Another country has other prices and methods: a script sends the form, and the page keeps what was typed.
+    # Another country has other prices and methods: the script sends the form, and the page keeps the other fields.
     market = forms.ChoiceField(
         label="You pay from", choices=MARKETS, widget=forms.Select(attrs={"data-sends-form": ""})
     )
@@ -65,14 +64,16 @@ class BuyForm(Person):
         super().__init__(*args, **kwargs)
         self.fields["quantity"] = forms.TypedChoiceField(
             coerce=int,
-            choices=[(n, f"{n} for {show_money(n * price.amount, price.currency)}") for n in range(1, MOST + 1)],
+            choices=[
+                (n, f"{n} for {show_money(n * price.amount, price.currency)}") for n in range(1, MAX_QUANTITY + 1)
+            ],
         )
         self.fields["method_code"] = _method_field(methods)
         self.fields["flow"] = _flow_field()
 
 
 class PayAgainForm(forms.Form):
-    #: The attempt that this form makes: sent twice, it is one.
+    #: The number of the attempt that this form begins: a form sent twice is one attempt.
     attempt = forms.IntegerField(min_value=1, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, methods: list[Choice], **kwargs: Any) -> None:

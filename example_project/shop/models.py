@@ -1,4 +1,4 @@
-"""What the shop itself keeps: products, prices, orders, customers' accounts. The money is in the mirror."""
+"""The shop's own rows: products, prices, orders, customers' accounts. The mirror has the payments."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from django.db import models
 from django.urls import reverse
 from django.utils import timezone
 
-from example_project.shop.money import show_money
 from payments_integration.enums import OPEN_PAYMENT_STATUSES, Country, Currency, Flow
 from payments_integration.models import DepositReference, Payment
+from payments_integration.money import to_major
 from payments_integration.payable import Payable
+
+
+def show_money(amount: int, currency: str) -> str:
+    """Minor units for people: 29980 CLP is ``CLP 29,980``. A code: ``$`` stands for many currencies here."""
+    return f"{currency} {to_major(amount, currency):,}"
 
 
 class Product(models.Model):
@@ -30,7 +35,7 @@ class Product(models.Model):
 
     @property
     def symbol(self) -> str:
-        """A picture that needs no file."""
+        """The first letters, shown instead of a picture."""
         return self.name[:2]
 
 
@@ -59,7 +64,7 @@ class OrderStatus(models.TextChoices):
     PARTIALLY_REFUNDED = "partially_refunded", "refunded in part"
     REFUNDED = "refunded", "refunded"
     CHARGEBACK = "chargeback", "charged back"
-    #: The provider refused to set up a payment; nothing can arrive.
+    #: The provider refused to create a payment; no money can arrive.
     REFUSED = "refused", "not accepted"
 
 
@@ -69,14 +74,14 @@ def new_reference() -> str:
 
 
 def new_account_reference() -> str:
-    """The same of a customer's account; no order is called so."""
+    """The same for a customer's account; no order has such a name."""
     return f"ACC-{secrets.token_hex(8).upper()}"
 
 
 class Order(Payable):
     """One purchase. Every attempt to pay for it is a payment with ``merchant_reference == reference``."""
 
-    #: Made with the form that is shown, so that a form sent twice is one order.
+    #: Created with the form, so that a form sent twice is one order.
     submission = models.CharField(max_length=64, unique=True)
     reference = models.CharField(max_length=32, unique=True, default=new_reference)
     product = models.ForeignKey(Product, on_delete=models.PROTECT)
@@ -85,16 +90,16 @@ class Order(Payable):
     amount = models.BigIntegerField()
     currency = models.CharField(max_length=3, choices=Currency)
     country = models.CharField(max_length=2, choices=Country)
-    #: Which attempt is being made, from 1 on, and how it is paid.
+    #: The number of the current attempt, from 1, and how it is paid.
     attempt = models.PositiveIntegerField(default=1)
     method_code = models.CharField(max_length=255)
     flow = models.CharField(max_length=32, choices=Flow, default=Flow.HOSTED)
-    #: Why this attempt was not accepted, as a code.
+    #: Why this attempt was refused, as a code.
     refusal = models.CharField(max_length=100, default="", blank=True)
     name = models.CharField(max_length=100)
     email = models.EmailField()
     status = models.CharField(max_length=24, choices=OrderStatus, default=OrderStatus.NEW)
-    #: What a person at the shop should know.
+    #: For the shop's staff.
     note = models.CharField(max_length=255, default="", blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     paid_at = models.DateTimeField(null=True, blank=True)
@@ -117,19 +122,19 @@ class Order(Payable):
 
     @property
     def idempotency_key(self) -> str:
-        """Stands for one attempt: asked for twice, it is one payment."""
+        """One key per attempt: two calls with it create one payment."""
         return f"order-{self.reference}" if self.attempt == 1 else f"order-{self.reference}-{self.attempt}"
 
     @property
     def payment(self) -> Payment | None:
-        """The attempt that matters now: the one that is open, else the newest. None until the mirror has one."""
+        """The attempt that is open, or the newest one. None until the mirror has one."""
         attempts = list(self.payments)
         still_open = (payment for payment in attempts if payment.status in OPEN_PAYMENT_STATUSES)
         return next(still_open, attempts[0] if attempts else None)
 
 
 class DepositAccount(Payable):
-    """Where a customer transfers to whenever they like: one for each e-mail address and currency."""
+    """A permanent account that a customer transfers to: one for each e-mail address and currency."""
 
     reference = models.CharField(max_length=32, unique=True, default=new_account_reference)
     #: In lower case.
@@ -155,18 +160,18 @@ class DepositAccount(Payable):
 
     @property
     def deposit_reference(self) -> DepositReference | None:
-        """The provider's side of it, as mirrored; None while that is being found out."""
+        """The provider's object, as mirrored; None until it is known."""
         return DepositReference.objects.filter(account="default", merchant_reference=self.reference).first()
 
 
 class Notice(models.Model):
-    """One event that the shop's handlers were told of: a row each time, so that a second telling would show."""
+    """One event dispatched to the shop's handlers. A row each time, so that a second dispatch would show."""
 
     event_id = models.CharField(max_length=255)
     type = models.CharField(max_length=255)
     object_id = models.CharField(max_length=255)
     is_stale = models.BooleanField()
-    told_at = models.DateTimeField(default=timezone.now)
+    dispatched_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
         ordering = ["-pk"]

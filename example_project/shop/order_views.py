@@ -1,4 +1,4 @@
-"""The page of an order, and what the payer may do there. It shows what the mirror says, whatever an address claims."""
+"""The page of an order, and the payer's actions. It shows what the mirror says and ignores the query string."""
 
 from __future__ import annotations
 
@@ -13,25 +13,21 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from example_project.shop import checkout, visiting
-from example_project.shop.attempts import Attempt, current
+from example_project.shop import checkout, sessions
 from example_project.shop.forms import PayAgainForm, new_submission
-from example_project.shop.looking import freshened
-from example_project.shop.methods import MethodsUnavailable, method_name, methods
-from example_project.shop.models import Order, OrderStatus
-from example_project.shop.money import show_money
-from example_project.shop.orders import may_begin, settle, up_to_date
-from example_project.shop.refusals import UNREACHABLE, explain
-from example_project.shop.views import send_on
+from example_project.shop.models import Order, OrderStatus, show_money
+from example_project.shop.orders import Attempt, current_attempt, may_begin, settle, up_to_date
+from example_project.shop.provider import MethodsUnavailable, method_name, methods, refreshed
+from example_project.shop.views import UNREACHABLE, explain, send_on
 from payments_integration.checkout import CheckoutReturnView
 from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, OPEN_PAYMENT_STATUSES, PaymentStatus
 from payments_integration.exceptions import OutcomeUnknown, PaymentsError
 from payments_integration.models import Payment, Refund
 
-#: A page without scripts that waits loads itself anew after so many seconds: later where there is something to type.
+#: Seconds after which a waiting page without scripts reloads; longer while there is something to type.
 RELOAD_SECONDS, RELOAD_SECONDS_WITH_DETAILS = 3, 15
-#: Of an order's attempts, before another one begins.
-LOOKED_AT = 5
+#: The number of an order's attempts that are read before another one begins.
+READ_ATTEMPTS = 5
 WAITING = (OrderStatus.NEW, OrderStatus.REVIEW, OrderStatus.PARTIALLY_PAID)
 REFUND_WORDS = {
     "created": "on its way to you",
@@ -46,23 +42,23 @@ REFUND_WORDS = {
 @never_cache
 @require_GET
 def orders(request: HttpRequest) -> HttpResponse:
-    """The orders made in this browser."""
-    mine = Order.objects.filter(reference__in=visiting.remembered(request, Order)).select_related("product")
+    """The orders created in this browser."""
+    mine = Order.objects.filter(reference__in=sessions.remembered(request, Order)).select_related("product")
     return render(request, "shop/orders.html", {"orders": mine})
 
 
 @never_cache
 @require_GET
 def order(request: HttpRequest, reference: str) -> HttpResponse:
-    """How the order stands. Its script reads this same page again and again, and shows what has changed."""
+    """The order's status. The page's script reads this page repeatedly and shows what has changed."""
     order = _order(reference)
     payment = order.payment
     if payment is not None and payment.status in OPEN_PAYMENT_STATUSES:
-        freshened(payment)
+        refreshed(payment)
         order.refresh_from_db()
         payment = order.payment
     order = up_to_date(order)
-    attempt = current(order)
+    attempt = current_attempt(order)
     return render(request, "shop/order.html", _context(request, order, payment, attempt))
 
 
@@ -71,13 +67,13 @@ def _context(request: HttpRequest, order: Order, payment: Payment | None, attemp
     is_waiting = order.status in WAITING
     is_open = payment is not None and payment.status in OPEN_PAYMENT_STATUSES
     is_checking = attempt.is_pending and not attempt.is_unsent
-    # Also where the provider has the money, and our handler is still to be told.
+    # Also if the provider has the money and the shop's handler was not called yet.
     is_awaited = order.status in (OrderStatus.NEW, OrderStatus.PARTIALLY_PAID)
-    is_looking = (is_awaited and visiting.has_returned(request, order)) or (
+    is_looking = (is_awaited and sessions.has_returned(request, order)) or (
         order.status == OrderStatus.NEW and not is_open
     )
     is_asked = is_awaited and is_open and not is_looking
-    is_mine = visiting.is_mine(request, order)
+    is_mine = sessions.is_mine(request, order)
     is_cancelable = payment is not None and payment.status in CANCELABLE_PAYMENT_STATUSES
     return {
         "order": order,
@@ -104,16 +100,16 @@ def _context(request: HttpRequest, order: Order, payment: Payment | None, attemp
 @never_cache
 @require_http_methods(["GET", "POST"])
 def pay_again(request: HttpRequest, reference: str) -> HttpResponse:
-    """Another attempt at the same order, after the last one came to nothing."""
+    """Another attempt at the same order, after the last one failed."""
     order = _order(reference)
-    visiting.only_mine(request, order)
-    attempt = current(order)
+    sessions.only_mine(request, order)
+    attempt = current_attempt(order)
     if request.method == "POST":
-        # Any of them may have been paid late, and the news not come yet.
-        for payment in order.payments[:LOOKED_AT]:
-            freshened(payment, timedelta(seconds=2))
+        # Any of them may have been paid late, and its event may not have come yet.
+        for payment in order.payments[:READ_ATTEMPTS]:
+            refreshed(payment, timedelta(seconds=2))
     if attempt.is_unsent:
-        # Whoever placed it did not come to pay for it: that attempt is made now, as it was chosen.
+        # The order was placed and its payment never sent: send that attempt now, as it was chosen.
         return _resend(request, order) if request.method == "POST" else redirect(order)
     problem = ""
     try:
@@ -151,9 +147,9 @@ def _resend(request: HttpRequest, order: Order) -> HttpResponse:
 @never_cache
 @require_POST
 def cancel(request: HttpRequest, reference: str) -> HttpResponse:
-    """Give up the payment that is open. What is on its way cannot be called back."""
+    """Cancel the open payment. A payment on its way cannot be canceled."""
     order = _order(reference)
-    visiting.only_mine(request, order)
+    sessions.only_mine(request, order)
     try:
         checkout.cancel(order, request.POST.get("submission") or new_submission())
     except checkout.NotNow:
@@ -169,11 +165,11 @@ def cancel(request: HttpRequest, reference: str) -> HttpResponse:
 
 
 class Returned(CheckoutReturnView):
-    """Where the provider sends the payer back to: the payment is read, and what it says is shown."""
+    """Where the provider sends the payer back to: reads the payment, then shows the order."""
 
     def get_next_url(self, payment: Payment | None) -> str:
         order = _order(self.subject.merchant_reference)
-        visiting.note_return(self.request, order)
+        sessions.note_return(self.request, order)
         return order.get_absolute_url()
 
 
@@ -182,7 +178,7 @@ def _order(reference: str) -> Order:
 
 
 def _money(amount: int, order: Order) -> str:
-    """Empty for nothing."""
+    """Empty for zero."""
     return show_money(amount, order.currency) if amount else ""
 
 
@@ -196,7 +192,7 @@ def _shown(refund: Refund) -> dict[str, Any]:
 
 
 def _sandbox_page(payment: Payment | None) -> str:
-    """Where a person plays the payer of a payment that has no page of its own, while developing."""
+    """The sandbox's page for a payment, where a developer plays the payer."""
     if payment is None or not settings.SHOP_SANDBOX_URL:
         return ""
     return f"{settings.SHOP_SANDBOX_URL.rstrip('/')}/checkout/{payment.pk}"

@@ -1,19 +1,18 @@
-"""What an order's payments mean for it. Decided from what all attempts come to now, never from what was heard last."""
+"""An order's attempts to pay, and the order's status. It depends on all its payments now, not on the last event."""
 
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from example_project.shop.attempts import Attempt, current
-from example_project.shop.models import Order, OrderStatus
-from example_project.shop.money import show_money
+from example_project.shop.models import Order, OrderStatus, show_money
 from payments_integration import services
 from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, OPEN_PAYMENT_STATUSES, PaymentStatus
-from payments_integration.models import Payment, Refund
+from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payment, Refund
 from payments_integration.payable import Totals
 
 _VAIN: dict[str, OrderStatus] = {
@@ -21,14 +20,42 @@ _VAIN: dict[str, OrderStatus] = {
     PaymentStatus.EXPIRED: OrderStatus.EXPIRED,
     PaymentStatus.CANCELED: OrderStatus.CANCELED,
 }
-#: The order has its money: nobody is asked for it any more.
+#: The order has its money; the payer is not asked for more.
 SETTLED = (OrderStatus.PAID, OrderStatus.PARTIALLY_REFUNDED, OrderStatus.REFUNDED, OrderStatus.CHARGEBACK)
 
 
-def follow(obj: Payment | Refund | None) -> Order | None:
-    """Bring the order of a payment or refund in line with its money; None where it belongs to no order.
+#: Characters. The provider writes the codes, so a long one is cut.
+MAX_CODE = 100
 
-    Called within the transaction of a handler. Two payments of one order may be told at the same moment: one waits.
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """``create_payment`` under the order's idempotency key."""
+
+    #: It was requested, or will be, and its payment is not known yet.
+    is_pending: bool
+    #: It was never requested: the process stopped between placing the order and paying.
+    is_unsent: bool
+    #: Why there will be no payment; empty if there is one, or may be one.
+    refusal: str
+
+
+def current_attempt(order: Order) -> Attempt:
+    operation = Operation.objects.filter(account="default", idempotency_key=order.idempotency_key).first()
+    if operation is None:
+        # Either never requested, or refused before anything was recorded.
+        return Attempt(is_pending=not order.refusal, is_unsent=not order.refusal, refusal=order.refusal)
+    refusal = ""
+    if operation.state in (OperationState.REJECTED, OperationState.CLOSED):
+        refusal = str((operation.error or {}).get("code") or operation.state)[:MAX_CODE]
+    return Attempt(is_pending=operation.state in OPEN_OPERATION_STATES, is_unsent=False, refusal=refusal)
+
+
+def follow(obj: Payment | Refund | None) -> Order | None:
+    """Update the order of a payment or refund; None if it belongs to no order.
+
+    Called within the transaction of a handler. Two payments of one order may be dispatched at the same time, so the
+    order is locked.
     """
     order = Order.objects.get_queryset().select_for_update().of(obj)
     if order is not None:
@@ -37,7 +64,7 @@ def follow(obj: Payment | Refund | None) -> Order | None:
 
 
 def settle(order: Order) -> Order:
-    """The same for an order at hand, in a transaction of its own; returns it as it is now."""
+    """Update an order in a transaction of its own; returns it as it is now."""
     with transaction.atomic():
         order = Order.objects.select_for_update().select_related("product").get(pk=order.pk)
         settle_locked(order)
@@ -45,17 +72,15 @@ def settle(order: Order) -> Order:
 
 
 def up_to_date(order: Order) -> Order:
-    """The order as its money stands now. Not everything is told: a refusal that came late has no event, nor has a
-    payment that is read anew.
-    """
-    stands = judge(order, order.totals(), list(order.payments))
-    return order if stands == (order.status, order.note) else settle(order)
+    """The order with its current status. Some changes have no event, such as a late refusal."""
+    now = decide_status(order, order.totals(), list(order.payments))
+    return order if now == (order.status, order.note) else settle(order)
 
 
 def settle_locked(order: Order) -> None:
-    """``order``: under lock. Expired is not final: late money turns it paid."""
+    """Update an order that is locked. Expired is not final: late money makes the order paid."""
     payments = list(order.payments)
-    status, note = judge(order, order.totals(), payments)
+    status, note = decide_status(order, order.totals(), payments)
     if status == OrderStatus.PAID and order.paid_at is None:
         order.paid_at = timezone.now()
     order.status, order.note = status, note
@@ -64,11 +89,11 @@ def settle_locked(order: Order) -> None:
         _close_others(payments)
 
 
-def judge(order: Order, sums: dict[str, Totals], payments: list[Payment]) -> tuple[OrderStatus, str]:
-    """The order's status, and what a person should know. ``payments``: newest first."""
+def decide_status(order: Order, sums: dict[str, Totals], payments: list[Payment]) -> tuple[OrderStatus, str]:
+    """The order's status, and a note for the shop's staff. ``payments``: newest first."""
     elsewhere = [each for each in sums.values() if each.currency != order.currency and (each.received or each.held)]
     if elsewhere:
-        # Whoever could change the currency on the way must not get the goods for it.
+        # Otherwise a payer who could change the currency on the way would get the goods.
         return OrderStatus.REVIEW, f"money came in {elsewhere[0].currency}, not in {order.currency}"
     totals = sums.get(order.currency, Totals(order.currency))
     if totals.is_paid(order.amount):
@@ -77,11 +102,11 @@ def judge(order: Order, sums: dict[str, Totals], payments: list[Payment]) -> tup
     if totals.charged_back:
         return OrderStatus.CHARGEBACK, "the payer's bank took the money back"
     if totals.received:
-        return _judge_what_came(order, totals)
+        return _decide_received(order, totals)
     if totals.held or any(payment.status == PaymentStatus.ON_HOLD for payment in payments):
         is_vain = not any(payment.status == PaymentStatus.ON_HOLD for payment in payments)
         return OrderStatus.REVIEW, "money came with an attempt that is over" if is_vain else ""
-    attempt = current(order)
+    attempt = current_attempt(order)
     if totals.in_progress or attempt.is_pending:
         return OrderStatus.NEW, ""
     if attempt.refusal:
@@ -89,28 +114,28 @@ def judge(order: Order, sums: dict[str, Totals], payments: list[Payment]) -> tup
     return (_VAIN.get(payments[0].status, OrderStatus.NEW) if payments else OrderStatus.NEW), ""
 
 
-def _judge_what_came(order: Order, totals: Totals) -> tuple[OrderStatus, str]:
-    """Something came, and is not what makes the order paid."""
+def _decide_received(order: Order, totals: Totals) -> tuple[OrderStatus, str]:
+    """For money that came but does not make the order paid."""
     if totals.kept >= order.amount:
-        # Until the money has left it is told as it is; the goods stay here.
+        # The order is paid until the money has left; the note keeps the goods here.
         return OrderStatus.PAID, "all of it is being refunded: do not deliver"
     if totals.kept == 0:
         return OrderStatus.REFUNDED, ""
     if totals.refunded:
         return OrderStatus.PARTIALLY_REFUNDED, ""
     if totals.refunding:
-        # Nothing has left yet, and it may fail; meanwhile nobody is asked for the rest.
+        # Nothing has left yet, and the refund may fail; meanwhile the payer is not asked for the rest.
         return OrderStatus.REVIEW, "what came is being refunded"
     if totals.in_progress:
         return OrderStatus.PARTIALLY_PAID, ""
-    # Whoever could change the amount on the way must not get the goods for less.
+    # Otherwise a payer who could change the amount on the way would get the goods for less.
     return OrderStatus.REVIEW, "less came than the order's amount, and no more is asked for"
 
 
 def _paid_note(order: Order, totals: Totals, payments: list[Payment]) -> str:
     surplus = totals.overpaid(order.amount)
     if not surplus:
-        # It is in no figure that the payer sees, and nobody would look for it with an order that is paid.
+        # The payer sees no figure that includes it, and staff would not look for it in a paid order.
         return "more money is held with another attempt" if totals.held else ""
     paying = [payment for payment in payments if payment.status in (PaymentStatus.SUCCEEDED, PaymentStatus.OVERPAID)]
     if len(paying) < 2:
@@ -119,21 +144,21 @@ def _paid_note(order: Order, totals: Totals, payments: list[Payment]) -> str:
 
 
 def _close_others(payments: list[Payment]) -> None:
-    """An attempt that is open although the order has its money would be paid once more: it is given up.
+    """Cancel the attempts that are still open, so that the payer cannot pay twice.
 
-    Sent after this transaction, or by the next ``resume_operations``; one that is paid meanwhile is refused, and its
-    money is a surplus.
+    Sent after this transaction, or by the next ``resume_operations``. If one is paid meanwhile, its cancellation is
+    refused and its money is a surplus.
     """
     for payment in payments:
         if payment.status not in CANCELABLE_PAYMENT_STATUSES:
             continue
-        # Its status may have changed since it was read: that is no reason to forget what the order has become.
+        # Its status may have changed since it was read; the order's new status must be saved anyway.
         with contextlib.suppress(ValidationError):
             services.defer(services.cancel_payment, payment, idempotency_key=f"superfluous-{payment.pk}", actor="shop")
 
 
 def may_begin(order: Order, attempt: Attempt) -> bool:
-    """Whether the payer may try once more: the last attempt came to nothing, and nothing is on its way."""
+    """Whether the payer may try once more: the last attempt failed, and no other is open."""
     if order.status not in (OrderStatus.FAILED, OrderStatus.EXPIRED, OrderStatus.CANCELED, OrderStatus.REFUSED):
         return False
     return not attempt.is_pending and not order.payments.filter(status__in=OPEN_PAYMENT_STATUSES).exists()

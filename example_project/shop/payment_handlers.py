@@ -1,4 +1,4 @@
-"""The shop's side of payments_integration: found by itself, told of every change, in order, once."""
+"""The shop's handlers. payments_integration finds this module and calls them for each change, in order, once."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from payments_integration.models import Event, Payment, Refund
 
 @on_status(Payment)
 def money_moved(payment: Payment, **kwargs: Any) -> None:
-    """Also after expiry: expired is not final. What it means is read from all payments, not from the status told."""
+    """Also after expiry, which is not final. The order's status depends on all its payments, not on this one."""
     follow(payment)
 
 
 @on_status(Refund)
 def money_goes_back(refund: Refund, **kwargs: Any) -> None:
-    """A refund may be told before its payment is here; then the payment's own telling settles the order."""
+    """A refund may be dispatched before its payment is mirrored; then the payment's own event updates the order."""
     follow(refund)
 
 
 @on_event("payment.partially_paid", "payment.overpaid")
 def more_came(instance: Payment | None, **kwargs: Any) -> None:
-    """A further transfer changes the amount, and perhaps not the status."""
+    """A further transfer changes the amount, but may leave the status as it is."""
     follow(instance)
 
 

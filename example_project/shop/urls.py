@@ -1,6 +1,6 @@
 from django.urls import path
 
-from example_project.shop import deposit_views, order_views, views
+from example_project.shop import deposits, order_views, views
 
 app_name = "shop"
 urlpatterns = [
@@ -11,6 +11,6 @@ urlpatterns = [
     path("orders/<str:reference>/pay/", order_views.pay_again, name="pay-again"),
     path("orders/<str:reference>/cancel/", order_views.cancel, name="cancel"),
     path("returned/<str:token>/", order_views.Returned.as_view(), name="returned"),
-    path("deposits/", deposit_views.deposits, name="deposits"),
-    path("deposits/<str:reference>/", deposit_views.deposit, name="deposit"),
+    path("deposits/", deposits.deposits, name="deposits"),
+    path("deposits/<str:reference>/", deposits.deposit, name="deposit"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -11,17 +12,27 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
 from example_project.shop import checkout
-from example_project.shop.forms import DEFAULT_MARKET, MARKETS, MOST, BuyForm, new_submission
-from example_project.shop.methods import MethodsUnavailable, methods
+from example_project.shop.forms import DEFAULT_MARKET, MARKETS, MAX_QUANTITY, BuyForm, new_submission
 from example_project.shop.models import Order, Price, Product
-from example_project.shop.refusals import UNREACHABLE, explain
-from example_project.shop.visiting import remember
+from example_project.shop.provider import MethodsUnavailable, methods
+from example_project.shop.sessions import remember
 from payments_integration.checkout import return_url
 from payments_integration.enums import OPEN_PAYMENT_STATUSES, Flow
 from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, PaymentsError
 
-#: What a change of the country leaves as it was typed.
+logger = logging.getLogger(__name__)
+
+#: Fields that keep their values when the payer changes the country.
 KEPT = ("name", "email", "quantity", "flow")
+UNREACHABLE = "We cannot reach the payment provider just now. Please try again in a moment."
+_WORDS = {
+    "amount_out_of_range": "This way of paying does not take such an amount. Please choose another.",
+    "method_not_available": "This way of paying is not available just now. Please choose another.",
+    "method_not_allowed": "This way of paying is not available. Please choose another.",
+    "country_not_allowed": "We cannot take payments from this country.",
+    "blocked_payer": "We cannot take this payment.",
+    "rate_limited": "Many people are paying just now. Nothing was charged; please try again.",
+}
 
 
 @require_GET
@@ -32,9 +43,9 @@ def products(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def buy(request: HttpRequest, slug: str) -> HttpResponse:
-    """GET shows the form for ``?market=PE-USD``; POST sets up the payment and sends the payer on.
+    """GET shows the form for ``?market=PE-USD``; POST creates the payment and sends the payer on.
 
-    A form with another market than its page showed is no purchase yet: the payer first sees the prices there.
+    A POST with another market than the page showed buys nothing: the payer first sees the prices there.
     """
     product = get_object_or_404(Product, slug=slug)
     shown = _market(request.GET.get("market"), DEFAULT_MARKET)
@@ -75,7 +86,7 @@ def buy(request: HttpRequest, slug: str) -> HttpResponse:
             return send_on(request, order)
         except (PaymentsError, ValidationError) as error:
             problem = explain(error)
-        # Refused for good under that key: the next attempt is another purchase.
+        # The key stays refused, so the next attempt is another purchase.
         form = BuyForm(initial={**data, **new}, price=price, methods=offered)
     context = {
         "product": product,
@@ -89,15 +100,15 @@ def buy(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def send_on(request: HttpRequest, order: Order) -> HttpResponseRedirect:
-    """To the provider's page, or to the order where the payer is told what to do, or that it is being found out.
+    """Redirect to the provider's page, or to the order's page, which shows what to do, or that the outcome is open.
 
-    Raises what ``checkout.pay`` raises but OutcomeUnknown, IdempotencyMismatch and NotNow.
+    Raises the same as ``checkout.pay``, except OutcomeUnknown, IdempotencyMismatch and NotNow.
     """
     try:
         payment = checkout.pay(order, return_url=return_url(request, order.reference, url_name="shop:returned"))
     except (OutcomeUnknown, IdempotencyMismatch, checkout.NotNow):
-        # Of a mismatch: it was asked for before, in other words (under another host, say). Its page shows what came
-        # of it; who is told that nothing was charged pays twice.
+        # A mismatch: the same attempt was sent before with other arguments (under another host, say). Its page shows
+        # the result. A payer who reads that nothing was charged would pay twice.
         return redirect(order)
     address = payment.checkout_url or ""
     is_web = address.startswith(("https://", "http://"))
@@ -111,12 +122,21 @@ def _market(asked: str | None, otherwise: str) -> str:
 
 
 def _is_repriced(data: dict[str, Any], price: Price) -> bool:
-    """Whether the form showed another price. What was placed by it before keeps its own."""
+    """Whether the form showed another price. An order that it placed before keeps its price."""
     seen = data["price"]
     return seen not in (None, price.amount) and not Order.objects.filter(submission=data["submission"]).exists()
 
 
 def _quantity(asked: str | None) -> int:
-    """For which amount methods are offered; the form says what is wrong with anything else."""
-    numbers = {str(number): number for number in range(1, MOST + 1)}
+    """The quantity for which methods are offered; the form reports a wrong one."""
+    numbers = {str(number): number for number in range(1, MAX_QUANTITY + 1)}
     return numbers.get(asked or "", 1)
+
+
+def explain(error: PaymentsError | ValidationError) -> str:
+    """A refusal in the payer's words; the details go to the log."""
+    if isinstance(error, ValidationError):
+        return " ".join(error.messages)
+    logger.warning("The provider refused: %s", error)
+    otherwise = "The payment could not be set up. Nothing was charged; please try again."
+    return _WORDS.get(getattr(error, "code", ""), otherwise)

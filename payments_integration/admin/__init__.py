@@ -1,19 +1,29 @@
-"""The admin: a read-only view of the mirror, and the doors to refunding, cancelling, refreshing and replaying.
+"""The admin: read-only pages over the mirror, and pages that refund, pay out, cancel, refresh and replay.
 
-Every model has its page in one of the modules below. What a page does, it does by calling a service or a flow: no
-rule is decided here. Permissions are checked on every page and button.
+A page calls a service or a flow and decides no rule itself. Every page and button checks its permission. Each
+package imports only those below it:
+
+- ``models``: one module per model page (or per group of related models)
+- ``dashboard``: the app's index page, with statistics and charts
+- ``flows``: pages that change something through a service: refund, payout, approval, …
+- ``base``: the base class of every model page
+- ``lists``: search, filters, pagination and CSV export of every list
+- ``shared``: how values, columns, buttons and sections are shown
 """
 
-from payments_integration.admin import (
-    accounts,
+from payments_integration.admin.models import (
     balances,
-    endpoints,
+    deposit_references,
     events,
     operations,
     payments,
     payouts,
+    reconciliation,
     refunds,
-    workings,
+    webhook_endpoints,
 )
 
-__all__ = ["accounts", "balances", "endpoints", "events", "operations", "payments", "payouts", "refunds", "workings"]
+__all__ = [
+    "balances", "deposit_references", "events", "operations", "payments", "payouts", "reconciliation", "refunds",
+    "webhook_endpoints",
+]  # fmt: skip

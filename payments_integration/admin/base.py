@@ -1,9 +1,9 @@
-"""The base of every page: read-only, with buttons that call services."""
+"""The base classes of every model page: read-only, with buttons that call services."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from django import forms
 from django.contrib import messages
@@ -11,30 +11,40 @@ from django.contrib.admin.utils import flatten_fieldsets, quote, unquote
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
 from django.db import connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration import services
-from payments_integration.admin import columns, display, outcomes
-from payments_integration.admin.buttons import Button, Press, Tool, new_key
-from payments_integration.admin.lists import ListAdmin
-from payments_integration.admin.sections import Page, Section
-from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError
+from payments_integration.admin.lists.changelist import ListAdmin
+from payments_integration.admin.shared import columns, display
+from payments_integration.admin.shared.buttons import Button, Press, Tool, new_key
+from payments_integration.admin.shared.display import explain, validation_messages
+from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError, WireError
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 ObjectView = Callable[[HttpRequest, str], HttpResponse]
+#: (URL or "", name)
+Crumb = tuple[str, "StrOrPromise"]
 
 
 def outside_transactions(view: Any) -> Any:
-    """Mark a view to run outside transactions, also with ATOMIC_REQUESTS, on every database."""
+    """Have a view run outside transactions on every database, also with ATOMIC_REQUESTS.
+
+    Services refuse to send within a transaction.
+    """
     for alias in connections:
         transaction.non_atomic_requests(using=alias)(view)
     return view
 
 
 class ReadOnlyAdmin(ListAdmin):
-    """Shows rows that a person cannot write: the provider and the app's flows do."""
+    """A model page without Django's forms: rows are written by the provider's answers, by events and by services."""
 
-    #: Further actions on one row.
+    #: The buttons on a row's page.
     buttons: tuple[Button, ...] = ()
 
     class Media:
@@ -53,15 +63,15 @@ class ReadOnlyAdmin(ListAdmin):
         return flatten_fieldsets(self.get_fieldsets(request, obj))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Never: Django's own forms write no row here, whatever permission led to them."""
+        """Refuse: Django's forms never write a row here, with any permission."""
         raise PermissionDenied
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
-        """What is shown under the fields."""
+        """The sections below the fields."""
         return ()
 
     def links(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
-        """Links to further pages, shown beside the buttons."""
+        """Links to other pages, beside the buttons."""
         return ()
 
     def render_change_form(
@@ -74,32 +84,29 @@ class ReadOnlyAdmin(ListAdmin):
         return super().render_change_form(request, context, *args, **kwargs)
 
     def get_urls(self) -> list[URLPattern]:
-        own = [self.object_path(button.name, self._pressing(button)) for button in self.buttons]
+        own = [self.object_path(button.name, self.button_view(button)) for button in self.buttons]
         return [*own, *super().get_urls()]
 
     def object_path(self, name: str, view: ObjectView) -> URLPattern:
-        """A page or button below a row's address, outside transactions: services refuse to send inside one."""
-
-        def outside(request: HttpRequest, object_id: str) -> HttpResponse:
-            return view(request, object_id)
-
-        guarded: Any = self.admin_site.admin_view(outside_transactions(outside))
-        return cast("URLPattern", path(f"<path:object_id>/{name}/", guarded, name=self.url_name(name)))
+        """The URL of a page or button of one row. Its view runs outside transactions."""
+        return self._path(f"<path:object_id>/{name}/", name, view)
 
     def list_path(self, name: str, view: Callable[[HttpRequest], HttpResponse]) -> URLPattern:
-        """A page beside the list, likewise outside transactions."""
+        """The URL of a page of the whole list. Its view runs outside transactions."""
+        return self._path(f"{name}/", name, view)
 
-        def outside(request: HttpRequest) -> HttpResponse:
-            return view(request)
+    def _path(self, route: str, name: str, view: Callable[..., HttpResponse]) -> URLPattern:
+        def outside(request: HttpRequest, **kwargs: Any) -> HttpResponse:
+            return view(request, **kwargs)
 
-        guarded: Any = self.admin_site.admin_view(outside_transactions(outside))
-        return cast("URLPattern", path(f"{name}/", guarded, name=self.url_name(name)))
+        wrapped: Any = self.admin_site.admin_view(outside_transactions(outside))
+        return cast("URLPattern", path(route, wrapped, name=self.url_name(name)))
 
     def object_url(self, name: str, obj: Any) -> str:
         return reverse(f"admin:{self.url_name(name)}", args=(quote(obj.pk),), current_app=self.admin_site.name)
 
     def permitted(self, request: HttpRequest, object_id: str, permission: str) -> Any:
-        """The row that a custom page is about; 403 without the permission, whether it exists or not, else 404."""
+        """The row of a custom page. Without the permission 403, even if the row does not exist; otherwise 404."""
         obj = self.get_object(request, unquote(object_id))
         if not getattr(self, f"has_{permission}_permission")(request, obj):
             raise PermissionDenied
@@ -107,13 +114,34 @@ class ReadOnlyAdmin(ListAdmin):
             raise Http404
         return obj
 
-    def back(self, request: HttpRequest, obj: Any, *, gone: bool = False) -> HttpResponseRedirect:
-        """To the row's page, or the list where the row is gone, for those who may see it."""
+    def visible_list_url(self, request: HttpRequest) -> str:
+        """The URL of the list; empty without the view permission."""
+        return display.list_url(self.admin_site, self.model) if self.has_view_permission(request) else ""
+
+    def to_list(self, request: HttpRequest) -> HttpResponseRedirect:
+        """Redirect to the list; to the index without the view permission."""
+        index = reverse("admin:index", current_app=self.admin_site.name)
+        return HttpResponseRedirect(self.visible_list_url(request) or index)
+
+    def back(self, request: HttpRequest, obj: Any) -> HttpResponseRedirect:
+        """Redirect to the row's page; to the index without the view permission."""
         if self.has_view_permission(request, obj):
-            return HttpResponseRedirect(
-                display.list_url(self.admin_site, self.model) if gone else self.object_url("change", obj)
-            )
+            return HttpResponseRedirect(self.object_url("change", obj))
         return HttpResponseRedirect(reverse("admin:index", current_app=self.admin_site.name))
+
+    def render_page(
+        self, request: HttpRequest, template: str, context: dict[str, Any], crumbs: Iterable[Crumb] = ()
+    ) -> TemplateResponse:
+        """A page of our own. ``crumbs``: its breadcrumbs below the app, the page itself last."""
+        site, opts = self.admin_site, self.opts
+        request.current_app = site.name
+        apps = reverse("admin:app_list", kwargs={"app_label": opts.app_label}, current_app=site.name)
+        first = [
+            (reverse("admin:index", current_app=site.name), gettext("Home")),
+            (apps, opts.app_config.verbose_name),
+        ]
+        common = {**site.each_context(request), "opts": opts, "crumbs": [*first, *crumbs], "media": self.media}
+        return TemplateResponse(request, template, {**common, **context})
 
     def _button_tools(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
         for button in self.buttons:
@@ -122,7 +150,9 @@ class ReadOnlyAdmin(ListAdmin):
                 form = button.unbound(obj)
                 yield Tool(button.label, url, question=button.question, key=new_key(), form=form)
 
-    def _pressing(self, button: Button) -> ObjectView:
+    def button_view(self, button: Button) -> ObjectView:
+        """The view that a button posts to: one service call, then a message on the row's page."""
+
         def view(request: HttpRequest, object_id: str) -> HttpResponse:
             obj = self.permitted(request, object_id, button.permission)
             if request.method != "POST":
@@ -137,35 +167,35 @@ class ReadOnlyAdmin(ListAdmin):
             try:
                 button.call(obj, Press(request.user, request.POST.get("idempotency_key") or None, form.cleaned_data))
             except ValidationError as error:
-                for _argument, message in outcomes.complaints(error):
+                for _argument, message in validation_messages(error):
                     self.message_user(request, message, messages.ERROR)
             except (OutcomeUnknown, ApprovalRequired) as error:
-                self.message_user(request, outcomes.explain(self.admin_site, error), messages.WARNING)
+                self.message_user(request, explain(self.admin_site, error), messages.WARNING)
                 if button.logged:
                     self.log_change(request, obj, f"{button.logged} ({error.operation.pk})")
-            except (PaymentsError, ImproperlyConfigured) as error:
-                self.message_user(request, outcomes.explain(self.admin_site, error), messages.ERROR)
+            except (PaymentsError, WireError, ImproperlyConfigured) as error:
+                self.message_user(request, explain(self.admin_site, error), messages.ERROR)
             else:
                 if button.logged:
                     self.log_change(request, obj, str(button.logged))
                 current = self.model._default_manager.filter(pk=obj.pk).first()
                 outcome = button.outcome(current)
                 self.message_user(request, outcome.text, outcome.level)
-            return self.back(request, obj, gone=current is None)
+            return self.to_list(request) if current is None else self.back(request, obj)
 
         return view
 
 
-#: GET from the provider. Whoever may see the row may have it read anew: it changes nothing there.
+#: Reads the object from the provider. It changes nothing there, so the view permission is enough.
 REFRESH = Button(
     name="refresh",
     label=_("Refresh"),
     permission="view",
     call=lambda obj, press: services.refresh(obj),
-    done=_("Read anew from the provider."),
+    done=_("Refreshed from the provider."),
 )
 
-#: How a mirror row came to be as it is.
+#: How the mirror row got its values.
 MIRROR_FIELDS: Any = (
     _("Mirror"),
     {
@@ -178,7 +208,7 @@ MIRROR_FIELDS: Any = (
 
 
 class MirrorAdmin(ReadOnlyAdmin):
-    """A mirrored object with its history."""
+    """The page of a mirrored object, with its timeline."""
 
     ordering: ClassVar[Any] = ("-created_at", "-pk")
     sortable_by: ClassVar[Any] = ("created_at",)
@@ -191,4 +221,7 @@ class MirrorAdmin(ReadOnlyAdmin):
     extra_shown = columns.json("extra", _("further fields"))
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
-        yield from page.history(obj)
+        # Loaded with the first page that is opened, not at start-up.
+        from payments_integration.admin.shared.timeline import timeline  # noqa: PLC0415
+
+        yield timeline(page.site, page.request, obj)

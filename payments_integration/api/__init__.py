@@ -1,5 +1,6 @@
-"""The REST API: a door for the merchant's own front ends and back offices, under the names of the provider.
+"""The REST API, for the merchant's own front ends and back offices, with the provider's names.
 
-Nothing of it is imported before the URLconf is. Views hold no rules: they say who may call (``permissions``), which
-rows there are (``querysets``), call a service, and show the row that comes of it (``representations``).
+``payments_integration.urls`` imports it only if the extra ``api`` is installed. Views hold no rules: they ask who may
+call (``permissions``) and which rows a user may see (``querysets``), call a service, and show the resulting row
+(``serializers``).
 """

@@ -1,9 +1,9 @@
-"""Every error of the API in the provider's envelope (spec, "Errors"), and what becomes of a service's exceptions.
+"""Every error of the API in the provider's envelope (spec, "Errors"), and how a service's exceptions map to it.
 
     {"error": {"type": …, "code": …, "message": …, "param": …, "request_id": …}}
 
-What is wrong between us and the provider is the merchant's to mend: the caller is told that it does not work now, and
-the log why. What nobody expected stays Django's 500.
+An error between the merchant and the provider is not the caller's: the answer says that the provider is unavailable,
+and the log says why. Unexpected exceptions become Django's 500.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import Http404
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
@@ -30,12 +29,13 @@ from payments_integration.exceptions import (
     NoAnswer,
     NotFound,
     OperationClosed,
+    PagingError,
     PaymentsError,
     ProviderError,
     RateLimited,
 )
-from payments_integration.services.intents import Doubt
-from payments_integration.wire import WireError
+from payments_integration.schemas import WireError
+from payments_integration.services import PreconditionFailed
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -51,15 +51,15 @@ PERMISSION = "permission_error"
 IDEMPOTENCY = "idempotency_error"
 RATE_LIMIT = RateLimited.type
 
-#: Seconds after which it is worth another try, where the provider has not said.
+#: Seconds after which the caller may try again, if the provider does not say.
 _RETRY_AFTER = 5
 NO_ACCOUNT = gettext_lazy("There is no such account.")
-#: A parameter's name.
+#: The grammar of a parameter's name.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class Problem(Exception):
-    """An answer that is no success. Views raise it."""
+    """An error answer. Views raise it."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Problem(Exception):
         self.type = type
         self.code = code
         self.message = message
-        #: Callers may send any text as a name: one that is none stands neither in an answer nor in the log.
+        #: Callers may send any text as a name: text that is not a name goes neither into the answer nor into the log.
         self.param = param if param is not None and _NAME.fullmatch(param) else None
         self.headers = headers or {}
 
@@ -84,13 +84,13 @@ class Problem(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What the caller sent, to tell what is missing from what is wrong. Without the values."""
+class SentNames:
+    """The names of what the caller sent, to distinguish a missing parameter from a wrong one. Without the values."""
 
     names: Collection[str] = ()
-    #: Names of a service's arguments that the API calls otherwise.
+    #: A service's argument names that differ from the API's parameter names.
     renamed: Mapping[str, str] = field(default_factory=dict)
-    #: Whether it was to change something.
+    #: Whether the request is a POST.
     is_change: bool = False
 
 
@@ -103,7 +103,7 @@ def missing(param: str, message: str | None = None) -> Problem:
 
 
 def check_text(param: str, value: str, longest: int) -> None:
-    """Raise Problem for a text that is in no column: too long for it, or nothing that a database takes."""
+    """Raise Problem for a text that no column can hold: too long, or with a NUL character."""
     if len(value) > longest or "\x00" in value:
         raise invalid(
             param, _("This must have at most %(max)d characters, and none that cannot be stored.") % {"max": longest}
@@ -115,7 +115,7 @@ def not_found(param: str | None = None) -> Problem:
 
 
 def respond(problem: Problem, request_id: str) -> Response:
-    """The envelope."""
+    """The error envelope."""
     error = {"type": problem.type, "code": problem.code, "message": problem.message}
     if problem.param is not None:
         error["param"] = problem.param
@@ -124,12 +124,12 @@ def respond(problem: Problem, request_id: str) -> Response:
     )
 
 
-def problem_of(error: Exception, given: Given) -> Problem | None:
-    """What an exception means to the caller; None for one that nobody expected."""
+def problem_of(error: Exception, sent: SentNames) -> Problem | None:
+    """The error answer for an exception; None for an unexpected one."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, ValidationError):
-        return _of_validation(error, given)
+        return _of_validation(error, sent)
     if isinstance(error, Http404):
         return not_found()
     if isinstance(error, PermissionDenied):
@@ -143,47 +143,45 @@ def problem_of(error: Exception, given: Given) -> Problem | None:
         words = _("This call was closed: it did not happen and will not. Another call needs another key.")
         return Problem(422, INVALID_STATE, "operation_closed", words)
     if isinstance(error, ProviderError):
-        return _of_provider(error, given)
-    if isinstance(error, NoAnswer):
+        return _of_provider(error, sent)
+    if isinstance(error, NoAnswer | PagingError):
         return _unavailable(503, {"Retry-After": str(_RETRY_AFTER)})
     if isinstance(error, WireError):
         return _unavailable(502)
     return None
 
 
-def log(error: Exception, problem: Problem, request_id: str, what: str) -> None:
-    """One line; the provider's own words only here."""
+def log(error: Exception, problem: Problem, request_id: str, route: str) -> None:
+    """Log one line. Only the log gets the provider's own message."""
     if problem.status >= 500:
-        # A provider's error names its request id; none of these repeats what was sent.
+        # A provider's error contains its request id; no message repeats what was sent.
         reason = f"{type(error).__name__}: {error}" if isinstance(error, PaymentsError) else type(error).__name__
-        logger.error("API request %s, %s: answered %s; %s", request_id, what, problem, reason)
+        logger.error("API request %s, %s: answered %s; %s", request_id, route, problem, reason)
     else:
-        logger.info("API request %s, %s: answered %s", request_id, what, problem)
+        logger.info("API request %s, %s: answered %s", request_id, route, problem)
 
 
-def _of_validation(error: ValidationError, given: Given) -> Problem:
-    """The first argument at fault. What the state of things forbids is no mistake in the request."""
+def _of_validation(error: ValidationError, sent: SentNames) -> Problem:
+    """The first wrong argument. A precondition that does not hold is 422, not 400: the request itself is correct."""
     by_name = error.error_dict if hasattr(error, "error_dict") else {"": error.error_list}
     name, errors = next(iter(by_name.items()))
     message = " ".join(text for each in errors for text in each.messages)
     code = errors[0].code
-    param = given.renamed.get(name, name) or None
-    if isinstance(error, Doubt) and name != "destination":
+    param = sent.renamed.get(name, name) or None
+    if isinstance(error, PreconditionFailed) and name != "destination":
         if code == "insufficient_balance":
             return Problem(422, INVALID_STATE, code, message, param)
         if code == "max_value":
             return Problem(422, INVALID_REQUEST, "amount_out_of_range", message, param)
         return Problem(422, INVALID_STATE, "invalid_state", message)
-    if param is not None and param not in given.names:
+    if param is not None and param not in sent.names:
         return missing(param, message)
     return Problem(400, INVALID_REQUEST, "parameter_invalid", message, param)
 
 
-def _of_provider(error: ProviderError, given: Given) -> Problem:
-    """Refusals that say something about the request are passed on; the others are between the merchant and the
-    provider.
-    """
-    param = error.param if error.param in given.names else None
+def _of_provider(error: ProviderError, sent: SentNames) -> Problem:
+    """Refusals of the request are passed on; other errors are between the merchant and the provider."""
+    param = error.param if error.param in sent.names else None
     if isinstance(error, InvalidRequest):
         status = error.status_code if error.status_code == 422 else 400
         return Problem(status, INVALID_REQUEST, error.code, error.message, param)
@@ -193,14 +191,14 @@ def _of_provider(error: ProviderError, given: Given) -> Problem:
         return not_found()
     if isinstance(error, RateLimited):
         wait = math.ceil(error.retry_after) if error.retry_after else _RETRY_AFTER
-        return _unavailable(503, {"Retry-After": str(wait)}, closed=given.is_change)
-    return _unavailable(502, closed=given.is_change)
+        return _unavailable(503, {"Retry-After": str(wait)}, closed=sent.is_change)
+    return _unavailable(502, closed=sent.is_change)
 
 
 def _unavailable(status: int, headers: Mapping[str, str] | None = None, *, closed: bool = False) -> Problem:
     words = _("The payment provider cannot do this now.")
     if closed:
-        # The ledger answers the same to the same key for ever.
+        # The outbox answers the same to the same key for ever.
         words += " " + _("Nothing was done. Another try needs another Idempotency-Key.")
     return Problem(status, API_ERROR, "provider_unavailable", words, headers=headers)
 

@@ -1,6 +1,6 @@
-"""How requests are read and answers written: JSON, strictly, and nothing else.
+"""How requests are parsed and answers rendered: strict JSON only.
 
-The project's own defaults for Django REST framework play no part in it.
+The project's own defaults for Django REST framework do not apply.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from django.views.decorators.debug import sensitive_variables
 from rest_framework import exceptions, parsers, renderers, versioning
 from rest_framework.negotiation import DefaultContentNegotiation
 
-from payments_integration import wire
-from payments_integration.services.intents import MAX_BODY_BYTES
+from payments_integration import schemas
+from payments_integration.validation.validator import MAX_BODY_BYTES
 
 JSON = "application/json"
 
@@ -44,14 +44,14 @@ class JSONParser(parsers.BaseParser):
         if not body:
             return {}
         try:
-            return wire.decode_object(body)
-        except wire.WireError:
-            # Its message may quote what was sent.
+            return schemas.decode_object(body)
+        except schemas.WireError:
+            # The message of WireError may quote the body.
             raise exceptions.ParseError(_("This is not a JSON object in UTF-8.")) from None
 
 
 class JSONRenderer(renderers.BaseRenderer):
-    """Compact JSON. What JSON has no word for, such as an infinite number, is null."""
+    """Compact JSON. A value that JSON cannot express, such as an infinite number, becomes null."""
 
     media_type = JSON
     format = "json"
@@ -69,13 +69,13 @@ def _plain(value: Any) -> Any:
 
 
 class ContentNegotiation(DefaultContentNegotiation):
-    """By the Accept header alone: no parameter of the address chooses a format."""
+    """By the Accept header alone: no query parameter chooses a format."""
 
     settings = SimpleNamespace(URL_FORMAT_OVERRIDE=None)  # type: ignore[assignment]
 
 
 class Versioning(versioning.AcceptHeaderVersioning):
-    """``Accept: application/json; version=1``. Without a version it is the first; another is answered 406."""
+    """``Accept: application/json; version=1``. Without a version it is 1; an unknown one is answered 406."""
 
     default_version = "1"
     allowed_versions = ("1",)

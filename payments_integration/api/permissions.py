@@ -1,32 +1,40 @@
-"""Who may call what: classes for API_PERMISSION_CLASSES. All of those that are named must agree.
+"""Who may call which route: classes for API_PERMISSION_CLASSES, all of which must agree.
 
-They read ``view.call`` (see ``calls``), which is None for a method that the address does not have: such a request is
-let through to be answered 405. ``view.may(codename)`` tells what the caller may. Which rows there are for somebody is
-not decided here, but in ``querysets``; whether one of them may be changed, ``has_object_permission`` says.
+They read ``view.route`` (see ``schema``), which is None for a method that the path does not have: such a request is
+let through and answered 405. ``view.may(codename)`` tells whether the caller has a permission. ``querysets`` decides
+which rows a user sees; ``has_object_permission`` decides whether the user may change one of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings
+from django.contrib.auth.models import Permission, PermissionsMixin
+from django.db.models import Q
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from payments_integration import permissions
 
+#: The backend whose decisions can be read in one statement.
+_DJANGOS_OWN = ["django.contrib.auth.backends.ModelBackend"]
+
 
 class StaffByPermission(BasePermission):
-    """Members of staff who have the model permission of the call; nobody else. The default."""
+    """Staff with the route's model permission, and no other users. The default."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         return _is_staff(request.user) and _staff_may(view)
 
 
 class StaffAndCustomers(BasePermission):
-    """Staff by model permission; and everybody who is signed in, for own payments, refunds and deposit references.
+    """Staff by model permission, and all signed-in users for their own payments, refunds and deposit references.
 
-    A customer makes, sees and cancels payments, makes and sees deposit references, sees refunds, payment methods and
-    the operation that a call of theirs has led to. Payouts, balances, events and lists of operations are for staff.
+    A customer creates, sees and cancels payments, creates and sees deposit references, and sees refunds, payment
+    methods and the operation that their own call led to. Payouts, balances, events and lists of operations are for
+    staff.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
@@ -35,11 +43,39 @@ class StaffAndCustomers(BasePermission):
             return False
         if _is_staff(user):
             return _staff_may(view)
-        return view.call is None or bool(view.call.customers)
+        return view.route is None or bool(view.route.customers)
 
     def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
-        """A project's API_QUERYSET may show somebody more than their own; to see it is not to change it."""
+        """A project's API_QUERYSET may show a user the rows of others; the user cannot change those."""
         return request.method in SAFE_METHODS or _is_staff(request.user) or bool(getattr(obj, "is_own", False))
+
+
+def held_by(user: Any) -> Callable[[str], bool]:
+    """A function that tells whether the user has one of the app's permissions, for a request that asks repeatedly.
+
+    If Django's own backend alone decides, one statement reads them all. Otherwise (another backend, or a user model
+    with a ``has_perm`` of its own) each question is asked as ``permissions.may`` does.
+    """
+    if not _decided_by_rows(user):
+        return lambda codename: permissions.may(user, codename)
+    of_groups = Permission.objects.filter(group__in=user.groups.all())
+    held = frozenset(
+        Permission.objects.filter(
+            Q(pk__in=user.user_permissions.values("pk")) | Q(pk__in=of_groups.values("pk")),
+            content_type__app_label=permissions.APP,
+        ).values_list("codename", flat=True)
+    )
+    return held.__contains__
+
+
+def _decided_by_rows(user: Any) -> bool:
+    return (
+        list(settings.AUTHENTICATION_BACKENDS) == _DJANGOS_OWN
+        # Not type(): a request's user is a lazy object.
+        and getattr(user.__class__, "has_perm", None) is PermissionsMixin.has_perm
+        and user.is_active
+        and not user.is_superuser
+    )
 
 
 def _is_staff(user: Any) -> bool:
@@ -47,4 +83,4 @@ def _is_staff(user: Any) -> bool:
 
 
 def _staff_may(view: Any) -> bool:
-    return view.call is None or not view.call.needs or view.may(view.call.needs)
+    return view.route is None or not view.route.permission or view.may(view.route.permission)

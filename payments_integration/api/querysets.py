@@ -1,63 +1,61 @@
-"""Which rows somebody may see: what API_QUERYSET names.
+"""Which rows a user may see: the functions for API_QUERYSET.
 
 A project's own function has the same signature: ``f(queryset, user) -> queryset``, for querysets of Payment, Payout,
-Refund, DepositReference, Balance, Event and Operation. What it leaves out does not exist for that user (404).
+Refund, DepositReference, Balance, Event and Operation. A row that it leaves out does not exist for that user (404).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
 
 from payments_integration import permissions
-from payments_integration.models import DepositReference, Operation, Payment, Payout, Refund
-from payments_integration.services.ledger import user_id
-from payments_integration.services.recipes import (
-    CREATE_DEPOSIT_REFERENCE,
-    CREATE_PAYMENT,
-    CREATE_PAYOUT,
-)
-
-#: The operation that makes a row, and the field of the row that names what was made.
-_MADE_BY: dict[type[Any], tuple[str, str]] = {
-    Payment: (CREATE_PAYMENT, "pk"),
-    Payout: (CREATE_PAYOUT, "pk"),
-    # It belongs to whoever paid, whoever gave the money back.
-    Refund: (CREATE_PAYMENT, "payment_id"),
-    DepositReference: (CREATE_DEPOSIT_REFERENCE, "pk"),
-}
+from payments_integration.enums import Kind
+from payments_integration.models import Mirror, Operation
+from payments_integration.services import operations
 
 
 def visible(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
-    """All rows for staff, whom the permission classes have let in; for others their own. The default."""
+    """All rows for staff, whom the permission classes let in; for other users their own rows. The default."""
     return queryset if permissions.is_staff(user) else own(queryset, user)
 
 
 def own(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
-    """The rows that the user asked for: payments, their refunds, deposit references, payouts and operations.
+    """The rows that the user requested: payments, their refunds, deposit references, payouts and operations.
 
-    Who asked is the ``actor`` of the operation. Nobody owns balances, events, nor what came without an operation,
-    such as a payment by a transfer to a deposit reference.
+    The operation's ``actor`` is the owner. Balances, events, and rows without an operation (such as a payment by a
+    transfer to a deposit reference) have no owner.
     """
-    owner = user_id(user)
+    owner = permissions.user_id(user)
     if not owner:
         return queryset.none()
     if queryset.model is Operation:
         return queryset.filter(actor_id=owner)
-    if queryset.model not in _MADE_BY:
+    names, field = _created_by(queryset.model)
+    if not names:
         return queryset.none()
-    operation, field = _MADE_BY[queryset.model]
-    made = Operation.objects.filter(operation=operation, actor_id=owner).exclude(result_id="")
-    return queryset.filter(**{f"{field}__in": made.values("result_id")})
+    created = Operation.objects.filter(operation__in=names, actor_id=owner).exclude(result_id="")
+    return queryset.filter(**{f"{field}__in": created.values("result_id")})
 
 
 def with_owner(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
-    """The same rows, each of which says in ``is_own`` whether this user asked for it."""
-    owner = user_id(user)
-    operation, field = _MADE_BY.get(queryset.model, ("", "pk"))
-    if not owner or not operation:
+    """The same rows, with ``is_own``: whether this user requested the row."""
+    owner = permissions.user_id(user)
+    names, field = _created_by(queryset.model)
+    if not owner or not names:
         return queryset
-    made = Operation.objects.filter(operation=operation, actor_id=owner, result_id=OuterRef(field))
-    marked: QuerySet[Any] = queryset.annotate(is_own=Exists(made))
+    created = Operation.objects.filter(operation__in=names, actor_id=owner, result_id=OuterRef(field))
+    marked: QuerySet[Any] = queryset.annotate(is_own=Exists(created))
     return marked
+
+
+def _created_by(model: type[Any]) -> tuple[Collection[str], str]:
+    """The operations that create a row's owner's object, and the field of the row that holds that object's id."""
+    if not issubclass(model, Mirror):
+        return (), "pk"
+    if model.kind == Kind.REFUND:
+        # A refund belongs to the user who paid, not to the user who refunded.
+        return operations.creating(Kind.PAYMENT), "payment_id"
+    return operations.creating(model.kind), "pk"

@@ -1,6 +1,6 @@
-"""How often somebody may call: limits per user, reads and writes apart, at the rates of API_THROTTLE_RATES.
+"""Rate limits per user, separate for reads and writes, at the rates of API_THROTTLE_RATES.
 
-Counted in Django's default cache: with several processes it must be one that they share.
+Counted in Django's default cache: several processes must share it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from payments_integration import conf
 
 class _Throttle(UserRateThrottle):
     name: ClassVar[str]
-    #: Not the project's ``DEFAULT_THROTTLE_RATES``: the rates are options of ours.
     cache_format = "payments_integration_api_%(scope)s_%(ident)s"
 
     def __init__(self) -> None:
@@ -24,6 +23,7 @@ class _Throttle(UserRateThrottle):
         super().__init__()
 
     def get_rate(self) -> str | None:
+        """From the app's option, not from the project's ``DEFAULT_THROTTLE_RATES``."""
         return conf.current().API_THROTTLE_RATES[self.name]
 
     def allow_request(self, request: Request, view: Any) -> bool:

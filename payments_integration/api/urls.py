@@ -1,15 +1,30 @@
-"""Below ``api/`` of the app's own URLs."""
+"""URLs of the API, included under ``api/`` if the extra ``api`` is installed."""
 
 from django.urls import path, re_path
 
-from payments_integration.api.views.base import Nothing
-from payments_integration.api.views.deposits import DepositReferencesView, DepositReferenceView
-from payments_integration.api.views.funds import BalancesView, PaymentMethodsView
-from payments_integration.api.views.ledger import EventsView, EventView, OperationsView, OperationView
-from payments_integration.api.views.payments import PaymentCancelView, PaymentRefundsView, PaymentsView, PaymentView
-from payments_integration.api.views.payouts import PayoutCancelView, PayoutsView, PayoutView
-from payments_integration.api.views.refunds import RefundsView, RefundView
-from payments_integration.api.views.schema import SchemaView
+from payments_integration.api.views.base import UnknownPathView
+from payments_integration.api.views.money import (
+    DepositReferencesView,
+    DepositReferenceView,
+    PaymentCancelView,
+    PaymentRefundsView,
+    PaymentsView,
+    PaymentView,
+    PayoutCancelView,
+    PayoutsView,
+    PayoutView,
+    RefundsView,
+    RefundView,
+)
+from payments_integration.api.views.read_only import (
+    BalancesView,
+    EventsView,
+    EventView,
+    OperationsView,
+    OperationView,
+    PaymentMethodsView,
+    SchemaView,
+)
 
 described = (
     path("payments/", PaymentsView.as_view(), name="api-payment-list"),
@@ -33,6 +48,6 @@ described = (
 urlpatterns = [
     *described,
     path("schema/", SchemaView.as_view(patterns=described), name="api-schema"),
-    # Here and not Django's page for it; nor its redirect to the slash, which loses what was posted.
-    re_path("", Nothing.as_view()),
+    # Otherwise Django would answer with its HTML page, or redirect to the slash, which loses a POST.
+    re_path("", UnknownPathView.as_view()),
 ]

@@ -1,9 +1,9 @@
-"""What a payer sees of a payment: template tags (``{% load payments %}``), a status page, and where to come back to.
+"""What a payer sees of a payment: template tags (``{% load payments %}``), a status page and a return page.
 
-``return_url`` and ``status_url`` make the addresses; the views may be subclassed. See ``docs/11-checkout.md``.
+``return_url`` and ``status_url`` make their addresses; you can subclass the views. See ``docs/11-checkout.md``.
 """
 
-from payments_integration.checkout.addresses import return_url, status_url
+from payments_integration.checkout.links import return_url, status_url
 from payments_integration.checkout.views import CheckoutReturnView, CheckoutStatusDataView, CheckoutStatusView
 
 __all__ = ["CheckoutReturnView", "CheckoutStatusDataView", "CheckoutStatusView", "return_url", "status_url"]

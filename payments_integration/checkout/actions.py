@@ -1,29 +1,48 @@
-"""What the payer must do next, ready for a template: nothing in it is a link, a picture or a time that is not one.
+"""What the payer must do next, checked and formatted for a template.
 
 The values are the provider's (spec, "Shared shapes"), read leniently by :mod:`payments_integration.next_action`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.formats import date_format
 from django.utils.safestring import SafeString
 
-from payments_integration.checkout.deadlines import Deadline, deadline
-from payments_integration.checkout.links import web_address
-from payments_integration.checkout.pictures import barcode, qr_code
-from payments_integration.checkout.standing import PAYABLE
+from payments_integration.checkout.status import PAYABLE
 from payments_integration.checkout.texts import Snippet, snippet
 from payments_integration.enums import ActiveStatus, PaymentStatus
 from payments_integration.models import DepositReference, Payment
 from payments_integration.money import format_money
 from payments_integration.next_action import ActionType, BankTransfer, NextAction, parse
+from payments_integration.next_action.codes import barcode, qr_code
+from payments_integration.validation.urls import is_payer_link
 
 _FOLDER = "payments_integration/next_action"
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Until when a payer can pay."""
+
+    #: In UTC.
+    at: datetime
+    #: In the current time zone and language, with the zone.
+    text: str
+    is_over: bool
+
+    @property
+    def iso(self) -> str:
+        """For ``<time datetime>``."""
+        return self.at.isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +51,15 @@ class ShownAction:
 
     #: One of ActionType, or ``unknown``.
     type: str
-    #: http or https, to be followed; empty where the address is neither.
+    #: An http or https address to follow; empty if the address is neither.
     link: str
     #: The same as text.
     address: Snippet
-    #: An ``<svg>``; empty where none can be drawn.
+    #: An ``<svg>``; empty if none can be drawn, or the extra ``checkout`` is not installed.
     qr: SafeString
     qr_payload: Snippet
     voucher_code: Snippet
-    #: An ``<svg>``; empty where none can be drawn.
+    #: An ``<svg>``; empty if none can be drawn, or the extra ``checkout`` is not installed.
     barcode: SafeString
     voucher_barcode: Snippet
     bank_name: Snippet
@@ -48,7 +67,7 @@ class ShownAction:
     account_holder: Snippet
     #: What the payer must include.
     reference: Snippet
-    #: What is still to be paid, as people read it; empty where that is open.
+    #: What is still to be paid, formatted; empty if the payer chooses the amount.
     amount: str
     until: Deadline | None
 
@@ -58,10 +77,10 @@ class ShownAction:
 
 
 def shown_action(obj: Payment | DepositReference | Any) -> ShownAction | None:
-    """What to show of a payment, of a deposit reference, or of a ``next_action`` itself (a dict).
+    """What to show for a payment, a deposit reference, or a ``next_action`` itself (a dict).
 
-    None where the payer is not to do anything more: an ended payment, one whose money is on its way, a disabled
-    deposit reference. A code that could still be paid by mistake is not shown.
+    None if the payer has nothing more to do: the payment has ended or its money is on its way, or the deposit
+    reference is disabled. So a code that could still be paid by mistake is not shown.
     """
     action = current_action(obj)
     if action is None:
@@ -70,9 +89,9 @@ def shown_action(obj: Payment | DepositReference | Any) -> ShownAction | None:
     is_known = action.is_known
     return ShownAction(
         type=action.type if is_known else "unknown",
-        link=web_address(action.redirect_url),
+        link=action.redirect_url if is_payer_link(action.redirect_url) else "",
         address=snippet(action.redirect_url),
-        # Only what the type asks for is drawn.
+        # Only the code that the type needs is drawn.
         qr=qr_code(action.qr_payload) if action.type == ActionType.QR else SafeString(""),
         qr_payload=snippet(action.qr_payload),
         voucher_code=snippet(action.voucher_code),
@@ -88,13 +107,13 @@ def shown_action(obj: Payment | DepositReference | Any) -> ShownAction | None:
 
 
 def current_action(obj: Payment | DepositReference | Any) -> NextAction | None:
-    """The action that is to be shown now, as the provider wrote it."""
+    """The action to show now, as the provider wrote it."""
     if isinstance(obj, Payment):
         if obj.status not in PAYABLE or obj.gone_at is not None or obj.erased_at is not None:
             return None
         found = parse(obj.next_action)
         if obj.checkout_url and (found is None or found.type == ActionType.NONE):
-            # The hosted flow: the provider's page asks for everything.
+            # In the hosted flow the provider's page asks for everything.
             return NextAction(ActionType.REDIRECT, redirect_url=obj.checkout_url)
         return found or NextAction(ActionType.NONE)
     if isinstance(obj, DepositReference):
@@ -105,7 +124,7 @@ def current_action(obj: Payment | DepositReference | Any) -> NextAction | None:
 
 
 def fingerprint(payment: Payment | None) -> str:
-    """Another text as soon as the payer has to do something else; empty where there is nothing to do.
+    """A text that changes when the action changes; empty if there is nothing to do.
 
     It draws nothing and is the same in every language.
     """
@@ -128,3 +147,31 @@ def _rest(payment: Payment) -> int:
 
 def _expires_at(obj: Any) -> datetime | None:
     return obj.expires_at if isinstance(obj, Payment) else None
+
+
+def deadline(*candidates: str | datetime | None) -> Deadline | None:
+    """The first candidate that is ISO 8601 text with an offset, or an aware datetime.
+
+    A time without a zone is skipped: it may mean any of many moments.
+    """
+    for candidate in candidates:
+        at = _moment(candidate) if isinstance(candidate, str) else candidate
+        if at is None or timezone.is_naive(at):
+            continue
+        # Times at the ends of the calendar cannot be expressed in every zone.
+        with contextlib.suppress(OverflowError, ValueError):
+            return Deadline(at.astimezone(UTC), _text(at), at <= timezone.now())
+    return None
+
+
+def _moment(value: str) -> datetime | None:
+    with contextlib.suppress(ValueError, OverflowError):
+        return parse_datetime(value)
+    return None
+
+
+def _text(at: datetime) -> str:
+    local = timezone.localtime(at)
+    offset = date_format(local, "O")
+    zone = "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:]}"
+    return f"{date_format(local, 'DATETIME_FORMAT')} ({zone})"

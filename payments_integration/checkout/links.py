@@ -1,31 +1,110 @@
-"""Which addresses of the provider may become links."""
+"""The signed addresses of the checkout pages. Anyone who has an address sees its page; no login is needed.
+
+Two kinds of token, both signed with SECRET_KEY (or one of SECRET_KEY_FALLBACKS):
+
+- *status*: contains the time when it was made, so that it expires.
+- *return*: part of the arguments of ``create_payment``. It must be the same each time, because other arguments under
+  the same idempotency key are another call. It expires some time after the payment was created.
+
+A token cannot be guessed, but it is not encrypted: it shows the account's alias and the reference to its owner.
+"""
 
 from __future__ import annotations
 
-import re
-from urllib.parse import urlsplit
+from dataclasses import dataclass
+from typing import Any
 
-#: A server's request line takes about as much.
-MAX_ADDRESS = 4000
+from django.core import signing
+from django.http import HttpRequest
+from django.urls import reverse
 
-#: A URI as RFC 3986 writes it: ASCII, and nothing that a browser drops or reads as something else (tabs, ``\``).
-_URI = re.compile(r"https?://[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+", re.IGNORECASE)
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+from payments_integration import conf
+from payments_integration.models import Payment
+
+STATUS, STATUS_DATA, RETURN = (
+    f"payments_integration:checkout-{page}" for page in ("status", "status-data", "return")
+)  # fmt: skip
+_STATUS_SALT = "payments_integration.checkout.status"
+_RETURN_SALT = "payments_integration.checkout.return"
 
 
-def web_address(url: str) -> str:
-    """``url`` if it is an absolute http or https address that a payer can be sent to, else "".
+def return_url(
+    request: HttpRequest, merchant_reference: str, account: str = conf.DEFAULT_ACCOUNT, *, url_name: str = RETURN
+) -> str:
+    """The ``return_url`` for ``services.create_payment``: where the payer of this reference comes back to.
 
-    No other scheme (``javascript:``, an app's own), nothing relative, no user before the host: what stands there looks
-    like the host.
+    Absolute, with the scheme and host of the request: behind a proxy SECURE_PROXY_SSL_HEADER makes it ``https``. Equal
+    arguments give an equal address, so that a repeated call under the same idempotency key is the same call.
+    ``url_name``: the name of your own view's URL, if you subclass ``CheckoutReturnView``.
+
+    Raises ValueError for an empty reference, ImproperlyConfigured for an unknown account.
     """
-    if len(url) > MAX_ADDRESS or not _URI.fullmatch(url):
-        return ""
+    subject = _of_reference(merchant_reference, account)
+    return request.build_absolute_uri(reverse(url_name, kwargs={"token": return_token(subject)}))
+
+
+def status_url(
+    request: HttpRequest, target: Payment | str, account: str = conf.DEFAULT_ACCOUNT, *, url_name: str = STATUS
+) -> str:
+    """The absolute address of the status page of a payment, or of a ``merchant_reference`` (a text).
+
+    Anyone who has it sees the page, until ``CheckoutStatusView.max_age`` seconds from now. ``account`` is the account
+    of a reference; a payment has its own. Raises the same errors as :func:`return_url`.
+    """
+    if isinstance(target, Payment):
+        subject = Subject(target.account, payment_id=target.pk)
+    else:
+        subject = _of_reference(target, account)
+    return request.build_absolute_uri(reverse(url_name, kwargs={"token": status_token(subject)}))
+
+
+class InvalidToken(Exception):
+    """The token was not signed by this site, or is too old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a page is about: one payment, or all attempts to pay for one reference."""
+
+    account: str
+    payment_id: str = ""
+    merchant_reference: str = ""
+
+
+def status_token(subject: Subject) -> str:
+    return signing.dumps(_content(subject), salt=_STATUS_SALT, compress=True)
+
+
+def read_status_token(token: str, *, max_age: int) -> Subject:
+    """Raises InvalidToken; ``max_age``: seconds."""
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return ""
-    if not host or "@" in parts.netloc or port == 0 or not _HOST.fullmatch(host):
-        return ""
-    return url
+        return _subject(signing.loads(token, salt=_STATUS_SALT, max_age=max_age))
+    except (signing.BadSignature, ValueError, TypeError) as error:
+        raise InvalidToken from error
+
+
+def return_token(subject: Subject) -> str:
+    return signing.Signer(salt=_RETURN_SALT).sign_object(_content(subject), compress=True)
+
+
+def read_return_token(token: str) -> Subject:
+    """Raises InvalidToken."""
+    try:
+        return _subject(signing.Signer(salt=_RETURN_SALT).unsign_object(token))
+    except (signing.BadSignature, ValueError, TypeError) as error:
+        raise InvalidToken from error
+
+
+def _of_reference(merchant_reference: str, account: str) -> Subject:
+    if not isinstance(merchant_reference, str) or not merchant_reference:
+        raise ValueError("a checkout page needs the merchant_reference that the payment is created with")
+    return Subject(conf.account(account).alias, merchant_reference=merchant_reference)
+
+
+def _content(subject: Subject) -> list[str]:
+    return [subject.account, subject.payment_id, subject.merchant_reference]
+
+
+def _subject(content: Any) -> Subject:
+    account, payment_id, merchant_reference = content
+    return Subject(account, payment_id, merchant_reference)

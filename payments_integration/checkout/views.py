@@ -1,16 +1,21 @@
-"""The pages a payer sees: how the payment stands, what is to be done, and where the provider sends the payer back to.
+"""The pages that a payer sees: the payment's status, the next action, and where the provider sends the payer back to.
 
-They show what the mirror says. Whatever the query string claims is not looked at. Nothing here changes anything but
-the mirror, and that only by reading the provider.
+They show what the mirror says and ignore the query string. They change nothing but the mirror, and that only by
+reading the payment from the provider when its payer comes back: limited in number and time, so that reloading the
+page does not flood the provider.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.contrib.auth.decorators import login_not_required
+from django.core.cache import cache
 from django.db import connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, JsonResponse
 from django.urls import reverse
@@ -18,26 +23,37 @@ from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 from django.views.generic import TemplateView, View
 
-from payments_integration.checkout import addresses, attempts, tokens
+from payments_integration import conf, sync, wakeup
+from payments_integration.checkout import links
 from payments_integration.checkout.actions import fingerprint
-from payments_integration.checkout.freshening import EVERY, PATIENCE, freshened
-from payments_integration.checkout.standing import standing
+from payments_integration.checkout.links import InvalidToken, Subject
+from payments_integration.checkout.status import PAID, find_payment, shown_status
 from payments_integration.checkout.texts import visible
-from payments_integration.checkout.tokens import InvalidToken, Subject
+from payments_integration.client import at_most
+from payments_integration.db.transactions import refuse_transaction
+from payments_integration.enums import Kind, PaymentStatus
+from payments_integration.exceptions import PaymentsError
 from payments_integration.models import Payment
 from payments_integration.money import format_money
+from payments_integration.schemas import WireError
+
+logger = logging.getLogger(__name__)
 
 THIRTY_DAYS = 30 * 86400
+#: Seconds in which a payment is read once at most, however many pages ask.
+EVERY = 5.0
+#: Seconds that a payer waits for the provider.
+MAX_WAIT = 2.0
 
 
 class CheckoutView(View):
-    """What the pages have in common: the token in the address, and that nobody keeps or finds them."""
+    """What the pages have in common: a token in the address, and no caching or indexing."""
 
     http_method_names = ["get", "head", "options"]
-    #: Seconds after which an address is not found any more.
+    #: Seconds after which an address answers 404.
     max_age: ClassVar[int] = THIRTY_DAYS
-    status_url_name: ClassVar[str] = addresses.STATUS
-    data_url_name: ClassVar[str] = addresses.STATUS_DATA
+    status_url_name: ClassVar[str] = links.STATUS
+    data_url_name: ClassVar[str] = links.STATUS_DATA
 
     subject: Subject
 
@@ -45,41 +61,39 @@ class CheckoutView(View):
     def as_view(cls, **initkwargs: Any) -> Callable[..., HttpResponseBase]:
         view: Any = login_not_required(super().as_view(**initkwargs))
         for alias in connections:
-            # A GET of the provider's is refused in a transaction, also where ATOMIC_REQUESTS is on.
+            # The provider is never read within a transaction, so ATOMIC_REQUESTS must not open one.
             view = transaction.non_atomic_requests(using=alias)(view)
         return view  # type: ignore[no-any-return]
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         response = super().dispatch(request, *args, **kwargs)
         add_never_cache_headers(response)
-        # The address is the key: it is not handed on to where a link leads.
+        # The address is the key, so other sites do not get it as referrer.
         response.headers["Referrer-Policy"] = "same-origin"
         response.headers["X-Robots-Tag"] = "noindex, nofollow"
         return response
 
     def read_token(self, token: str) -> Subject:
-        """Whom the page is about; Http404 for a token that is wrong or too old."""
+        """What the page is about; Http404 for a token that is wrong or too old."""
         try:
-            return tokens.read_status_token(token, max_age=self.max_age)
+            return links.read_status_token(token, max_age=self.max_age)
         except InvalidToken:
             raise Http404 from None
 
     def get_payment(self) -> Payment | None:
-        """The payment of ``self.subject``: of several attempts the one that is paid, else the newest. None until the
-        mirror has one.
-        """
-        return attempts.find(self.subject)
+        """The payment of ``self.subject``: the attempt that is paid, or the newest. None until the mirror has one."""
+        return find_payment(self.subject)
 
 
 class CheckoutStatusView(CheckoutView, TemplateView):
-    """How a payment stands, and what the payer must do; it follows the payment by itself.
+    """The payment's status and what the payer must do; the page updates itself.
 
-    Templates get ``payment`` (None until the mirror has it), ``standing``, ``amount`` and ``reference``. For a page of
-    your own: subclass it, and give ``template_name`` or ``extra_context``.
+    Templates get ``payment`` (None until the mirror has it), ``status``, ``amount`` and ``reference``. For a page of
+    your own, subclass it and set ``template_name`` or ``extra_context``.
     """
 
     template_name: str = "payments_integration/checkout/status.html"
-    #: Seconds after which a page without JavaScript loads itself anew; longer where there is something to type.
+    #: Seconds after which a page without JavaScript reloads; longer while there is something to type.
     reload_seconds: ClassVar[int] = 5
     reload_seconds_with_action: ClassVar[int] = 20
 
@@ -94,7 +108,7 @@ class CheckoutStatusView(CheckoutView, TemplateView):
         return super().get_context_data(
             **{
                 "payment": payment,
-                "standing": standing(payment),
+                "status": shown_status(payment),
                 "amount": format_money(payment.amount, payment.currency) if payment else "",
                 "reference": visible(reference or ""),
                 "action_fingerprint": wanted,
@@ -108,13 +122,13 @@ class CheckoutStatusView(CheckoutView, TemplateView):
 class CheckoutStatusDataView(CheckoutView):
     """The same as JSON, for the page's script: ``{status, headline, message, tone, final, action}``.
 
-    ``action`` is another text as soon as the payer has to do something else, and empty for nothing.
+    ``action`` changes when the payer has to do something else, and is empty if there is nothing to do.
     """
 
     def get(self, request: HttpRequest, token: str) -> HttpResponse:
         self.subject = self.read_token(token)
         payment = self.get_payment()
-        now = standing(payment)
+        now = shown_status(payment)
         return JsonResponse(
             {
                 "status": now.status,
@@ -128,18 +142,18 @@ class CheckoutStatusDataView(CheckoutView):
 
 
 class CheckoutReturnView(CheckoutView):
-    """Where the provider sends the payer: reads the payment, and sends the payer on to the status page.
+    """Where the provider sends the payer: reads the payment, then redirects to the status page.
 
-    Coming here proves nothing. For a page of your own: subclass it and override :meth:`get_next_url`.
+    A visit does not prove that the payer has paid. For a page of your own, subclass it and override
+    :meth:`get_next_url`.
     """
 
-    #: Seconds: a payment is read once in so many, and a payer waits so many for the provider.
     refresh_every: ClassVar[float] = EVERY
-    patience: ClassVar[float] = PATIENCE
+    max_wait: ClassVar[float] = MAX_WAIT
 
     def read_token(self, token: str) -> Subject:
         try:
-            return tokens.read_return_token(token)
+            return links.read_return_token(token)
         except InvalidToken:
             raise Http404 from None
 
@@ -149,9 +163,48 @@ class CheckoutReturnView(CheckoutView):
         if payment is not None:
             if timezone.now() - payment.created_at > timedelta(seconds=self.max_age):
                 raise Http404
-            payment = freshened(payment, every=self.refresh_every, patience=self.patience)
+            payment = refreshed(payment, every=self.refresh_every, max_wait=self.max_wait)
         return HttpResponseRedirect(self.get_next_url(payment))
 
     def get_next_url(self, payment: Payment | None) -> str:
-        """Where the payer goes on: the status page. ``payment``: as it is now; None until the mirror has it."""
-        return reverse(self.status_url_name, kwargs={"token": tokens.status_token(self.subject)})
+        """The status page. ``payment``: as it is now; None until the mirror has it."""
+        return reverse(self.status_url_name, kwargs={"token": links.status_token(self.subject)})
+
+
+def refreshed(payment: Payment, *, every: float = EVERY, max_wait: float = MAX_WAIT) -> Payment:
+    """The payment as the provider has it now, or as the mirror has it if the provider does not answer in time.
+
+    A payment is not read if it is paid, if the mirror confirmed it in the last ``every`` seconds, or if another page
+    asked for it since then. Unlike ``services.refresh`` this waits neither for the rate limit nor for other work that
+    is due, and ``max_wait`` seconds in all. Errors of the provider are logged.
+    """
+    if not _is_due(payment, every):
+        return payment
+    started = time.monotonic()
+    try:
+        refuse_transaction("refresh")
+        with at_most(max_wait):
+            row: Payment = sync.read(Kind.PAYMENT, payment.account, payment.pk, wait=0.0)
+    except (PaymentsError, WireError) as error:
+        logger.info("The payment %s could not be read: %s", payment.pk, error)
+        return payment
+    # Changes are dispatched to handlers: in this request ("inline") if time is left.
+    wakeup.wake(payment.account, deadline=started + max_wait)
+    return row
+
+
+def _is_due(payment: Payment, every: float) -> bool:
+    if payment.status in PAID or payment.status == PaymentStatus.CHARGEBACK or payment.gone_at is not None:
+        return False
+    if payment.account not in conf.current().ACCOUNTS:
+        return False
+    if timezone.now() - payment.synced_at < timedelta(seconds=every):
+        return False
+    # A read that fails leaves no trace in the mirror, so the cache counts attempts.
+    key = hashlib.sha256(f"{payment.account} {payment.pk}".encode()).hexdigest()
+    try:
+        return bool(cache.add(f"payments-checkout-{key}", 1, timeout=every))
+    except Exception:
+        # Each cache raises its driver's errors. Without a cache nothing would limit the reads.
+        logger.exception("The cache does not work, so the payment %s was not read", payment.pk)
+        return False

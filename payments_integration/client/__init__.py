@@ -1,7 +1,17 @@
-"""The provider's HTTP interface, typed: bytes out, wire structs back. It knows no models."""
+"""The provider's HTTP interface, typed: exact bytes out, structs of ``schemas`` back. It imports no models."""
 
 from payments_integration.client.answers import Answer, PageOf, RawEvent
-from payments_integration.client.deadline import at_most
-from payments_integration.client.provider import Client, get_client
+from payments_integration.client.deadlines import at_most
+from payments_integration.client.requestor import BACKGROUND_WAIT, INTERACTIVE_WAIT
+from payments_integration.client.resources import Client, get_client
 
-__all__ = ["Answer", "Client", "PageOf", "RawEvent", "at_most", "get_client"]
+__all__ = [
+    "BACKGROUND_WAIT",
+    "INTERACTIVE_WAIT",
+    "Answer",
+    "Client",
+    "PageOf",
+    "RawEvent",
+    "at_most",
+    "get_client",
+]

@@ -1,4 +1,4 @@
-"""What calls return, and the strict reading of 2xx replies (spec, "Resources and their fields")."""
+"""Strict reading of 2xx replies (spec, "Resources and their fields"), and the types that calls return."""
 
 from __future__ import annotations
 
@@ -6,38 +6,32 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from payments_integration import wire
-from payments_integration.client import splitting
-from payments_integration.client.pacing import http_date
-from payments_integration.client.reply import Reply
+from payments_integration import schemas
+from payments_integration.client import lenient_json
+from payments_integration.client.rate_limit import http_date
+from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from payments_integration.client.transport import Reply
 
-#: The prefix of the ids of each kind (spec, "Resources and their fields").
-PREFIXES: dict[str, str] = {
-    "payment": "pay_",
-    "payout": "pout_",
-    "refund": "ref_",
-    "deposit_reference": "dep_",
-    "webhook_endpoint": "whk_",
-}
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """A successful answer. Its repr shows no data: that holds payers and bank accounts."""
+    """A successful answer. Its repr hides the data, which has payers and bank accounts."""
 
-    #: A wire struct, a list of them, a page, or None (delete).
+    #: A struct of ``schemas``, a list of them, a page, or None (delete).
     data: T = field(repr=False)
     status_code: int
     #: Empty when the provider sent none.
     request_id: str
-    #: The Date header in UTC; None when it is missing or unparsable.
+    #: The Date header in UTC; None if it is missing or malformed.
     answered_at: datetime | None
     #: Seconds from before sending until the last byte, of the last attempt.
     duration: float
@@ -45,7 +39,7 @@ class Answer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class RawEvent:
-    """One event as the provider wrote it: ``body`` is its exact JSON text, not looked into."""
+    """One event as the provider wrote it: ``body`` is its exact JSON text, not yet decoded."""
 
     body: bytes = field(repr=False)
 
@@ -56,9 +50,9 @@ class PageOf(Generic[T]):
 
     items: list[T] = field(repr=False)
     has_more: bool
-    #: ``starting_after`` of the next page: the id of the last item; None when no item has one.
+    #: ``starting_after`` of the next page: the id of the last item that has one, or None.
     cursor: str | None
-    #: What was wrong with the items that could not be read, by their place.
+    #: One message for each item that could not be read; it names the place.
     unreadable: tuple[str, ...] = ()
 
 
@@ -73,7 +67,7 @@ class _Data(msgspec.Struct):
 
 
 class _Identity(msgspec.Struct):
-    id: wire.Id
+    id: schemas.Id
     object: Any = None
 
 
@@ -84,7 +78,7 @@ _raws = msgspec.json.Decoder(msgspec.Raw)
 
 
 def answer(reply: Reply, data: T) -> Answer[T]:
-    """Wrap what was read from a reply."""
+    """The data of a reply together with its status, request id and time."""
     return Answer(
         data=data,
         status_code=reply.status_code,
@@ -95,43 +89,45 @@ def answer(reply: Reply, data: T) -> Answer[T]:
 
 
 def resource(
-    reply: Reply, struct: type[wire.ResourceT], kind: str, expected_id: str | None = None
-) -> Answer[wire.ResourceT]:
-    """One object of the kind; NoAnswer when it is another kind, another object or not complete."""
-    item = _guard(reply, lambda: _resource(_whole(reply), struct, kind))
+    reply: Reply, struct: type[schemas.ResourceT], kind: str, expected_id: str | None = None
+) -> Answer[schemas.ResourceT]:
+    """One object of the kind. NoAnswer if it is incomplete, of another kind or another object."""
+    item = _read(reply, lambda: _resource(_whole_body(reply), struct, kind))
     if expected_id is not None and getattr(item, "id", None) != expected_id:
         raise reply.no_answer("$.id is another object's")
     return answer(reply, item)
 
 
-def resources(reply: Reply, struct: type[wire.ResourceT], kind: str) -> Answer[list[wire.ResourceT]]:
-    """A list without paging: ``{data: [...]}``."""
-    items = _guard(reply, lambda: _data.decode(_whole(reply)).data)
+def resources(reply: Reply, struct: type[schemas.ResourceT], kind: str) -> Answer[list[schemas.ResourceT]]:
+    """A list without pages: ``{data: [...]}``."""
+    items = _read(reply, lambda: _data.decode(_whole_body(reply)).data)
     return answer(reply, _each(reply, items, lambda raw: _resource(raw, struct, kind)))
 
 
-def payment_methods(reply: Reply) -> Answer[list[wire.PaymentMethod]]:
-    """The payment methods; only their code is known (spec, "Payment method")."""
-    items = _guard(reply, lambda: _data.decode(_whole(reply)).data)
-    return answer(reply, _each(reply, items, lambda raw: wire.parse_payment_method(wire.decode_object(bytes(raw)))))
+def payment_methods(reply: Reply) -> Answer[list[schemas.PaymentMethod]]:
+    """The payment methods; the spec shows only their code (spec, "Payment method")."""
+    items = _read(reply, lambda: _data.decode(_whole_body(reply)).data)
+    return answer(
+        reply, _each(reply, items, lambda raw: schemas.parse_payment_method(schemas.decode_object(bytes(raw))))
+    )
 
 
-def page(reply: Reply, struct: type[wire.ResourceT], kind: str) -> Answer[PageOf[wire.ResourceT]]:
-    """One page of a list; NoAnswer that names the place when an item is malformed."""
+def page(reply: Reply, struct: type[schemas.ResourceT], kind: str) -> Answer[PageOf[schemas.ResourceT]]:
+    """One page of a list. NoAnswer, with the place, if an item is malformed."""
     found = tolerant_page(reply, struct, kind)
     for problem in found.data.unreadable:
         raise NoAnswer(problem, status_code=reply.status_code, request_id=reply.request_id)
     return found
 
 
-def tolerant_page(reply: Reply, struct: type[wire.ResourceT], kind: str) -> Answer[PageOf[wire.ResourceT]]:
-    """One page of a list; a malformed item is named in ``unreadable`` and does not hide the others."""
+def tolerant_page(reply: Reply, struct: type[schemas.ResourceT], kind: str) -> Answer[PageOf[schemas.ResourceT]]:
+    """One page of a list. ``unreadable`` names malformed items; the other items are still returned."""
     listed = _page(reply)
-    items: list[wire.ResourceT] = []
+    items: list[schemas.ResourceT] = []
     unreadable: list[str] = []
     for index, raw in enumerate(listed.data):
         try:
-            items.append(_guard(reply, partial(_resource, raw, struct, kind), f"$.data[{index}]: "))
+            items.append(_read(reply, partial(_resource, raw, struct, kind), f"$.data[{index}]: "))
         except NoAnswer as error:
             unreadable.append(str(error))
     return answer(
@@ -141,15 +137,15 @@ def tolerant_page(reply: Reply, struct: type[wire.ResourceT], kind: str) -> Answ
 
 
 def event_page(reply: Reply) -> Answer[PageOf[RawEvent]]:
-    """One page of events, each as its exact bytes: a malformed event does not hide the others."""
+    """One page of events, each as its exact bytes, so that a malformed one does not affect the others."""
     listed = _page(reply)
     items = [RawEvent(bytes(raw)) for raw in listed.data]
     return answer(reply, PageOf(items=items, has_more=listed.has_more, cursor=_last_id(listed.data)))
 
 
 def event(reply: Reply, expected_id: str) -> Answer[RawEvent]:
-    """One event as its exact bytes, once it is the one that was asked for."""
-    raw = _guard(reply, lambda: _raws.decode(_whole(reply)))
+    """One event as its exact bytes. NoAnswer if it is not the event with ``expected_id``."""
+    raw = _read(reply, lambda: _raws.decode(_whole_body(reply)))
     identity = _identity(raw)
     if identity.object != "event":
         raise reply.no_answer("$.object is not event")
@@ -159,7 +155,7 @@ def event(reply: Reply, expected_id: str) -> Answer[RawEvent]:
 
 
 def _page(reply: Reply) -> _Page:
-    listed = _guard(reply, lambda: _listed(_whole(reply)))
+    listed = _read(reply, lambda: _listed(_whole_body(reply)))
     if listed.object != "list":
         raise reply.no_answer("$.object is not list")
     return listed
@@ -169,28 +165,28 @@ def _listed(body: bytes) -> _Page:
     try:
         return _pages.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        # Perhaps of one item alone: then the others count.
+        # Perhaps only one item is malformed: read the others.
         try:
-            parts = splitting.members(body)
-            raws = [msgspec.Raw(item) for item in splitting.items(parts.pop("data"))]
+            parts = lenient_json.members(body)
+            raws = [msgspec.Raw(item) for item in lenient_json.items(parts.pop("data"))]
             rest = {name: msgspec.json.decode(value) for name, value in parts.items()}
             return msgspec.convert({**rest, "data": raws}, _Page)
         except (ValueError, KeyError, RecursionError):
             raise error from None
 
 
-def _resource(raw: bytes | msgspec.Raw, struct: type[wire.ResourceT], kind: str) -> wire.ResourceT:
-    item = wire.parse_resource(wire.decode_object(bytes(raw)), struct)
+def _resource(raw: bytes | msgspec.Raw, struct: type[schemas.ResourceT], kind: str) -> schemas.ResourceT:
+    item = schemas.parse_resource(schemas.decode_object(bytes(raw)), struct)
     if item.object != kind:
-        raise wire.WireError(f"$.object is not {kind}")
-    prefix = PREFIXES.get(kind)
+        raise schemas.WireError(f"$.object is not {kind}")
+    prefix = ID_PREFIXES.get(kind)
     if prefix is not None and not str(getattr(item, "id", "")).startswith(prefix):
-        raise wire.WireError(f"$.id does not begin with {prefix}")
+        raise schemas.WireError(f"$.id does not begin with {prefix}")
     return item
 
 
 def _last_id(items: list[msgspec.Raw]) -> str | None:
-    """The id to continue from. After items without one that repeats some, and skips none."""
+    """The id to continue from. Items after it that have no id are read again; none is skipped."""
     return next((found for raw in reversed(items) if (found := _identity(raw).id)), None)
 
 
@@ -202,23 +198,23 @@ def _identity(raw: msgspec.Raw) -> _Identity:
 
 
 def _each(reply: Reply, items: list[msgspec.Raw], parse: Callable[[msgspec.Raw], T]) -> list[T]:
-    return [_guard(reply, partial(parse, raw), f"$.data[{index}]: ") for index, raw in enumerate(items)]
+    return [_read(reply, partial(parse, raw), f"$.data[{index}]: ") for index, raw in enumerate(items)]
 
 
-def _whole(reply: Reply) -> bytes:
+def _whole_body(reply: Reply) -> bytes:
     if reply.problem:
-        raise wire.WireError(reply.problem)
+        raise schemas.WireError(reply.problem)
     return reply.body
 
 
-def _guard(reply: Reply, read: Callable[[], T], place: str = "") -> T:
-    """Run a reader; what it cannot read becomes NoAnswer, raised apart from an error that holds the body."""
+def _read(reply: Reply, read: Callable[[], T], place: str = "") -> T:
+    """Call ``read``. Its error becomes NoAnswer, raised outside the except block because the error holds the body."""
     try:
         return read()
-    except wire.WireError as error:
+    except schemas.WireError as error:
         why = str(error)
     except msgspec.DecodeError as error:
         why = str(error)
     except (UnicodeDecodeError, RecursionError):
-        why = "no JSON"
+        why = "not JSON"
     raise reply.no_answer(place + why)

@@ -1,223 +1,224 @@
-"""The 21 operations (spec, "Endpoints"), grouped as the spec groups them.
+"""The 21 calls of the provider (spec, "Endpoints"), grouped as the spec groups them, and the client of an account.
 
-Bodies come in as the exact bytes to send. Errors of every call: ProviderError by the envelope's type,
-RateLimited when waiting would exceed ``max_wait`` seconds, NoAnswer for everything else that came or did not
-come, UnsendableRequest before anything leaves. Lists also raise PagingError. ``background=True`` leaves part
-of the rate to other callers.
+Callers pass the exact bytes of a request body. Every call may raise ProviderError (the subclass for the envelope's
+type), RateLimited if waiting would exceed ``max_wait`` seconds, NoAnswer if no usable answer arrives, and
+UnsendableRequest before anything is sent. Lists also raise PagingError. ``background=True`` leaves a part of the rate
+limit to other callers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Generic, TypedDict, Unpack
 
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import wire
+from payments_integration import conf, schemas
 from payments_integration.client import answers
 from payments_integration.client.answers import Answer, PageOf, RawEvent
-from payments_integration.client.channel import INTERACTIVE_WAIT, Channel, segment
-from payments_integration.client.pages import MAX_LIMIT, walk
-from payments_integration.client.reply import Reply
-from payments_integration.exceptions import UnsendableRequest
+from payments_integration.client.pagination import MAX_LIMIT, get_page, walk
+from payments_integration.client.requestor import INTERACTIVE_WAIT, Requestor, segment
 
 # ``list`` is a method in the classes below.
-BalancesAnswer = Answer[list[wire.Balance]]
-EndpointsAnswer = Answer[list[wire.WebhookEndpoint]]
-MethodsAnswer = Answer[list[wire.PaymentMethod]]
+BalancesAnswer = Answer[list[schemas.Balance]]
+EndpointsAnswer = Answer[list[schemas.WebhookEndpoint]]
+MethodsAnswer = Answer[list[schemas.PaymentMethod]]
 
 
-class Pace(TypedDict, total=False):
+class WaitOptions(TypedDict, total=False):
     """How a read waits: ``max_wait`` in seconds (default: 10, in the background 120)."""
 
     max_wait: float | None
     background: bool
 
 
-class PaymentFilters(Pace, total=False):
+class PaymentFilters(WaitOptions, total=False):
     status: str | None
     merchant_reference: str | None
     created_from: datetime | None
     created_to: datetime | None
 
 
-class PayoutFilters(Pace, total=False):
+class PayoutFilters(WaitOptions, total=False):
     status: str | None
     merchant_reference: str | None
 
 
-class RefundFilters(Pace, total=False):
+class RefundFilters(WaitOptions, total=False):
     payment_id: str | None
 
 
-class EventFilters(Pace, total=False):
+class EventFilters(WaitOptions, total=False):
     type: str | None
     created_from: datetime | None
     created_to: datetime | None
 
 
-class _Resource(Generic[wire.ResourceT]):
+class _Resource(Generic[schemas.ResourceT]):
     """A kind of object under one path."""
 
     path: str
     kind: str
-    struct: type[wire.ResourceT]
+    struct: type[schemas.ResourceT]
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, requestor: Requestor) -> None:
+        self._requestor = requestor
 
 
-class _Created(_Resource[wire.ResourceT]):
+class _Created(_Resource[schemas.ResourceT]):
     @sensitive_variables("body")
     def create(
         self, body: bytes, *, idempotency_key: str, max_wait: float = INTERACTIVE_WAIT
-    ) -> Answer[wire.ResourceT]:
+    ) -> Answer[schemas.ResourceT]:
         """POST these bytes."""
-        reply = self._channel.post(self.path, body, idempotency_key=idempotency_key, max_wait=max_wait)
+        reply = self._requestor.post(self.path, body, idempotency_key=idempotency_key, max_wait=max_wait)
         return answers.resource(reply, self.struct, self.kind)
 
 
-class _Read(_Resource[wire.ResourceT]):
+class _Read(_Resource[schemas.ResourceT]):
     def get(
         self, object_id: str, *, max_wait: float | None = None, background: bool = False
-    ) -> Answer[wire.ResourceT]:
-        """GET one object; NoAnswer when another one comes."""
+    ) -> Answer[schemas.ResourceT]:
+        """GET one object. NoAnswer if the answer is another object."""
         path = f"{self.path}/{segment(object_id)}"
-        reply = self._channel.get(path, max_wait=max_wait, background=background)
+        reply = self._requestor.get(path, max_wait=max_wait, background=background)
         return answers.resource(reply, self.struct, self.kind, object_id)
 
 
-class _Canceled(_Resource[wire.ResourceT]):
+class _Canceled(_Resource[schemas.ResourceT]):
     def cancel(
         self, object_id: str, *, idempotency_key: str, max_wait: float = INTERACTIVE_WAIT
-    ) -> Answer[wire.ResourceT]:
-        """POST …/cancel, without a body; InvalidState when the status forbids it."""
+    ) -> Answer[schemas.ResourceT]:
+        """POST …/cancel, without a body. InvalidState if the status forbids it."""
         path = f"{self.path}/{segment(object_id)}/cancel"
-        reply = self._channel.post(path, None, idempotency_key=idempotency_key, max_wait=max_wait)
+        reply = self._requestor.post(path, None, idempotency_key=idempotency_key, max_wait=max_wait)
         return answers.resource(reply, self.struct, self.kind, object_id)
 
 
-class _Listed(_Resource[wire.ResourceT]):
+class _Listed(_Resource[schemas.ResourceT]):
     def _page(
         self, limit: int, starting_after: str | None, filters: Mapping[str, object]
-    ) -> Answer[PageOf[wire.ResourceT]]:
-        reply = _get_page(self._channel, self.path, limit, starting_after, filters)
+    ) -> Answer[PageOf[schemas.ResourceT]]:
+        reply = get_page(self._requestor, self.path, limit, starting_after, filters)
         return answers.page(reply, self.struct, self.kind)
 
     def _pages(
         self, starting_after: str | None, filters: Mapping[str, object]
-    ) -> Iterator[Answer[PageOf[wire.ResourceT]]]:
-        def fetch(cursor: str | None) -> Answer[PageOf[wire.ResourceT]]:
-            reply = _get_page(self._channel, self.path, MAX_LIMIT, cursor, filters)
+    ) -> Iterator[Answer[PageOf[schemas.ResourceT]]]:
+        def fetch(cursor: str | None) -> Answer[PageOf[schemas.ResourceT]]:
+            reply = get_page(self._requestor, self.path, MAX_LIMIT, cursor, filters)
             return answers.tolerant_page(reply, self.struct, self.kind)
 
         return walk(self.path, fetch, starting_after)
 
-    def _list(self, filters: Mapping[str, object]) -> Iterator[wire.ResourceT]:
+    def _list(self, filters: Mapping[str, object]) -> Iterator[schemas.ResourceT]:
         for answer in walk(self.path, lambda cursor: self._page(MAX_LIMIT, cursor, filters)):
             yield from answer.data.items
 
 
-class Payments(_Created[wire.Payment], _Read[wire.Payment], _Canceled[wire.Payment], _Listed[wire.Payment]):
-    path, kind, struct = "/payments", "payment", wire.Payment
+class Payments(
+    _Created[schemas.Payment], _Read[schemas.Payment], _Canceled[schemas.Payment], _Listed[schemas.Payment]
+):
+    path, kind, struct = "/payments", "payment", schemas.Payment
 
-    def list(self, **filters: Unpack[PaymentFilters]) -> Iterator[wire.Payment]:
+    def list(self, **filters: Unpack[PaymentFilters]) -> Iterator[schemas.Payment]:
         """Every payment, newest first, page after page."""
         return self._list(filters)
 
     def pages(
         self, starting_after: str | None = None, **filters: Unpack[PaymentFilters]
-    ) -> Iterator[Answer[PageOf[wire.Payment]]]:
-        """The same, by page; an item that cannot be read is named in ``unreadable`` and hides no other."""
+    ) -> Iterator[Answer[PageOf[schemas.Payment]]]:
+        """The same, by page. ``unreadable`` names malformed items; the other items are still returned."""
         return self._pages(starting_after, filters)
 
     def list_page(
         self, *, limit: int = MAX_LIMIT, starting_after: str | None = None, **filters: Unpack[PaymentFilters]
-    ) -> Answer[PageOf[wire.Payment]]:
+    ) -> Answer[PageOf[schemas.Payment]]:
         """One page."""
         return self._page(limit, starting_after, filters)
 
 
-class Payouts(_Created[wire.Payout], _Read[wire.Payout], _Canceled[wire.Payout], _Listed[wire.Payout]):
-    path, kind, struct = "/payouts", "payout", wire.Payout
+class Payouts(_Created[schemas.Payout], _Read[schemas.Payout], _Canceled[schemas.Payout], _Listed[schemas.Payout]):
+    path, kind, struct = "/payouts", "payout", schemas.Payout
 
-    def list(self, **filters: Unpack[PayoutFilters]) -> Iterator[wire.Payout]:
+    def list(self, **filters: Unpack[PayoutFilters]) -> Iterator[schemas.Payout]:
         """Every payout, newest first, page after page."""
         return self._list(filters)
 
     def pages(
         self, starting_after: str | None = None, **filters: Unpack[PayoutFilters]
-    ) -> Iterator[Answer[PageOf[wire.Payout]]]:
-        """The same, by page; an item that cannot be read is named in ``unreadable`` and hides no other."""
+    ) -> Iterator[Answer[PageOf[schemas.Payout]]]:
+        """The same, by page. ``unreadable`` names malformed items; the other items are still returned."""
         return self._pages(starting_after, filters)
 
     def list_page(
         self, *, limit: int = MAX_LIMIT, starting_after: str | None = None, **filters: Unpack[PayoutFilters]
-    ) -> Answer[PageOf[wire.Payout]]:
+    ) -> Answer[PageOf[schemas.Payout]]:
         """One page."""
         return self._page(limit, starting_after, filters)
 
 
-class Refunds(_Created[wire.Refund], _Read[wire.Refund], _Listed[wire.Refund]):
-    path, kind, struct = "/refunds", "refund", wire.Refund
+class Refunds(_Created[schemas.Refund], _Read[schemas.Refund], _Listed[schemas.Refund]):
+    path, kind, struct = "/refunds", "refund", schemas.Refund
 
-    def list(self, **filters: Unpack[RefundFilters]) -> Iterator[wire.Refund]:
+    def list(self, **filters: Unpack[RefundFilters]) -> Iterator[schemas.Refund]:
         """Every refund, newest first, page after page."""
         return self._list(filters)
 
     def pages(
         self, starting_after: str | None = None, **filters: Unpack[RefundFilters]
-    ) -> Iterator[Answer[PageOf[wire.Refund]]]:
-        """The same, by page; an item that cannot be read is named in ``unreadable`` and hides no other."""
+    ) -> Iterator[Answer[PageOf[schemas.Refund]]]:
+        """The same, by page. ``unreadable`` names malformed items; the other items are still returned."""
         return self._pages(starting_after, filters)
 
     def list_page(
         self, *, limit: int = MAX_LIMIT, starting_after: str | None = None, **filters: Unpack[RefundFilters]
-    ) -> Answer[PageOf[wire.Refund]]:
+    ) -> Answer[PageOf[schemas.Refund]]:
         """One page."""
         return self._page(limit, starting_after, filters)
 
 
-class DepositReferences(_Created[wire.DepositReference], _Read[wire.DepositReference]):
-    path, kind, struct = "/deposit-references", "deposit_reference", wire.DepositReference
+class DepositReferences(_Created[schemas.DepositReference], _Read[schemas.DepositReference]):
+    path, kind, struct = "/deposit-references", "deposit_reference", schemas.DepositReference
 
 
-class WebhookEndpoints(_Created[wire.WebhookEndpoint]):
-    path, kind, struct = "/webhook-endpoints", "webhook_endpoint", wire.WebhookEndpoint
+class WebhookEndpoints(_Created[schemas.WebhookEndpoint]):
+    path, kind, struct = "/webhook-endpoints", "webhook_endpoint", schemas.WebhookEndpoint
 
     def list(self, *, max_wait: float | None = None, background: bool = False) -> EndpointsAnswer:
         """Every endpoint, without secrets."""
-        reply = self._channel.get(self.path, max_wait=max_wait, background=background)
+        reply = self._requestor.get(self.path, max_wait=max_wait, background=background)
         return answers.resources(reply, self.struct, self.kind)
 
     def delete(self, endpoint_id: str, *, max_wait: float = INTERACTIVE_WAIT) -> Answer[None]:
-        """DELETE; any 2xx is enough, its body is not shown in the spec."""
-        reply = self._channel.delete(f"{self.path}/{segment(endpoint_id)}", max_wait=max_wait)
+        """DELETE. Any 2xx is a success: the spec shows no body."""
+        reply = self._requestor.delete(f"{self.path}/{segment(endpoint_id)}", max_wait=max_wait)
         return answers.answer(reply, None)
 
     def rotate_secret(
         self, endpoint_id: str, *, idempotency_key: str, max_wait: float = INTERACTIVE_WAIT
-    ) -> Answer[wire.WebhookEndpoint]:
+    ) -> Answer[schemas.WebhookEndpoint]:
         """POST …/rotate-secret, without a body; the answer has the new ``secret``."""
         path = f"{self.path}/{segment(endpoint_id)}/rotate-secret"
-        reply = self._channel.post(path, None, idempotency_key=idempotency_key, max_wait=max_wait)
+        reply = self._requestor.post(path, None, idempotency_key=idempotency_key, max_wait=max_wait)
         return answers.resource(reply, self.struct, self.kind, endpoint_id)
 
 
 class Balances:
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, requestor: Requestor) -> None:
+        self._requestor = requestor
 
     def list(self, *, max_wait: float | None = None, background: bool = False) -> BalancesAnswer:
         """One balance per currency."""
-        reply = self._channel.get("/balances", max_wait=max_wait, background=background)
-        return answers.resources(reply, wire.Balance, "balance")
+        reply = self._requestor.get("/balances", max_wait=max_wait, background=background)
+        return answers.resources(reply, schemas.Balance, "balance")
 
 
 class PaymentMethods:
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, requestor: Requestor) -> None:
+        self._requestor = requestor
 
     def list(
         self,
@@ -228,21 +229,21 @@ class PaymentMethods:
         max_wait: float | None = None,
         background: bool = False,
     ) -> MethodsAnswer:
-        """What can be paid with; ``amount`` in minor units."""
-        params = _params({"country": country, "currency": currency, "amount": amount})
-        reply = self._channel.get("/payment-methods", params, max_wait=max_wait, background=background)
+        """The methods that a payer can use; ``amount`` in minor units."""
+        params = {"country": country, "currency": currency, "amount": amount}
+        reply = self._requestor.get("/payment-methods", params, max_wait=max_wait, background=background)
         return answers.payment_methods(reply)
 
 
 class Events:
     path = "/events"
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+    def __init__(self, requestor: Requestor) -> None:
+        self._requestor = requestor
 
     def get(self, event_id: str, *, max_wait: float | None = None, background: bool = False) -> Answer[RawEvent]:
         """One event's exact bytes."""
-        reply = self._channel.get(f"{self.path}/{segment(event_id)}", max_wait=max_wait, background=background)
+        reply = self._requestor.get(f"{self.path}/{segment(event_id)}", max_wait=max_wait, background=background)
         return answers.event(reply, event_id)
 
     def list(self, **filters: Unpack[EventFilters]) -> Iterator[RawEvent]:
@@ -260,37 +261,49 @@ class Events:
         self, *, limit: int = MAX_LIMIT, starting_after: str | None = None, **filters: Unpack[EventFilters]
     ) -> Answer[PageOf[RawEvent]]:
         """One page."""
-        return answers.event_page(_get_page(self._channel, self.path, limit, starting_after, filters))
+        return answers.event_page(get_page(self._requestor, self.path, limit, starting_after, filters))
 
 
-def _get_page(
-    channel: Channel, path: str, limit: int, starting_after: str | None, filters: Mapping[str, object]
-) -> Reply:
-    if not 1 <= limit <= MAX_LIMIT:
-        raise UnsendableRequest(f"limit is 1 to {MAX_LIMIT}")
-    query = dict(filters)
-    max_wait, background = query.pop("max_wait", None), query.pop("background", False)
-    params = _params({"limit": limit, "starting_after": starting_after, **query})
-    return channel.get(
-        path,
-        params,
-        max_wait=max_wait if isinstance(max_wait, int | float) else None,
-        background=background is True,
-    )
+class Client:
+    """Every call of the provider's interface, for one account. Threads may share it."""
+
+    def __init__(
+        self,
+        account: conf.Account,
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.account = account
+        requestor = Requestor(account, sleep=sleep, monotonic=monotonic)
+        self.payment_methods = PaymentMethods(requestor)
+        self.payments = Payments(requestor)
+        self.payouts = Payouts(requestor)
+        self.refunds = Refunds(requestor)
+        self.deposit_references = DepositReferences(requestor)
+        self.balances = Balances(requestor)
+        self.webhook_endpoints = WebhookEndpoints(requestor)
+        self.events = Events(requestor)
+
+    def __repr__(self) -> str:
+        return f"Client({self.account.alias!r})"
 
 
-def _params(values: Mapping[str, object]) -> dict[str, str]:
-    return {name: _text(value) for name, value in values.items() if value is not None}
+_Key = tuple[str, str, str]
+_clients: dict[_Key, Client] = {}
 
 
-def _text(value: object) -> str:
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise UnsendableRequest("a time without a zone")
-        return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
-    text = str(value)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UnsendableRequest("a filter that is not valid text") from None
-    return text
+def get_client(alias: str = conf.DEFAULT_ACCOUNT) -> Client:
+    """The process's client for that account. A new one replaces it when the account's BASE_URL or API_KEY changes.
+
+    Raises ImproperlyConfigured for an unknown alias.
+    """
+    account = conf.account(alias)
+    key = (account.alias, account.base_url, account.api_key)
+    client = _clients.get(key)
+    if client is None:
+        # setdefault is atomic: two threads that arrive at once both get the first one's client.
+        client = _clients.setdefault(key, Client(account))
+        for old in [other for other in list(_clients) if other[0] == alias and other != key]:
+            _clients.pop(old, None)
+    return client

@@ -1,11 +1,11 @@
-"""A payer's personal data: found, erased everywhere, and kept out (docs/8-operate.md, "Erasing a payer").
+"""Find a payer's personal data, erase it everywhere and keep it out (docs/8-operate.md, "Erasing a payer").
 
-``select`` says which objects hold it, ``erase`` removes it and remembers the wish, ``finish`` brings to an end what
-something open kept back.
+``select`` finds the objects that hold it. ``erase`` removes it and records the request. ``finish`` erases what open
+operations and pending events kept from being erased.
 """
 
-from payments_integration.erasure.erasing import Erased, erase, finish
-from payments_integration.erasure.matching import Selection
-from payments_integration.erasure.selecting import Found, UnknownObject, select
+from payments_integration.erasure.removal import Erased, erase, finish
+from payments_integration.erasure.search import Found, UnknownObject, select
+from payments_integration.erasure.selection import Selection
 
 __all__ = ["Erased", "Found", "Selection", "UnknownObject", "erase", "finish", "select"]

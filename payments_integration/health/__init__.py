@@ -1,6 +1,16 @@
-"""Whether all is well, and if not, what a person must do. Reads the database; sends and writes nothing."""
+"""Whether anything needs attention, and what to do about it. Reads the database; sends and writes nothing."""
 
-from payments_integration.health.examining import examine, spell, unreachable
-from payments_integration.health.report import AccountReport, Problem, Report
+from payments_integration.health.examination import examine, format_duration, unreachable
+from payments_integration.health.report import AccountReport, AccountStatistics, Problem, Report, Run, Waiting
 
-__all__ = ["AccountReport", "Problem", "Report", "examine", "spell", "unreachable"]
+__all__ = [
+    "AccountReport",
+    "AccountStatistics",
+    "Problem",
+    "Report",
+    "Run",
+    "Waiting",
+    "examine",
+    "format_duration",
+    "unreachable",
+]

@@ -1,6 +1,6 @@
-"""What ``examine`` returns. The names are those of the JSON that ``payments_health`` prints (docs/8-operate.md).
+"""The report of ``examine``. Its field names are the keys of the JSON of ``payments_health`` (docs/8-operate.md).
 
-Ages are seconds, None where there is nothing. Counts stop at 10,000.
+Ages are in seconds, None if there is nothing. Counts stop at 10,000.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 from payments_integration.reasons import Reason
 
-#: Of the structure: grows when a name goes or changes its meaning, not when one comes.
+#: Version of the structure. It grows if a key is removed or changes its meaning, not if one is added.
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How many rows wait, and since when the oldest does."""
+    """How many rows wait, and for how long the oldest has waited."""
 
     count: int = 0
     age_seconds: float | None = None
@@ -26,15 +26,15 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is to be done without a person."""
+    """Work that continues without a person."""
 
-    #: Of the oldest of them all.
+    #: Age of the oldest.
     age_seconds: float | None
     #: Events that are stored and not applied.
     pending: Waiting
-    #: Events and changes of status that receivers have not been told.
-    untold: Waiting
-    #: Events that are told when their window of reconciliation is complete.
+    #: Events and changes of status that are not dispatched yet.
+    undispatched: Waiting
+    #: Events that are dispatched when their window of reconciliation is complete.
     held: Waiting
     #: Objects to be read by GET.
     refreshes: Waiting
@@ -51,7 +51,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events that do not go on by themselves; changes of status that are parked count with them."""
+    """Events that need attention; parked changes of status are counted as well."""
 
     not_applied: Waiting
     parked: Waiting
@@ -60,7 +60,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """From creation to receipt by webhook, on one clock, of the newest deliveries of the last day."""
+    """Time from creation to receipt by webhook, on one clock, of the newest deliveries of the last day."""
 
     median_seconds: float | None = None
     longest_seconds: float | None = None
@@ -68,15 +68,15 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The passes of one kind, those that were skipped left out."""
+    """The passes of one kind, without those that were skipped."""
 
-    #: Since the last one began.
+    #: Since the last pass began.
     age_seconds: float | None = None
     state: str = ""
     error: str = ""
-    #: Since the last one that was done began.
+    #: Since the last done pass began.
     done_age_seconds: float | None = None
-    #: Failures since then, of the last hundred passes.
+    #: Failures since the last done pass, among the last hundred passes.
     failures: int = 0
 
 
@@ -90,7 +90,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Objects that the last sweep that found any, within a week, found to differ, and those of them it mended."""
+    """Objects that differed in the last sweep with drift, within a week, and how many of them were repaired."""
 
     drifted: int = 0
     repaired: int = 0
@@ -101,8 +101,8 @@ class Endpoint:
     id: str
     url: str
     status: str
-    #: What is wrong with it; empty: nothing.
-    complaint: str
+    #: Empty if there is none.
+    problem: str
     secret_is_known: bool
     secret_is_readable: bool
     secret_age_seconds: float | None
@@ -112,7 +112,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that needs a person: what, how many, and what to do."""
+    """Something that needs attention: what it is, how many there are, and what to do."""
 
     code: Reason
     count: int
@@ -121,24 +121,24 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountFigures:
-    """The state of one account, in numbers."""
+class AccountStatistics:
+    """The state of one account in numbers."""
 
-    #: Since the newest event was received, through whichever door; None: none that was created in the last 31 days.
+    #: Since the newest event was received, by webhook or reconciliation; None: no event of the last 31 days.
     last_event_age_seconds: float | None
     last_webhook_age_seconds: float | None
-    #: Events created in the last day, by the door that brought them first (at most 1,000 are looked at).
+    #: Events created in the last day, by how they were received first (at most 1,000 events are read).
     webhooks_last_day: int
     recovered_last_day: int
     webhook_lag: Lag
     backlog: Backlog
     operations: Operations
     events: Events
-    #: Objects whose reading has failed many times.
+    #: Objects that could not be read many times in a row.
     refreshes_failing: int
-    #: Events are complete up to so long ago; None: no pass was ever complete.
+    #: Age of the watermark, up to which events are complete; None: no pass was ever complete.
     watermark_age_seconds: float | None
-    #: Whether every object must be compared, and since when nobody is at it.
+    #: Whether a full resync is due, and for how long no process has been doing it.
     resync_due: bool
     resync_waits_seconds: float | None
     #: The provider's clock minus ours.
@@ -146,19 +146,19 @@ class AccountFigures:
     runs: Runs
     drift: Drift
     endpoints: list[Endpoint]
-    #: Wishes for erasure that something open keeps from being finished.
+    #: Erasures that an open operation or a pending event keeps from being finished.
     erasures: Waiting
 
 
 @dataclass(frozen=True, slots=True)
 class AccountReport:
-    figures: AccountFigures
+    statistics: AccountStatistics
     problems: list[Problem]
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedAccount:
-    """What is unfinished under an alias that is no longer configured."""
+    """Unfinished work of an account that is not in the setting any more."""
 
     operations: int = 0
     events: int = 0
@@ -169,18 +169,18 @@ class RemovedAccount:
 class Report:
     checked_at: datetime
     accounts: dict[str, AccountReport] = field(default_factory=dict)
-    #: By alias; left out when one account was asked for.
+    #: By alias; empty if one account was examined.
     removed_accounts: dict[str, RemovedAccount] = field(default_factory=dict)
-    #: Those of no configured account.
+    #: Problems that belong to no configured account.
     problems: list[Problem] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing needs a person."""
+        """Whether nothing needs attention."""
         return not self.problems and not any(account.problems for account in self.accounts.values())
 
     def as_json(self) -> dict[str, Any]:
-        """The documented structure, of plain values."""
+        """The documented structure, in plain values."""
         return {
             "version": VERSION,
             "ok": self.ok,
@@ -188,7 +188,7 @@ class Report:
             "accounts": {
                 alias: {
                     "ok": not account.problems,
-                    **dataclasses.asdict(account.figures),
+                    **dataclasses.asdict(account.statistics),
                     "problems": [dataclasses.asdict(problem) for problem in account.problems],
                 }
                 for alias, account in self.accounts.items()

@@ -1,21 +1,18 @@
-"""The one way in: events are stored (``receive``), applied in batches (``process``) and told (``tell``)."""
+"""The only way in for events: stored (``receive``), applied in batches (``process``) and dispatched (``dispatch``)."""
 
 from typing import TYPE_CHECKING
 
 from payments_integration import lazy
 
 if TYPE_CHECKING:
-    from payments_integration.inbox.processing import process
-    from payments_integration.inbox.receiving import Receipt, receive, receive_many
-    from payments_integration.inbox.telling import release, replay, tell
-else:
-    __getattr__, __dir__ = lazy.exports(
-        __name__,
-        {
-            "processing": ("process",),
-            "receiving": ("Receipt", "receive", "receive_many"),
-            "telling": ("release", "replay", "tell"),
-        },
+    from payments_integration.inbox.dispatching import dispatch as dispatch
+    from payments_integration.inbox.processing import process as process
+    from payments_integration.inbox.receiving import (
+        QUARANTINE_PREFIX as QUARANTINE_PREFIX,
+        Receipt as Receipt,
+        receive as receive,
+        receive_many as receive_many,
     )
-
-__all__ = ["Receipt", "process", "receive", "receive_many", "release", "replay", "tell"]
+    from payments_integration.inbox.replaying import release as release, replay as replay
+else:
+    __getattr__, __dir__, __all__ = lazy.exports(__name__)

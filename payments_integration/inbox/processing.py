@@ -13,25 +13,26 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import bulk, conf, wire
+from payments_integration import conf, schemas
+from payments_integration.db import statements
+from payments_integration.db.statements import in_index_order, is_any_in_state, of_account
+from payments_integration.db.transactions import WriterPauses, locked, repeatable, updated
 from payments_integration.enums import Kind
 from payments_integration.inbox.receiving import quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
-from payments_integration.projection import TOO_OLD_TO_TELL, apply_events, erased
+from payments_integration.projection import TOO_OLD_TO_DISPATCH, apply_events, erased
 from payments_integration.reasons import Reason
 from payments_integration.signals import call_attention, event_received, status_changed
-from payments_integration.statements import in_index_order, is_any_in_state, of_account
-from payments_integration.transactions import Turns, claim, repeatable, updated
 
 logger = logging.getLogger(__name__)
 
-#: The database refuses what this one event says: no repetition helps.
+#: The database refuses the values of one event: a retry does not help.
 _REFUSED_BY_DATABASE = (DataError, IntegrityError)
-#: A mistake of this version that one event brings to light: the others go on, and an upgrade applies it.
+#: A bug of ours that one event triggers: other events go on, and an upgrade applies this one.
 _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError)
-#: Events that could not be applied are tried again by themselves, so many each time.
+#: How many events that could not be applied are retried in each pass, one by one.
 _STUCK_PAGE = 50
-#: Waits for rows that another transaction holds; what is still held then is left to the next time.
+#: Waits for rows that another transaction has locked; what is still locked then is left to the next pass.
 _POSTPONED_WAITS = (0.05, 0.1, 0.2, 0.4)
 
 
@@ -44,16 +45,16 @@ def process(
 ) -> int:
     """Apply all pending events, batch by batch; returns how many.
 
-    Safe to run anywhere at any time, also beside itself. ``deadline``: a ``time.monotonic()`` after which no
-    further batch is begun. ``most``, ``since``: for a pass that has just stored so many, created since then. It ends
-    without a look at what else is pending: the index keeps an entry of all that was pending until it is walked over.
+    Safe to run at any time, in several processes at once. ``deadline``: a ``time.monotonic()`` after which no further
+    batch is started. ``most``, ``since``: for a pass that has just stored so many events, created since then. It does
+    not check for further events, because it would read all dead index entries of earlier ones.
     """
-    done, turns = 0, Turns(router.db_for_write(Event))
+    done, pauses = 0, WriterPauses(router.db_for_write(Event))
     waits = iter(_POSTPONED_WAITS)
     while deadline is None or time.monotonic() < deadline:
         count, postponed = process_batch(account, since=since)
         done += count
-        turns.give()
+        pauses.pause_if_due()
         if most is not None and done >= most:
             return done
         if count + postponed < conf.current().BATCH_SIZE and not postponed:
@@ -72,17 +73,17 @@ def process(
 
 
 def process_batch(account: str | None = None, *, since: datetime | None = None) -> tuple[int, int]:
-    """Claim and apply one batch in one transaction; a crash leaves it as it was.
+    """Lock and apply one batch in one transaction; a crash rolls it back.
 
-    Returns how many were settled, and how many postponed because another transaction holds their objects. An event
-    that cannot be applied does not hold up the others: refused by the database it goes to quarantine; where a mistake
-    of ours shows, it stays pending and is tried again by itself.
+    Returns how many events were finished, and how many postponed because another transaction has locked their objects.
+    One bad event does not affect the rest of its batch: it goes to quarantine if the database refuses it, and stays
+    pending, to be retried alone, if it triggers a bug of ours.
     """
     try:
         return _batch(account, since=since)
     except (*_REFUSED_BY_DATABASE, *_MISTAKES) as error:
-        # Not the error itself: a database's message may show the row.
-        logger.error("A batch of events met %s; trying them one by one", type(error).__name__)
+        # Without the message: a database error may contain the row.
+        logger.error("A batch of events failed with %s; retrying them one by one", type(error).__name__)
     ids = list(_pending(account).values_list("pk", flat=True)[: conf.current().BATCH_SIZE])
     return sum(_apply_alone(account, event_id) for event_id in ids), 0
 
@@ -97,7 +98,7 @@ def _batch(account: str | None, *, only: str | None = None, since: datetime | No
         if since is not None:
             pending = pending.filter(created_at__gte=since)
         with in_index_order(using):
-            events = list(claim(pending)[: conf.current().BATCH_SIZE])
+            events = list(locked(pending, skip_locked=True)[: conf.current().BATCH_SIZE])
         if not events:
             return 0, 0
         moved, postponed = _apply(events)
@@ -109,7 +110,7 @@ def _batch(account: str | None, *, only: str | None = None, since: datetime | No
     return counts
 
 
-@sensitive_variables()  # a report of a mistake would show the payer
+@sensitive_variables()  # an error report would show the payer
 def _apply_alone(account: str | None, event_id: str) -> int:
     try:
         return _batch(account, only=event_id)[0]
@@ -129,20 +130,20 @@ def _pending(account: str | None, *, stuck: bool = False) -> QuerySet[Event]:
     pending = of_account(pending, account)
     if settings.PROCESSING == "celery" and settings.REORDER_WINDOW:
         long_enough = Q(received_at__lte=timezone.now() - timedelta(seconds=settings.REORDER_WINDOW))
-        # A pass sorts what it brings by itself, window by window.
+        # Events of a reconciliation pass are held back by window, and sorted when it is complete.
         pending = pending.filter(long_enough | Q(source=EventSource.RECONCILIATION))
     return pending.order_by("created_at", "id")
 
 
 def _apply(events: list[Event]) -> tuple[list[Event], int]:
-    """Apply claimed events and mark them; returns those that went to quarantine, and how many were postponed."""
+    """Apply locked events and mark them; returns the quarantined ones and how many were postponed."""
     readable: list[tuple[Event, Any]] = []
     unreadable: dict[str, str] = {}
     foreign: list[Event] = []
     for event in events:
         try:
-            resource = wire.event_resource(wire.decode_event(bytes(event.body or b"")))
-        except wire.WireError as error:  # stored by a version that understood it
+            resource = schemas.event_resource(schemas.decode_event(bytes(event.body or b"")))
+        except schemas.WireError as error:  # stored by a version that understood it
             unreadable[event.id] = str(error)
             continue
         if resource is None:
@@ -161,35 +162,35 @@ def _apply(events: list[Event]) -> tuple[list[Event], int]:
 
 
 def _erased(foreign: list[Event]) -> set[str]:
-    """Of events about objects that are not mirrored, those whose personal data is not to be kept."""
+    """Ids of events about objects that are not mirrored, if the object's personal data was erased."""
     keys = erased((event.account, event.object_kind, event.object_id) for event in foreign)
     return {event.id for event in foreign if (event.account, event.object_kind, event.object_id) in keys}
 
 
 def _mark(events: list[Event], previous_status: dict[str, str], erased_ids: set[str]) -> None:
-    """One UPDATE per distinct outcome: a handful, whatever the batch's size.
+    """Record what became of the events, with one UPDATE per distinct outcome: a few, for any batch size.
 
-    From here on the rows tell all that is needed: the body of an event about an erased object goes.
+    The body of an event about an erased object is deleted.
     """
     now = timezone.now()
     outcomes: dict[tuple[str, str, datetime | None, bool], list[str]] = defaultdict(list)
-    listened_to = {kind: has_receivers(kind) for kind in {event.object_kind for event in events}}
+    dispatched_kinds = {kind: _has_receivers(kind) for kind in {event.object_kind for event in events}}
     for event in events:
-        too_old = event.received_at - event.created_at > TOO_OLD_TO_TELL
-        state, told_at = EventState.DONE, None if too_old else now
-        if listened_to[event.object_kind] and not too_old:
+        too_old = event.received_at - event.created_at > TOO_OLD_TO_DISPATCH
+        state, dispatched_at = EventState.DONE, None if too_old else now
+        if dispatched_kinds[event.object_kind] and not too_old:
             held = event.source == EventSource.RECONCILIATION
-            state, told_at = EventState.HELD if held else EventState.APPLIED, None
-        outcomes[(state, previous_status.get(event.id, ""), told_at, event.id in erased_ids)].append(event.id)
-    for (outcome, status, told_at, is_erased), ids in sorted(outcomes.items(), key=str):
+            state, dispatched_at = EventState.HELD if held else EventState.APPLIED, None
+        outcomes[(state, previous_status.get(event.id, ""), dispatched_at, event.id in erased_ids)].append(event.id)
+    for (outcome, status, dispatched_at, is_erased), ids in sorted(outcomes.items(), key=str):
         gone = {"body": None} if is_erased else {}
         Event.objects.filter(pk__in=ids).update(
-            state=outcome, previous_status=status, told_at=told_at, attempts=0, error="", **gone
+            state=outcome, previous_status=status, dispatched_at=dispatched_at, attempts=0, error="", **gone
         )
 
 
 def _quarantine(events: list[Event], reasons: dict[str, str]) -> list[Event]:
-    """Move events to the quarantine: their own id becomes free for a good copy."""
+    """Move events to the quarantine, so that their ids are free for a valid copy."""
     moved = [
         quarantined(event.account, bytes(event.body or b""), source=event.source, reason=reasons[event.id])
         for event in events
@@ -199,13 +200,13 @@ def _quarantine(events: list[Event], reasons: dict[str, str]) -> list[Event]:
         moved = [row for row in moved if row.id not in there]
         StatusChange.objects.filter(event__in=events).update(event=None)
         Event.objects.filter(pk__in=[event.id for event in events]).delete()
-        bulk.insert(moved)
+        statements.insert_many(moved)
     return moved
 
 
 def _set_aside(event_id: str, reason: str) -> None:
     def move() -> list[Event]:
-        return _quarantine(list(claim(Event.objects.filter(pk=event_id))), {event_id: reason})
+        return _quarantine(list(locked(Event.objects.filter(pk=event_id), skip_locked=True)), {event_id: reason})
 
     _alert(repeatable(move, using=router.db_for_write(Event)))
 
@@ -226,7 +227,7 @@ def _alert(quarantined: list[Event]) -> None:
         call_attention(Event, Reason.EVENT_QUARANTINED, account=event.account, message=event.error, instance=event)
 
 
-def has_receivers(kind: str) -> bool:
-    """Whether anybody listens for events of this kind; if not, telling is over before it begins."""
+def _has_receivers(kind: str) -> bool:
+    """Whether any receiver is connected for events of this kind; if not, there is nothing to dispatch."""
     model = MIRRORS.get(kind, Event) if kind in Kind.values else Event
     return event_received.has_listeners(model) or status_changed.has_listeners(model)

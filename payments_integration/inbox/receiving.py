@@ -1,7 +1,7 @@
-"""Storing events. An event is stored once, whatever door it comes through and however often.
+"""Storing events: each event once, however often a webhook or reconciliation brings it.
 
-An authentic body that cannot be understood is stored too, in quarantine: refusing it would only get the endpoint
-disabled, and dropping it would lose it.
+A signed body that cannot be understood is stored in quarantine: a repeated 4xx would get the endpoint disabled, and
+without a copy the event would be lost.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from django.db import IntegrityError, router
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import bulk, statements, wire
+from payments_integration import schemas
+from payments_integration.db import statements
+from payments_integration.db.transactions import inserted, repeatable
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
 from payments_integration.projection import storable
 from payments_integration.reasons import Reason
 from payments_integration.signals import call_attention
-from payments_integration.transactions import inserted, repeatable
 
-#: Of the ids under which bodies are kept that cannot be understood.
+#: The ids of quarantined bodies begin with this.
 QUARANTINE_PREFIX = "quarantine_"
 
 
 class _Known(NamedTuple):
-    """What tells a stored event from another one of its id."""
+    """The columns that show whether a stored event is the same as a new one with its id."""
 
     id: str
     account: str
@@ -37,7 +38,7 @@ class _Known(NamedTuple):
 
 
 class Receipt(enum.Enum):
-    """What became of a body."""
+    """The result of receiving a body."""
 
     NEW = "new"
     KNOWN = "known"
@@ -46,9 +47,9 @@ class Receipt(enum.Enum):
 
 @sensitive_variables("body")
 def receive(account: str, body: bytes, *, source: str = EventSource.WEBHOOK) -> Receipt:
-    """Store one authentic body, durably: when this returns, the event is committed.
+    """Store one signed body; when this returns, the event is committed.
 
-    One INSERT for a new event; two statements for one that is known.
+    One INSERT for a new event, two statements for a known one.
     """
     event = read(account, body, source=source)
     try:
@@ -60,7 +61,7 @@ def receive(account: str, body: bytes, *, source: str = EventSource.WEBHOOK) -> 
 
 @sensitive_variables("bodies", "body")
 def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Counter[Receipt]:
-    """Store many bodies: one SELECT, and a transaction with one INSERT where some are new."""
+    """Store many bodies: one SELECT, and a transaction with one INSERT if some are new."""
     events: dict[str, Event] = {}
     contradicting: list[bytes] = []
     counts: Counter[Receipt] = Counter()
@@ -73,9 +74,9 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
             counts[Receipt.KNOWN] += 1
 
     def store() -> tuple[list[Event], list[Event]]:
-        # Where another door stored some meanwhile, a key is taken: sorted anew, and stored again.
+        # If a webhook stored one meanwhile, its key is taken: the retry reads what is known again.
         fresh, strays = found.pop() if found else _sort(events)
-        bulk.insert([*fresh, *strays])
+        statements.insert_many([*fresh, *strays])
         return fresh, strays
 
     fresh, strays = _sort(events)
@@ -87,25 +88,25 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
     counts.update(_receipt(event) for event in fresh)
     counts[Receipt.QUARANTINED] += len(strays)
     counts[Receipt.KNOWN] += len(events) - len(fresh) - len(strays)
-    # Under an id that another one of these has: the first is stored by now, and they are compared with it.
+    # Bodies with the id of another body here: the first is stored by now, and each is compared with it.
     counts.update(receive(account, body, source=source) for body in contradicting)
     return counts
 
 
 def read(account: str, body: bytes, *, source: str) -> Event:
-    """An unsaved row for these bytes; in quarantine where they cannot be understood."""
+    """An unsaved row for these bytes, quarantined if they cannot be understood."""
     try:
-        event = wire.decode_event(body)
+        event = schemas.decode_event(body)
         if event.id.startswith(QUARANTINE_PREFIX):
-            raise wire.WireError("$.id is one of our own: it could take the place of a body in quarantine")
-        resource = wire.event_resource(event)
-    except wire.WireError as error:
+            raise schemas.WireError("$.id has a prefix that is reserved for quarantined bodies")
+        resource = schemas.event_resource(event)
+    except schemas.WireError as error:
         return quarantined(account, body, source=source, reason=str(error))
     if resource is None:
         kind, object_id = _foreign_identity(event)
     else:
         kind = resource.object
-        object_id = resource.currency if isinstance(resource, wire.Balance) else resource.id
+        object_id = resource.currency if isinstance(resource, schemas.Balance) else resource.id
     return Event.arrived(
         id=event.id,
         account=account,
@@ -115,12 +116,12 @@ def read(account: str, body: bytes, *, source: str) -> Event:
         object_id=object_id,
         source=source,
         body=body,
-        content_hash=hashlib.sha256(wire.canonical(event)).hexdigest(),
+        content_hash=hashlib.sha256(schemas.canonical(event)).hexdigest(),
     )
 
 
 def quarantined(account: str, body: bytes, *, source: str, reason: str) -> Event:
-    """An unsaved row that keeps bytes for a person to look at."""
+    """An unsaved row that keeps bytes for a person to examine."""
     digest = hashlib.sha256(body).hexdigest()
     return Event.arrived(
         id=f"{QUARANTINE_PREFIX}{digest}",
@@ -138,7 +139,7 @@ def quarantined(account: str, body: bytes, *, source: str, reason: str) -> Event
 
 
 def read_again(row: Event) -> bool:
-    """Take a quarantined body in anew, as after an upgrade that understands it; whether it left the quarantine."""
+    """Parse a quarantined body again, as after an upgrade; returns whether it left the quarantine."""
     body = bytes(row.body or b"")
     if read(row.account, body, source=row.source).state == EventState.QUARANTINED:
         return False
@@ -149,7 +150,7 @@ def read_again(row: Event) -> bool:
 
 
 def _store(event: Event) -> None:
-    """One INSERT, committed when this returns. IntegrityError: the id is taken, or the row is refused."""
+    """One INSERT, committed when this returns. IntegrityError: the id is taken, or the database refuses the row."""
     inserted(event, using=router.db_for_write(Event))
 
 
@@ -157,20 +158,20 @@ def _receive_known(event: Event) -> Receipt:
     using = router.db_for_write(Event)
     found = statements.values_by_key(Event, event.id, "account", "content_hash", using=using)
     if found is None:
-        # The other delivery rolled back, or a key was refused for another reason: the provider sends it again.
+        # The other delivery was rolled back, or the error had another cause: the provider sends the event again.
         raise IntegrityError(f"event {event.id} could be neither stored nor found")
     for stray in _strays(event, _Known(event.id, *found)):
         try:
             _store(stray)
         except IntegrityError:
-            return Receipt.QUARANTINED  # it is there already, and was told
+            return Receipt.QUARANTINED  # it is stored already, and attention was called
         _alert(stray)
         return Receipt.QUARANTINED
     return Receipt.KNOWN
 
 
 def _strays(event: Event, known: _Known) -> list[Event]:
-    """A row for the quarantine where an id came before with another account or other content."""
+    """A row for the quarantine if the id is known with another account or other content."""
     if event.state == EventState.QUARANTINED:
         return []
     if known.account != event.account:
@@ -183,7 +184,7 @@ def _strays(event: Event, known: _Known) -> list[Event]:
 
 
 def _sort(events: dict[str, Event]) -> tuple[list[Event], list[Event]]:
-    """What of these is new, and what goes to quarantine because its id came before with something else."""
+    """The events that are new, and the rows for the quarantine whose ids are known with other content."""
     known = {row.id: row for row in _known(events)}
     fresh = [event for event in events.values() if event.id not in known]
     strays = [stray for event in events.values() if event.id in known for stray in _strays(event, known[event.id])]
@@ -209,10 +210,10 @@ def _alert(event: Event) -> None:
     call_attention(Event, Reason.EVENT_QUARANTINED, account=event.account, message=event.error, instance=event)
 
 
-def _foreign_identity(event: wire.Event) -> tuple[str, str]:
-    """Of an object that is not mirrored: its kind and id as far as it has sound ones, for telling in order."""
+def _foreign_identity(event: schemas.Event) -> tuple[str, str]:
+    """Kind and id of an object that is not mirrored, for the order of dispatch; if invalid, those of the event."""
     kind, object_id = event.data.get("object"), event.data.get("id")
-    sound = (
+    is_valid = (
         isinstance(kind, str)
         and isinstance(object_id, str)
         and 0 < len(kind) <= 64
@@ -221,4 +222,4 @@ def _foreign_identity(event: wire.Event) -> tuple[str, str]:
         and f"{kind}{object_id}".isprintable()
         and kind not in Kind.values
     )
-    return (str(kind), str(object_id)) if sound else ("event", event.id)
+    return (str(kind), str(object_id)) if is_valid else ("event", event.id)

@@ -1,14 +1,14 @@
-"""The local mirror, the inbox, the ledger and the record of reconciliation."""
+"""The models: the local mirror, the inbox, the ledger and the state of reconciliation."""
 
-from payments_integration.models.erasures import Erasure
-from payments_integration.models.history import (
+from payments_integration.models.base import ObjectKey
+from payments_integration.models.erasure import Erasure
+from payments_integration.models.events import (
     BalanceChange,
-    DueRefresh,
     Event,
     EventSource,
     EventState,
+    ObjectDispatch,
     StatusChange,
-    Telling,
 )
 from payments_integration.models.mirrors import (
     EMPTY_VALUES,
@@ -21,9 +21,21 @@ from payments_integration.models.mirrors import (
     Refund,
     StateBy,
     WebhookEndpoint,
+    open_refund_operations,
+    payer_document,
+    payer_email,
+    refundable_rest,
+    reported_refunded,
+    rest_after,
 )
 from payments_integration.models.operations import OPEN_OPERATION_STATES, Operation, OperationState
-from payments_integration.models.runs import AccountState, ReconciliationRun, RunKind, RunState
+from payments_integration.models.reconciliation import (
+    AccountState,
+    DueRefresh,
+    ReconciliationRun,
+    RunKind,
+    RunState,
+)
 
 __all__ = [
     "EMPTY_VALUES",
@@ -39,6 +51,8 @@ __all__ = [
     "EventSource",
     "EventState",
     "Mirror",
+    "ObjectDispatch",
+    "ObjectKey",
     "Operation",
     "OperationState",
     "Payment",
@@ -49,6 +63,11 @@ __all__ = [
     "RunState",
     "StateBy",
     "StatusChange",
-    "Telling",
     "WebhookEndpoint",
+    "open_refund_operations",
+    "payer_document",
+    "payer_email",
+    "refundable_rest",
+    "reported_refunded",
+    "rest_after",
 ]

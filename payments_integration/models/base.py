@@ -1,19 +1,25 @@
-"""Where the app's rows are read."""
+"""What all models share: which database they are read from, and how a row names an object."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Self, TypeVar
 
 from django.db import models, router
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration.db.fields import ExactCharField
 
 ModelT = TypeVar("ModelT", bound=models.Model)
+
+#: An object of an account: (account, kind, id). The id of a balance is its currency.
+ObjectKey = tuple[str, str, str]
 
 
 class PrimaryManager(models.Manager[ModelT]):
     """Reads from the database that is written to.
 
-    Flows decide on what they read: a replica that lags behind would have them refund twice or find an event unknown.
-    ``using("replica")`` still reads elsewhere, for reports.
+    A replica that lags behind could lead to a second refund or an unknown event. ``using("replica")`` still reads
+    from a replica, for reports.
     """
 
     def get_queryset(self) -> models.QuerySet[ModelT]:
@@ -21,9 +27,27 @@ class PrimaryManager(models.Manager[ModelT]):
 
 
 class Row(models.Model):
-    """What every model of the app is."""
+    """The base of all models of the app."""
 
     objects: ClassVar[PrimaryManager[Self]] = PrimaryManager()
 
     class Meta:
         abstract = True
+
+
+class ObjectRef(Row):
+    """A row about one object of one account, mirrored or not."""
+
+    account = ExactCharField(_("account"), max_length=64)
+    object_kind = models.CharField(_("object"), max_length=64)
+    object_id = ExactCharField(_("object id"))
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.account} {self.object_kind} {self.object_id}"
+
+    @property
+    def key(self) -> ObjectKey:
+        return (self.account, self.object_kind, self.object_id)

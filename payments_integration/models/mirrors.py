@@ -1,58 +1,69 @@
 """Mirrors of the provider's objects. Only ``projection`` writes them.
 
-Fields keep the provider's names (spec, "Resources and their fields"); amounts are integers in minor units. Null
-means that the provider left the field out or sent null.
+Fields keep the provider's names (spec, "Resources and their fields"). Amounts are integers in minor units. Null means
+that the provider omitted the field or sent null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from django.db import models
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.enums import ActiveStatus, Kind, PaymentStatus, PayoutStatus, RefundStatus
-from payments_integration.fields import ProviderIdField
+from payments_integration.db.fields import ExactCharField
+from payments_integration.db.transactions import as_committed
+from payments_integration.enums import (
+    NEVER_REFUNDED_STATUSES,
+    VOID_REFUND_STATUSES,
+    ActiveStatus,
+    Kind,
+    PaymentStatus,
+    PayoutStatus,
+    RefundStatus,
+)
 from payments_integration.models.base import Row
+from payments_integration.models.operations import OPEN_OPERATION_STATES, Operation
 
-#: No address is longer (RFC 5321), and no document's number.
+#: The longest e-mail address (RFC 5321), and the longest document number that is searched for.
 MAX_EMAIL = 254
 MAX_DOCUMENT = 64
 
 
 class StateBy(models.TextChoices):
-    """What wrote a row's present state."""
+    """The source of a row's present state."""
 
     EVENT = "event", _("an event")
     ANSWER = "answer", _("an answer to a request")
 
 
 class Mirror(Row):
-    """What every mirror row knows besides the provider's fields."""
+    """The fields that all mirrors have in addition to the provider's."""
 
-    #: The ``object`` of the provider.
+    #: The provider's ``object``.
     kind: ClassVar[Kind]
-    #: The provider's fields, one to one with the struct in ``wire``.
+    #: The provider's fields, the same as in the struct in ``schemas``.
     mirrored: ClassVar[tuple[str, ...]]
-    #: Those that hold, or may hold, personal data; emptied by erasure and left alone afterwards.
+    #: Fields that may hold personal data: an erasure empties them, and they stay empty.
     personal: ClassVar[tuple[str, ...]] = ()
 
-    account = models.CharField(_("account"), max_length=64)
-    #: The provider's clock at this state: an event's created_at, or an answer's Date.
+    account = ExactCharField(_("account"), max_length=64)
+    #: The provider's time of this state: an event's created_at, or an answer's Date.
     state_at = models.DateTimeField(_("state at"))
     state_by = models.CharField(_("state by"), max_length=8, choices=StateBy)
-    #: Seconds the request lasted whose answer this is: the state is from within them.
-    state_span = models.FloatField(_("state span"), default=0)
-    #: Grows by one with each write.
+    #: The duration of the request that brought this state: it was read within so many seconds before ``state_at``.
+    answer_seconds = models.FloatField(_("answer seconds"), default=0)
+    #: Counts the writes.
     version = models.PositiveBigIntegerField(_("version"), default=1)
-    #: When an event or an answer last confirmed or changed the row (local clock).
+    #: When an event or an answer last confirmed or changed the row (our clock).
     synced_at = models.DateTimeField(_("synced at"))
-    #: The provider answered 404 for an object that it once told us of.
+    #: When the provider answered 404 for the object.
     gone_at = models.DateTimeField(_("gone at"), null=True, blank=True, editable=False)
-    #: Personal data was erased; it is not taken in again.
+    #: When its personal data was erased. It is not stored again.
     erased_at = models.DateTimeField(_("erased at"), null=True, blank=True, editable=False)
-    #: Fields of the provider that this version does not know.
+    #: Fields of the provider that this version of the app does not know.
     extra = models.JSONField(_("further fields"), default=dict, blank=True)
 
     class Meta:
@@ -63,23 +74,23 @@ class Mirror(Row):
 
     @classmethod
     def derived(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Further fields that follow from the mirrored ones: what lists search by."""
+        """Values of further columns that are computed from the mirrored fields, for searches."""
         return {}
 
     @property
     def object_id(self) -> str:
-        """The id under which events and operations name this object."""
+        """The object's id in events and operations."""
         return str(self.pk)
 
 
 def payer_email(payer: Any) -> str:
-    """The address of a payer as it is searched for; empty where there is none, or nothing like one."""
+    """A payer's e-mail address in the form that searches use; empty if there is none."""
     email = payer.get("email") if isinstance(payer, dict) else None
     return email.strip().lower()[:MAX_EMAIL] if isinstance(email, str) and len(email) <= MAX_EMAIL else ""
 
 
 def payer_document(payer: Any) -> str:
-    """The number of a payer's document as it is searched for: letters and digits alone, in upper case."""
+    """A payer's document number in the form that searches use: letters and digits only, in upper case."""
     document = payer.get("document") if isinstance(payer, dict) else None
     number = document.get("number") if isinstance(document, dict) else None
     if not isinstance(number, str) or len(number) > MAX_DOCUMENT:
@@ -113,7 +124,7 @@ class Payment(Mirror):
     )
     personal = ("payer", "next_action", "metadata", "extra", "payer_email", "payer_document")
 
-    id = ProviderIdField(primary_key=True)
+    id = ExactCharField(primary_key=True)
     status = models.CharField(_("status"), max_length=64)
     amount = models.BigIntegerField(_("amount"))
     amount_received = models.BigIntegerField(_("amount received"))
@@ -126,9 +137,9 @@ class Payment(Mirror):
     flow = models.CharField(_("flow"), max_length=64, null=True)
     checkout_url = models.TextField(_("checkout URL"), null=True)
     refunded_amount = models.BigIntegerField(_("refunded amount"), null=True)
-    merchant_reference = models.CharField(_("merchant reference"), max_length=255, null=True)
+    merchant_reference = ExactCharField(_("merchant reference"), null=True)
     payer = models.JSONField(_("payer"), null=True)
-    #: Of the payer, for searching: see ``payer_email`` and ``payer_document``.
+    #: For searches: see the functions ``payer_email`` and ``payer_document``.
     payer_email = models.CharField(_("payer's e-mail"), max_length=255, default="", editable=False)
     payer_document = models.CharField(_("payer's document"), max_length=64, default="", editable=False)
     next_action = models.JSONField(_("next action"), null=True)
@@ -144,11 +155,12 @@ class Payment(Mirror):
         verbose_name = _("payment")
         verbose_name_plural = _("payments")
         indexes = [
-            models.Index(fields=["created_at", "id"], name="pi_payment_created"),
-            models.Index(fields=["account", "status", "created_at"], name="pi_payment_status"),
-            models.Index(fields=["merchant_reference"], name="pi_payment_reference"),
+            # Look-ups of operations and checkouts; orders; the search of admin and API.
+            models.Index(fields=["merchant_reference", "account", "created_at", "id"], name="pi_payment_reference"),
+            # Reconciliation: open objects that have been silent for too long.
             models.Index(fields=["status", "synced_at"], name="pi_payment_silent"),
-            # The lists of the admin: each filter in the order of the list, and each search.
+            # The lists of admin and API: the default order, each filter in that order, and each search of the admin.
+            models.Index(fields=["created_at", "id"], name="pi_payment_created"),
             models.Index(fields=["status", "created_at", "id"], name="pi_payment_by_status"),
             models.Index(fields=["currency", "created_at", "id"], name="pi_payment_by_currency"),
             models.Index(fields=["country", "created_at", "id"], name="pi_payment_by_country"),
@@ -170,8 +182,8 @@ class Payment(Mirror):
 
     @property
     def refundable_amount(self) -> int:
-        """Minor units received and not refunded yet, as far as the mirror knows; refunds in progress not counted."""
-        return max(0, self.amount_received - (self.refunded_amount or 0))
+        """Minor units that can still be refunded, as far as the mirror knows; two queries."""
+        return max(0, refundable_rest(self))
 
 
 class Payout(Mirror):
@@ -193,7 +205,7 @@ class Payout(Mirror):
     )
     personal = ("destination", "metadata", "extra")
 
-    id = ProviderIdField(primary_key=True)
+    id = ExactCharField(primary_key=True)
     status = models.CharField(_("status"), max_length=64)
     amount = models.BigIntegerField(_("amount"))
     fee = models.BigIntegerField(_("fee"), null=True)
@@ -201,9 +213,9 @@ class Payout(Mirror):
     country = models.CharField(_("country"), max_length=64)
     method_code = models.CharField(_("method"), max_length=255)
     destination = models.JSONField(_("destination"), null=True)
-    merchant_reference = models.CharField(_("merchant reference"), max_length=255, null=True)
+    merchant_reference = ExactCharField(_("merchant reference"), null=True)
     failure_reason = models.TextField(_("failure reason"), null=True)
-    #: Set when the payout executes a refund. Soft: the refund may come later, or never.
+    #: Set if the payout executes a refund. No constraint: the refund may come later, or never.
     refund = models.ForeignKey(
         "payments_integration.Refund",
         verbose_name=_("refund"),
@@ -222,10 +234,10 @@ class Payout(Mirror):
         verbose_name = _("payout")
         verbose_name_plural = _("payouts")
         indexes = [
-            models.Index(fields=["created_at", "id"], name="pi_payout_created"),
-            models.Index(fields=["account", "status", "created_at"], name="pi_payout_status"),
+            # Each as for payments.
             models.Index(fields=["merchant_reference"], name="pi_payout_reference"),
             models.Index(fields=["status", "synced_at"], name="pi_payout_silent"),
+            models.Index(fields=["created_at", "id"], name="pi_payout_created"),
             models.Index(fields=["status", "created_at", "id"], name="pi_payout_by_status"),
             models.Index(fields=["currency", "created_at", "id"], name="pi_payout_by_currency"),
             models.Index(fields=["country", "created_at", "id"], name="pi_payout_by_country"),
@@ -239,9 +251,9 @@ class Refund(Mirror):
     mirrored = ("status", "payment_id", "payout_id", "amount", "currency", "reason", "created_at")
     personal = ("reason", "extra")
 
-    id = ProviderIdField(primary_key=True)
+    id = ExactCharField(primary_key=True)
     status = models.CharField(_("status"), max_length=64)
-    #: Soft: a refund may come before its payment.
+    #: No constraint: a refund may come before its payment.
     payment = models.ForeignKey(
         Payment,
         verbose_name=_("payment"),
@@ -250,7 +262,7 @@ class Refund(Mirror):
         null=True,
         related_name="refunds",
     )
-    #: Set when the refund is executed as a payout. Soft.
+    #: Set if the refund is executed as a payout. No constraint.
     payout = models.ForeignKey(
         Payout,
         verbose_name=_("payout"),
@@ -270,9 +282,9 @@ class Refund(Mirror):
         verbose_name = _("refund")
         verbose_name_plural = _("refunds")
         indexes = [
-            models.Index(fields=["created_at", "id"], name="pi_refund_created"),
-            models.Index(fields=["account", "status", "created_at"], name="pi_refund_status"),
+            # Each as for payments.
             models.Index(fields=["status", "synced_at"], name="pi_refund_silent"),
+            models.Index(fields=["created_at", "id"], name="pi_refund_created"),
             models.Index(fields=["status", "created_at", "id"], name="pi_refund_by_status"),
             models.Index(fields=["currency", "created_at", "id"], name="pi_refund_by_currency"),
             models.Index(fields=["account", "created_at", "id"], name="pi_refund_by_account"),
@@ -284,12 +296,12 @@ class DepositReference(Mirror):
     mirrored = ("status", "country", "currency", "method_code", "merchant_reference", "details", "created_at")
     personal = ("details", "extra")
 
-    id = ProviderIdField(primary_key=True)
+    id = ExactCharField(primary_key=True)
     status = models.CharField(_("status"), max_length=64)
     country = models.CharField(_("country"), max_length=64)
     currency = models.CharField(_("currency"), max_length=64)
     method_code = models.CharField(_("method"), max_length=255)
-    merchant_reference = models.CharField(_("merchant reference"), max_length=255, null=True)
+    merchant_reference = ExactCharField(_("merchant reference"), null=True)
     details = models.JSONField(_("details"))
     created_at = models.DateTimeField(_("created at"))
 
@@ -299,9 +311,10 @@ class DepositReference(Mirror):
         verbose_name = _("deposit reference")
         verbose_name_plural = _("deposit references")
         indexes = [
-            models.Index(fields=["created_at", "id"], name="pi_deposit_created"),
+            # Each as for payments.
             models.Index(fields=["merchant_reference"], name="pi_deposit_reference"),
             models.Index(fields=["status", "synced_at"], name="pi_deposit_silent"),
+            models.Index(fields=["created_at", "id"], name="pi_deposit_created"),
             models.Index(fields=["status", "created_at", "id"], name="pi_deposit_by_status"),
             models.Index(fields=["currency", "created_at", "id"], name="pi_deposit_by_currency"),
             models.Index(fields=["country", "created_at", "id"], name="pi_deposit_by_country"),
@@ -310,12 +323,12 @@ class DepositReference(Mirror):
 
 
 class Balance(Mirror):
-    """One row per account and currency; the provider gives balances no id."""
+    """One row per account and currency. Balances have no id at the provider."""
 
     kind = Kind.BALANCE
     mirrored = ("currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
 
-    currency: models.CharField[str, str] = ProviderIdField(_("currency"), max_length=64)
+    currency: models.CharField[str, str] = ExactCharField(_("currency"), max_length=64)
     available = models.BigIntegerField(_("available"))
     pending = models.BigIntegerField(_("pending"))
     reserve = models.BigIntegerField(_("reserve"))
@@ -337,12 +350,12 @@ class Balance(Mirror):
 
 
 class WebhookEndpoint(Mirror):
-    """An endpoint and, where we made or rotated it, its secret (encrypted)."""
+    """A webhook endpoint, with its secret (encrypted) if this app created or rotated it."""
 
     kind = Kind.WEBHOOK_ENDPOINT
     mirrored = ("url", "events", "status", "created_at")
 
-    id = ProviderIdField(primary_key=True)
+    id = ExactCharField(primary_key=True)
     url = models.TextField(_("URL"))
     events = models.JSONField(_("events"))
     status = models.CharField(_("status"), max_length=64)
@@ -359,7 +372,6 @@ class WebhookEndpoint(Mirror):
     class Meta:
         verbose_name = _("webhook endpoint")
         verbose_name_plural = _("webhook endpoints")
-        indexes = [models.Index(fields=["account", "status"], name="pi_endpoint_account")]
         permissions = [
             ("manage_webhookendpoint", "Can create and delete webhook endpoints"),
             ("rotate_webhookendpoint", "Can rotate a webhook secret"),
@@ -369,10 +381,10 @@ class WebhookEndpoint(Mirror):
         return f"<WebhookEndpoint: {self.pk}>"
 
 
-#: What an erasure leaves in a field that cannot be null.
+#: The values after an erasure in fields that cannot be null.
 EMPTY_VALUES: dict[str, Any] = {"extra": {}, "details": {}, "payer_email": "", "payer_document": ""}
 
-#: Every mirror that has the provider's id, by its kind. Locks are taken in this order.
+#: The mirrors by kind. Locks are taken in this order.
 MIRRORS: dict[str, type[Any]] = {
     Kind.PAYMENT: Payment,
     Kind.PAYOUT: Payout,
@@ -381,3 +393,50 @@ MIRRORS: dict[str, type[Any]] = {
     Kind.BALANCE: Balance,
     Kind.WEBHOOK_ENDPOINT: WebhookEndpoint,
 }
+
+
+def refundable_rest(payment: Payment, *, without: str = "") -> int:
+    """Minor units of a payment that no refund has taken: done, in progress or perhaps sent.
+
+    It reads mirrored rows only. It is exact in the transaction that records a refund, under the payment's lock and
+    after the refunds were listed; elsewhere it is for showing. ``without``: an operation's id that is not counted.
+    """
+    # Operations first. One that ends between the two reads then counts twice, which a refresh corrects; in the other
+    # order it would not count at all.
+    operations = list(as_committed(open_refund_operations(payment.pk)))
+    promised = sum(operation.amount or 0 for operation in operations if operation.pk != without)
+    return rest_after(payment, as_committed(Refund.objects.filter(payment_id=payment.pk)), promised)
+
+
+def rest_after(payment: Payment, refunds: Iterable[Refund], promised: int = 0) -> int:
+    """The rest, of a payment with all of its refunds. ``promised``: minor units of refunds that operations ask for.
+
+    The provider does not say whether ``refunded_amount`` includes refunds in progress, and it may be older than the
+    refunds. The larger of the two figures counts.
+    """
+    if payment.status in NEVER_REFUNDED_STATUSES:
+        return 0
+    known = list(refunds)
+    listed = sum(refund.amount for refund in known if refund.status not in VOID_REFUND_STATUSES)
+    rest: int = payment.amount_received - max(reported_refunded(payment, known), listed) - promised
+    return rest
+
+
+def reported_refunded(payment: Payment, refunds: Iterable[Refund]) -> int:
+    """The provider's ``refunded_amount``, without refunds that were returned after the payment was read.
+
+    Handlers get a returned refund before its payment is read again, and ``refunded_amount`` changes without an event.
+    """
+    returned = sum(
+        refund.amount
+        for refund in refunds
+        if refund.status == RefundStatus.RETURNED and refund.state_at > payment.state_at
+    )
+    return max(0, (payment.refunded_amount or 0) - returned)
+
+
+def open_refund_operations(payment_id: str) -> QuerySet[Operation]:
+    """Refunds of a payment that are asked for and may still happen, or have happened unseen."""
+    return Operation.objects.filter(
+        operation="create_refund", target_id=payment_id, state__in=OPEN_OPERATION_STATES, result_id=""
+    )

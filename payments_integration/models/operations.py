@@ -1,4 +1,4 @@
-"""The ledger of what we asked the provider to do. Committed before a request leaves; kept for ever."""
+"""The ledger of operations: committed before their request is sent, and kept for ever."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.fields import ProviderIdField
+from payments_integration.db.fields import ExactCharField
 from payments_integration.models.base import Row
 
 
 class OperationState(models.TextChoices):
-    """Where an operation stands. DONE, REJECTED and CLOSED are final."""
+    """The state of an operation. DONE, REJECTED and CLOSED are final."""
 
     DUE = "due", _("recorded, to be sent")
     UNKNOWN = "unknown", _("sent, outcome not known yet")
@@ -24,7 +24,7 @@ class OperationState(models.TextChoices):
     AWAITING_APPROVAL = "awaiting_approval", _("waits for approval")
 
 
-#: States in which money may still move by this operation.
+#: States in which the operation may still move money.
 OPEN_OPERATION_STATES = frozenset(
     {
         OperationState.DUE,
@@ -40,36 +40,36 @@ def new_operation_id() -> str:
 
 
 class Operation(Row):
-    """One intent to change something at the provider, with everything needed to finish it after a crash."""
+    """One intent to change something at the provider, with all data that is needed to finish it after a crash."""
 
-    id = ProviderIdField(primary_key=True, default=new_operation_id, max_length=40)
-    account = models.CharField(_("account"), max_length=64)
+    id = ExactCharField(primary_key=True, default=new_operation_id, max_length=40)
+    account = ExactCharField(_("account"), max_length=64)
     #: The name of the service function: create_payment, cancel_payout, …
     operation = models.CharField(_("operation"), max_length=64)
     #: The caller's arguments, normalised, before defaults are filled in.
     arguments = models.JSONField(_("arguments"), default=dict)
     #: SHA-256 of the arguments that a repeated call must match; outlives an erasure.
     arguments_hash = models.CharField(max_length=64)
-    #: The object in the path (cancel, rotate, delete), or a refund's payment; empty for the others.
-    target_id = ProviderIdField(_("target"), default="", blank=True)
-    #: The exact bytes of the request; null after an erasure, empty where the request has none.
+    #: The object in the path (cancel, rotate, delete), or a refund's payment; otherwise empty.
+    target_id = ExactCharField(_("target"), default="", blank=True)
+    #: The exact bytes of the request; null after an erasure, empty for a request without a body.
     body = models.BinaryField(_("body"), null=True, default=b"")
-    #: Of a payment, payout or refund, minor units; for limits and look-ups.
+    #: The amount of a payment, payout or refund in minor units; for limits and look-ups.
     amount = models.BigIntegerField(_("amount"), null=True, blank=True)
     currency = models.CharField(_("currency"), max_length=64, default="", blank=True)
-    #: What the provider was told as merchant_reference; look-ups search by it.
-    merchant_reference = models.CharField(_("merchant reference"), max_length=255, default="", blank=True)
-    idempotency_key = ProviderIdField(_("idempotency key"))
-    #: Who asked: a user's id and name, a job's name; empty: not said.
+    #: The merchant_reference that was sent; look-ups search by it.
+    merchant_reference = ExactCharField(_("merchant reference"), default="", blank=True)
+    idempotency_key = ExactCharField(_("idempotency key"))
+    #: Who requested it: a user's id and name, or a job's name; may be empty.
     actor = models.CharField(_("actor"), max_length=255, default="", blank=True)
-    #: The primary key of the user who asked; empty where a job or nobody did.
+    #: The primary key of the user who requested it; empty if it was not a user.
     actor_id = models.CharField(max_length=64, default="", blank=True, editable=False)
-    #: SHA-256 of ``body`` as it was recorded: what is approved is what was asked for. Outlives an erasure.
+    #: SHA-256 of ``body`` when it was recorded: an approval is valid for these bytes only. Outlives an erasure.
     body_digest = models.CharField(max_length=64, default="", blank=True, editable=False)
-    #: Who let it go out, where it had to wait for a second person; as ``actor``.
+    #: The second person who approved it, if that was required; as in ``actor``.
     approved_by = models.CharField(_("approved by"), max_length=255, default="", blank=True)
     approved_at = models.DateTimeField(_("approved at"), null=True, blank=True)
-    #: Recorded by ``defer`` within the caller's transaction.
+    #: Recorded by ``defer`` in the caller's transaction.
     deferred = models.BooleanField(_("deferred"), default=False)
 
     state = models.CharField(_("state"), max_length=32, choices=OperationState, default=OperationState.DUE)
@@ -79,20 +79,20 @@ class Operation(Row):
     #: When it is due; null: now.
     next_attempt_at = models.DateTimeField(_("next attempt at"), null=True, blank=True)
     attempts = models.PositiveIntegerField(_("attempts"), default=0)
-    #: An attempt left that may have been executed: a later refusal proves nothing.
+    #: An earlier attempt may have been executed, so a later refusal does not prove that nothing happened.
     may_have_run = models.BooleanField(_("may have run"), default=False)
-    #: Where and under which key it was first sent (a hash): it is never repeated elsewhere.
+    #: A hash of the URL and API key of the first attempt: it is never repeated with others.
     sent_to = models.CharField(max_length=64, default="", blank=True)
-    #: One sender at a time: held by whoever sends it now.
+    #: The lease of the worker that sends it now.
     lease_until = models.DateTimeField(null=True, blank=True)
     lease_token = models.CharField(max_length=32, default="", blank=True)
 
-    #: The object that it made or changed.
+    #: The object that it created or changed.
     result_kind = models.CharField(_("result"), max_length=64, default="", blank=True)
-    result_id = ProviderIdField(_("result id"), default="", blank=True)
+    result_id = ExactCharField(_("result id"), default="", blank=True)
     #: The provider's refusal: status_code, type, code, message, param, request_id.
     error = models.JSONField(_("error"), null=True, blank=True)
-    #: Why it is in its state, in words; what a person should know or decided.
+    #: The reason for its state, and what a person decided or should know.
     note = models.TextField(_("note"), default="", blank=True)
     request_ids = models.JSONField(_("request ids"), default=list, blank=True)
     closed_at = models.DateTimeField(_("closed at"), null=True, blank=True)
@@ -102,16 +102,21 @@ class Operation(Row):
         verbose_name_plural = _("operations")
         constraints = [models.UniqueConstraint(fields=["account", "idempotency_key"], name="pi_operation_key")]
         indexes = [
+            # The task that resumes operations; health counts open ones.
             models.Index(fields=["state", "next_attempt_at"], name="pi_operation_due"),
+            # The open operations of an object; its history, erasure, and the search of admin and API.
             models.Index(fields=["target_id", "state"], name="pi_operation_target"),
             models.Index(fields=["result_id"], name="pi_operation_result"),
+            # Look-ups, erasure, and the search of admin and API.
             models.Index(fields=["merchant_reference"], name="pi_operation_reference"),
+            # The lists of admin and API: the default order, and each filter in that order.
             models.Index(fields=["created_at", "id"], name="pi_operation_created"),
             models.Index(fields=["state", "created_at", "id"], name="pi_operation_by_state"),
             models.Index(fields=["operation", "created_at", "id"], name="pi_operation_by_operation"),
             models.Index(fields=["account", "created_at", "id"], name="pi_operation_by_account"),
+            # The admin's search, and its check for a key that another account has.
             models.Index(fields=["idempotency_key"], name="pi_operation_by_key"),
-            # What somebody asked for through the API.
+            # A customer's own objects in the API.
             models.Index(fields=["actor_id", "operation"], name="pi_operation_by_actor"),
         ]
         permissions = [
@@ -121,3 +126,8 @@ class Operation(Row):
 
     def __str__(self) -> str:
         return f"{self.operation} {self.pk}"
+
+    @property
+    def request(self) -> bytes:
+        """The exact bytes of the request; empty for a call without a body, and after an erasure."""
+        return bytes(self.body or b"")

@@ -1,4 +1,4 @@
-"""The merchant's own models and their payments, joined by ``merchant_reference``.
+"""The merchant's own models with their payments, joined by ``merchant_reference``.
 
 class Order(Payable):
     number = models.CharField(max_length=32, unique=True)
@@ -8,7 +8,7 @@ order.payments, order.refunds, order.totals(), order.is_paid(10_000, "CLP")
 Order.objects.with_totals(), Order.objects.of(payment)
 """
 
-from payments_integration.payable.orders import Payable, PayableManager, PayableQuerySet
+from payments_integration.payable.models import Payable, PayableManager, PayableQuerySet
 from payments_integration.payable.totals import Totals
 
 __all__ = ["Payable", "PayableManager", "PayableQuerySet", "Totals"]

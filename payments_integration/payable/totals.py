@@ -1,9 +1,8 @@
-"""What an order's payments come to. One currency is never added to another.
+"""The totals of an order's payments. One currency is never added to another.
 
-A payment's status says whose its money is, ``amount_received`` how much came (spec, "Payment" and "States and
-transitions"). What was refunded is known twice: a succeeded refund is in its own row first, and the payment's
-``refunded_amount`` follows by a GET; that in turn counts refunds that are not mirrored. The larger figure counts, as
-where a refund is decided about (``services``), but for refunds that came back since.
+A payment's status says whether its money is the merchant's, ``amount_received`` how much came (spec, "Payment" and
+"States and transitions"). Two figures say what was refunded: the succeeded refunds, and the payment's
+``refunded_amount``, which follows later by a GET and also counts refunds that are not mirrored. The larger one counts.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from payments_integration.enums import (
     PaymentStatus,
     RefundStatus,
 )
-from payments_integration.models import Payment, Refund
+from payments_integration.models import Payment, Refund, reported_refunded, rest_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +27,29 @@ class Totals:
     """Sums over the payments of one order in one currency, in minor units, each 0 or more."""
 
     currency: str
-    #: Asked for by every attempt but those that failed, expired or were canceled.
+    #: Asked for by all attempts except those that failed, expired or were canceled.
     asked: int = 0
-    #: Came, and was the merchant's: succeeded, overpaid, partially paid and charged back payments.
+    #: Received for the merchant: by succeeded, overpaid, partially paid and charged back payments.
     received: int = 0
-    #: Given back by refunds that succeeded and did not come back.
+    #: Refunded by refunds that succeeded and did not come back.
     refunded: int = 0
-    #: Taken back by chargebacks: what was not refunded before.
+    #: Charged back, without amounts that were refunded before.
     charged_back: int = 0
-    #: To be given back by refunds in progress; ``kept`` has it until they succeed.
+    #: In refunds that are in progress; ``kept`` includes it until they succeed.
     refunding: int = 0
-    #: Still to come by attempts that are open.
+    #: Still to come from open attempts.
     in_progress: int = 0
-    #: Came and is not the merchant's: under review, or with an attempt that failed, expired or was canceled.
+    #: Received, but not the merchant's: under review, or for an attempt that failed, expired or was canceled.
     held: int = 0
-    #: Came by payments of which something is left. A partial refund is a price that was given, and leaves an order
-    #: paid; a payment that was refunded in full, is being so, or was charged back, pays for nothing.
+    #: Received by payments of which a part is left. A partial refund is a price reduction, so the order stays paid; a
+    #: payment that was charged back or refunded in full, or is being refunded in full, counts as nothing.
     paid: int = 0
-    #: What can still be refunded, refunds in progress taken off.
+    #: Can still be refunded, after the refunds in progress.
     refundable: int = 0
 
     @property
     def kept(self) -> int:
-        """What is left of what came. Fees are not taken off."""
+        """Received, less refunds and chargebacks. Fees are not deducted."""
         return self.received - self.refunded - self.charged_back
 
     def is_paid(self, amount: int) -> bool:
@@ -58,15 +57,15 @@ class Totals:
         return self.missing(amount) == 0
 
     def missing(self, amount: int) -> int:
-        """Minor units that are not paid of ``amount``. What is in progress does not count as paid."""
+        """Minor units of ``amount`` that are not paid yet. Payments in progress do not count as paid."""
         return max(0, _checked(amount) - self.paid)
 
     def overpaid(self, amount: int) -> int:
-        """Minor units that can be refunded with ``amount`` still kept. Refunds in progress are taken off."""
+        """Minor units that can be refunded so that ``amount`` is kept, after the refunds in progress."""
         return max(0, self.refundable - _checked(amount))
 
 
-def reckon(payments: Iterable[Payment], refunds: Iterable[Refund]) -> dict[str, Totals]:
+def compute_totals(payments: Iterable[Payment], refunds: Iterable[Refund]) -> dict[str, Totals]:
     """Totals by currency, in alphabetical order, of the currencies that occur. ``refunds``: of these payments."""
     by_payment: dict[str, list[Refund]] = defaultdict(list)
     for refund in refunds:
@@ -75,7 +74,7 @@ def reckon(payments: Iterable[Payment], refunds: Iterable[Refund]) -> dict[str, 
     for payment in payments:
         own = by_payment[payment.pk]
         parts = [_of_payment(payment, [refund for refund in own if refund.currency == payment.currency])]
-        # The spec knows none. What cannot be compared with the payment stands by itself.
+        # The spec has no refunds in another currency. If one comes, it counts in its own currency.
         parts += [_of_foreign(refund) for refund in own if refund.currency != payment.currency]
         for part in parts:
             sums[part.currency] = _plus(sums.get(part.currency, Totals(part.currency)), part)
@@ -83,13 +82,14 @@ def reckon(payments: Iterable[Payment], refunds: Iterable[Refund]) -> dict[str, 
 
 
 def _of_payment(payment: Payment, refunds: list[Refund]) -> Totals:
-    refunded = _refunded(payment, refunds)
+    done = sum(refund.amount for refund in refunds if _is_done(refund))
+    refunded = max(done, reported_refunded(payment, refunds))
     refunding = sum(refund.amount for refund in refunds if _is_open(refund))
-    # What was given back had come, also where the payment's row is behind its refunds or counts it no more.
+    # A refunded amount was received, even if the payment's row is behind its refunds or no longer counts it.
     came = max(payment.amount_received, refunded)
     charged_back = payment.status == PaymentStatus.CHARGEBACK
     counts = charged_back or payment.status in RECEIVED_PAYMENT_STATUSES
-    left = 0 if charged_back or not counts else max(0, came - refunded - refunding)
+    left = max(0, rest_after(payment, refunds)) if counts else 0
     is_open = payment.status not in ENDED_PAYMENT_STATUSES and payment.gone_at is None
     return Totals(
         currency=payment.currency,
@@ -103,18 +103,6 @@ def _of_payment(payment: Payment, refunds: list[Refund]) -> Totals:
         paid=came if left else 0,
         refundable=left,
     )
-
-
-def _refunded(payment: Payment, refunds: list[Refund]) -> int:
-    done = sum(refund.amount for refund in refunds if _is_done(refund))
-    # Handlers are told of a returned refund before the payment is read again, and the payment's figure brings no
-    # telling of its own: what came back since must not look refunded to them.
-    came_back = sum(
-        refund.amount
-        for refund in refunds
-        if refund.status == RefundStatus.RETURNED and refund.state_at > payment.state_at
-    )
-    return max(done, (payment.refunded_amount or 0) - came_back)
 
 
 def _of_foreign(refund: Refund) -> Totals:
@@ -132,7 +120,7 @@ def _is_done(refund: Refund) -> bool:
 
 
 def _is_open(refund: Refund) -> bool:
-    """A status that this version does not know counts too, as where a refund is decided about."""
+    """A status that this version does not know counts too, as when ``services`` decides about a refund."""
     return not _is_done(refund) and refund.status not in VOID_REFUND_STATUSES
 
 

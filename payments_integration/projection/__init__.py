@@ -1,7 +1,7 @@
-"""Translation of the provider's objects into mirror rows. The only writer of mirrors.
+"""Writes the provider's objects to mirror rows. Nothing else writes mirrors.
 
-``events`` applies what came as events, in batches; ``answers`` writes what a request brought; ``refreshes`` keeps
-the marks for objects that must be read again; ``rows`` turns structs into rows and compares them.
+``events`` applies events in batches, ``answers`` writes answers, ``ordering`` decides which of two states is newer,
+``refreshes`` records which objects must be read again, ``rows`` converts structs to rows and compares them.
 """
 
 from payments_integration.projection.answers import (
@@ -9,29 +9,36 @@ from payments_integration.projection.answers import (
     Snapshot,
     balance_snapshots,
     mark_gone,
+    provider_time,
     record_identity,
     snapshot,
     write_answer,
     write_balances,
 )
-from payments_integration.projection.changes import TOO_OLD_TO_TELL
-from payments_integration.projection.clock import provider_time
 from payments_integration.projection.endpoints import (
     active_secrets,
+    forget_secrets,
     mark_endpoint_deleted,
     store_secret,
     write_endpoints,
 )
-from payments_integration.projection.erasing import erase_row, erased
 from payments_integration.projection.events import apply_events
-from payments_integration.projection.ordering import MARGIN
-from payments_integration.projection.refreshes import request_refresh, request_refreshes
-from payments_integration.projection.rows import differences, row_values, storable
+from payments_integration.projection.ordering import MARGIN, UNDATED
+from payments_integration.projection.refreshes import of_objects, request_refresh, request_refreshes
+from payments_integration.projection.rows import (
+    TOO_OLD_TO_DISPATCH,
+    differences,
+    erase_row,
+    erased,
+    row_values,
+    storable,
+)
 
 __all__ = [
     "ABSENT",
     "MARGIN",
-    "TOO_OLD_TO_TELL",
+    "TOO_OLD_TO_DISPATCH",
+    "UNDATED",
     "Snapshot",
     "active_secrets",
     "apply_events",
@@ -39,8 +46,10 @@ __all__ = [
     "differences",
     "erase_row",
     "erased",
+    "forget_secrets",
     "mark_endpoint_deleted",
     "mark_gone",
+    "of_objects",
     "provider_time",
     "record_identity",
     "request_refresh",

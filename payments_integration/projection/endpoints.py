@@ -10,28 +10,28 @@ from django.core.signals import setting_changed
 from django.db import router
 from django.utils import timezone
 
-from payments_integration import conf, wire
+from payments_integration import conf, schemas
+from payments_integration.db.transactions import repeatable, updated
 from payments_integration.encryption import DecryptionError, decrypt, encrypt
 from payments_integration.models import WebhookEndpoint
 from payments_integration.projection.answers import snapshot, write_answer
-from payments_integration.transactions import repeatable, updated
 
-#: After a rotation the old secret stays valid so long (spec, "Webhook endpoints").
+#: The old secret stays valid for this long after a rotation (spec, "Webhook endpoints").
 PREVIOUS_SECRET_VALID = timedelta(hours=24)
-#: A row that was written so shortly before the list was asked for may be missing in it.
+#: A list may lack an endpoint that was written this shortly before the request.
 LIST_SLACK = timedelta(seconds=1)
-#: How long the webhook view trusts the secrets it has read.
+#: How long the webhook view uses the secrets that it has read.
 SECRET_CACHE_SECONDS = 10.0
 
 _secrets: dict[str, tuple[float, tuple[str, ...]]] = {}
 
 
 def write_endpoints(
-    account: str, resources: Iterable[wire.WebhookEndpoint], *, answered_at: datetime | None, duration: float
+    account: str, resources: Iterable[schemas.WebhookEndpoint], *, answered_at: datetime | None, duration: float
 ) -> list[WebhookEndpoint]:
-    """Write the answer of GET /webhook-endpoints; rows that it does not list any more are marked as gone.
+    """Write the answer to GET /webhook-endpoints, and mark rows that it does not list as gone.
 
-    Called as soon as the answer is there: a row that was written after the request was sent is none of its business.
+    Call it directly after the answer: rows written since the request was sent are left alone.
     """
     asked_at = timezone.now() - timedelta(seconds=duration) - LIST_SLACK
     rows = [
@@ -53,11 +53,11 @@ def write_endpoints(
 def store_secret(
     account: str, endpoint_id: str, secret: str, *, asked_at: datetime | None = None, in_doubt: bool = False
 ) -> bool:
-    """Keep a secret from create or rotate, encrypted; the one before it stays valid for 24 hours.
+    """Store a secret from create or rotate, encrypted. The previous secret stays valid for 24 hours.
 
-    ``asked_at``: when it was first asked for. Where another one was stored since, nobody knows which of the two the
-    provider made last: both are kept for 24 hours, and False says that a new one is needed by then. ``in_doubt``: that
-    may be so whatever the clock says.
+    Returns False if a rotation is needed within 24 hours. That is so if another secret was stored after ``asked_at``,
+    the time of the first request: it is unknown which of the two is newer, so both are kept for 24 hours.
+    ``in_doubt``: assume so without comparing times.
     """
 
     def store() -> bool:
@@ -67,7 +67,7 @@ def store_secret(
             try:
                 known = decrypt(endpoint.secret_token)
             except DecryptionError:
-                # Its key is lost. It verifies nothing any more, and must not stand in the way of the new one.
+                # Its encryption key is lost, so it can no longer verify anything.
                 endpoint.previous_secret_token, endpoint.previous_secret_until = "", None
             else:
                 if known == secret:
@@ -75,7 +75,7 @@ def store_secret(
                 if in_doubt or (asked_at is not None and endpoint.secret_since and asked_at <= endpoint.secret_since):
                     endpoint.previous_secret_token = encrypt(secret)
                     endpoint.previous_secret_until = now + PREVIOUS_SECRET_VALID
-                    # Stored under a clock that was ahead, it would put every later one in doubt as well.
+                    # A time from a clock that was ahead would put every later secret in doubt too.
                     endpoint.secret_since = min(endpoint.secret_since or now, now)
                     endpoint.save(update_fields=["secret_since", "previous_secret_token", "previous_secret_until"])
                     return False
@@ -92,7 +92,7 @@ def store_secret(
 
 
 def mark_endpoint_deleted(account: str, endpoint_id: str) -> None:
-    """The provider deleted it: its secret goes too."""
+    """Record that the provider deleted the endpoint, and delete its secrets."""
     WebhookEndpoint.objects.filter(pk=endpoint_id, account=account, deleted_at=None).update(
         deleted_at=timezone.now(), status="disabled", secret_token="", previous_secret_token=""
     )
@@ -100,10 +100,9 @@ def mark_endpoint_deleted(account: str, endpoint_id: str) -> None:
 
 
 def active_secrets(account: str, *, fresh: bool = False) -> tuple[str, ...]:
-    """Every secret that may sign a delivery to this account now; read at most every ten seconds.
+    """All secrets that may sign a delivery to this account now, those of the settings first.
 
-    Those of the setting come first. ``fresh`` reads the database whatever is cached. DecryptionError when a stored
-    one cannot be read.
+    Cached for ten seconds; ``fresh`` ignores the cache. Raises DecryptionError if a stored secret cannot be read.
     """
     cached = _secrets.get(account)
     if not fresh and cached is not None and time.monotonic() < cached[0]:
@@ -121,7 +120,7 @@ def active_secrets(account: str, *, fresh: bool = False) -> tuple[str, ...]:
 
 
 def forget_secrets(**_: object) -> None:
-    """Have the next delivery read the secrets anew (other processes do within ten seconds)."""
+    """Clear this process's cache of secrets. Other processes read them again within ten seconds."""
     _secrets.clear()
 
 

@@ -1,4 +1,4 @@
-"""Events to mirror rows, in batches with a bounded number of statements."""
+"""Applies events to mirror rows, in batches with a limited number of statements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 from django.db.models import Q
 
-from payments_integration import bulk, wire
+from payments_integration import schemas
+from payments_integration.db import statements
+from payments_integration.db.transactions import locked
 from payments_integration.enums import Kind
 from payments_integration.models import (
     MIRRORS,
@@ -17,68 +19,68 @@ from payments_integration.models import (
     BalanceChange,
     Event,
     Mirror,
+    ObjectKey,
     StateBy,
     StatusChange,
 )
-from payments_integration.projection import changes, ordering, rows
-from payments_integration.projection.clock import provider_times
-from payments_integration.projection.erasing import keep_erased
+from payments_integration.projection import ordering, rows
+from payments_integration.projection.answers import provider_times
 from payments_integration.projection.ordering import Order
-from payments_integration.projection.refreshes import ObjectKey, request_refreshes
-from payments_integration.transactions import hold
+from payments_integration.projection.refreshes import request_refreshes
+from payments_integration.projection.rows import keep_erased
 
 
 @dataclass(slots=True)
 class Applied:
-    """What a batch did, for the inbox to mark."""
+    """The results of a batch, for the inbox to record."""
 
-    #: Event id to the mirrored status when it was applied.
+    #: Event id to the mirrored status before the event.
     previous_status: dict[str, str] = field(default_factory=dict)
-    #: Event id to why it cannot be applied: it must go to quarantine.
+    #: Event id to the reason why it cannot be applied; such events go to quarantine.
     refused: dict[str, str] = field(default_factory=dict)
-    #: Ids of events whose object somebody else holds: they stay as they are for the next batch.
+    #: Ids of events whose object another transaction has locked: the next batch applies them.
     postponed: set[str] = field(default_factory=set)
-    #: Ids of events whose object's personal data was erased: their bodies must not be kept.
+    #: Ids of events whose object's personal data was erased: their bodies are deleted.
     erased: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
 class _Object:
-    """One mirrored object while a batch goes over it."""
+    """One mirrored object during a batch."""
 
     row: Any | None
-    is_held_elsewhere: bool = False
-    #: Not to be stored with its personal data, should it be new.
+    is_locked_elsewhere: bool = False
+    #: If the object is new, store it without personal data.
     is_erased: bool = False
     is_new: bool = False
     changed: bool = False
     first_status: str = ""
     last_event: Event | None = None
-    #: What ``last_event`` said, where the row does not have it yet: of many events only the last one is written out.
-    latest: wire.AnyResource | None = None
+    #: The content of ``last_event`` until it is assigned to the row: only the last of many events is assigned.
+    latest: schemas.AnyResource | None = None
     amounts: tuple[int, ...] = ()
 
     @property
     def status(self) -> str:
-        """The mirrored status as it is after the events so far."""
+        """The status after the events so far."""
         if self.latest is not None:
             return str(rows.storable(getattr(self.latest, "status", "")))
         return rows.status_of(self.row) if self.row is not None else ""
 
-    def write_out(self) -> Any:
-        """The row, with all that the events so far have brought."""
+    def up_to_date_row(self) -> Any:
+        """The row with the content of the events so far."""
         if self.latest is not None:
             rows.assign(self.row, rows.row_values(self.latest))  # type: ignore[arg-type]
             self.latest = None
         return self.row
 
 
-def apply_events(events: Iterable[tuple[Event, wire.AnyResource]]) -> Applied:
+def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied:
     """Apply events to the mirror, in ``created_at`` order per object. Call inside a transaction.
 
-    Locks the touched rows in one fixed order, inserts those that are absent (an IntegrityError means that another
-    transaction was first: repeat the whole batch) and updates only rows held under lock. Rows that another
-    transaction holds are waited for by nobody: their events are postponed.
+    Locks the rows in one fixed order, inserts absent ones (an IntegrityError means that another transaction was
+    faster: repeat the whole batch) and updates only locked rows. Events of rows that another transaction has locked
+    are postponed.
     """
     batch = sorted(events, key=lambda item: (item[0].created_at, item[0].id))
     now_at = provider_times(event.account for event, _ in batch)
@@ -88,7 +90,7 @@ def apply_events(events: Iterable[tuple[Event, wire.AnyResource]]) -> Applied:
     refreshes: dict[ObjectKey, str] = {}
     for event, resource in batch:
         item = objects[_key(event)]
-        if item.is_held_elsewhere:
+        if item.is_locked_elsewhere:
             applied.postponed.add(event.id)
             continue
         if item.row is not None and item.row.account != event.account:
@@ -100,17 +102,17 @@ def apply_events(events: Iterable[tuple[Event, wire.AnyResource]]) -> Applied:
             applied.erased.add(event.id)
         if reason:
             refreshes[(event.account, event.object_kind, event.object_id)] = reason
-        if isinstance(resource, wire.Refund) and item.last_event is event:
-            # A refund may change its payment's refunded_amount without an event of the payment; and where the
-            # payment is not here yet, this brings it.
+        if isinstance(resource, schemas.Refund) and item.last_event is event:
+            # A refund may change its payment's refunded_amount without an event of the payment. If the payment is not
+            # mirrored yet, the refresh inserts it.
             refreshes.setdefault((event.account, Kind.PAYMENT, resource.payment_id), "refund_changed")
     _save(objects.values())
     request_refreshes(refreshes)
     return applied
 
 
-def _apply(item: _Object, event: Event, resource: wire.AnyResource, provider_now: datetime) -> str:
-    """Bring one event to its object; returns why the object must be read again, or ""."""
+def _apply(item: _Object, event: Event, resource: schemas.AnyResource, provider_now: datetime) -> str:
+    """Apply one event to its object; returns the reason for a refresh, or ""."""
     too_far_ahead = event.created_at > provider_now + ordering.MAX_AHEAD
     if item.row is None:
         at = provider_now if too_far_ahead else event.created_at
@@ -126,11 +128,11 @@ def _apply(item: _Object, event: Event, resource: wire.AnyResource, provider_now
     if row.state_by == StateBy.EVENT:
         order = ordering.event_after_event(event.created_at, row.state_at)
     else:
-        order = ordering.event_after_answer(event.created_at, row.state_at, row.state_span)
+        order = ordering.event_after_answer(event.created_at, row.state_at, row.answer_seconds)
     if order is Order.OLDER:
         return ""
     if order is Order.UNCLEAR:
-        return "order_unclear" if rows.differences(item.write_out(), resource) else ""
+        return "order_unclear" if rows.differences(item.up_to_date_row(), resource) else ""
     rows.stamp(row, at=event.created_at, by=StateBy.EVENT)
     item.latest = resource
     item.changed = True
@@ -138,64 +140,64 @@ def _apply(item: _Object, event: Event, resource: wire.AnyResource, provider_now
     return ""
 
 
-def _note_erased(batch: list[tuple[Event, Any]], objects: dict[tuple[str, str, str], _Object]) -> None:
-    """Of the objects that are new, those whose personal data was erased before they came."""
+def _note_erased(batch: list[tuple[Event, Any]], objects: dict[ObjectKey, _Object]) -> None:
+    """Mark new objects whose personal data was erased before they came."""
     new = [(event, resource) for event, resource in batch if objects[_key(event)].row is None]
     erased = keep_erased(
-        (event.account, resource) for event, resource in new if not objects[_key(event)].is_held_elsewhere
+        (event.account, resource) for event, resource in new if not objects[_key(event)].is_locked_elsewhere
     )
     for event, _ in new if erased else ():
         if (event.account, event.object_kind, event.object_id) in erased:
             objects[_key(event)].is_erased = True
 
 
-def _key(event: Event) -> tuple[str, str, str]:
+def _key(event: Event) -> ObjectKey:
     # Ids are unique across accounts (a foreign row must be found, to refuse the event); currencies are not.
     scope = event.account if event.object_kind == Kind.BALANCE else ""
     return (event.object_kind, scope, event.object_id)
 
 
-def _lock(batch: list[tuple[Event, Any]]) -> dict[tuple[str, str, str], _Object]:
+def _lock(batch: list[tuple[Event, Any]]) -> dict[ObjectKey, _Object]:
     objects = {_key(event): _Object(row=None) for event, _ in batch}
     for kind, model in MIRRORS.items():
         keys = [key for key in objects if key[0] == kind]
         if not keys:
             continue
         wanted = model._default_manager.filter(_identity(model, keys))
-        for row in hold(wanted, skip_locked=True).order_by("pk"):
+        for row in locked(wanted, skip_locked=True).order_by("pk"):
             item = objects.get(_row_key(row))
             if item is not None:
                 item.row = row
                 item.first_status = rows.status_of(row)
-                item.amounts = changes.balance_amounts(row) if isinstance(row, Balance) else ()
+                item.amounts = rows.balance_amounts(row) if isinstance(row, Balance) else ()
         missing = [key for key in keys if objects[key].row is None]
         if missing:
-            # Absent, or skipped because another transaction holds it.
+            # Absent, or skipped because another transaction has locked it.
             for row in model._default_manager.filter(_identity(model, missing)):
                 item = objects.get(_row_key(row))
-                # Asked for by accounts and currencies, balances come that we hold ourselves.
+                # The query for balances may also return rows that we have locked ourselves.
                 if item is not None and item.row is None:
-                    item.is_held_elsewhere = True
+                    item.is_locked_elsewhere = True
     return objects
 
 
-def _identity(model: type[Any], keys: list[tuple[str, str, str]]) -> Q:
+def _identity(model: type[Any], keys: list[ObjectKey]) -> Q:
     if model is Balance:
         return Q(account__in={key[1] for key in keys}, currency__in={key[2] for key in keys})
     return Q(pk__in=[key[2] for key in keys])
 
 
-def _row_key(row: Mirror) -> tuple[str, str, str]:
+def _row_key(row: Mirror) -> ObjectKey:
     return (row.kind, row.account if isinstance(row, Balance) else "", row.object_id)
 
 
 def _save(objects: Iterable[_Object]) -> None:
     touched = [item for item in objects if item.changed]
     for item in touched:
-        item.write_out()
+        item.up_to_date_row()
     for model in MIRRORS.values():
-        bulk.insert([item.row for item in touched if isinstance(item.row, model) and item.is_new])
-        bulk.overwrite([item.row for item in touched if isinstance(item.row, model) and not item.is_new])
+        statements.insert_many([item.row for item in touched if isinstance(item.row, model) and item.is_new])
+        statements.update_many([item.row for item in touched if isinstance(item.row, model) and not item.is_new])
     status_changes: list[StatusChange] = []
     balance_changes: list[BalanceChange] = []
     for item in touched:
@@ -203,9 +205,9 @@ def _save(objects: Iterable[_Object]) -> None:
         if row is None or event is None:
             continue
         if isinstance(row, Balance):
-            if changes.balance_amounts(row) != item.amounts:
-                balance_changes.append(changes.balance_change(row, at=row.state_at))
-        elif change := changes.status_change(row, item.first_status, at=event.created_at, event=event):
+            if rows.balance_amounts(row) != item.amounts:
+                balance_changes.append(rows.balance_change(row, at=row.state_at))
+        elif change := rows.status_change(row, item.first_status, at=event.created_at, event=event):
             status_changes.append(change)
-    bulk.insert(status_changes, keys=False)
-    bulk.insert(balance_changes, keys=False)
+    statements.insert_many(status_changes, keys=False)
+    statements.insert_many(balance_changes, keys=False)

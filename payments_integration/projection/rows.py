@@ -1,39 +1,55 @@
-"""Structs to rows and back to differences: pure, no queries."""
+"""Converts structs to rows, compares them, builds the history rows of a change, and keeps erased data out."""
 
 from __future__ import annotations
 
 import copy
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from types import NoneType
 from typing import Any
 
 from django.utils import timezone
 
-from payments_integration import wire
+from payments_integration import schemas
+from payments_integration.conf import MIN_EVENT_DAYS
+from payments_integration.db.transactions import locked
 from payments_integration.enums import Kind
-from payments_integration.models import EMPTY_VALUES, MIRRORS, Mirror
+from payments_integration.models import (
+    EMPTY_VALUES,
+    MIRRORS,
+    Balance,
+    BalanceChange,
+    Erasure,
+    Event,
+    EventState,
+    Mirror,
+    ObjectKey,
+    StatusChange,
+)
+from payments_integration.projection.refreshes import of_objects
+from payments_integration.signals import status_changed
 
-#: PostgreSQL stores no NUL in text; the exact bytes stay in the event.
+#: PostgreSQL stores no NUL in text. The exact bytes stay in the event.
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
-#: From here on every float is a whole number. PostgreSQL gives 1e300 back as 10**300, which is another one.
+#: Every float from here on is a whole number. PostgreSQL returns 1e300 as 10**300, which does not equal it.
 _WHOLE_FLOATS = 2.0**53
-#: Most of an object's values, and the same in every database.
+#: Types that every database stores without change.
 _AS_THEY_ARE = frozenset({int, datetime, NoneType})
 
-KIND_OF: dict[type[wire.Resource], Kind] = {struct: Kind(kind) for kind, struct in wire.RESOURCES.items()}
+KIND_OF: dict[type[schemas.Resource], Kind] = {struct: Kind(kind) for kind, struct in schemas.RESOURCES.items()}
 
 
 def model_of(kind: str) -> type[Any]:
     return MIRRORS[kind]
 
 
-def object_id_of(resource: wire.AnyResource) -> str:
-    """The id under which a row of this object is found; balances have only their currency."""
-    return resource.currency if isinstance(resource, wire.Balance) else resource.id
+def object_id_of(resource: schemas.AnyResource) -> str:
+    """The object's id; the currency of a balance."""
+    return resource.currency if isinstance(resource, schemas.Balance) else resource.id
 
 
-def row_values(resource: wire.AnyResource) -> dict[str, Any]:
-    """The mirrored fields of an object, what is derived from them, and ``extra``, as a row stores them."""
+def row_values(resource: schemas.AnyResource) -> dict[str, Any]:
+    """The mirrored fields of an object, the derived ones and ``extra``, as a row stores them."""
     model = model_of(KIND_OF[type(resource)])
     values = {name: getattr(resource, name) for name in model.mirrored}
     for name, value in values.items():
@@ -45,7 +61,7 @@ def row_values(resource: wire.AnyResource) -> dict[str, Any]:
 
 
 def storable(value: Any) -> Any:
-    """The value as every database stores it and gives it back: no NUL, no float above 2**53, at any depth."""
+    """The value in a form that every database returns unchanged: no NUL, no float above 2**53, at any depth."""
     if isinstance(value, str):
         return value.replace(_NUL, _REPLACEMENT) if _NUL in value else value
     if isinstance(value, float):
@@ -57,22 +73,18 @@ def storable(value: Any) -> Any:
     return value
 
 
-def differences(row: Mirror, resource: wire.AnyResource) -> dict[str, tuple[Any, Any]]:
-    """Field to (ours, theirs) for each mirrored field that differs; erased personal data is left out."""
-    return value_differences(row, row_values(resource))
-
-
-def value_differences(row: Mirror, values: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+def differences(row: Mirror, resource: schemas.AnyResource) -> dict[str, tuple[Any, Any]]:
+    """Field to (ours, theirs) for each mirrored field that differs, without erased personal data."""
     erased = row.personal if row.erased_at else ()
     return {
         name: (getattr(row, name), value)
-        for name, value in values.items()
+        for name, value in row_values(resource).items()
         if name not in erased and getattr(row, name) != value
     }
 
 
 def assign(row: Mirror, values: dict[str, Any]) -> None:
-    """Put the provider's values on a row; erased personal data stays erased."""
+    """Set the provider's values on a row; erased personal data stays erased."""
     erased = row.personal if row.erased_at else ()
     for name, value in values.items():
         if name not in erased:
@@ -80,15 +92,15 @@ def assign(row: Mirror, values: dict[str, Any]) -> None:
 
 
 def empty_values(model: type[Any]) -> dict[str, Any]:
-    """What an erasure leaves of a model's personal fields."""
+    """The values of a model's personal fields after an erasure."""
     return {name: copy.deepcopy(EMPTY_VALUES.get(name)) for name in model.personal}
 
 
-def stamp(row: Mirror, *, at: datetime, by: str, span: float = 0.0) -> None:
-    """Note what wrote the row, and when by the provider's clock; one more version."""
+def stamp(row: Mirror, *, at: datetime, by: str, duration: float = 0.0) -> None:
+    """Record what wrote the row and when (the provider's clock), and count the version up."""
     row.state_at = at
     row.state_by = by
-    row.state_span = span
+    row.answer_seconds = duration
     row.version += 1
     row.synced_at = timezone.now()
     row.gone_at = None
@@ -96,17 +108,17 @@ def stamp(row: Mirror, *, at: datetime, by: str, span: float = 0.0) -> None:
 
 def new_row(
     account: str,
-    resource: wire.AnyResource,
+    resource: schemas.AnyResource,
     values: dict[str, Any],
     *,
     at: datetime,
     by: str,
-    span: float = 0.0,
+    duration: float = 0.0,
     is_erased: bool = False,
 ) -> Any:
-    """An unsaved row of an object that was not mirrored before; ``is_erased``: without its personal data."""
+    """An unsaved row of a new object; ``is_erased``: without personal data."""
     model = model_of(KIND_OF[type(resource)])
-    identity = {} if isinstance(resource, wire.Balance) else {"id": resource.id}
+    identity = {} if isinstance(resource, schemas.Balance) else {"id": resource.id}
     if is_erased:
         values = {**values, **empty_values(model)}
     return model(
@@ -116,11 +128,99 @@ def new_row(
         account=account,
         state_at=at,
         state_by=by,
-        state_span=span,
+        answer_seconds=duration,
         synced_at=timezone.now(),
     )
 
 
 def status_of(row: Mirror) -> str:
-    """The mirrored status; balances have none."""
+    """The mirrored status; "" for balances."""
     return getattr(row, "status", "")
+
+
+#: Events and objects that are found later than this are stored and not dispatched.
+TOO_OLD_TO_DISPATCH = timedelta(days=MIN_EVENT_DAYS)
+
+_BALANCE_FIELDS = ("available", "pending", "reserve", "hold", "debt")
+
+
+def status_change(row: Mirror, previous_status: str, *, at: datetime, event: Event | None) -> StatusChange | None:
+    """An unsaved StatusChange, or None if the status has not changed."""
+    status = status_of(row)
+    if status == previous_status:
+        return None
+    # A change that an event brought is dispatched with the event; one that an answer brought is dispatched alone.
+    waits = event is None and status_changed.has_listeners(type(row)) and not _is_too_old(row, previous_status)
+    return StatusChange(
+        account=row.account,
+        object_kind=row.kind,
+        object_id=row.object_id,
+        previous_status=previous_status,
+        status=status,
+        at=at,
+        event=event,
+        state=EventState.APPLIED if waits else EventState.DONE,
+        dispatched_at=None if waits or event is not None else timezone.now(),
+    )
+
+
+def _is_too_old(row: Mirror, previous_status: str) -> bool:
+    """Whether the object is new to the mirror and as old as events that are no longer dispatched."""
+    created_at = getattr(row, "created_at", None)
+    return not previous_status and created_at is not None and timezone.now() - created_at > TOO_OLD_TO_DISPATCH
+
+
+def balance_amounts(balance: Balance) -> tuple[int, ...]:
+    return tuple(getattr(balance, name) for name in _BALANCE_FIELDS)
+
+
+def balance_change(balance: Balance, *, at: datetime) -> BalanceChange:
+    """An unsaved BalanceChange with the present amounts."""
+    return BalanceChange(balance=balance, at=at, **dict(zip(_BALANCE_FIELDS, balance_amounts(balance), strict=True)))
+
+
+def erased(keys: Iterable[ObjectKey]) -> set[ObjectKey]:
+    """The keys of those objects whose personal data was erased; one statement, none without keys."""
+    wanted = set(keys)
+    return {erasure.key for erasure in Erasure.objects.filter(of_objects(wanted))} if wanted else set()
+
+
+def keep_erased(objects: Iterable[tuple[str, schemas.AnyResource]]) -> set[ObjectKey]:
+    """The keys of those new (account, object) pairs that must be inserted without personal data.
+
+    A refund is erased with its payment, and a payout with its refund. Call it in the transaction that inserts; after
+    an IntegrityError, which means a lost race, repeat the transaction. At most two statements.
+    """
+    parents = {
+        (account, str(KIND_OF[type(resource)]), object_id_of(resource)): _parent(account, resource)
+        for account, resource in objects
+        if model_of(KIND_OF[type(resource)]).personal
+    }
+    known = erased({*parents, *(parent for parent in parents.values() if parent is not None)})
+    found = {key for key, parent in parents.items() if key in known or parent in known}
+    inherited = [
+        Erasure(account=account, object_kind=kind, object_id=object_id, actor="with what it belongs to")
+        for account, kind, object_id in sorted(found - known)
+    ]
+    if inherited:
+        Erasure.objects.bulk_create(inherited)
+    return found
+
+
+def erase_row(account: str, kind: str, object_id: str) -> bool:
+    """Empty the personal fields of one mirror row, within a transaction; False if there is no such row."""
+    model = model_of(kind)
+    row = locked(model._default_manager.filter(pk=object_id, account=account)).first()
+    if row is None:
+        return False
+    since = row.erased_at or timezone.now()
+    model._default_manager.filter(pk=row.pk).update(**empty_values(model), erased_at=since)
+    return True
+
+
+def _parent(account: str, resource: schemas.AnyResource) -> ObjectKey | None:
+    if isinstance(resource, schemas.Refund):
+        return (account, str(Kind.PAYMENT), resource.payment_id)
+    if isinstance(resource, schemas.Payout) and resource.refund_id:
+        return (account, str(Kind.REFUND), resource.refund_id)
+    return None

@@ -1,47 +1,25 @@
-"""Finding what was missed: events through GET /events, objects through GET and lists, endpoints and balances."""
+"""Find and repair what webhooks missed: events, objects, endpoints and balances; and let go of old events."""
 
 from typing import TYPE_CHECKING
 
 from payments_integration import lazy
 
 if TYPE_CHECKING:
-    from payments_integration.reconciliation.archiving import Archived, ArchiveError, archive
-    from payments_integration.reconciliation.due import work_off
-    from payments_integration.reconciliation.endpoints import check_endpoints, complaint
-    from payments_integration.reconciliation.events import reconcile_events
-    from payments_integration.reconciliation.objects import reconcile_balances, reconcile_objects
-    from payments_integration.reconciliation.polling import poll
-    from payments_integration.reconciliation.pruning import prune
-    from payments_integration.reconciliation.refreshing import refresh_due
-    from payments_integration.reconciliation.runs import TimeUp
-else:
-    __getattr__, __dir__ = lazy.exports(
-        __name__,
-        {
-            "archiving": ("ArchiveError", "Archived", "archive"),
-            "due": ("work_off",),
-            "endpoints": ("check_endpoints", "complaint"),
-            "events": ("reconcile_events",),
-            "objects": ("reconcile_balances", "reconcile_objects"),
-            "polling": ("poll",),
-            "pruning": ("prune",),
-            "refreshing": ("refresh_due",),
-            "runs": ("TimeUp",),
-        },
+    from payments_integration.reconciliation.accounts import (
+        check_endpoints as check_endpoints,
+        endpoint_problem as endpoint_problem,
+        reconcile_balances as reconcile_balances,
     )
-
-__all__ = [
-    "ArchiveError",
-    "Archived",
-    "TimeUp",
-    "archive",
-    "check_endpoints",
-    "complaint",
-    "poll",
-    "prune",
-    "reconcile_balances",
-    "reconcile_events",
-    "reconcile_objects",
-    "refresh_due",
-    "work_off",
-]
+    from payments_integration.reconciliation.due import process_due as process_due, refresh_due as refresh_due
+    from payments_integration.reconciliation.events import reconcile_events as reconcile_events
+    from payments_integration.reconciliation.objects import reconcile_objects as reconcile_objects
+    from payments_integration.reconciliation.retention import (
+        Archived as Archived,
+        ArchiveError as ArchiveError,
+        archive as archive,
+        prune as prune,
+    )
+    from payments_integration.reconciliation.runs import DeadlinePassed as DeadlinePassed
+    from payments_integration.reconciliation.without_worker import poll as poll, run_due as run_due
+else:
+    __getattr__, __dir__, __all__ = lazy.exports(__name__)

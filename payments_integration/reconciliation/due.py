@@ -1,35 +1,128 @@
-"""Everything that is due, once: what a worker does when it is woken."""
+"""The work of a wake-up: events, operations, and refreshes: a GET outside any transaction, then a write."""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
 
 from django.db import router
+from django.db.models import F
+from django.utils import timezone
 
-from payments_integration import inbox, services
-from payments_integration.models import Event
-from payments_integration.reconciliation.refreshing import refresh_due
-from payments_integration.transactions import Patience
+from payments_integration import conf, inbox, services, sync
+from payments_integration.client import at_most
+from payments_integration.db import statements
+from payments_integration.db.transactions import RetryDeadline, deleted, updated
+from payments_integration.exceptions import NotFound, PaymentsError
+from payments_integration.models import DueRefresh, Event
+from payments_integration.schemas import WireError
 
-#: A step begins nothing further after so many seconds: workers are to be free again soon, and the next pass goes on.
-#: Each step has its own, so that a long backlog of one kind does not keep the others waiting.
+#: A step starts nothing new after so many seconds; the next wake-up continues. Each step has its own limit, so that a
+#: long backlog of one kind does not delay the others.
 STEP_SECONDS = 120.0
 
 
-def work_off(account: str | None = None, *, deadline: float | None = None) -> None:
-    """Apply and tell events, send and resolve operations, read objects that are due, tell what that changed.
+def process_due(account: str | None = None, *, deadline: float | None = None) -> None:
+    """Apply and dispatch events, send and resolve operations, read objects that are due, dispatch what changed.
 
-    With a ``deadline`` (``time.monotonic()``: somebody waits for an answer) operations are left to the sweeper.
-    Without one each step ends after some minutes, and what is left is for the next pass.
+    ``deadline`` (``time.monotonic()``): a request is waiting for this call, so operations are left to the schedule.
+    Without it each step stops after STEP_SECONDS and leaves the rest to the next call.
     """
 
     def end() -> float:
         return time.monotonic() + STEP_SECONDS if deadline is None else deadline
 
-    with Patience(deadline, using=router.db_for_write(Event)):
+    with RetryDeadline(deadline, using=router.db_for_write(Event)):
         inbox.process(account, deadline=end())
-        inbox.tell(account, deadline=end())
+        inbox.dispatch(account, deadline=end())
         if deadline is None:
             services.resume_operations(account=account)
         if refresh_due(account, deadline=end(), hurry=deadline is not None):
-            inbox.tell(account, deadline=end())
+            inbox.dispatch(account, deadline=end())
+
+
+logger = logging.getLogger(__name__)
+
+#: While one process reads an object, other processes skip it.
+CLAIM = timedelta(seconds=90)
+FIRST_WAIT = timedelta(seconds=5)
+LONGEST_WAIT = timedelta(hours=1)
+_PAGE = 100
+#: Seconds that a GET waits for the rate limit.
+RATE_LIMIT_WAIT = 120.0
+#: Seconds that a GET gets at least when a request is waiting.
+MIN_HURRY = 1.0
+
+
+def refresh_due(
+    account: str | None = None,
+    *,
+    deadline: float | None = None,
+    hurry: bool = False,
+    heartbeat: Callable[[], None] = lambda: None,
+) -> int:
+    """Read every object that is due by GET; returns how many were read.
+
+    Failures are recorded and retried later. ``deadline``: no GET starts after this ``time.monotonic()``. ``hurry``:
+    a request waits until the deadline, so no GET may outlast it. ``heartbeat`` is called before each GET.
+    """
+    done = 0
+    begun = timezone.now()
+    if statements.is_empty(DueRefresh, using=router.db_for_write(DueRefresh)):
+        return done
+    while True:
+        due = DueRefresh.objects.filter(due_at__lte=begun)
+        if account is not None:
+            due = due.filter(account=account)
+        page = list(due.order_by("due_at", "pk")[:_PAGE])
+        for row in page:
+            if deadline is not None and time.monotonic() >= deadline:
+                return done
+            heartbeat()
+            if deadline is None or not hurry:
+                done += _refresh(row)
+            else:
+                with at_most(max(MIN_HURRY, deadline - time.monotonic())):
+                    done += _refresh(row, hurry=True)
+        if len(page) < _PAGE:
+            return done
+
+
+def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
+    as_read = DueRefresh.objects.filter(pk=row.pk, due_at=row.due_at, marks=row.marks)
+    if not updated(as_read, due_at=timezone.now() + CLAIM):
+        return False
+    if row.account not in conf.current().ACCOUNTS:
+        _postpone(row, f"the account {row.account} is not configured any more")
+        return False
+    try:
+        _read(row, hurry=hurry)
+    except (PaymentsError, WireError) as error:
+        logger.info("Reading %s failed: %s", row, error)
+        _postpone(row, f"{type(error).__name__}: {error}")
+        return False
+    # If another refresh was requested meanwhile, the row stays and is due again.
+    if deleted(DueRefresh.objects.filter(pk=row.pk, marks=row.marks)):
+        return True
+    updated(DueRefresh.objects.filter(pk=row.pk), due_at=_next_attempt(row), attempts=F("attempts") + 1)
+    return False
+
+
+def _read(row: DueRefresh, *, hurry: bool) -> None:
+    # The mirror row of an object that is not found is kept and marked as gone.
+    with suppress(NotFound):
+        sync.read(
+            row.object_kind, row.account, row.object_id, background=not hurry, wait=0.0 if hurry else RATE_LIMIT_WAIT
+        )
+
+
+def _postpone(row: DueRefresh, error: str) -> None:
+    updated(DueRefresh.objects.filter(pk=row.pk), due_at=_next_attempt(row), attempts=F("attempts") + 1, error=error)
+
+
+def _next_attempt(row: DueRefresh) -> Any:
+    return timezone.now() + min(FIRST_WAIT * 2 ** min(row.attempts, 20), LONGEST_WAIT)

@@ -1,9 +1,10 @@
 """Missed events: GET /events against the inbox (spec, "Events").
 
-One pass per account at a time. The end of a pass is fixed at its start on the provider's clock. What lies between
-the watermark and the end is cut into windows, oldest first; each page goes through the inbox; the watermark moves
-only when a window is complete, and the cursor is saved per page, so that an interrupted pass goes on where it was.
-Pages come newest first, so the events of a window are held in the inbox until all of it is in, then told in order.
+One pass per account at a time. The end of a pass is fixed at its start on the provider's clock. The time between the
+watermark and the end is cut into windows, oldest first. Each page goes through the inbox. The watermark moves only
+when a window is complete, and the cursor is saved per page, so that an interrupted pass continues where it stopped.
+Pages come newest first, so the inbox holds the events of a window until the window is complete, then dispatches them
+in order.
 """
 
 from __future__ import annotations
@@ -21,27 +22,33 @@ from payments_integration.exceptions import PagingError, ProviderError
 from payments_integration.inbox import Receipt
 from payments_integration.models import EventSource, ReconciliationRun, RunKind, RunState
 from payments_integration.reasons import Reason
-from payments_integration.reconciliation.fetching import BEAT_SECONDS, ahead
-from payments_integration.reconciliation.leases import Lease, lease
 from payments_integration.reconciliation.objects import resync_if_due
-from payments_integration.reconciliation.runs import Progress, check_time, recorded
+from payments_integration.reconciliation.runs import (
+    HEARTBEAT_SECONDS,
+    Lease,
+    Progress,
+    check_deadline,
+    fetched_ahead,
+    lease,
+    recorded,
+)
 from payments_integration.signals import call_attention
 
-#: An event may show up late; the hour before the watermark is read again.
+#: An event may be listed late, so the hour before the watermark is read again.
 OVERLAP = timedelta(hours=1)
 #: The provider keeps events 30 days (spec, "Delivery rules").
 RETENTION = timedelta(days=30)
-#: A gap longer than this may have lost events at its far end: objects are compared too.
+#: The provider may have deleted events of a longer gap, so every object is compared as well.
 MAX_GAP = timedelta(days=29)
 WINDOW = timedelta(days=1)
-#: Without a Date the end is taken so far before the local clock.
+#: If the answer has no Date, the pass ends so far before the local clock.
 UNDATED = timedelta(minutes=15)
-#: A Date is believed as far as this from what we know of the provider's clock, and measured as far as this from ours.
-#: Together less than OVERLAP: what a wrong Date may hide is read again.
+#: A Date is trusted if it is this close to what we know of the provider's clock, and measured if it is this close to
+#: ours. Both together are less than OVERLAP, so events that a wrong Date hides are read again.
 CREDIBLE = timedelta(minutes=15)
-#: Windows share a second, in case that the provider leaves out both ends of a span.
+#: Windows overlap by a second, in case the provider excludes both ends of a range.
 SEAM = timedelta(seconds=1)
-#: New events are applied after so many, to keep memory flat and the mirror close.
+#: New events are applied in batches of this size, to limit memory and to keep the mirror current.
 APPLY_EVERY = 1000
 
 
@@ -60,11 +67,11 @@ def reconcile_events(
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> ReconciliationRun:
-    """Store every event that the inbox lacks, apply and tell it; returns the record of the pass.
+    """Store every event that the inbox lacks, apply and dispatch it; returns the record of the pass.
 
-    ``since`` and ``until`` read just that span and leave the watermark alone. The run's ``state`` says how it ended:
-    errors of the provider are recorded in it, not raised. ``deadline`` (``time.monotonic()``): somebody waits, so no
-    page is begun after it, and a resync that is due is left to the schedule.
+    ``since`` and ``until`` read only that range and do not move the watermark. Errors of the provider are recorded in
+    the run (``state``, ``error``), not raised. ``deadline`` (``time.monotonic()``): a request is waiting, so no page
+    is fetched after it and a resync that is due is left to the schedule.
     """
     conf.account(account)
     explicit = since is not None or until is not None
@@ -75,22 +82,22 @@ def reconcile_events(
             start = since or end - RETENTION
         else:
             start = _start(run, held, end)
-        _read_span(run, held, _floor(start), _ceil(end), explicit=explicit, progress=progress, deadline=deadline)
-    # Merchant code may take its time: not under the lease.
+        _read_range(run, held, _floor(start), _ceil(end), explicit=explicit, progress=progress, deadline=deadline)
+    # The merchant's handlers may be slow, so they run without the lease.
     inbox.process(account, deadline=deadline)
-    inbox.tell(account, deadline=deadline)
+    inbox.dispatch(account, deadline=deadline)
     if run.state == RunState.DONE and not explicit and deadline is None:
         resync_if_due(account, progress=progress)
     return run
 
 
 def _end(run: ReconciliationRun, held: Lease) -> datetime:
-    """Now, on the provider's clock: the Date of an answer as far as it can be believed, else ours with a margin.
+    """Now, on the provider's clock: the Date of an answer as far as it is credible, or our time minus a margin.
 
-    A Date too far ahead would move the watermark past events that are still to come.
+    A Date too far ahead would move the watermark past events that do not exist yet.
     """
     events = get_client(run.account).events
-    (answer,) = ahead((events.list_page(limit=1, background=True) for _ in range(1)), held.renew)
+    (answer,) = fetched_ahead((events.list_page(limit=1, background=True) for _ in range(1)), held.renew)
     now, expected, date = timezone.now(), projection.provider_time(run.account), answer.answered_at
     if date is None:
         return now - UNDATED
@@ -108,36 +115,36 @@ def _end(run: ReconciliationRun, held: Lease) -> datetime:
 
 
 def _start(run: ReconciliationRun, held: Lease, end: datetime) -> datetime:
-    """Where to begin so that no event up to the end can be missing, less those that the provider has deleted."""
+    """Where to begin so that every event up to the end that the provider still has is read."""
     state = held.state()
     watermark = state.watermark
     if watermark is not None and watermark > end + CREDIBLE + UNDATED:
-        # A wrong clock moved it, and nothing says since when: all that there is is read again.
+        # A wrong clock moved it at an unknown time, so everything that the provider still has is read again.
         call_attention(
             ReconciliationRun,
             Reason.PROVIDER_CLOCK,
             account=run.account,
-            message=f"Events were thought complete up to {watermark}, which is still to come: a clock was wrong. "
-            f"The events of {RETENTION.days} days are read again.",
+            message=f"The watermark is {watermark}, which is in the future: a clock was wrong. "
+            f"The events of the last {RETENTION.days} days are read again.",
             instance=run,
         )
         return end - RETENTION
     gap = end - watermark if watermark is not None else None
     if (gap is None or gap > MAX_GAP) and state.resync_due_at is None:
-        # Before a window shrinks the gap: whatever becomes of this pass, the resync stays due.
+        # Written before a window shrinks the gap, so that the resync stays due even if this pass fails.
         held.write(resync_due_at=timezone.now())
     if gap is not None and gap > MAX_GAP:
         call_attention(
             ReconciliationRun,
             Reason.GAP_TOO_LONG,
             account=run.account,
-            message=f"No complete pass for {gap.days} days: events may be gone; every object is compared.",
+            message=f"No pass was complete for {gap.days} days: events may be lost, so every object is compared.",
             instance=run,
         )
     return max(min(watermark, end) - OVERLAP, end - RETENTION) if watermark is not None else end - RETENTION
 
 
-def _read_span(
+def _read_range(
     run: ReconciliationRun,
     held: Lease,
     start: datetime,
@@ -154,7 +161,7 @@ def _read_span(
         resumed = _Window(state.window_from, state.window_to, state.cursor)
     for window in _windows(start, end, resumed):
         if run.pages:
-            check_time(run, deadline)
+            check_deadline(run, deadline)
         _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
         _apply(held)
         inbox.release(run.account, window.end)
@@ -163,10 +170,10 @@ def _read_span(
 
 
 def _windows(start: datetime, end: datetime, resumed: _Window | None) -> Iterator[_Window]:
-    """Consecutive windows, oldest first; the one that was interrupted comes where it belongs, with its cursor."""
+    """Consecutive windows, oldest first. An interrupted window is resumed first, at its cursor."""
     if resumed is not None and abs(start - resumed.start) <= OVERLAP:
         yield resumed
-        # What showed up late has been passed by the cursor.
+        # The cursor has passed events that were listed late.
         start = resumed.end - OVERLAP
     while start < end:
         yield _Window(start, min(start + WINDOW, end))
@@ -194,7 +201,7 @@ def _read_window(
         fresh += new
         if save and answer.data.has_more and answer.data.cursor:
             held.write(window_from=window.start, window_to=window.end, cursor=answer.data.cursor)
-            check_time(run, deadline)
+            check_deadline(run, deadline)
         else:
             held.renew()
         if fresh >= APPLY_EVERY:
@@ -205,11 +212,11 @@ def _read_window(
 
 
 def _apply(held: Lease, *, most: int | None = None, since: datetime | None = None) -> None:
-    """Apply what is pending, some seconds' worth at a time, so that a slow database does not cost the lease.
+    """Apply pending events for a few seconds at a time, so that the lease is renewed even if the database is slow.
 
-    ``most``, ``since``: what was stored just now; the rest comes at the end of the window.
+    ``most``, ``since``: apply only the events that were just stored.
     """
-    while count := inbox.process(held.account, deadline=time.monotonic() + BEAT_SECONDS, most=most, since=since):
+    while count := inbox.process(held.account, deadline=time.monotonic() + HEARTBEAT_SECONDS, most=most, since=since):
         held.renew()
         if most is not None:
             most -= count
@@ -218,7 +225,7 @@ def _apply(held: Lease, *, most: int | None = None, since: datetime | None = Non
 
 
 def _pages(run: ReconciliationRun, held: Lease, window: _Window) -> Iterator[Answer[PageOf[RawEvent]]]:
-    """The window's pages; begun anew, once, where the provider does not know the saved cursor any more."""
+    """The window's pages. If the provider does not know the saved cursor any more, the window starts again, once."""
     events = get_client(run.account).events
 
     def walk(cursor: str | None) -> Iterator[Answer[PageOf[RawEvent]]]:
@@ -228,7 +235,7 @@ def _pages(run: ReconciliationRun, held: Lease, window: _Window) -> Iterator[Ans
             created_to=window.end,
             background=True,
         )
-        return ahead(pages, held.renew)
+        return fetched_ahead(pages, held.renew)
 
     if window.cursor is None:
         yield from walk(None)

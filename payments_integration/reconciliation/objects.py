@@ -1,8 +1,8 @@
-"""Objects against the provider: those that are silent too long, and sweeps over the lists.
+"""Compare objects with the provider: read silent ones (without news for SILENT_AFTER), and sweep the lists.
 
-Some changes have no event (refund.canceled, deposit references) and an event may be gone for good. A sweep walks a
-list from the newest down to a horizon, inserts what is absent and compares every field of the rest. A difference is
-drift: it is recorded field by field, then repaired by reading the object.
+Some changes have no event (refund.canceled, deposit references), and the provider may have deleted an event. A sweep
+reads a list from the newest object down to a horizon, inserts the absent ones and compares every field of the others.
+A difference is drift: it is recorded per field, then repaired by reading the object.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from payments_integration import conf, erasure, inbox, projection
 from payments_integration.client import Answer, PageOf, get_client
+from payments_integration.db.transactions import expired, repeatable, updated
 from payments_integration.enums import (
     OPEN_PAYMENT_STATUSES,
     OPEN_PAYOUT_STATUSES,
@@ -38,25 +39,29 @@ from payments_integration.models import (
     Refund,
     RunKind,
 )
-from payments_integration.reconciliation.endpoints import check_endpoints
-from payments_integration.reconciliation.fetching import ahead
-from payments_integration.reconciliation.leases import ensure_state, expired
-from payments_integration.reconciliation.refreshing import refresh_due
-from payments_integration.reconciliation.runs import Progress, add_drift, check_time, recorded
+from payments_integration.reconciliation.accounts import check_endpoints
+from payments_integration.reconciliation.due import refresh_due
+from payments_integration.reconciliation.runs import (
+    Progress,
+    add_drift,
+    check_deadline,
+    ensure_state,
+    fetched_ahead,
+    recorded,
+)
 from payments_integration.services import sync_balances
-from payments_integration.transactions import repeatable, updated
 
 DRIFT = "drift"
 SWEEP_EVERY = timedelta(days=1)
-#: Per kind and pass: the longest silent first, the rest next time.
+#: Silent objects per kind and pass, the longest silent first.
 SILENT_BATCH = 500
 MAX_ERROR = 5000
-#: Reading what is due ends after so many seconds: a provider that hangs would keep a worker for hours. Every pass and
-#: every wake-up goes on with the rest.
+#: A pass reads due objects for at most so many seconds, because a provider that hangs would block a worker for hours.
+#: Every pass and every wake-up continues with the rest.
 REPAIR_SECONDS = 240.0
-#: A day's sweep of which nothing was heard for so long is dead.
+#: How long a worker's claim on the daily sweep lasts; each page renews it.
 SWEEP_CLAIM = timedelta(minutes=30)
-#: A full resync of which nothing was heard for so long is dead, and one that failed is begun anew.
+#: How long a worker's claim on the full resync lasts; each page renews it. A failed resync is retried after it.
 RESYNC_CLAIM = timedelta(minutes=30)
 
 _OPEN: tuple[tuple[type[Any], frozenset[str]], ...] = (
@@ -75,11 +80,10 @@ def reconcile_objects(
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> ReconciliationRun:
-    """Due refreshes, silent objects, once a day a sweep over the lists, endpoints; returns the record.
+    """Read silent and due objects, sweep the lists once a day, check the endpoints; returns the record of the pass.
 
-    ``full``: the lists down to their ends, then every object that is known and was not in them; also in place of the
-    day's sweep where a resync is still due. ``deadline`` (``time.monotonic()``): somebody waits, so nothing is begun
-    after it, and a resync that is due is left to the schedule.
+    ``full``: compare every object (a full resync). The daily sweep also becomes one if a resync is due. ``deadline``
+    (``time.monotonic()``): a request is waiting, so nothing starts after it and a due resync is left to the schedule.
     """
     conf.account(account)
     if full:
@@ -87,32 +91,32 @@ def reconcile_objects(
     if deadline is None and _sweep_is_due(account) and (run := resync_if_due(account, progress=progress)):
         return run
     with recorded(account, RunKind.OBJECTS) as run:
-        _ask_silent(account)
+        _request_silent(account)
         if _claim_sweep(account):
-            _sweep_of_the_day(run, progress, deadline)
+            _daily_sweep(run, progress, deadline)
         _repair(run, deadline=min(deadline or math.inf, time.monotonic() + REPAIR_SECONDS))
         check_endpoints(account)
-    inbox.tell(account, deadline=deadline)
+    inbox.dispatch(account, deadline=deadline)
     erasure.finish(account)
     return run
 
 
 def resync_if_due(account: str, *, progress: Progress | None = None) -> ReconciliationRun | None:
-    """Do the full resync that a long gap left due, unless somebody is at it; returns its record."""
+    """Do the full resync that a long gap made due, unless another process is doing it; returns its record."""
     due = AccountState.objects.filter(expired("resync_due_at", RESYNC_CLAIM), pk=account)
     claimed = updated(due, resync_due_at=timezone.now() + RESYNC_CLAIM)
     return resync(account, progress=progress) if claimed else None
 
 
 def resync(account: str, *, progress: Progress | None = None) -> ReconciliationRun:
-    """Make every object that the provider lists, and every object known by id, equal to the provider's."""
+    """Read the lists to their ends, then every known object that was not in them; returns the record of the pass."""
     state = AccountState.objects.filter(pk=account)
 
-    def beat() -> None:
+    def heartbeat() -> None:
         updated(state.exclude(resync_due_at=None), resync_due_at=timezone.now() + RESYNC_CLAIM)
 
     def step(run: ReconciliationRun) -> None:
-        beat()
+        heartbeat()
         if progress is not None:
             progress(run)
 
@@ -121,45 +125,37 @@ def resync(account: str, *, progress: Progress | None = None) -> ReconciliationR
         begun = timezone.now()
         _sweep(run, horizon=None, progress=step)
         for model, _ in _OPEN:
-            _ask_unconfirmed(model, account, before=begun)
-            _repair(run, beat)
+            _request_unconfirmed(model, account, before=begun)
+            _repair(run, heartbeat)
         sync_balances(account=account)
         check_endpoints(account)
-        # Also where single objects could not be read: they are named in the record, and no repetition mends them.
+        # Also if single objects could not be read: the record names them, and another resync would not help.
         updated(state, swept_at=begun, resync_due_at=None)
-    inbox.tell(account)
+    inbox.dispatch(account)
     return run
 
 
-def reconcile_balances(account: str = conf.DEFAULT_ACCOUNT) -> ReconciliationRun:
-    """Read the balances; returns the record."""
-    conf.account(account)
-    with recorded(account, RunKind.BALANCES) as run:
-        run.seen = len(sync_balances(account=account))
-    return run
-
-
-def _ask_silent(account: str) -> None:
+def _request_silent(account: str) -> None:
     quiet_since = timezone.now() - timedelta(seconds=conf.current().SILENT_AFTER)
     for model, statuses in _OPEN:
-        # Those that are marked already keep their waits, and do not crowd out the others.
-        marked = DueRefresh.objects.filter(account=account, object_kind=model.kind, object_id=OuterRef("pk"))
+        # Objects that are due already keep their retry times and leave room for others.
+        requested = DueRefresh.objects.filter(account=account, object_kind=model.kind, object_id=OuterRef("pk"))
         silent = model._default_manager.filter(
-            ~Exists(marked), account=account, status__in=statuses, synced_at__lt=quiet_since, gone_at=None
+            ~Exists(requested), account=account, status__in=statuses, synced_at__lt=quiet_since, gone_at=None
         )
-        _ask(account, model, silent.order_by("synced_at").values_list("pk", flat=True)[:SILENT_BATCH], "silent")
+        _request(account, model, silent.order_by("synced_at").values_list("pk", flat=True)[:SILENT_BATCH], "silent")
 
 
-def _ask_unconfirmed(model: type[Any], account: str, *, before: datetime) -> None:
-    """Have every row read that the sweep did not confirm, a page at a time."""
+def _request_unconfirmed(model: type[Any], account: str, *, before: datetime) -> None:
+    """Request a refresh of every row that the sweep did not confirm, a page at a time."""
     rows = model._default_manager.filter(account=account, synced_at__lt=before, gone_at=None)
     last = ""
     while ids := list(rows.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:SILENT_BATCH]):
-        _ask(account, model, ids, "full_resync")
+        _request(account, model, ids, "full_resync")
         last = ids[-1]
 
 
-def _ask(account: str, model: type[Any], ids: Any, reason: str) -> None:
+def _request(account: str, model: type[Any], ids: Any, reason: str) -> None:
     reasons = {(account, str(model.kind), object_id): reason for object_id in ids}
     repeatable(lambda: projection.request_refreshes(reasons), using=router.db_for_write(DueRefresh))
 
@@ -171,25 +167,25 @@ def _sweep_is_due(account: str) -> bool:
 
 
 def _claim_sweep(account: str) -> bool:
-    """Whether the day's sweep is due and ours: it may take longer than it is to the next pass, which must not join in.
+    """Whether the daily sweep is due and this process claimed it, so that the next pass does not sweep as well.
 
-    The claim is a ``swept_at`` by which the sweep is due again once nothing was heard of it for long enough.
+    The claim is a ``swept_at`` with which the sweep becomes due again after SWEEP_CLAIM.
     """
     ensure_state(account)
     state = AccountState.objects.get(pk=account)
     if state.swept_at is not None and timezone.now() - state.swept_at < SWEEP_EVERY:
         return False
-    # Where a resync is due or under way, it compares all that a sweep would.
+    # A resync that is due or running compares everything that a sweep would.
     as_read = AccountState.objects.filter(pk=account, swept_at=state.swept_at, resync_due_at=None)
     return bool(updated(as_read, swept_at=_sweep_due_after(SWEEP_CLAIM)))
 
 
-def _sweep_of_the_day(run: ReconciliationRun, progress: Progress | None, deadline: float | None) -> None:
+def _daily_sweep(run: ReconciliationRun, progress: Progress | None, deadline: float | None) -> None:
     state = AccountState.objects.filter(pk=run.account)
 
     def step(run: ReconciliationRun) -> None:
         updated(state, swept_at=_sweep_due_after(SWEEP_CLAIM))
-        check_time(run, deadline)
+        check_deadline(run, deadline)
         if progress is not None:
             progress(run)
 
@@ -215,7 +211,7 @@ def _sweep(run: ReconciliationRun, *, horizon: datetime | None, progress: Progre
                 run.error = "\n".join(filter(None, [run.error, *answer.data.unreadable]))[:MAX_ERROR]
             if progress is not None:
                 progress(run)
-            if len(items) < len(answer.data.items):  # the horizon lies in this page
+            if len(items) < len(answer.data.items):  # the horizon is within this page
                 break
 
 
@@ -229,16 +225,16 @@ def _pages(account: str, model: type[Any], horizon: datetime | None) -> Iterator
             pages = client.payouts.pages(background=True)
         case _:
             pages = client.refunds.pages(background=True)
-    return ahead(pages, lambda: None)
+    return fetched_ahead(pages, lambda: None)
 
 
 def _compare(run: ReconciliationRun, model: type[Any], answer: Answer[PageOf[Any]], items: list[Any]) -> None:
-    """One page: insert what is absent, confirm what is equal, have the rest read."""
-    held: dict[str, Mirror] = model._default_manager.in_bulk([item.id for item in items])
+    """One page: insert absent objects, confirm equal ones, request a refresh of the others."""
+    mirrored: dict[str, Mirror] = model._default_manager.in_bulk([item.id for item in items])
     equal: list[str] = []
     different: dict[str, dict[str, tuple[Any, Any]]] = {}
     for item in items:
-        row = held.get(item.id)
+        row = mirrored.get(item.id)
         if row is None:
             projection.write_answer(
                 run.account,
@@ -256,27 +252,25 @@ def _compare(run: ReconciliationRun, model: type[Any], answer: Answer[PageOf[Any
     if equal:
         updated(model._default_manager.filter(pk__in=equal), synced_at=timezone.now(), gone_at=None)
     if different:
-        on_their_way = _pending(run.account, model, different)
-        adrift = [
-            object_id
-            for object_id in different
-            if object_id not in on_their_way and _was_settled(held[object_id], answer)
+        pending = _with_pending_events(run.account, model, different)
+        drifted = [
+            object_id for object_id in different if object_id not in pending and _is_older(mirrored[object_id], answer)
         ]
-        for object_id in adrift:
+        for object_id in drifted:
             add_drift(run, object_id, different[object_id])
-        _ask(run.account, model, adrift, DRIFT)
-        _ask(run.account, model, different.keys() - adrift, "changed_meanwhile")
+        _request(run.account, model, drifted, DRIFT)
+        _request(run.account, model, different.keys() - drifted, "changed_meanwhile")
 
 
-def _was_settled(row: Mirror, answer: Answer[Any]) -> bool:
-    """Whether the row's state is clearly older than the list: one that changed meanwhile is not adrift."""
+def _is_older(row: Mirror, answer: Answer[Any]) -> bool:
+    """Whether the row's state is clearly older than the list: one that changed meanwhile has not drifted."""
     if answer.answered_at is None:
         return True
     return row.state_at + projection.MARGIN < answer.answered_at - timedelta(seconds=answer.duration)
 
 
-def _pending(account: str, model: type[Any], ids: Any) -> set[str]:
-    """Objects whose events are stored and not applied yet: behind, but not adrift."""
+def _with_pending_events(account: str, model: type[Any], ids: Any) -> set[str]:
+    """Objects whose events are stored and not applied yet: they are behind, but have not drifted."""
     return set(
         Event.objects.filter(
             account=account, object_kind=model.kind, object_id__in=list(ids), state=EventState.PENDING
@@ -284,8 +278,10 @@ def _pending(account: str, model: type[Any], ids: Any) -> set[str]:
     )
 
 
-def _repair(run: ReconciliationRun, beat: Callable[[], None] = lambda: None, *, deadline: float | None = None) -> None:
-    """Read what is due; what was adrift and is not marked any more counts as repaired, whoever read it."""
-    refresh_due(run.account, deadline=deadline, beat=beat)
-    adrift = DueRefresh.objects.filter(account=run.account, reason=DRIFT).count()
-    run.repaired = max(0, run.drifted - adrift)
+def _repair(
+    run: ReconciliationRun, heartbeat: Callable[[], None] = lambda: None, *, deadline: float | None = None
+) -> None:
+    """Read due objects. A drifted object that is not due any more is repaired, also if another process read it."""
+    refresh_due(run.account, deadline=deadline, heartbeat=heartbeat)
+    remaining = DueRefresh.objects.filter(account=run.account, reason=DRIFT).count()
+    run.repaired = max(0, run.drifted - remaining)

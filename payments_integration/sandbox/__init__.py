@@ -1,27 +1,17 @@
 """A complete fake of the payment provider, for tests and for development.
 
-It shares no code with the rest of the app, so that one mistake cannot hide in both. See ``docs/sandbox.md``.
+It shares no code with the rest of the app, so that the same mistake cannot be made on both sides. See
+``docs/sandbox.md``.
 """
 
 from __future__ import annotations
 
 from .clock import Clock
-from .controls import ProjectControls
+from .common_rules import RateLimits
+from .controls import Project
 from .engine import Engine
-from .errors import SandboxError, UnknownObjectError
 from .faults import Fault
-from .ratelimit import RateLimits
+from .resources import SandboxError, UnknownObjectError
 from .server import SandboxServer
 
-Project = ProjectControls
-
-__all__ = [
-    "Clock",
-    "Engine",
-    "Fault",
-    "Project",
-    "RateLimits",
-    "SandboxError",
-    "SandboxServer",
-    "UnknownObjectError",
-]
+__all__ = ["Clock", "Engine", "Fault", "Project", "RateLimits", "SandboxError", "SandboxServer", "UnknownObjectError"]

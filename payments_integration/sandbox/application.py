@@ -1,49 +1,84 @@
-"""The WSGI application over an engine. It uses no URLconf, middleware or database of the merchant."""
+"""The WSGI application over an engine, with every address of the sandbox: the API, the pages and the controls.
+
+It uses no URLconf, middleware or database of the merchant.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpResponse
-from django.urls import Resolver404, URLResolver
+from django.urls import Resolver404, URLPattern, URLResolver, path, re_path
 from django.urls.resolvers import RegexPattern
 
-from . import urls
+from . import control_api
 from .engine import Engine
-from .views import LINE_KEY
-from .web import ENGINE_KEY, page
+from .views import CONNECTION_FAULT_KEY, ENGINE_KEY, api, checkout, dashboard, openapi, render
 
 logger = logging.getLogger("payments_integration.sandbox")
 
 
+def _api(route: str, **operations: str) -> URLPattern:
+    """A path of the API, and its operations by HTTP method."""
+    return path(f"v1/{route}", api, {"operations": operations})
+
+
+URL_PATTERNS: Final = [
+    _api("payment-methods", GET="list_payment_methods"),
+    _api("payments", GET="list_payments", POST="create_payment"),
+    _api("payments/<str:object_id>", GET="get_payment"),
+    _api("payments/<str:object_id>/cancel", POST="cancel_payment"),
+    _api("payouts", GET="list_payouts", POST="create_payout"),
+    _api("payouts/<str:object_id>", GET="get_payout"),
+    _api("payouts/<str:object_id>/cancel", POST="cancel_payout"),
+    _api("refunds", GET="list_refunds", POST="create_refund"),
+    _api("refunds/<str:object_id>", GET="get_refund"),
+    _api("deposit-references", POST="create_deposit_reference"),
+    _api("deposit-references/<str:object_id>", GET="get_deposit_reference"),
+    _api("balances", GET="list_balances"),
+    _api("webhook-endpoints", GET="list_webhook_endpoints", POST="create_webhook_endpoint"),
+    _api("webhook-endpoints/<str:object_id>", DELETE="delete_webhook_endpoint"),
+    _api("webhook-endpoints/<str:object_id>/rotate-secret", POST="rotate_webhook_secret"),
+    _api("events", GET="list_events"),
+    _api("events/<str:object_id>", GET="get_event"),
+    re_path(r"^v1(?:/.*)?$", api, {"operations": {}}),
+    path("openapi.json", openapi),
+    path("", dashboard),
+    path("checkout/<str:payment_id>", checkout),
+    path("_sandbox/books", control_api.books),
+    path("_sandbox/<str:collection>/<str:object_id>/<str:action>", control_api.object_action),
+    path("_sandbox/<str:action>", control_api.project_action),
+]
+
+
 class SandboxApplication:
-    """Serves one engine. Under a server other than the sandbox's own, a reset shows as a ConnectionResetError."""
+    """Serves one engine. Under a server other than the sandbox's own, a reset raises ConnectionResetError."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._resolver = URLResolver(RegexPattern(r"^/"), urls)
+        self._resolver = URLResolver(RegexPattern(r"^/"), URL_PATTERNS)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """One request. What the server should do to the connection is left in the environ under LINE_KEY."""
+        """Answer one request. The server finds the connection's fault in the environ under CONNECTION_FAULT_KEY."""
         environ[ENGINE_KEY] = self.engine
         response = self._respond(WSGIRequest(environ))
-        line = environ.get(LINE_KEY)
-        if line is not None and line.kind == "reset" and "payments_sandbox.server" not in environ:
-            raise ConnectionResetError("the sandbox cuts this connection")
+        fault = environ.get(CONNECTION_FAULT_KEY)
+        if fault is not None and fault.kind == "reset" and "payments_sandbox.server" not in environ:
+            raise ConnectionResetError("the sandbox resets this connection")
         start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
-        # not closed: that would send request_finished to the merchant's receivers
+        # The response is not closed: that would send request_finished to the merchant's receivers.
         return [response.content]
 
     def _respond(self, request: WSGIRequest) -> HttpResponse:
         try:
             match = self._resolver.resolve(request.path_info)
         except Resolver404:
-            return page("message.html", {"title": "Not found", "text": "There is nothing at this address."}, 404)
+            return render("message.html", {"title": "Not found", "text": "There is no page at this address."}, 404)
         try:
             return cast("HttpResponse", match.func(request, *match.args, **match.kwargs))
         except Exception:
             logger.exception("The sandbox failed at %s", request.path_info)
-            return page("message.html", {"title": "Error", "text": "The sandbox failed; see its log."}, 500)
+            return render("message.html", {"title": "Error", "text": "The sandbox failed; see its log."}, 500)

@@ -1,4 +1,4 @@
-"""Do the books add up? Every invariant of a project's money, checked from the objects up."""
+"""The accounting check: every invariant of a project's money, computed from its objects."""
 
 from __future__ import annotations
 
@@ -6,28 +6,25 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from .catalog import payment_fee, payout_fee
-from .events import EventStore
 from .ledger import BUCKETS, Ledger
 from .payments import Payments
-from .payouts import OPEN as OPEN_PAYOUTS
-from .payouts import Payouts
-from .refunds import OPEN as OPEN_REFUNDS
-from .refunds import Refunds
-from .shapes import Wire
+from .payouts import OPEN as OPEN_PAYOUTS, Payouts
+from .protocol import Json
+from .refunds import OPEN as OPEN_REFUNDS, Refunds
+from .resources import EventStore
 
-# Entries that bring money into the sandbox or take it out, and nothing else does.
-FUNDING = "funding"
-CLAIMING = ("created", "processing", "succeeded")
+FUNDING = "funding"  # the reason of entries for money that no object brought in
+COUNTED_STATUSES = ("created", "processing", "succeeded")  # of refunds that reduce the refundable amount
 
 
 def audit(ledger: Ledger, payments: Payments, payouts: Payouts, refunds: Refunds, events: EventStore) -> list[str]:
-    """The violated invariants, in words; empty when the books add up."""
+    """The violated invariants as messages; empty when the money adds up."""
     return [
         *_balances(ledger),
         *_payments(payments),
         *_refunds(payments, payouts, refunds),
         *_holds(ledger, payments, payouts, refunds),
-        *_worth(ledger, payments, payouts, refunds),
+        *_net_balance(ledger, payments, payouts, refunds),
         *_events(payments, payouts, refunds, ledger, events),
     ]
 
@@ -40,18 +37,18 @@ def _balances(ledger: Ledger) -> Iterator[str]:
     for currency, balance in ledger.balances.items():
         for bucket in BUCKETS:
             if balance[bucket] != sums[currency][bucket]:
-                yield f"{currency} {bucket} is {balance[bucket]}, its entries say {sums[currency][bucket]}"
+                yield f"{currency} {bucket} is {balance[bucket]}, its entries add up to {sums[currency][bucket]}"
             if balance[bucket] < 0:
                 yield f"{currency} {bucket} is below zero: {balance[bucket]}"
         if balance["debt"] > 0 and balance["available"] > 0:
-            yield f"{currency} has debt and available money at once"
+            yield f"{currency} has debt and available money at the same time"
 
 
 def _payments(payments: Payments) -> Iterator[str]:
     for payment in payments.items:
         received, name = payment["amount_received"], payment["id"]
         if payment["fee"] != payment_fee(payment["method_family"], received):
-            yield f"{name}: fee {payment['fee']} is not that of {received}"
+            yield f"{name}: {payment['fee']} is not the fee on {received}"
         if payment["net_amount"] != received - payment["fee"]:
             yield f"{name}: net_amount is not the received amount less the fee"
         expected = {
@@ -68,26 +65,26 @@ def _payments(payments: Payments) -> Iterator[str]:
 
 
 def _refunds(payments: Payments, payouts: Payouts, refunds: Refunds) -> Iterator[str]:
-    claimed: Counter[str] = Counter()
+    refund_total: Counter[str] = Counter()
     succeeded: Counter[str] = Counter()
     for refund in refunds.items:
-        claimed[refund["payment_id"]] += refund["amount"] if refund["status"] in CLAIMING else 0
+        refund_total[refund["payment_id"]] += refund["amount"] if refund["status"] in COUNTED_STATUSES else 0
         succeeded[refund["payment_id"]] += refund["amount"] if refund["status"] == "succeeded" else 0
-        card = payments.items.at_hand(refund["payment_id"])["method_family"] == "card"
+        card = payments.items.find(refund["payment_id"])["method_family"] == "card"
         if card != (refund["payout_id"] is None):
-            yield f"{refund['id']}: only refunds of cards run without a payout"
+            yield f"{refund['id']}: only card refunds run without a payout"
         if refund["payout_id"] is not None:
-            payout = payouts.items.at_hand(refund["payout_id"])
+            payout = payouts.items.find(refund["payout_id"])
             same = (payout["refund_id"], payout["amount"], payout["currency"]) == (
                 refund["id"], refund["amount"], refund["currency"],
             )  # fmt: skip
             if not same:
-                yield f"{refund['id']}: its payout {payout['id']} is not of the same money"
+                yield f"{refund['id']}: its payout {payout['id']} has another amount, currency or refund"
             if payout["status"] != refund["status"] and payout["status"] != "on_hold":
                 yield f"{refund['id']}: {refund['status']}, its payout is {payout['status']}"
     for payment in payments.items:
-        if payments.asides[payment["id"]].claimed != claimed[payment["id"]]:
-            yield f"{payment['id']}: the refunds that claim its money do not add up"
+        if payments.internals[payment["id"]].refund_total != refund_total[payment["id"]]:
+            yield f"{payment['id']}: its refunds do not add up"
         if payment["refunded_amount"] != succeeded[payment["id"]]:
             yield f"{payment['id']}: refunded_amount is not the sum of its succeeded refunds"
 
@@ -107,47 +104,47 @@ def _holds(ledger: Ledger, payments: Payments, payouts: Payouts, refunds: Refund
         if balance["hold"] != hold[currency]:
             yield f"{currency} hold is {balance['hold']}, open payouts and refunds add up to {hold[currency]}"
         if balance["pending"] != pending[currency]:
-            yield f"{currency} pending is {balance['pending']}, payments on hold say {pending[currency]}"
+            yield f"{currency} pending is {balance['pending']}, payments on hold add up to {pending[currency]}"
 
 
-def _worth(ledger: Ledger, payments: Payments, payouts: Payouts, refunds: Refunds) -> Iterator[str]:
-    """What the merchant owns less what it owes is what came in less what went out, per currency."""
-    worth: Counter[str] = Counter()
+def _net_balance(ledger: Ledger, payments: Payments, payouts: Payouts, refunds: Refunds) -> Iterator[str]:
+    """Per currency, the balance less debt equals the incoming money less the outgoing money."""
+    net: Counter[str] = Counter()
     for entry in ledger.entries:
-        worth[entry.currency] += entry.available if entry.reason == FUNDING else 0
-        worth[entry.currency] -= entry.debt if entry.reason == FUNDING else 0
+        net[entry.currency] += entry.available if entry.reason == FUNDING else 0
+        net[entry.currency] -= entry.debt if entry.reason == FUNDING else 0
     for payment in payments.items:
-        worth[payment["currency"]] += payment["net_amount"] - payments.asides[payment["id"]].charged_back
+        net[payment["currency"]] += payment["net_amount"] - payments.internals[payment["id"]].charged_back
     for payout in payouts.items:
         if payout["status"] == "succeeded":
-            worth[payout["currency"]] -= payout["amount"]
+            net[payout["currency"]] -= payout["amount"]
         if payout["status"] in ("succeeded", "returned"):
-            worth[payout["currency"]] -= payout_fee(payout["currency"])
+            net[payout["currency"]] -= payout_fee(payout["currency"])
     for refund in refunds.items:
         if refund["payout_id"] is None and refund["status"] == "succeeded":
-            worth[refund["currency"]] -= refund["amount"]
+            net[refund["currency"]] -= refund["amount"]
     for currency, balance in ledger.balances.items():
-        owned = sum(balance[bucket] for bucket in BUCKETS if bucket != "debt") - balance["debt"]
-        if owned != worth[currency]:
-            yield f"{currency}: the balance is worth {owned}, the objects say {worth[currency]}"
+        actual = sum(balance[bucket] for bucket in BUCKETS if bucket != "debt") - balance["debt"]
+        if actual != net[currency]:
+            yield f"{currency}: the net balance is {actual}, the objects add up to {net[currency]}"
 
 
 def _events(
     payments: Payments, payouts: Payouts, refunds: Refunds, ledger: Ledger, events: EventStore
 ) -> Iterator[str]:
-    """The last event of each object shows it as it is, but for what changes without an event."""
-    last: dict[str, Wire] = {}
+    """The last event of each object shows its current fields, except those that change without an event."""
+    last: dict[str, Json] = {}
     for event in events.items:
         last[event["data"].get("id", event["data"]["currency"])] = event["data"]
     for item in (*payments.items, *payouts.items, *refunds.items):
-        told = last.get(item["id"])
-        if told is None:
-            continue  # forgotten after 30 days
+        shown = last.get(item["id"])
+        if shown is None:
+            continue  # deleted after 30 days
         silent = {"refunded_amount"} if item["object"] == "payment" else set()
         if item["object"] == "refund" and item["status"] == "canceled":
             silent = {"status"}
-        if any(told.get(name) != value for name, value in item.items() if name not in silent):
-            yield f"{item['id']}: its last event does not show it as it is"
+        if any(shown.get(name) != value for name, value in item.items() if name not in silent):
+            yield f"{item['id']}: its last event does not show its current fields"
     for currency, balance in ledger.balances.items():
         if currency in last and last[currency] != balance:
             yield f"{currency}: the last balance.updated does not show the balance"

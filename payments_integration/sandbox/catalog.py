@@ -1,13 +1,16 @@
-"""The invented payment methods, fees and amount bounds: one table per country, every family and next action
-in each.
+"""The invented payment methods with their fees, limits and next actions, and the merchant's agreement about them.
+
+Every country has every method family and every type of next action. See "Shared shapes" in the provider's document.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Final
 
-from .shapes import DAY, HOUR, Wire
+from .protocol import COUNTRIES, DAY, HOUR, ApiError, Json
 
 MIN_AMOUNT: Final = 1
 MAX_AMOUNT: Final = 1_000_000_000_000
@@ -22,18 +25,11 @@ FEE_BASIS_POINTS: Final = {
     "cash": 250,
     "deposit_reference": 80,
 }
-# A payout costs a fixed fee, in minor units; so does a refund that runs as a payout. A card refund costs
-# nothing.
+# The fixed fee of a payout, and of a refund that runs as a payout, in minor units. A card refund is free.
 PAYOUT_FEES: Final = {"CLP": 300, "COP": 150_000, "PEN": 300, "MXN": 800, "BRL": 250, "USD": 100}
 
-# How long the payer has. A direct card payment asks nothing of the payer and does not expire.
-LIFETIMES: Final = {
-    "card": HOUR,
-    "bank_redirect": HOUR,
-    "wallet": HOUR,
-    "bank_transfer": 3 * DAY,
-    "cash": 3 * DAY,
-}
+# Seconds until a payment expires. A direct card payment needs no action of the payer and does not expire.
+LIFETIMES: Final = {"card": HOUR, "bank_redirect": HOUR, "wallet": HOUR, "bank_transfer": 3 * DAY, "cash": 3 * DAY}
 
 
 @dataclass(frozen=True)
@@ -53,8 +49,14 @@ class Method:
         """The largest amount in minor units."""
         return MAX_CASH_AMOUNT if self.family == "cash" else MAX_AMOUNT
 
-    def wire(self, *, available: bool) -> Wire:
-        """The record of GET /payment-methods. The provider's document does not show its fields: these are a choice."""
+    def check_amount(self, amount: int) -> None:
+        """Raise amount_out_of_range above the maximum."""
+        if amount > self.max_amount:
+            problem = f"{self.code} takes at most {self.max_amount} minor units."
+            raise ApiError("amount_out_of_range", problem, param="amount")
+
+    def wire(self, *, available: bool) -> Json:
+        """An item of GET /payment-methods. The provider's document does not show its fields: these are our choice."""
         return {
             "object": "payment_method",
             "code": self.code,
@@ -71,6 +73,7 @@ class Method:
 
 
 BOTH: Final = ("payment", "payout")
+NO_ACTION: Final[Json] = {"type": "none"}
 DEPOSIT: Final = ("deposit_reference",)
 DETAILS: Final = "bank_transfer_details"
 
@@ -132,18 +135,103 @@ METHODS: Final[dict[str, Method]] = {
 
 
 def payment_fee(family: str, received: int) -> int:
-    """The fee on money received, in its minor units."""
+    """The fee on the received amount; both in minor units."""
     return (received * FEE_BASIS_POINTS[family] + 5_000) // 10_000
 
 
 def payout_fee(currency: str) -> int:
-    """The fee reserved on top of a payout."""
+    """The fee that is reserved in addition to a payout's amount, in minor units."""
     return PAYOUT_FEES[currency]
 
 
 def payout_method(country: str, currency: str) -> Method | None:
-    """The method that carries a refund to a bank account there, if any."""
+    """The method for refunds to a bank account in this country and currency, or None."""
     for method in METHODS.values():
         if "payout" in method.uses and (method.country, method.currency) == (country, currency):
             return method
     return None
+
+
+def _digits(count: int) -> str:
+    return "".join(secrets.choice("0123456789") for _ in range(count))
+
+
+def transfer_details(method: Method, holder: str = "Sandbox Payments Ltd") -> Json:
+    """A ``next_action`` with a bank account to transfer to and the reference that the payer must include."""
+    return {
+        "type": "bank_transfer_details",
+        "bank_transfer": {
+            "bank_name": f"Sandbox Bank {method.country}",
+            "account_number": _digits(18 if method.country == "MX" else 12),
+            "account_holder": holder,
+        },
+        "reference": _digits(10),
+    }
+
+
+def next_action(method: Method, page_url: str, expires_at: str | None) -> Json:
+    """The ``next_action`` of a payment in the s2s flow, with ``reference`` and ``expires_at`` at its top level."""
+    action: Json = {"type": method.next_action}
+    if method.next_action == "redirect":
+        action["redirect_url"] = page_url
+    elif method.next_action == "qr":
+        action["qr_payload"] = f"sandbox:{method.code}:{secrets.token_hex(16)}"
+    elif method.next_action == "voucher":
+        action |= {"voucher_code": _digits(14), "voucher_barcode": _digits(44), "reference": _digits(10)}
+    elif method.next_action == "bank_transfer_details":
+        action = transfer_details(method)
+    elif method.next_action == "phone_otp":
+        action["reference"] = _digits(6)
+    if expires_at is not None and method.next_action != "none":
+        action["expires_at"] = expires_at
+    return action
+
+
+@dataclass
+class Terms:
+    """The provider's agreement with this merchant. Each field leads to the error code beside it."""
+
+    active: bool = True  # False: merchant_not_active
+    countries: set[str] = field(default_factory=lambda: set(COUNTRIES))  # others: country_not_allowed
+    forbidden_methods: set[str] = field(default_factory=set)  # method_not_allowed
+    unavailable_methods: set[str] = field(default_factory=set)  # method_not_available
+    broken_methods: set[str] = field(default_factory=set)  # provider_unavailable
+    blocked_payers: set[str] = field(default_factory=set)  # e-mails or document numbers: blocked_payer
+    require_whitelist: bool = False  # destinations must be whitelisted for 24 hours
+    whitelist: dict[str, datetime] = field(default_factory=dict)  # account number -> active from
+
+    def method(self, code: str, use: str, country: str, currency: str) -> Method:
+        """The method with this ``method_code``, if the merchant can use it this way in this country and currency."""
+        if country not in self.countries:
+            raise ApiError("country_not_allowed", "Your agreement does not cover this country.", param="country")
+        method = METHODS.get(code)
+        if method is None:
+            raise ApiError("parameter_invalid", f"There is no payment method {code!r}.", param="method_code")
+        if code in self.forbidden_methods:
+            raise ApiError("method_not_allowed", "Your agreement does not cover this method.", param="method_code")
+        fits = use in method.uses and (method.country, method.currency) == (country, currency)
+        if not fits or code in self.unavailable_methods:
+            problem = f"{code} is not available for a {use.replace('_', ' ')} in {country} in {currency}."
+            raise ApiError("method_not_available", problem, param="method_code")
+        if code in self.broken_methods:
+            raise ApiError("provider_unavailable")
+        return method
+
+    def check_payer(self, payer: Json | None) -> None:
+        """Raise blocked_payer for a payer on the block list, and for e-mails that begin with ``blocked@``."""
+        payer = payer or {}
+        email = payer.get("email", "")
+        number = payer.get("document", {}).get("number", "")
+        if email.startswith("blocked@") or {email, number} & self.blocked_payers:
+            raise ApiError("blocked_payer", "This payer is blocked.", param="payer")
+
+    def add_to_whitelist(self, account_number: str, now: datetime) -> None:
+        """Add a destination, active after 24 hours."""
+        self.whitelist[account_number] = now + timedelta(seconds=DAY)
+
+    def check_destination(self, destination: Json, now: datetime) -> None:
+        """Where the merchant needs a whitelist, raise parameter_invalid for an account that is not active on it."""
+        active_from = self.whitelist.get(destination["account_number"])
+        if self.require_whitelist and (active_from is None or active_from > now):
+            problem = "This account is not whitelisted, or was added less than 24 hours ago."
+            raise ApiError("parameter_invalid", problem, param="destination.account_number")

@@ -1,17 +1,33 @@
-"""The sandbox's own time: real by default, and movable by hand."""
+"""The sandbox's own time, which can be moved by hand, and the thread that does what falls due."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from weakref import WeakMethod
 
+logger = logging.getLogger("payments_integration.sandbox")
+
+
+def iso(at: datetime) -> str:
+    """ISO 8601 in UTC, always with six decimals: ``2026-01-31T12:00:00.000001Z``."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def parse_iso(text: str) -> datetime:
+    """The time in an ISO 8601 text. Raises ValueError if it has no time zone."""
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError("a date-time needs a time zone")
+    return at.astimezone(UTC)
+
 
 class Clock:
     """Aware UTC time that can be frozen, advanced and shifted. Thread-safe.
 
-    Whoever subscribes is called after every move by hand, so that timers fall due at once.
+    Subscribers are called after every move by hand, so that due timers run at once.
     """
 
     def __init__(self) -> None:
@@ -22,15 +38,13 @@ class Clock:
         self._listeners: list[WeakMethod[Callable[[], object]]] = []
 
     def now(self) -> datetime:
-        """The time on this clock; never before the last :meth:`stamp`."""
+        """The time on this clock, never before the last :meth:`stamp`."""
         with self._lock:
             return self._now()
 
     def stamp(self) -> datetime:
-        """A time later than every stamp before it, by a microsecond if need be: the order of changes shows in
-        it.
-
-        Only a step back by hand makes stamps smaller again.
+        """A time later than every earlier stamp, by a microsecond if necessary, so that stamps show the order of
+        changes. Only moving the clock back makes stamps smaller again.
         """
         with self._lock:
             now = self._now()
@@ -40,11 +54,11 @@ class Clock:
             return now
 
     def advance(self, seconds: float) -> None:
-        """Move the time on, frozen or not; a negative number moves it back."""
+        """Move the time forward, frozen or not; a negative number moves it back."""
         with self._lock:
             target = self._now() + timedelta(seconds=seconds)
             self._move_to(target, stay_frozen=self._frozen is not None)
-        self._tell()
+        self._notify()
 
     def freeze(self, at: datetime | None = None) -> None:
         """Stop the clock, now or at the aware time given. :meth:`advance` still moves it."""
@@ -52,28 +66,28 @@ class Clock:
             raise ValueError("freeze() needs an aware datetime")
         with self._lock:
             self._move_to(self._now() if at is None else at.astimezone(UTC), stay_frozen=True)
-        self._tell()
+        self._notify()
 
     def unfreeze(self) -> None:
-        """Let a frozen clock run on from where it stands."""
+        """Let a frozen clock run on from its time."""
         with self._lock:
             self._move_to(self._now(), stay_frozen=False)
-        self._tell()
+        self._notify()
 
     def set_offset(self, seconds: float) -> None:
         """Run at real time plus this many seconds (negative: behind). Ends a freeze."""
         with self._lock:
             self._move_to(datetime.now(UTC) + timedelta(seconds=seconds), stay_frozen=False)
-        self._tell()
+        self._notify()
 
     def subscribe(self, listener: Callable[[], object]) -> None:
-        """Call this bound method after every move by hand; held weakly, so a clock keeps no engine alive."""
+        """Call this bound method after every move by hand. It is held weakly, so a clock keeps no engine alive."""
         with self._lock:
             self._listeners.append(WeakMethod(listener))
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the clock stands still."""
+        """Whether the clock is stopped."""
         with self._lock:
             return self._frozen is not None
 
@@ -89,10 +103,58 @@ class Clock:
         self._frozen = target if stay_frozen else None
         self._offset = timedelta() if stay_frozen else target - datetime.now(UTC)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         with self._lock:
             self._listeners = [reference for reference in self._listeners if reference() is not None]
             listeners = [reference() for reference in self._listeners]
         for listener in listeners:
             if listener is not None:
                 listener()
+
+
+class Scheduler:
+    """A background thread that calls ``work`` at each interval, and at once when ``wake`` is set.
+
+    ``work`` takes a function that returns True when the thread is to stop.
+    """
+
+    def __init__(
+        self, work: Callable[[Callable[[], bool]], object], wake: threading.Event, interval: float = 0.1
+    ) -> None:
+        self._work = work
+        self._wake = wake
+        self._interval = interval
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread is alive."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread. Does nothing if it runs."""
+        if self.running:
+            return
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._run, name="payments-sandbox-scheduler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the delivery in progress, and join the thread."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait(self._interval)
+            self._wake.clear()
+            if self._stop.is_set():
+                return
+            try:
+                self._work(self._stop.is_set)
+            except Exception:  # one failure must not end all deliveries
+                logger.exception("The sandbox's scheduler failed")

@@ -1,32 +1,82 @@
-"""Deliveries of events: the queue, the retry schedule and the log ("Delivery rules")."""
+"""Webhook deliveries: signature, HTTP request, queue, retries and log ("Webhook signature", "Delivery rules")."""
 
 from __future__ import annotations
 
+import hashlib
 import heapq
+import hmac
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from types import TracebackType
+from typing import Final, TypeAlias
 
-from .clock import Clock
+import requests
+
+from .clock import Clock, iso
 from .endpoints import Endpoint, Endpoints
-from .faults import Fault, FaultBox
-from .shapes import DAY, HOUR, MINUTE, Wire, iso
-from .transport import ACK_TIMEOUT, HttpTransport, NotAcknowledgedError, Transport, signature
+from .faults import Fault, FaultRegistry
+from .protocol import DAY, HOUR, MINUTE, Json
 
-# Waits after the first, second, … failure; then every 24 hours, as long as that is within 3 days of the first
-# attempt.
+ACK_TIMEOUT: Final = 10.0
+# Waits after the first, second, … failure; then every 24 hours, up to 3 days after the first attempt.
 RETRY_WAITS: Final = (MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 6 * HOUR, 12 * HOUR)
 LAST_WAIT: Final = DAY
 GIVE_UP_AFTER: Final = timedelta(seconds=3 * DAY)
 WRONG_SECRET: Final = "whsec_" + "0" * 48
 
+# (url, headers, body) -> HTTP status; raises when there is no answer
+Transport: TypeAlias = Callable[[str, dict[str, str], bytes], int]
+
+
+class NotAcknowledgedError(Exception):
+    """No usable answer came, or it came too late."""
+
+
+def signature(body: bytes, secrets: list[str], unix_time: int) -> str:
+    """The value of ``Service-Signature``: ``t=…`` and one ``v1=…`` per secret, HMAC-SHA256 over ``<t>.<body>``."""
+    signed = str(unix_time).encode() + b"." + body
+    digests = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest() for secret in secrets]
+    return ",".join([f"t={unix_time}", *(f"v1={digest}" for digest in digests)])
+
+
+class HttpTransport:
+    """POSTs over HTTP without redirects, proxies or .netrc. A context manager that closes its connections."""
+
+    def __init__(self, ack_timeout: float = ACK_TIMEOUT) -> None:
+        self._ack_timeout = ack_timeout
+        self._session = requests.Session()
+        self._session.trust_env = False
+
+    def __enter__(self) -> HttpTransport:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._session.close()
+
+    def __call__(self, url: str, headers: dict[str, str], body: bytes) -> int:
+        """The HTTP status of the answer, without waiting for its body. Raises NotAcknowledgedError."""
+        began = time.monotonic()
+        try:
+            with self._session.post(
+                url, data=body, headers=headers, timeout=self._ack_timeout, allow_redirects=False, stream=True
+            ) as response:
+                status = response.status_code
+        except (requests.RequestException, ValueError, OSError) as error:
+            raise NotAcknowledgedError(f"{type(error).__name__}: {error}") from error
+        if time.monotonic() - began > self._ack_timeout:
+            raise NotAcknowledgedError(f"answered {status} after more than {self._ack_timeout:g} seconds")
+        return status
+
 
 @dataclass
 class Delivery:
-    """One event on its way to one endpoint. ``held_for``: how many later ones must go first."""
+    """One event for one endpoint. ``held_for``: how many later deliveries must be sent before it."""
 
     number: int
     api_key: str
@@ -42,8 +92,13 @@ class Delivery:
     fault: Fault | None = None
     fault_drawn: bool = False
 
+    @property
+    def attempt_fault(self) -> str | None:
+        """The kind of fault of the current attempt; only a first attempt has one."""
+        return self.fault.kind if self.fault is not None and self.attempts == 1 else None
+
     def next_due(self, now: datetime) -> datetime | None:
-        """When to try again after a failure now; None when the schedule is at its end."""
+        """The time of the next attempt after a failure now; None at the end of the retry schedule."""
         first = self.first_at or now
         index = self.attempts - 1
         due = now + timedelta(seconds=RETRY_WAITS[index] if index < len(RETRY_WAITS) else LAST_WAIT)
@@ -51,13 +106,13 @@ class Delivery:
 
 
 class Dispatcher:
-    """Sends what is due, one after the other, and keeps a log of every attempt.
+    """Sends what is due, one delivery at a time, and logs every attempt.
 
-    ``transport`` replaces real HTTP when set: a callable ``(url, headers, body) -> status`` that may raise.
+    ``transport`` replaces HTTP when set: a callable ``(url, headers, body) -> status`` that may raise.
     """
 
-    def __init__(self, clock: Clock, lock: AbstractContextManager[object], faults: FaultBox) -> None:
-        self.log: list[Wire] = []
+    def __init__(self, clock: Clock, lock: AbstractContextManager[object], faults: FaultRegistry) -> None:
+        self.log: list[Json] = []
         self.transport: Transport | None = None
         self.ack_timeout = ACK_TIMEOUT
         self.old_signature_first = False
@@ -70,8 +125,8 @@ class Dispatcher:
         self._count = 0
         self._sending = threading.RLock()
 
-    def enqueue(self, api_key: str, endpoints: Endpoints, endpoint: Endpoint, event: Wire, body: bytes) -> None:
-        """Send this event to this endpoint, as soon as may be."""
+    def enqueue(self, api_key: str, endpoints: Endpoints, endpoint: Endpoint, event: Json, body: bytes) -> None:
+        """Queue this event for this endpoint; it is due at once."""
         with self._lock:
             self._count += 1
             self._push(
@@ -82,8 +137,8 @@ class Dispatcher:
             )  # fmt: skip
         self.wake.set()
 
-    def pending(self) -> list[Wire]:
-        """What is still to be sent: event, endpoint, attempts so far and when it is due."""
+    def pending(self) -> list[Json]:
+        """The queue, next first: ``{event_id, endpoint_id, attempts, due_at}``."""
         with self._lock:
             return [
                 {
@@ -96,19 +151,17 @@ class Dispatcher:
             ]
 
     def deliver_due(self, stopped: Callable[[], bool] = lambda: False) -> int:
-        """Send everything that is due now, and what falls due by that; returns the number of attempts."""
+        """Send all deliveries that are due, or become due meanwhile. Returns the number of attempts."""
         sent = 0
         with self._sending, HttpTransport(self.ack_timeout) as http:
-            while not stopped() and (delivery := self._claim()) is not None:
+            while not stopped() and (delivery := self._next()) is not None:
                 sent += self._attempt(delivery, self.transport or http)
         return sent
-
-    # inside
 
     def _push(self, delivery: Delivery) -> None:
         heapq.heappush(self._queue, (delivery.due_at, delivery.number, delivery))
 
-    def _claim(self) -> Delivery | None:
+    def _next(self) -> Delivery | None:
         with self._lock:
             while self._queue and self._queue[0][0] <= self._clock.now():
                 delivery = heapq.heappop(self._queue)[2]
@@ -116,16 +169,16 @@ class Dispatcher:
                 if endpoint is None or endpoint.status != "active":
                     continue
                 delivery.held_for = 0
-                if not self._put_off(delivery):
+                if not self._postpone(delivery):
                     return delivery
         return None
 
-    def _put_off(self, delivery: Delivery) -> bool:
-        """Draw the fault of a first attempt; True when there is nothing to send for now."""
+    def _postpone(self, delivery: Delivery) -> bool:
+        """Draw the fault of a first attempt. True if the fault drops, delays or reorders the delivery."""
         if delivery.fault_drawn:
             return False
         delivery.fault_drawn = True
-        fault = self._faults.for_delivery(delivery.event_type, delivery.endpoint_id, delivery.api_key)
+        fault = self._faults.take_for_delivery(delivery.event_type, delivery.endpoint_id, delivery.api_key)
         delivery.fault = fault
         if fault is None:
             return False
@@ -150,9 +203,7 @@ class Dispatcher:
             now = self._clock.now()
             delivery.first_at = delivery.first_at or now
             delivery.attempts += 1
-            first = delivery.attempts == 1
-            kind = delivery.fault.kind if delivery.fault is not None and first else None
-            secrets = [WRONG_SECRET] if kind == "bad_signature" else endpoint.secrets_at(now)
+            secrets = [WRONG_SECRET] if delivery.attempt_fault == "bad_signature" else endpoint.secrets_at(now)
             if self.old_signature_first:
                 secrets.reverse()
             headers = {
@@ -160,11 +211,11 @@ class Dispatcher:
                 "User-Agent": "payments-sandbox",
                 "Service-Signature": signature(delivery.body, secrets, int(now.timestamp())),
             }
-        copies = 2 if kind == "duplicate" else 1
+        copies = 2 if delivery.attempt_fault == "duplicate" else 1
         acknowledged = [self._send(delivery, endpoint, transport, headers) for _ in range(copies)]
         with self._lock:
             self._settle(delivery, endpoint, any(acknowledged))
-            self._let_go(delivery)
+            self._release_held(delivery)
         return copies
 
     def _send(self, delivery: Delivery, endpoint: Endpoint, transport: Transport, headers: dict[str, str]) -> bool:
@@ -174,7 +225,7 @@ class Dispatcher:
             status = transport(endpoint.url, headers, delivery.body)
         except NotAcknowledgedError as error:
             problem = str(error)
-        except Exception as error:  # a transport given by a test: whatever it raises is no acknowledgement
+        except Exception as error:  # a test's transport: any exception means that there was no answer
             problem = f"{type(error).__name__}: {error}"
         acknowledged = status is not None and 200 <= status < 300
         with self._lock:
@@ -191,8 +242,8 @@ class Dispatcher:
             delivery.due_at = due_at
             self._push(delivery)
 
-    def _let_go(self, sent: Delivery) -> None:
-        """Count down what is held back behind later deliveries to the same endpoint."""
+    def _release_held(self, sent: Delivery) -> None:
+        """Count down the deliveries held back until later ones to the same endpoint are sent."""
         released = []
         for held in self._held:
             if held.endpoint_id == sent.endpoint_id and held.number < sent.number and held.held_for > 0:
@@ -206,13 +257,7 @@ class Dispatcher:
         self._held = [held for held in self._held if held.held_for > 0]
 
     def _record(
-        self,
-        delivery: Delivery,
-        endpoint: Endpoint,
-        status: int | None,
-        error: str | None,
-        *,
-        acknowledged: bool,
+        self, delivery: Delivery, endpoint: Endpoint, status: int | None, error: str | None, *, acknowledged: bool
     ) -> None:
         self.log.append(
             {
@@ -225,6 +270,6 @@ class Dispatcher:
                 "status": status,
                 "error": error,
                 "acknowledged": acknowledged,
-                "fault": delivery.fault.kind if delivery.fault is not None and delivery.attempts == 1 else None,
+                "fault": delivery.attempt_fault,
             }
         )

@@ -1,4 +1,4 @@
-"""Webhook endpoints: registering, rotating, and their health ("Webhook endpoint", "Webhook endpoints")."""
+"""Webhook endpoints: registration, secret rotation and health ("Webhook endpoint", "Webhook endpoints")."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from .clock import Clock
-from .errors import ApiError, UnknownObjectError
-from .shapes import DAY, EVENT_TYPES, MAX_ACTIVE_ENDPOINTS, Wire, iso, new_id
+from .clock import Clock, iso
+from .protocol import DAY, EVENT_TYPES, MAX_ACTIVE_ENDPOINTS, ApiError, Json
+from .resources import UnknownObjectError, new_id
 from .validation import Fields
 
 CREATE_FIELDS: Final = ("url", "events")
@@ -20,7 +20,7 @@ DISABLED_AFTER: Final = timedelta(seconds=7 * DAY)
 
 @dataclass
 class Endpoint:
-    """One registered address. ``failing_since`` is the first failure of an unbroken row of them."""
+    """One registered address. ``failing_since`` is the time of the first failure since the last success."""
 
     id: str
     url: str
@@ -33,9 +33,9 @@ class Endpoint:
     failing_since: datetime | None = None
     failing: bool = False
 
-    def wire(self, *, with_secret: bool = False) -> Wire:
-        """The endpoint as the API shows it; the secret only on creation and rotation."""
-        item: Wire = {
+    def wire(self, *, with_secret: bool = False) -> Json:
+        """The endpoint as the API shows it, with the secret only on creation and rotation."""
+        item: Json = {
             "id": self.id,
             "object": "webhook_endpoint",
             "url": self.url,
@@ -45,8 +45,8 @@ class Endpoint:
         }
         return {**item, "secret": self.secret} if with_secret else item
 
-    def health(self) -> Wire:
-        """What the provider's dashboard would show beside it."""
+    def health(self) -> Json:
+        """The endpoint's health, which the API does not show."""
         return {
             "id": self.id,
             "failing": self.failing,
@@ -54,25 +54,26 @@ class Endpoint:
         }
 
     def secrets_at(self, now: datetime) -> list[str]:
-        """The secrets a delivery is signed with: the new one first, the old one for 24 hours after a rotation."""
+        """The secrets that sign a delivery: the new one, and for 24 hours after a rotation the old one."""
         if self.old_secret is not None and self.old_secret_until is not None and now < self.old_secret_until:
             return [self.secret, self.old_secret]
         return [self.secret]
 
 
 class Endpoints:
-    """The webhook endpoints of one project, and the messages their owner gets."""
+    """The webhook endpoints of one project, and the messages to their owner."""
 
     def __init__(self, clock: Clock) -> None:
         self.by_id: dict[str, Endpoint] = {}
-        self.notifications: list[Wire] = []
+        self.notifications: list[Json] = []
         self._clock = clock
 
-    # what the API does
+    # requests of the API
 
-    def create(self, body: Wire) -> Wire:
-        """POST /webhook-endpoints. Required: url; without events: all of them. 422 limit_exceeded beyond ten
-        active.
+    def create(self, body: Json) -> Json:
+        """POST /webhook-endpoints. Required: url. Without events it subscribes to all types.
+
+        Raises limit_exceeded if ten endpoints are active.
         """
         fields = Fields(body, CREATE_FIELDS)
         url, events = fields.endpoint_url(), fields.event_types()
@@ -80,30 +81,30 @@ class Endpoints:
             raise ApiError("limit_exceeded", f"At most {MAX_ACTIVE_ENDPOINTS} endpoints can be active.")
         return self.add(url, events).wire(with_secret=True)
 
-    def rotate(self, endpoint_id: str) -> Wire:
-        """POST /webhook-endpoints/{id}/rotate-secret: the old secret signs along for 24 hours more."""
-        endpoint = self.fetch(endpoint_id)
+    def rotate(self, endpoint_id: str) -> Json:
+        """POST /webhook-endpoints/{id}/rotate-secret: for 24 hours deliveries are signed with both secrets."""
+        endpoint = self.get_or_404(endpoint_id)
         endpoint.old_secret = endpoint.secret
         endpoint.old_secret_until = self._clock.now() + OLD_SECRET_VALIDITY
         endpoint.secret = new_secret()
         return endpoint.wire(with_secret=True)
 
-    def delete(self, endpoint_id: str) -> Wire:
-        """DELETE /webhook-endpoints/{id}: what was not delivered to it yet never will be."""
-        endpoint = self.fetch(endpoint_id)
+    def delete(self, endpoint_id: str) -> Json:
+        """DELETE /webhook-endpoints/{id}: its queued deliveries are never sent."""
+        endpoint = self.get_or_404(endpoint_id)
         del self.by_id[endpoint_id]
         return {"id": endpoint.id, "object": "webhook_endpoint", "deleted": True}
 
-    def fetch(self, endpoint_id: str) -> Endpoint:
-        """The endpoint for the API; raises resource_not_found."""
+    def get_or_404(self, endpoint_id: str) -> Endpoint:
+        """The endpoint, for the API. Raises resource_not_found."""
         if endpoint_id not in self.by_id:
             raise ApiError("resource_not_found", f"There is no object with the id {endpoint_id!r}.")
         return self.by_id[endpoint_id]
 
-    # at the controls
+    # controls
 
     def add(self, url: str, events: list[str] | None = None, secret: str | None = None) -> Endpoint:
-        """Register without a request, with a secret known from elsewhere if given."""
+        """Register an endpoint without a request, with the given or a new secret."""
         endpoint = Endpoint(
             new_id("whk"), url, list(events or EVENT_TYPES), iso(self._clock.stamp()), secret or new_secret()
         )
@@ -111,13 +112,13 @@ class Endpoints:
         return endpoint
 
     def enable(self, endpoint_id: str) -> Endpoint:
-        """Make a disabled endpoint active again, as its owner would in the dashboard."""
-        endpoint = self.at_hand(endpoint_id)
+        """Make a disabled endpoint active again."""
+        endpoint = self.find(endpoint_id)
         endpoint.status, endpoint.failing, endpoint.failing_since = "active", False, None
         return endpoint
 
-    def at_hand(self, endpoint_id: str) -> Endpoint:
-        """The endpoint for the controls; raises UnknownObjectError."""
+    def find(self, endpoint_id: str) -> Endpoint:
+        """The endpoint, for the controls. Raises UnknownObjectError."""
         if endpoint_id not in self.by_id:
             raise UnknownObjectError(f"there is no {endpoint_id!r} in the sandbox")
         return self.by_id[endpoint_id]
@@ -125,11 +126,11 @@ class Endpoints:
     # health
 
     def record_success(self, endpoint: Endpoint) -> None:
-        """An acknowledged delivery ends a row of failures."""
+        """An acknowledged delivery ends a series of failures."""
         endpoint.failing, endpoint.failing_since = False, None
 
     def record_failure(self, endpoint: Endpoint) -> None:
-        """A failed delivery begins or lengthens a row; after 7 days of it the endpoint is disabled."""
+        """A failed delivery starts or continues a series of failures, which disables the endpoint after 7 days."""
         now = self._clock.now()
         endpoint.failing_since = endpoint.failing_since or now
         self.mark_failing()
@@ -138,7 +139,7 @@ class Endpoints:
             self._notify(endpoint, "disabled")
 
     def mark_failing(self) -> None:
-        """Mark what has failed for 3 days without a success in between."""
+        """Mark endpoints that have failed for 3 days without a success."""
         now = self._clock.now()
         for endpoint in self.by_id.values():
             since = endpoint.failing_since
@@ -152,5 +153,5 @@ class Endpoints:
 
 
 def new_secret() -> str:
-    """A fresh signing secret."""
+    """A new signing secret."""
     return f"whsec_{secrets.token_hex(24)}"

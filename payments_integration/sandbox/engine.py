@@ -1,36 +1,33 @@
-"""The whole provider in memory: projects, the API, deliveries, time and faults behind one lock."""
+"""The provider in memory: projects, API, deliveries, time and faults behind one lock."""
 
 from __future__ import annotations
 
 import copy
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from .clock import Clock
-from .controls import Controls, ProjectControls
-from .deliveries import Dispatcher
-from .errors import UnknownObjectError
-from .faults import FaultBox
+from .clock import Clock, Scheduler, iso
+from .common_rules import RateLimiter, RateLimits
+from .controls import Controls, Project
+from .deliveries import Dispatcher, Transport
+from .faults import FaultRegistry
 from .gateway import Gateway
-from .project import Project
-from .pump import Pump
-from .ratelimit import RateLimiter, RateLimits
-from .shapes import Wire, iso
-from .timers import run_due
-from .transport import Transport
-from .wire import ApiAnswer, ApiRequest
+from .project import ProjectState
+from .protocol import ApiRequest, ApiResponse, Json
+from .resources import UnknownObjectError
 
 DEFAULT_API_KEY = "sk_test_sandbox"
 
 
 class Engine(Controls):
-    """A fake of the payment provider. Thread-safe; holds everything in memory, in minor units and UTC.
+    """A fake of the payment provider. Thread-safe; all state is in memory, amounts in minor units, times in UTC.
 
-    ``auto_progress``: seconds, on the clock, after which a payout, a refund or a payment in processing takes
-    its next step by itself (None: by hand). ``rate_limits``: True for the documented ones, False for none, or
-    a RateLimits. ``seed`` is for the faults' probabilities. ``base_url`` is the address in checkout links; a
-    server fills it in. ``transport`` replaces real HTTP for deliveries.
+    ``auto_progress``: seconds, on the clock, between the steps of a payout or refund, and until a payment in
+    processing succeeds (None: only by hand). ``rate_limits``: True for the documented limits, False for none, or a
+    RateLimits. ``seed`` is for the probabilities of faults. ``base_url`` is the address in checkout links; a server
+    sets it. ``transport`` replaces HTTP for deliveries.
     """
 
     def __init__(
@@ -48,49 +45,49 @@ class Engine(Controls):
         self.clock = clock or Clock()
         self.auto_progress = auto_progress
         self.base_url = base_url
-        self.faults = FaultBox(seed)
+        self.faults = FaultRegistry(seed)
         self.dispatcher = Dispatcher(self.clock, self.lock, self.faults)
         self.dispatcher.transport = transport
         limits = rate_limits if isinstance(rate_limits, RateLimits) else RateLimits(enforced=rate_limits)
         self.limiter = RateLimiter(limits)
         self.gateway = Gateway(self, self.clock, self.lock, self.faults, self.limiter)
-        self.pump = Pump(self._pump_once, self.dispatcher.wake)
-        self._projects: dict[str, ProjectControls] = {}
+        self.scheduler = Scheduler(self._run_due, self.dispatcher.wake)
+        self._projects: dict[str, Project] = {}
         self.default_project = self.add_project(api_key)
         self.terms = self.default_project.terms
         self.clock.subscribe(self.tick)
 
     # projects
 
-    def add_project(self, api_key: str) -> ProjectControls:
-        """A further project, apart from all others. Raises ValueError for a key that is taken."""
+    def add_project(self, api_key: str) -> Project:
+        """Add a project, separate from all others. Raises ValueError if the API key is in use."""
         with self.lock:
             if self.project_with_key(api_key) is not None:
                 raise ValueError("the API key belongs to a project already")
-            project = Project(api_key, self.clock, self.dispatcher, self.page_url)
-            self._projects[api_key] = ProjectControls(project, self.lock)
+            state = ProjectState(api_key, self.clock, self.dispatcher, self.page_url)
+            self._projects[api_key] = Project(state, self.lock)
             return self._projects[api_key]
 
     @property
-    def projects(self) -> dict[str, ProjectControls]:
-        """All projects by the key they were made with."""
+    def projects(self) -> dict[str, Project]:
+        """All projects by the API key that they were created with."""
         with self.lock:
             return dict(self._projects)
 
-    def project_with_key(self, api_key: str) -> Project | None:
-        """The project that a key belongs to, valid or revoked."""
+    def project_with_key(self, api_key: str) -> ProjectState | None:
+        """The project of an API key, valid or revoked."""
         for project in self._projects.values():
-            if api_key in project.inner.keys:
-                return project.inner
+            if api_key in project.state.keys:
+                return project.state
         return None
 
-    def project_of(self, object_id: str | None) -> Project:
+    def project_of(self, object_id: str | None) -> ProjectState:
         """The project that owns an object; the default project for None. Raises UnknownObjectError."""
         if object_id is None:
-            return self.default_project.inner
+            return self.default_project.state
         for project in self._projects.values():
-            if project.inner.owns(object_id):
-                return project.inner
+            if project.state.owns(object_id):
+                return project.state
         raise UnknownObjectError(f"there is no {object_id!r} in the sandbox")
 
     def page_url(self, payment_id: str) -> str:
@@ -99,12 +96,12 @@ class Engine(Controls):
 
     # the API
 
-    def handle(self, request: ApiRequest) -> ApiAnswer:
-        """The answer to one API request."""
+    def handle(self, request: ApiRequest) -> ApiResponse:
+        """The response to one API request."""
         return self.gateway.handle(request)
 
     @property
-    def requests(self) -> list[Wire]:
+    def requests(self) -> list[Json]:
         """The log of API requests, newest last: ``{at, method, path, operation, idempotency_key, status, …}``."""
         with self.lock:
             return copy.deepcopy(list(self.gateway.log))
@@ -112,14 +109,14 @@ class Engine(Controls):
     # time and deliveries
 
     def tick(self) -> None:
-        """Let everything happen that is due: expiry, automatic progress, failing endpoints, forgetting."""
+        """Do everything that is due on the clock: expiry, automatic progress, failing endpoints, retention."""
         with self.lock:
             for project in self._projects.values():
-                run_due(project.inner, self.auto_progress)
+                project.state.run_due(self.auto_progress)
 
     @property
     def transport(self) -> Transport | None:
-        """A callable ``(url, headers, body) -> status`` used for deliveries instead of HTTP; None: HTTP."""
+        """A callable ``(url, headers, body) -> status`` that replaces HTTP for deliveries; None: HTTP."""
         return self.dispatcher.transport
 
     @transport.setter
@@ -127,39 +124,37 @@ class Engine(Controls):
         self.dispatcher.transport = transport
 
     def deliver_due(self) -> int:
-        """Send every delivery that is due, in this thread; returns the number of attempts."""
+        """Send every delivery that is due, in this thread. Returns the number of attempts."""
         self.tick()
         return self.dispatcher.deliver_due()
 
     @property
-    def deliveries(self) -> list[Wire]:
-        """The log of delivery attempts, newest last: ``{event_id, event_type, endpoint_id, at, attempt,
-        status, …}``.
-        """
+    def deliveries(self) -> list[Json]:
+        """The log of delivery attempts, newest last: ``{event_id, endpoint_id, at, attempt, status, …}``."""
         with self.lock:
             return copy.deepcopy(self.dispatcher.log)
 
     @property
-    def pending_deliveries(self) -> list[Wire]:
-        """What is still to be sent: ``{event_id, endpoint_id, attempts, due_at}``, next first."""
+    def pending_deliveries(self) -> list[Json]:
+        """The queued deliveries, next first: ``{event_id, endpoint_id, attempts, due_at}``."""
         return self.dispatcher.pending()
 
-    def start_pump(self) -> None:
-        """Deliver and let timers run in a thread of its own."""
-        self.pump.start()
+    def start_scheduler(self) -> None:
+        """Deliver and run timers in a background thread."""
+        self.scheduler.start()
 
-    def stop_pump(self) -> None:
-        """Stop and join that thread."""
-        self.pump.stop()
+    def stop_scheduler(self) -> None:
+        """Stop and join the background thread."""
+        self.scheduler.stop()
 
-    def _pump_once(self, stopped: Callable[[], bool]) -> None:
+    def _run_due(self, stopped: Callable[[], bool]) -> None:
         self.tick()
         self.dispatcher.deliver_due(stopped)
 
-    # everything at once
+    # content
 
     def books(self) -> dict[str, Any]:
-        """Everything there is, as plain JSON: objects, money, events, logs, faults and the audit, per project."""
+        """The whole content as plain JSON: objects, money, events, logs, faults and the audit, per project."""
         with self.lock:
             return {
                 "now": iso(self.clock.now()),
@@ -167,21 +162,14 @@ class Engine(Controls):
                 "deliveries": self.deliveries,
                 "pending_deliveries": self.pending_deliveries,
                 "requests": self.requests,
-                "request_counts": self._request_counts(),
+                "request_counts": dict(Counter(entry["operation"] or "unknown" for entry in self.gateway.log)),
                 "faults": [fault.wire() for fault in self.faults.all()],
-                "audit": [violation for project in self._projects.values() for violation in project.audit()],
+                "audit": [error for project in self._projects.values() for error in project.audit()],
             }
 
-    def _request_counts(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for entry in self.gateway.log:
-            name = entry["operation"] or "unknown"
-            counts[name] = counts.get(name, 0) + 1
-        return counts
 
-
-def _project_books(project: ProjectControls) -> Wire:
-    inner = project.inner
+def _project_books(project: Project) -> Json:
+    state = project.state
     return {
         "api_key": project.api_key,
         "payments": list(project.payments.values()),
@@ -189,9 +177,9 @@ def _project_books(project: ProjectControls) -> Wire:
         "refunds": list(project.refunds.values()),
         "deposit_references": list(project.deposit_references.values()),
         "balances": list(project.balances.values()),
-        "endpoints": [{**endpoint.wire(), **endpoint.health()} for endpoint in inner.webhooks.by_id.values()],
+        "endpoints": [{**endpoint.wire(), **endpoint.health()} for endpoint in state.endpoints.by_id.values()],
         "events": project.events,
         "notifications": project.notifications,
-        "ledger": [entry.wire() for entry in inner.ledger.entries],
+        "ledger": [entry.wire() for entry in state.ledger.entries],
         "audit": project.audit(),
     }

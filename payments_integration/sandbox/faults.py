@@ -1,54 +1,58 @@
-"""Faults on demand: what goes wrong, how often, and with which request or delivery."""
+"""Faults on demand: which request or delivery goes wrong, how, and how often."""
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Final
 
-from .errors import CATALOGUE
-from .shapes import EVENT_TYPES, Wire
+from .protocol import CATALOGUE, EVENT_TYPES, ApiError, ApiResponse, ConnectionFault, Json, encode_json, error_response
+from .resources import new_id
 
-# Faults of API requests. For the first group ``work`` says whether the request is carried out all the same.
+# Faults of API requests. For the first group, ``work`` says whether the request is executed.
 REQUEST_KINDS: Final = (
-    "reset",  # the connection is reset, no answer
-    "error",  # an envelope: ``code`` (internal_error), ``status``
+    "reset",  # the connection is reset without a response
+    "error",  # an error envelope with ``code`` (internal_error) and ``status``
     "html",  # 200 with an HTML page
     "redirect",  # 302
-    "rate_limited",  # 429; ``retry_after`` is the header as it is sent, None leaves it out
+    "rate_limited",  # 429; ``retry_after`` is the value of the header, None leaves it out
     "in_progress",  # 409 idempotency_in_progress
-    "slow",  # ``delay`` seconds, while the key counts as running; with work=True only the answer is late
-    # the request is always carried out
-    "truncate",  # half of the body, then the connection is closed
-    "drip",  # the body in ``count`` pieces with ``delay`` seconds before each
-    "wrong_id",  # the answer has another id
-    "wrong_kind",  # the answer is an object of another kind
+    "slow",  # ``delay`` seconds before the request is executed; with work=True, before the response is sent
+    # the request is always executed
+    "truncate",  # half of the body is sent, then the connection is closed
+    "drip",  # the body is sent in ``count`` pieces, ``delay`` seconds before each
+    "wrong_id",  # the response has another id
+    "wrong_kind",  # the response is an object of another type
     "no_date",  # no Date header
-    "empty_page",  # a list says has_more and has nothing in it
+    "empty_page",  # a list has ``has_more`` and no data
 )
 # Faults of deliveries.
 DELIVERY_KINDS: Final = (
     "duplicate",  # sent twice
-    "reorder",  # held back until ``count`` later ones went to the same endpoint, or ``delay`` seconds passed
-    "drop",  # counted as delivered, never sent; stays in GET /events
-    "delay",  # first sent ``delay`` seconds later, on the sandbox's clock
+    "reorder",  # sent after ``count`` later deliveries to the same endpoint, or after ``delay`` seconds
+    "drop",  # logged as acknowledged but never sent; the event stays in GET /events
+    "delay",  # first sent ``delay`` seconds later on the sandbox's clock
     "bad_signature",  # signed with a wrong secret
 )
-ALWAYS_AT_WORK: Final = ("truncate", "drip", "wrong_id", "wrong_kind", "no_date", "empty_page")
+ALWAYS_EXECUTED: Final = ("truncate", "drip", "wrong_id", "wrong_kind", "no_date", "empty_page")
 DEFAULT_DELAYS: Final = {"reorder": 60.0, "delay": 60.0, "slow": 1.0, "drip": 0.05}
 DEFAULT_COUNTS: Final = {"drip": 10}
+
+HTML: Final = b"<!doctype html><html><head><title>Welcome</title></head><body><h1>It works!</h1></body></html>"
+# For wrong_kind: the type and id prefix to send in place of these. All other types become a payment.
+OTHER_KINDS: Final = {"payment": ("payout", "pout"), "event": ("payment", "pay")}
 
 
 @dataclass
 class Fault:
-    """One fault. It hits the first ``times`` requests or deliveries that match all of its filters, then is
-    used up.
+    """One fault. It applies to the first ``times`` requests or deliveries that match all of its filters.
 
-    ``times=None`` goes on until cleared. ``path`` is a prefix, with or without ``/v1``; ``operation`` is a
-    name of ``operations.OPERATIONS`` such as ``create_payout``. ``retry_after`` is sent as it stands: "-1",
-    "999999", "soon".
+    With ``times=None`` it applies until it is cleared. ``path`` is a prefix, with or without ``/v1``; ``operation`` is
+    a name such as ``create_payout``. ``retry_after`` is sent unchanged: "-1", "999999", "soon". ``delay`` is in
+    seconds. Raises ValueError for an unknown kind, code or event type.
     """
 
     kind: str
@@ -77,7 +81,7 @@ class Fault:
             raise ValueError(f"unknown event type {self.event_type!r}")
         if not 0 <= self.probability <= 1:
             raise ValueError("a probability is between 0 and 1")
-        if self.kind in ALWAYS_AT_WORK:
+        if self.kind in ALWAYS_EXECUTED:
             self.work = True
         if self.delay is None:
             self.delay = DEFAULT_DELAYS.get(self.kind, 0.0)
@@ -85,8 +89,8 @@ class Fault:
             self.count = DEFAULT_COUNTS.get(self.kind, 1)
 
     @classmethod
-    def from_wire(cls, data: Wire) -> Fault:
-        """A fault out of JSON, with the fields of this class. Raises ValueError."""
+    def from_wire(cls, data: Json) -> Fault:
+        """A fault from a JSON object with the fields of this class. Raises ValueError."""
         known = {item.name for item in fields(cls) if item.init}
         if unknown := set(data) - known:
             raise ValueError(f"unknown fields: {', '.join(sorted(unknown))}")
@@ -97,20 +101,18 @@ class Fault:
         except TypeError as error:
             raise ValueError(str(error)) from error
 
-    def wire(self) -> Wire:
-        """The fault and how often it was used."""
+    def wire(self) -> Json:
+        """The fault as a dict, with ``used``: how often it has applied."""
         return asdict(self)
 
     @property
     def spent(self) -> bool:
-        """Whether it has struck as often as it was to."""
+        """Whether it has applied ``times`` times."""
         return self.times is not None and self.used >= self.times
 
 
-class FaultBox:
-    """The faults in force, in the order they were added. At most one strikes a request or delivery: the first
-    to match.
-    """
+class FaultRegistry:
+    """The active faults, in the order they were added. Only the first match applies to a request or delivery."""
 
     def __init__(self, seed: int = 0) -> None:
         self._lock = threading.Lock()
@@ -118,23 +120,23 @@ class FaultBox:
         self._random = random.Random(seed)
 
     def add(self, fault: Fault) -> Fault:
-        """Put a fault in force; its ``used`` counts how often it struck."""
+        """Activate a fault; its ``used`` counts how often it has applied."""
         with self._lock:
             self._faults.append(fault)
         return fault
 
     def clear(self) -> None:
-        """Take all faults out of force."""
+        """Remove all faults."""
         with self._lock:
             self._faults.clear()
 
     def all(self) -> list[Fault]:
-        """All faults since the last clear, used up or not."""
+        """All faults since the last clear, spent or not."""
         with self._lock:
             return list(self._faults)
 
-    def for_request(self, method: str, path: str, operation: str | None, api_key: str | None) -> Fault | None:
-        """The fault that strikes this API request, counted as used."""
+    def take_for_request(self, method: str, path: str, operation: str | None, api_key: str | None) -> Fault | None:
+        """The fault that applies to this API request, counted as used."""
         short = path.removeprefix("/v1")
 
         def matches(fault: Fault) -> bool:
@@ -146,10 +148,10 @@ class FaultBox:
                 and fault.api_key in (None, api_key)
             )
 
-        return self._strike(matches)
+        return self._take(matches)
 
-    def for_delivery(self, event_type: str, endpoint_id: str, api_key: str) -> Fault | None:
-        """The fault that strikes the first attempt of this delivery, counted as used."""
+    def take_for_delivery(self, event_type: str, endpoint_id: str, api_key: str) -> Fault | None:
+        """The fault that applies to the first attempt of this delivery, counted as used."""
 
         def matches(fault: Fault) -> bool:
             return (
@@ -159,9 +161,9 @@ class FaultBox:
                 and fault.api_key in (None, api_key)
             )
 
-        return self._strike(matches)
+        return self._take(matches)
 
-    def _strike(self, matches: Callable[[Fault], bool]) -> Fault | None:
+    def _take(self, matches: Callable[[Fault], bool]) -> Fault | None:
         with self._lock:
             for fault in self._faults:
                 if fault.spent or not matches(fault):
@@ -171,3 +173,41 @@ class FaultBox:
                 fault.used += 1
                 return fault
         return None
+
+
+def apply_fault(response: ApiResponse, fault: Fault, request_id: str) -> ApiResponse:
+    """The response that is sent in place of this one."""
+    if fault.kind in ("reset", "truncate", "drip"):
+        return ApiResponse(
+            response.status,
+            response.body,
+            response.headers,
+            ConnectionFault(fault.kind, fault.delay or 0.0, fault.count or 1),
+        )
+    if fault.kind == "html":
+        return ApiResponse(fault.status or 200, HTML, {"Content-Type": "text/html; charset=utf-8"})
+    if fault.kind == "redirect":
+        return ApiResponse(fault.status or 302, b"", {"Location": "/maintenance", "Content-Type": "text/html"})
+    if fault.kind in ("wrong_id", "wrong_kind", "empty_page"):
+        return ApiResponse(response.status, _falsify(response.body, fault.kind), response.headers)
+    code = {"rate_limited": "rate_limited", "in_progress": "idempotency_in_progress"}.get(fault.kind)
+    if code is not None or fault.kind == "error":
+        headers = {} if fault.retry_after is None else {"Retry-After": fault.retry_after}
+        error = ApiError(code or fault.code or "internal_error", status=fault.status, headers=headers)
+        return error_response(error, request_id)
+    return response
+
+
+def _falsify(body: bytes, kind: str) -> bytes:
+    data: Json = json.loads(body)
+    if kind == "empty_page":
+        return encode_json({**data, "data": [], "has_more": True}) if "data" in data else body
+    listed = data.get("data")
+    target = listed[0] if isinstance(listed, list) and listed else data
+    if "id" not in target:
+        return body
+    prefix = str(target["id"]).partition("_")[0]
+    if kind == "wrong_kind":
+        target["object"], prefix = OTHER_KINDS.get(target.get("object", ""), ("payment", "pay"))
+    target["id"] = new_id(prefix)
+    return encode_json(data)

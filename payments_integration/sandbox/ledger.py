@@ -1,4 +1,4 @@
-"""A project's money: one balance per currency, and an entry for every change of it ("Balance")."""
+"""A project's money: one balance per currency, and an entry for every change to it ("Balance")."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from .clock import Clock
-from .shapes import CURRENCIES, Wire, iso
+from .clock import Clock, iso
+from .protocol import CURRENCIES, ApiError, Json
 
 BUCKETS: Final = ("available", "pending", "reserve", "hold", "debt")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One change of one balance, in minor units; ``outside`` is what it brought into (or took out of) the sandbox."""
+    """One change to one balance, in minor units."""
 
     at: str
     currency: str
@@ -28,68 +28,71 @@ class Entry:
 
     @property
     def outside(self) -> int:
-        """What the merchant is worth more by this entry: what it owns, less what it owes."""
+        """The change in what the merchant owns less what it owes: money from outside the sandbox."""
         return self.available + self.pending + self.reserve + self.hold - self.debt
 
-    def wire(self) -> Wire:
-        """The entry as a plain dict, for the books."""
+    def wire(self) -> Json:
+        """The entry as a dict."""
         return {**asdict(self), "outside": self.outside}
 
 
 class Ledger:
-    """Balances that only ever change through entries; each change emits ``balance.updated``.
+    """Balances that change only through entries; each change emits ``balance.updated``.
 
-    Money that comes in pays off debt first, so there is never debt and available money at once.
+    Incoming money pays off debt first, so there is never debt and available money at the same time.
     """
 
-    def __init__(self, clock: Clock, emit: Callable[[str, Wire], object]) -> None:
+    def __init__(self, clock: Clock, emit: Callable[[str, Json], None]) -> None:
         self._clock = clock
         self._emit = emit
         self.entries: list[Entry] = []
-        self.balances: dict[str, Wire] = {
+        self.balances: dict[str, Json] = {
             currency: {"object": "balance", "currency": currency, **dict.fromkeys(BUCKETS, 0)}
             for currency in CURRENCIES
         }
 
     def available(self, currency: str) -> int:
-        """What can be paid out, in minor units."""
+        """The money that can be paid out, in minor units."""
         return int(self.balances[currency]["available"])
 
     def debt(self, currency: str) -> int:
-        """What is owed after chargebacks; payouts and refunds are blocked while it is above zero."""
+        """The debt after chargebacks, in minor units. Payouts and refunds are blocked while it is above zero."""
         return int(self.balances[currency]["debt"])
 
+    def check_funds(self, currency: str, needed: int) -> None:
+        """Raise insufficient_balance if there is a debt, or if less than this is available."""
+        problem = ""
+        if self.debt(currency) > 0:
+            problem = f"There is a debt in {currency}; it blocks payouts and refunds."
+        elif self.available(currency) < needed:
+            problem = f"The available {currency} balance is lower than amount plus fee."
+        if problem:
+            raise ApiError("insufficient_balance", problem, param="amount")
+
     def credit(
-        self,
-        currency: str,
-        amount: int,
-        reason: str,
-        object_id: str,
-        *,
-        from_hold: int = 0,
-        from_pending: int = 0,
+        self, currency: str, amount: int, reason: str, object_id: str, *, from_hold: int = 0, from_pending: int = 0
     ) -> None:
-        """Money becomes available, new or out of hold or pending; what is owed is paid off first."""
+        """Make money available, after paying off debt: new money, or money from hold or pending."""
         repaid = min(self.debt(currency), amount)
         self._post(
             currency, reason, object_id,
             available=amount - repaid, debt=-repaid, hold=-from_hold, pending=-from_pending,
         )  # fmt: skip
 
-    def await_settlement(self, currency: str, amount: int, reason: str, object_id: str) -> None:
-        """Put new money under pending; a negative amount takes it away again."""
+    def add_pending(self, currency: str, amount: int, reason: str, object_id: str) -> None:
+        """Add new money to pending; a negative amount removes it."""
         self._post(currency, reason, object_id, pending=amount)
 
-    def block(self, currency: str, amount: int, reason: str, object_id: str) -> None:
-        """Move available money into hold. The caller has checked that it is there."""
+    def place_hold(self, currency: str, amount: int, reason: str, object_id: str) -> None:
+        """Move available money to hold. The caller has checked that it is available."""
         self._post(currency, reason, object_id, available=-amount, hold=amount)
 
     def spend_hold(self, currency: str, amount: int, reason: str, object_id: str) -> None:
-        """Money in hold leaves for good."""
+        """Pay money out of hold."""
         self._post(currency, reason, object_id, hold=-amount)
 
     def set_reserve(self, currency: str, amount: int, object_id: str) -> None:
-        """Make the reserve this large, out of available money or back into it."""
+        """Set the reserve to this amount; the difference comes from, or goes to, available money."""
         change = amount - int(self.balances[currency]["reserve"])
         if change < 0:
             repaid = min(self.debt(currency), -change)
@@ -97,8 +100,8 @@ class Ledger:
         elif change > 0:
             self._post(currency, "reserve", object_id, reserve=change, available=-change)
 
-    def take_back(self, currency: str, amount: int, reason: str, object_id: str) -> None:
-        """A chargeback: out of the reserve, then out of available money, and the rest is owed."""
+    def charge_back(self, currency: str, amount: int, reason: str, object_id: str) -> None:
+        """Take the amount from the reserve, then from available money; the rest becomes debt."""
         from_reserve = min(int(self.balances[currency]["reserve"]), amount)
         from_available = min(self.available(currency), amount - from_reserve)
         self._post(

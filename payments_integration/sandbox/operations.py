@@ -1,4 +1,4 @@
-"""The 21 operations of the interface: each takes a project and a request and gives a status and an object."""
+"""The 21 operations of the API: each takes a project and a call, and returns an HTTP status and an object."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from .catalog import METHODS, MIN_AMOUNT
-from .collection import DEFAULT_LIMIT, MAX_LIMIT, Collection
-from .errors import ApiError
-from .project import Project
-from .shapes import COUNTRIES, CURRENCIES, EVENT_TYPES, PAYMENT_STATUSES, PAYOUT_STATUSES, Wire, parse_iso
+from .clock import parse_iso
+from .project import ProjectState
+from .protocol import COUNTRIES, CURRENCIES, EVENT_TYPES, INT64_MAX, PAYMENT_STATUSES, PAYOUT_STATUSES, ApiError, Json
+from .resources import DEFAULT_LIMIT, MAX_LIMIT, Collection
 
-Result: TypeAlias = tuple[int, Wire]
+Result: TypeAlias = tuple[int, Json]
 
 
 @dataclass
 class Call:
-    """One request to an operation: the id in its path, its query parameters and its JSON body."""
+    """One call of an operation: the id in the path, the query parameters and the JSON body."""
 
     object_id: str = ""
     query: Mapping[str, str] = field(default_factory=dict)
-    body: Wire = field(default_factory=dict)
+    body: Json = field(default_factory=dict)
 
     def only(self, *names: str) -> None:
-        """Refuse query parameters with other names."""
+        """Raise parameter_invalid for query parameters with other names."""
         for name in self.query:
             if name not in names:
                 raise ApiError("parameter_invalid", "This parameter is not known.", param=name)
 
     def option(self, name: str, options: tuple[str, ...]) -> str | None:
-        """A query parameter out of a fixed set."""
+        """A query parameter with a fixed set of values."""
         value = self.query.get(name)
         if value is not None and value not in options:
             raise ApiError("parameter_invalid", f"This must be one of {', '.join(options)}.", param=name)
         return value
 
     def integer(self, name: str, low: int, high: int) -> int | None:
-        """A query parameter that is an integer within bounds."""
+        """A query parameter that is an integer from ``low`` to ``high``."""
         value = self.query.get(name)
         if value is None:
             return None
@@ -60,57 +60,34 @@ class Call:
                 "parameter_invalid", "This must be an ISO 8601 date-time with a time zone.", param=name
             ) from error
 
-    def page(self, items: Collection, *wanted: Callable[[Wire], bool]) -> Result:
-        """The page of a list that ``limit`` and ``starting_after`` ask for."""
+    def page(self, items: Collection, *wanted: Callable[[Json], bool]) -> Result:
+        """The page of a list for the parameters ``limit`` and ``starting_after``."""
         limit = self.integer("limit", 1, MAX_LIMIT) or DEFAULT_LIMIT
         starting_after = self.query.get("starting_after")
         return 200, items.page(limit, starting_after, lambda item: all(test(item) for test in wanted))
 
-    def equal(self, field_name: str, value: str | None) -> Callable[[Wire], bool]:
-        """A filter: the field has this value, if one was given."""
+    def equal(self, field_name: str, value: str | None) -> Callable[[Json], bool]:
+        """A filter: the field has this value, or no value was given."""
         return lambda item: value is None or item.get(field_name) == value
 
-    def created_between(self) -> Callable[[Wire], bool]:
+    def created_between(self) -> Callable[[Json], bool]:
         """The filter of ``created_from`` and ``created_to``, both inclusive."""
         first, last = self.moment("created_from"), self.moment("created_to")
         if first is None and last is None:
             return lambda item: True
 
-        def wanted(item: Wire) -> bool:
+        def wanted(item: Json) -> bool:
             at = parse_iso(item["created_at"])
             return (first is None or at >= first) and (last is None or at <= last)
 
         return wanted
 
 
-@dataclass(frozen=True)
-class Operation:
-    """One operation. ``bodiless``: a POST that carries no body."""
-
-    name: str
-    run: Callable[[Project, Call], Result]
-    bodiless: bool = False
-
-
-OPERATIONS: Final[dict[str, Operation]] = {}
-
-
-def _operation(
-    *, bodiless: bool = False
-) -> Callable[[Callable[[Project, Call], Result]], Callable[[Project, Call], Result]]:
-    def register(run: Callable[[Project, Call], Result]) -> Callable[[Project, Call], Result]:
-        OPERATIONS[run.__name__] = Operation(run.__name__, run, bodiless)
-        return run
-
-    return register
-
-
-@_operation()
-def list_payment_methods(project: Project, call: Call) -> Result:
-    """GET /payment-methods: those of the merchant's agreement that fit the country, currency and amount given."""
+def _list_payment_methods(project: ProjectState, call: Call) -> Result:
+    """The methods of the merchant's agreement for this country, currency and amount."""
     call.only("country", "currency", "amount")
     country, currency = call.option("country", COUNTRIES), call.option("currency", CURRENCIES)
-    amount = call.integer("amount", MIN_AMOUNT, 2**63 - 1)
+    amount = call.integer("amount", MIN_AMOUNT, INT64_MAX)
     terms = project.terms
     return 200, {
         "data": [
@@ -125,140 +102,68 @@ def list_payment_methods(project: Project, call: Call) -> Result:
     }
 
 
-@_operation()
-def list_payments(project: Project, call: Call) -> Result:
-    """GET /payments"""
+def _list_payments(project: ProjectState, call: Call) -> Result:
     call.only("limit", "starting_after", "status", "merchant_reference", "created_from", "created_to")
     return call.page(
-        project.pay_ins.items,
+        project.payments.items,
         call.equal("status", call.option("status", PAYMENT_STATUSES)),
         call.equal("merchant_reference", call.query.get("merchant_reference")),
         call.created_between(),
     )
 
 
-@_operation()
-def create_payment(project: Project, call: Call) -> Result:
-    """POST /payments"""
-    return 201, project.pay_ins.create(call.body)
-
-
-@_operation()
-def get_payment(project: Project, call: Call) -> Result:
-    """GET /payments/{payment_id}"""
-    return 200, project.pay_ins.items.fetch(call.object_id)
-
-
-@_operation(bodiless=True)
-def cancel_payment(project: Project, call: Call) -> Result:
-    """POST /payments/{payment_id}/cancel"""
-    return 200, project.pay_ins.cancel(call.object_id)
-
-
-@_operation()
-def list_payouts(project: Project, call: Call) -> Result:
-    """GET /payouts"""
+def _list_payouts(project: ProjectState, call: Call) -> Result:
     call.only("limit", "starting_after", "status", "merchant_reference")
     return call.page(
-        project.pay_outs.items,
+        project.payouts.items,
         call.equal("status", call.option("status", PAYOUT_STATUSES)),
         call.equal("merchant_reference", call.query.get("merchant_reference")),
     )
 
 
-@_operation()
-def create_payout(project: Project, call: Call) -> Result:
-    """POST /payouts"""
-    return 201, project.pay_outs.create(call.body)
-
-
-@_operation()
-def get_payout(project: Project, call: Call) -> Result:
-    """GET /payouts/{payout_id}"""
-    return 200, project.pay_outs.items.fetch(call.object_id)
-
-
-@_operation(bodiless=True)
-def cancel_payout(project: Project, call: Call) -> Result:
-    """POST /payouts/{payout_id}/cancel"""
-    return 200, project.pay_outs.cancel(call.object_id)
-
-
-@_operation()
-def list_refunds(project: Project, call: Call) -> Result:
-    """GET /refunds"""
+def _list_refunds(project: ProjectState, call: Call) -> Result:
     call.only("limit", "starting_after", "payment_id")
-    return call.page(project.pay_backs.items, call.equal("payment_id", call.query.get("payment_id")))
+    return call.page(project.refunds.items, call.equal("payment_id", call.query.get("payment_id")))
 
 
-@_operation()
-def create_refund(project: Project, call: Call) -> Result:
-    """POST /refunds"""
-    return 201, project.pay_backs.create(call.body)
-
-
-@_operation()
-def get_refund(project: Project, call: Call) -> Result:
-    """GET /refunds/{refund_id}"""
-    return 200, project.pay_backs.items.fetch(call.object_id)
-
-
-@_operation()
-def create_deposit_reference(project: Project, call: Call) -> Result:
-    """POST /deposit-references"""
-    return 201, project.deposit_accounts.create(call.body)
-
-
-@_operation()
-def get_deposit_reference(project: Project, call: Call) -> Result:
-    """GET /deposit-references/{deposit_reference_id}"""
-    return 200, project.deposit_accounts.items.fetch(call.object_id)
-
-
-@_operation()
-def list_balances(project: Project, call: Call) -> Result:
-    """GET /balances"""
+def _list_balances(project: ProjectState, call: Call) -> Result:
     call.only()
     return 200, {"data": list(project.ledger.balances.values())}
 
 
-@_operation()
-def list_webhook_endpoints(project: Project, call: Call) -> Result:
-    """GET /webhook-endpoints"""
+def _list_webhook_endpoints(project: ProjectState, call: Call) -> Result:
     call.only()
-    return 200, {"data": [endpoint.wire() for endpoint in project.webhooks.by_id.values()]}
+    return 200, {"data": [endpoint.wire() for endpoint in project.endpoints.by_id.values()]}
 
 
-@_operation()
-def create_webhook_endpoint(project: Project, call: Call) -> Result:
-    """POST /webhook-endpoints"""
-    return 201, project.webhooks.create(call.body)
-
-
-@_operation()
-def delete_webhook_endpoint(project: Project, call: Call) -> Result:
-    """DELETE /webhook-endpoints/{endpoint_id}"""
-    return 200, project.webhooks.delete(call.object_id)
-
-
-@_operation(bodiless=True)
-def rotate_webhook_secret(project: Project, call: Call) -> Result:
-    """POST /webhook-endpoints/{endpoint_id}/rotate-secret"""
-    return 200, project.webhooks.rotate(call.object_id)
-
-
-@_operation()
-def list_events(project: Project, call: Call) -> Result:
-    """GET /events"""
+def _list_events(project: ProjectState, call: Call) -> Result:
     call.only("limit", "starting_after", "type", "created_from", "created_to")
     return call.page(
-        project.event_store.items,
-        call.equal("type", call.option("type", EVENT_TYPES)),
-        call.created_between(),
+        project.events.items, call.equal("type", call.option("type", EVENT_TYPES)), call.created_between()
     )
 
 
-@_operation()
-def get_event(project: Project, call: Call) -> Result:
-    """GET /events/{event_id}"""
-    return 200, project.event_store.items.fetch(call.object_id)
+OPERATIONS: Final[dict[str, Callable[[ProjectState, Call], Result]]] = {
+    "list_payment_methods": _list_payment_methods,
+    "list_payments": _list_payments,
+    "create_payment": lambda project, call: (201, project.payments.create(call.body)),
+    "get_payment": lambda project, call: (200, project.payments.items.get_or_404(call.object_id)),
+    "cancel_payment": lambda project, call: (200, project.payments.cancel(call.object_id)),
+    "list_payouts": _list_payouts,
+    "create_payout": lambda project, call: (201, project.payouts.create(call.body)),
+    "get_payout": lambda project, call: (200, project.payouts.items.get_or_404(call.object_id)),
+    "cancel_payout": lambda project, call: (200, project.payouts.cancel(call.object_id)),
+    "list_refunds": _list_refunds,
+    "create_refund": lambda project, call: (201, project.refunds.create(call.body)),
+    "get_refund": lambda project, call: (200, project.refunds.items.get_or_404(call.object_id)),
+    "create_deposit_reference": lambda project, call: (201, project.deposit_references.create(call.body)),
+    "get_deposit_reference": lambda project, call: (200, project.deposit_references.items.get_or_404(call.object_id)),
+    "list_balances": _list_balances,
+    "list_webhook_endpoints": _list_webhook_endpoints,
+    "create_webhook_endpoint": lambda project, call: (201, project.endpoints.create(call.body)),
+    "delete_webhook_endpoint": lambda project, call: (200, project.endpoints.delete(call.object_id)),
+    "rotate_webhook_secret": lambda project, call: (200, project.endpoints.rotate(call.object_id)),
+    "list_events": _list_events,
+    "get_event": lambda project, call: (200, project.events.items.get_or_404(call.object_id)),
+}
+BODILESS: Final = ("cancel_payment", "cancel_payout", "rotate_webhook_secret")  # POSTs without a body

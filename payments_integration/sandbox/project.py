@@ -1,36 +1,31 @@
-"""One project of the provider: its API keys, objects, money, endpoints and events, apart from every other
-project's.
-"""
+"""The state of one project of the provider: its API keys, objects, money, endpoints and events."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 
 from . import audit as auditing
-from .clock import Clock
-from .collection import Collection
+from .catalog import Terms
+from .clock import Clock, parse_iso
+from .common_rules import IdempotencyKeys
 from .deliveries import Dispatcher
-from .deposits import Deposits
-from .desk import Desk, Terms
 from .endpoints import Endpoint, Endpoints
-from .errors import SandboxError, UnknownObjectError
-from .events import EventStore
-from .idempotency import IdempotencyKeys
 from .ledger import Ledger
-from .payments import Payments
+from .payments import DepositReferences, Payments
 from .payouts import Payouts
+from .protocol import CURRENCIES, Json
 from .refunds import Refunds
-from .shapes import CURRENCIES, Wire
+from .resources import Collection, EventStore, ProjectContext, SandboxError
 
 MAX_FUNDING = 1_000_000_000_000_000
 
 
-class Project:
-    """The parts of one project. :class:`~payments_integration.sandbox.controls.Controls` is the way to use it
-    by hand.
+class ProjectState:
+    """All that one project holds. Use :class:`~payments_integration.sandbox.controls.Project` to change it by hand.
 
-    ``keys`` maps each API key to whether it is valid (False: revoked). Guarded by the engine's lock.
+    ``keys`` maps each API key to whether it is valid (False: revoked). The engine's lock protects it.
     """
 
     def __init__(self, api_key: str, clock: Clock, dispatcher: Dispatcher, page_url: Callable[[str], str]) -> None:
@@ -39,41 +34,29 @@ class Project:
         self.terms = Terms()
         self.clock = clock
         self.idempotency = IdempotencyKeys(clock)
-        self.webhooks = Endpoints(clock)
-        self.event_store = EventStore(clock, self._announce)
-        self.ledger = Ledger(clock, self.event_store.emit)
-        self.desk = Desk(clock, self.event_store, self.ledger, self.terms, page_url)
-        self.pay_ins = Payments(self.desk)
-        self.pay_outs = Payouts(self.desk)
-        self.pay_backs = Refunds(self.desk, self.pay_ins, self.pay_outs)
-        self.deposit_accounts = Deposits(self.desk, self.pay_ins)
+        self.endpoints = Endpoints(clock)
+        self.events = EventStore(clock, self._send)
+        self.ledger = Ledger(clock, self.events.emit)
+        self.context = ProjectContext(clock, self.events, self.ledger, self.terms, page_url)
+        self.payments = Payments(self.context)
+        self.payouts = Payouts(self.context)
+        self.refunds = Refunds(self.context, self.payments, self.payouts)
+        self.deposit_references = DepositReferences(self.context, self.payments)
         self._dispatcher = dispatcher
 
     def owns(self, object_id: str) -> bool:
-        """Whether an object, endpoint or event with this id is here."""
-        return object_id in self.webhooks.by_id or any(object_id in items for items in self.collections())
-
-    def collections(self) -> tuple[Collection, ...]:
-        """The collections that hold objects with ids of their own."""
-        return (
-            self.pay_ins.items,
-            self.pay_outs.items,
-            self.pay_backs.items,
-            self.deposit_accounts.items,
-            self.event_store.items,
+        """Whether the project has an object, endpoint or event with this id."""
+        collections: tuple[Collection, ...] = (
+            self.payments.items,
+            self.payouts.items,
+            self.refunds.items,
+            self.deposit_references.items,
+            self.events.items,
         )
+        return object_id in self.endpoints.by_id or any(object_id in items for items in collections)
 
-    def find(self, object_id: str) -> Wire:
-        """The live object with this id; raises UnknownObjectError."""
-        for items in self.collections():
-            if object_id in items:
-                return items.at_hand(object_id)
-        if object_id in self.webhooks.by_id:
-            return self.webhooks.by_id[object_id].wire()
-        raise UnknownObjectError(f"there is no {object_id!r} in the sandbox")
-
-    def fund(self, currency: str, amount: int) -> Wire:
-        """Money out of nowhere becomes available. Returns the balance."""
+    def fund(self, currency: str, amount: int) -> Json:
+        """Add money to the available balance, without a payment. Returns the balance."""
         if currency not in CURRENCIES:
             raise SandboxError(f"{currency!r} is not one of {', '.join(CURRENCIES)}")
         if type(amount) is not int or not 0 < amount <= MAX_FUNDING:
@@ -82,35 +65,56 @@ class Project:
         return copy.deepcopy(self.ledger.balances[currency])
 
     def redeliver(self, event_id: str, endpoint_id: str | None = None) -> int:
-        """Send an event again to one endpoint, or to all that subscribe to it; returns to how many."""
-        event = self.event_store.items.at_hand(event_id)
-        body = self.event_store.body(event_id) or b""
+        """Send an event again, to one endpoint or to every subscriber. Returns the number of endpoints."""
+        event = self.events.items.find(event_id)
+        body = self.events.body(event_id) or b""
         if endpoint_id is not None:
-            endpoints = [self.webhooks.at_hand(endpoint_id)]
+            endpoints = [self.endpoints.find(endpoint_id)]
             if endpoints[0].status != "active":
                 raise SandboxError("the endpoint is disabled")
         else:
             endpoints = self._subscribers(event["type"])
         for endpoint in endpoints:
-            self._dispatcher.enqueue(self.api_key, self.webhooks, endpoint, event, body)
+            self._dispatcher.enqueue(self.api_key, self.endpoints, endpoint, event, body)
         return len(endpoints)
 
     def audit(self) -> list[str]:
-        """The violated invariants of the books; empty when they add up."""
-        return auditing.audit(self.ledger, self.pay_ins, self.pay_outs, self.pay_backs, self.event_store)
+        """The accounting errors of the project; empty when its money adds up."""
+        return auditing.audit(self.ledger, self.payments, self.payouts, self.refunds, self.events)
 
-    def prune(self) -> None:
-        """Forget what is past its retention."""
-        self.event_store.prune()
+    def run_due(self, auto_progress: float | None) -> None:
+        """Do what is due on the clock: payments expire, objects progress, old events and keys are deleted."""
+        self.payments.expire_due()
+        if auto_progress is not None:
+            for step, object_id in list(self._due_steps(timedelta(seconds=auto_progress), self.clock.now())):
+                step(object_id)
+        self.endpoints.mark_failing()
+        self.events.prune()
         self.idempotency.prune()
 
-    def _announce(self, event: Wire, body: bytes) -> None:
+    def _due_steps(self, wait: timedelta, now: datetime) -> Iterator[tuple[Callable[[str], Json], str]]:
+        """The next step of each object whose status has not changed for ``wait``.
+
+        After a long jump of the clock two steps are due: a created payout then succeeds at once, by way of processing.
+        """
+        for payment_id, since in self.payments.in_progress_since.items():
+            if now - parse_iso(since) >= wait:
+                yield self.payments.pay, payment_id
+        for objects in (self.payouts, self.refunds):
+            for object_id, since in objects.in_progress_since.items():
+                item, elapsed = objects.items.find(object_id), now - parse_iso(since)
+                if item.get("payout_id") is not None or elapsed < wait:
+                    continue  # a refund with a payout follows its payout
+                done = item["status"] == "processing" or elapsed >= 2 * wait
+                yield objects.succeed if done else objects.process, object_id
+
+    def _send(self, event: Json, body: bytes) -> None:
         for endpoint in self._subscribers(event["type"]):
-            self._dispatcher.enqueue(self.api_key, self.webhooks, endpoint, event, body)
+            self._dispatcher.enqueue(self.api_key, self.endpoints, endpoint, event, body)
 
     def _subscribers(self, event_type: str) -> list[Endpoint]:
         return [
             endpoint
-            for endpoint in self.webhooks.by_id.values()
+            for endpoint in self.endpoints.by_id.values()
             if endpoint.status == "active" and event_type in endpoint.events
         ]

@@ -1,44 +1,37 @@
-"""Refunds: of cards through the provider, of every other family as a payout to the payer ("Refund",
-"Refunds").
-"""
+"""Refunds: of card payments to the card, of all others as a payout to the payer ("Refund", "Refunds")."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from .catalog import payout_fee, payout_method
-from .collection import Collection
-from .desk import Desk
-from .errors import ApiError, SandboxError
 from .payments import REFUNDABLE, Payments
 from .payouts import Payouts
-from .shapes import Wire, new_id
+from .protocol import ApiError, Json
+from .resources import ProjectContext, Resources, new_id
 from .validation import Fields
 
 CREATE_FIELDS: Final = ("payment_id", "amount", "destination", "reason")
 OPEN: Final = ("created", "processing")
-# What a refund's payout becomes, and the refund with it. A payout on hold leaves its refund as it is.
-FOLLOWS: Final = ("processing", "succeeded", "failed", "canceled", "returned")
+# The statuses that a refund takes over from its payout. A payout on hold does not change its refund.
+FOLLOWED_STATUSES: Final = ("processing", "succeeded", "failed", "canceled", "returned")
 
 
-class Refunds:
-    """The refunds of one project; keeps ``refunded_amount`` of their payments."""
+class Refunds(Resources):
+    """The refunds of one project. They update ``refunded_amount`` of their payments."""
 
-    def __init__(self, desk: Desk, payments: Payments, payouts: Payouts) -> None:
-        self.items = Collection()
-        self.moving_since: dict[str, str] = {}  # since when created or processing
-        self._desk = desk
+    def __init__(self, context: ProjectContext, payments: Payments, payouts: Payouts) -> None:
+        super().__init__(context)
         self._payments = payments
         self._payouts = payouts
-        payouts.on_change = self._follow
+        payouts.on_change = self._follow_payout
 
-    # what the API does
+    # requests of the API
 
-    def create(self, body: Wire) -> Wire:
-        """POST /refunds. Required: payment_id, and destination unless a card was charged.
+    def create(self, body: Json) -> Json:
+        """POST /refunds. Required: payment_id, and destination unless the payment was made by card.
 
-        Without an amount: everything not refunded yet. The money, with a payout's fee where one carries it,
-        is reserved.
+        Without an amount it refunds the refundable rest. Reserves the amount, and the fee if it runs as a payout.
         """
         fields = Fields(body, CREATE_FIELDS)
         fields.require("payment_id")
@@ -51,9 +44,7 @@ class Refunds:
             raise ApiError("resource_not_found", f"There is no payment {payment_id!r}.", param="payment_id")
         if payment["status"] not in REFUNDABLE:
             raise ApiError(
-                "invalid_state",
-                f"A payment that is {payment['status']} cannot be refunded.",
-                param="payment_id",
+                "invalid_state", f"A payment that is {payment['status']} cannot be refunded.", param="payment_id"
             )
         by_card = payment["method_family"] == "card"
         if destination is None and not by_card:
@@ -64,75 +55,73 @@ class Refunds:
         amount = rest if amount is None else amount
         if amount > rest:
             raise ApiError("amount_out_of_range", f"At most {rest} minor units can be refunded.", param="amount")
-        if by_card or destination is None:  # without one it is a card, or was refused above
-            self._desk.check_funds(payment["currency"], amount)
+        if by_card or destination is None:
+            self._context.ledger.check_funds(payment["currency"], amount)
             return self._by_card(payment, amount, reason)
-        self._desk.check_destination(destination)
-        self._desk.check_funds(payment["currency"], amount + payout_fee(payment["currency"]))
+        self._context.terms.check_destination(destination, self._context.clock.now())
+        self._context.ledger.check_funds(payment["currency"], amount + payout_fee(payment["currency"]))
         return self._by_payout(payment, amount, reason, destination)
 
-    # what happens at the provider or the bank
+    # actions of the provider and the bank
 
-    def process(self, refund_id: str) -> Wire:
+    def process(self, refund_id: str) -> Json:
         """created becomes processing."""
-        refund = self._in(refund_id, ("created",), "be processed")
+        refund = self._require(refund_id, ("created",), "be processed")
         if refund["payout_id"] is not None:
             self._payouts.process(refund["payout_id"])
         else:
-            self._move(refund, "processing")
+            self._set_status(refund, "processing")
         return refund
 
-    def succeed(self, refund_id: str) -> Wire:
-        """The payer has the money, by way of processing."""
-        refund = self._in(refund_id, OPEN, "succeed")
+    def succeed(self, refund_id: str) -> Json:
+        """The payer receives the money, by way of processing."""
+        refund = self._require(refund_id, OPEN, "succeed")
         if refund["payout_id"] is not None:
             self._payouts.succeed(refund["payout_id"])
             return refund
         if refund["status"] == "created":
-            self._move(refund, "processing")
-        self._move(refund, "succeeded")
-        self._desk.ledger.spend_hold(refund["currency"], refund["amount"], "refund_succeeded", refund_id)
+            self._set_status(refund, "processing")
+        self._set_status(refund, "succeeded")
+        self._context.ledger.spend_hold(refund["currency"], refund["amount"], "refund_succeeded", refund_id)
         return refund
 
-    def fail(self, refund_id: str) -> Wire:
-        """It did not work; the money is available again."""
-        refund = self._in(refund_id, OPEN, "fail")
+    def fail(self, refund_id: str) -> Json:
+        """The refund fails; the money is available again."""
+        refund = self._require(refund_id, OPEN, "fail")
         if refund["payout_id"] is not None:
             self._payouts.fail(refund["payout_id"])
         else:
-            self._move(refund, "failed")
+            self._set_status(refund, "failed")
             self._release(refund, "refund_failed")
         return refund
 
-    def cancel(self, refund_id: str) -> Wire:
-        """The provider gives it up while created. No event tells of it; the money is available again."""
-        refund = self._in(refund_id, ("created",), "be canceled")
+    def cancel(self, refund_id: str) -> Json:
+        """The provider cancels a created refund, without an event; the money is available again."""
+        refund = self._require(refund_id, ("created",), "be canceled")
         if refund["payout_id"] is not None:
             self._payouts.withdraw(refund["payout_id"])
         else:
-            self._move(refund, "canceled")
+            self._set_status(refund, "canceled")
             self._release(refund, "refund_canceled")
         return refund
 
-    def return_(self, refund_id: str) -> Wire:
-        """After success the money came back, and can be refunded again."""
-        refund = self._in(refund_id, ("succeeded",), "be returned")
+    def return_(self, refund_id: str) -> Json:
+        """After success, the money comes back and can be refunded again."""
+        refund = self._require(refund_id, ("succeeded",), "be returned")
         if refund["payout_id"] is not None:
             self._payouts.return_(refund["payout_id"])
         else:
-            self._move(refund, "returned")
-            self._desk.ledger.credit(refund["currency"], refund["amount"], "refund_returned", refund_id)
+            self._set_status(refund, "returned")
+            self._context.ledger.credit(refund["currency"], refund["amount"], "refund_returned", refund_id)
         return refund
 
-    # inside
-
-    def _by_card(self, payment: Wire, amount: int, reason: str | None) -> Wire:
+    def _by_card(self, payment: Json, amount: int, reason: str | None) -> Json:
         refund = self._record(new_id("ref"), payment, amount, reason)
-        self._desk.ledger.block(refund["currency"], amount, "refund", refund["id"])
-        self._desk.emit(refund)
+        self._context.ledger.place_hold(refund["currency"], amount, "refund", refund["id"])
+        self._context.emit(refund)
         return refund
 
-    def _by_payout(self, payment: Wire, amount: int, reason: str | None, destination: Wire) -> Wire:
+    def _by_payout(self, payment: Json, amount: int, reason: str | None, destination: Json) -> Json:
         method = payout_method(payment["country"], payment["currency"])
         if method is None:
             raise ApiError("method_not_available", "No payout method reaches the payer's country.", param="payment_id")
@@ -141,11 +130,11 @@ class Refunds:
             amount, payment["currency"], payment["country"], method.code, destination, refund_id=refund["id"]
         )
         refund["payout_id"] = payout["id"]
-        self._desk.emit(refund)
+        self._context.emit(refund)
         return refund
 
-    def _record(self, refund_id: str, payment: Wire, amount: int, reason: str | None) -> Wire:
-        refund: Wire = {
+    def _record(self, refund_id: str, payment: Json, amount: int, reason: str | None) -> Json:
+        refund: Json = {
             "id": refund_id,
             "object": "refund",
             "status": "created",
@@ -154,41 +143,31 @@ class Refunds:
             "amount": amount,
             "currency": payment["currency"],
             "reason": reason,
-            "created_at": self._desk.stamp(),
+            "created_at": self._context.stamp(),
         }
         self.items.add(refund)
-        self.moving_since[refund_id] = refund["created_at"]
-        self._payments.claim(payment, amount)
+        self.in_progress_since[refund_id] = refund["created_at"]
+        self._payments.add_refund(payment, amount)
         return refund
 
-    def _in(self, refund_id: str, statuses: tuple[str, ...], verb: str) -> Wire:
-        refund = self.items.at_hand(refund_id)
-        if refund["status"] not in statuses:
-            raise SandboxError(f"a refund that is {refund['status']} cannot {verb}")
-        return refund
+    def _follow_payout(self, payout: Json) -> None:
+        refund = self.items.find(payout["refund_id"])
+        if payout["status"] in FOLLOWED_STATUSES and refund["status"] != payout["status"]:
+            self._set_status(refund, payout["status"])
 
-    def _follow(self, payout: Wire) -> None:
-        refund = self.items.at_hand(payout["refund_id"])
-        if payout["status"] in FOLLOWS and refund["status"] != payout["status"]:
-            self._move(refund, payout["status"])
-
-    def _move(self, refund: Wire, status: str) -> None:
-        payment = self._payments.items.at_hand(refund["payment_id"])
-        refund["status"] = status
-        if status == "processing":
-            self.moving_since[refund["id"]] = self._desk.stamp()
-        else:
-            self.moving_since.pop(refund["id"], None)
+    def _set_status(self, refund: Json, status: str) -> None:
+        payment = self._payments.items.find(refund["payment_id"])
+        self._update(refund, status)
         if status == "succeeded":
             self._payments.count_refunded(payment, refund["amount"])
         elif status == "returned":
             self._payments.count_refunded(payment, -refund["amount"])
         if status in ("failed", "canceled", "returned"):
-            self._payments.claim(payment, -refund["amount"])
-        if status != "canceled":  # the interface has no event for it
-            self._desk.emit(refund)
+            self._payments.add_refund(payment, -refund["amount"])
+        if status != "canceled":  # there is no event type for it
+            self._context.emit(refund)
 
-    def _release(self, refund: Wire, reason: str) -> None:
-        self._desk.ledger.credit(
+    def _release(self, refund: Json, reason: str) -> None:
+        self._context.ledger.credit(
             refund["currency"], refund["amount"], reason, refund["id"], from_hold=refund["amount"]
         )

@@ -1,15 +1,13 @@
-"""Reading request bodies field by field: every refusal names the parameter ("Shared shapes", "Limits")."""
+"""Validation of request bodies, field by field: every error names its parameter ("Shared shapes", "Limits")."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from collections.abc import Iterable
-from typing import Any
 from urllib.parse import urlsplit
 
-from .errors import ApiError
-from .shapes import (
+from .protocol import (
     ACCOUNT_TYPES,
     COUNTRIES,
     CURRENCIES,
@@ -18,13 +16,14 @@ from .shapes import (
     INT64_MAX,
     MAX_METADATA_KEYS,
     MAX_METADATA_VALUE,
-    Wire,
+    ApiError,
+    Json,
 )
 
 MAX_TEXT = 500
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 _E164 = re.compile(r"\+[1-9][0-9]{1,14}")
-# The characters of a URI (RFC 3986), each in its place; nothing beyond ASCII.
+# A URI as RFC 3986 defines it: ASCII only, each character only where it is allowed.
 _CHAR = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})"
 _URI = re.compile(
     rf"[a-z]+://(?:{_CHAR}*|(?:{_CHAR}*@)?\[[0-9A-Fa-f:.]+\](?::[0-9]*)?)(?:/{_CHAR}*)*"
@@ -36,7 +35,7 @@ _URI = re.compile(
 class Fields:
     """One JSON object of a request, read by name. ``null`` counts as absent; unknown names are refused."""
 
-    def __init__(self, data: Wire, known: Iterable[str], prefix: str = "") -> None:
+    def __init__(self, data: Json, known: Iterable[str], prefix: str = "") -> None:
         self._data = data
         self._prefix = prefix
         known = frozenset(known)
@@ -49,18 +48,10 @@ class Fields:
         return ApiError("parameter_invalid", message, param=self._prefix + name)
 
     def require(self, *names: str) -> None:
-        """Refuse with parameter_missing at the first of these names that is absent."""
+        """Raise parameter_missing for the first of these names that is absent."""
         for name in names:
             if self._data.get(name) is None:
                 raise ApiError("parameter_missing", "This parameter is required.", param=self._prefix + name)
-
-    def has(self, name: str) -> bool:
-        """Whether the field is there and not null."""
-        return self._data.get(name) is not None
-
-    def raw(self, name: str) -> Any:
-        """The value as it came; None when absent."""
-        return self._data.get(name)
 
     def text(self, name: str, *, max_length: int = MAX_TEXT) -> str | None:
         """A string that is not blank."""
@@ -89,9 +80,7 @@ class Fields:
             raise self.invalid(name, "This must be an integer in minor units.")
         if not 0 < value <= INT64_MAX:
             raise ApiError(
-                "amount_out_of_range",
-                "The amount must be above zero and fit int64.",
-                param=self._prefix + name,
+                "amount_out_of_range", "The amount must be above zero and fit int64.", param=self._prefix + name
             )
         return value
 
@@ -104,25 +93,21 @@ class Fields:
             raise self.invalid(name, "This must be an object.")
         return Fields(value, known, f"{self._prefix}{name}.")
 
-    def present(self, *names: str) -> Wire:
-        """A copy of the named fields that are there."""
+    def present(self, *names: str) -> Json:
+        """A copy of those of the named fields that are present."""
         return {name: self._data[name] for name in names if self._data.get(name) is not None}
 
-    # the shapes of the interface
+    # fields and objects of the API
 
-    def country(self, *, required: bool = True) -> str:
-        """A supported country."""
-        if required:
-            self.require("country")
+    def country(self) -> str:
+        """A supported country; empty if absent."""
         return self.choice("country", COUNTRIES) or ""
 
-    def currency(self, *, required: bool = True) -> str:
-        """A supported currency."""
-        if required:
-            self.require("currency")
+    def currency(self) -> str:
+        """A supported currency; empty if absent."""
         return self.choice("currency", CURRENCIES) or ""
 
-    def document(self, name: str) -> Wire | None:
+    def document(self, name: str) -> Json | None:
         """``{type, number}``, both required."""
         fields = self.sub(name, ("type", "number"))
         if fields is None:
@@ -132,23 +117,22 @@ class Fields:
         fields.text("number", max_length=64)
         return fields.present("type", "number")
 
-    def payer(self) -> Wire | None:
-        """Who pays; every field is optional."""
+    def payer(self) -> Json | None:
+        """The payer; every field is optional."""
         names = ("name", "email", "phone", "document", "ip", "device_id")
         fields = self.sub("payer", names)
         if fields is None:
             return None
-        for name in ("name", "email", "phone", "ip", "device_id"):
-            fields.text(name)
-        if fields.has("email") and not _EMAIL.fullmatch(fields.raw("email")):
+        texts = {name: fields.text(name) for name in ("name", "email", "phone", "ip", "device_id")}
+        if texts["email"] and not _EMAIL.fullmatch(texts["email"]):
             raise fields.invalid("email", "This is not an e-mail address.")
-        if fields.has("phone") and not _E164.fullmatch(fields.raw("phone")):
+        if texts["phone"] and not _E164.fullmatch(texts["phone"]):
             raise fields.invalid("phone", "This is not an E.164 number such as +56912345678.")
         fields.document("document")
         return fields.present(*names)
 
-    def destination(self) -> Wire | None:
-        """A bank account. Other variants are not shown by the provider and are refused."""
+    def destination(self) -> Json | None:
+        """A bank account. The provider's document shows no other type, so others are refused."""
         names = ("type", "bank_code", "account_number", "account_type", "holder_name", "holder_document")
         fields = self.sub("destination", names)
         if fields is None:
@@ -162,7 +146,7 @@ class Fields:
         fields.document("holder_document")
         return fields.present(*names)
 
-    def metadata(self) -> Wire:
+    def metadata(self) -> Json:
         """At most 20 string keys, each with a string of at most 500 characters; empty when absent."""
         value = self._data.get("metadata")
         if value is None:
@@ -179,25 +163,25 @@ class Fields:
         return dict(value)
 
     def return_url(self) -> str | None:
-        """Where the payer returns to: http or https, nothing that a browser would run."""
+        """The URL that the payer returns to: http or https only, so that a browser never runs it as a script."""
         url = self.text("return_url", max_length=2_048)
         if url is not None and not is_web_url(url):
             raise self.invalid("return_url", "This must be an absolute http or https URL.")
         return url
 
     def endpoint_url(self) -> str:
-        """HTTPS only; plain http is let through for loopback hosts, so that local development works."""
+        """An https URL, or http for loopback hosts, so that local development works."""
         self.require("url")
         url = self.text("url", max_length=2_048) or ""
         if not is_web_url(url):
             raise self.invalid("url", "This must be an absolute HTTPS URL.")
         parts = urlsplit(url)
         if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
-            raise self.invalid("url", "Only HTTPS is allowed; plain http is let through for loopback hosts.")
+            raise self.invalid("url", "Only HTTPS is allowed; plain http only for loopback hosts.")
         return url
 
     def event_types(self) -> list[str]:
-        """Known event types without repeats, in the order given; all of them when absent."""
+        """Known event types without repeats, in the given order; all types if absent."""
         value = self._data.get("events")
         if value is None:
             return list(EVENT_TYPES)
@@ -210,7 +194,7 @@ class Fields:
 
 
 def is_web_url(url: str) -> bool:
-    """Whether this is an absolute http(s) URL with a host, and a URI to the letter."""
+    """Whether this is an absolute http(s) URL with a host that follows RFC 3986."""
     if not _URI.fullmatch(url):
         return False
     try:
@@ -221,7 +205,7 @@ def is_web_url(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name means this machine."""
+    """Whether a host name is this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

@@ -1,31 +1,241 @@
-"""The Django view over the API."""
+"""The API's view, the OpenAPI document, the dashboard, and the checkout page, where you act as the payer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.template import Context, Engine as TemplateEngine
 
-from .web import engine_of, query
-from .wire import ApiRequest
+from .catalog import METHODS
+from .clock import iso
+from .controls import Project
+from .engine import Engine
+from .openapi import document
+from .payments import CANCELABLE, TRANSFERS, WAITING
+from .protocol import EXPONENTS, ApiRequest, Json, encode_json
+from .resources import SandboxError, UnknownObjectError
 
-LINE_KEY: Final = "payments_sandbox.line"
+ENGINE_KEY: Final = "payments_sandbox.engine"
+CONNECTION_FAULT_KEY: Final = "payments_sandbox.connection_fault"
+TEMPLATES: Final = Path(__file__).resolve().parent.parent / "templates"
+DASHBOARD_ROWS: Final = 20
+# How to write an amount, by the number of decimals of its currency.
+AMOUNT_EXAMPLES: Final = {0: "1250", 2: "12.50 or 12,50"}
+PAYABLE: Final = (*WAITING, "expired", "partially_paid", "on_hold")
+
+# An engine of its own, so that the pages do not depend on the merchant's TEMPLATES setting.
+_templates = TemplateEngine(dirs=[str(TEMPLATES)])
+
+
+def engine_of(request: HttpRequest) -> Engine:
+    """The engine that the WSGI application put into the request."""
+    return cast("Engine", request.META[ENGINE_KEY])
+
+
+def render(name: str, context: dict[str, object], status: int = 200) -> HttpResponse:
+    """An HTML page from the sandbox's own templates."""
+    html = _templates.get_template(f"payments_sandbox/{name}").render(Context(context, use_l10n=False))
+    response = HttpResponse(html, status=status, content_type="text/html; charset=utf-8")
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+def query_params(request: HttpRequest) -> dict[str, str]:
+    """The query parameters, parsed without the merchant's settings. Of a repeated parameter the last value."""
+    return dict(parse_qsl(request.META.get("QUERY_STRING", ""), keep_blank_values=True))
+
+
+def form_fields(request: HttpRequest) -> dict[str, str]:
+    """The fields of a posted form."""
+    return dict(parse_qsl(request.read().decode("utf-8", "replace"), keep_blank_values=True))
+
+
+def json_body(request: HttpRequest) -> Json:
+    """The JSON object in the body; empty if there is no body. Raises ValueError."""
+    raw = request.read()
+    data = json.loads(raw) if raw.strip() else {}
+    if not isinstance(data, dict):
+        raise ValueError("the body must be a JSON object")
+    return data
+
+
+def is_cross_site(request: HttpRequest) -> bool:
+    """Whether a browser sent this from another site's page."""
+    origin = request.headers.get("Origin")
+    return origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
+
+
+def format_amount(amount: int, currency: str) -> str:
+    """Minor units as text: 1234 USD is ``USD 12.34``, 1234 CLP is ``CLP 1,234``."""
+    exponent = EXPONENTS.get(currency, 2)
+    if exponent == 0:
+        return f"{currency} {amount:,}"
+    whole, rest = divmod(amount, 10**exponent)
+    return f"{currency} {whole:,}.{rest:0{exponent}d}"
 
 
 def api(request: HttpRequest, operations: Mapping[str, str], object_id: str = "") -> HttpResponse:
-    """Any path under ``/v1``; ``operations`` maps HTTP methods to operations, empty: nothing there."""
-    answer = engine_of(request).handle(
+    """Any path under ``/v1``. ``operations`` maps HTTP methods to operations; it is empty for unknown paths."""
+    api_response = engine_of(request).handle(
         ApiRequest(
             method=request.method or "",
             path=request.path_info,
-            query=query(request),
+            query=query_params(request),
             headers={name.lower(): value for name, value in request.headers.items()},
             body=request.read(),
             operations=operations,
             object_id=object_id,
         )
     )
-    response = HttpResponse(answer.body, status=answer.status, headers=answer.headers)
-    request.META[LINE_KEY] = answer.line
+    response = HttpResponse(api_response.body, status=api_response.status, headers=api_response.headers)
+    request.META[CONNECTION_FAULT_KEY] = api_response.connection_fault
     return response
+
+
+def openapi(request: HttpRequest) -> HttpResponse:
+    """``GET /openapi.json``: the OpenAPI document for this address, without key, faults and rate limits."""
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(["GET"])
+    content = encode_json(document(engine_of(request).base_url or ""))
+    return HttpResponse(content, content_type="application/json")
+
+
+def dashboard(request: HttpRequest) -> HttpResponse:
+    """``GET /``: the newest payments, payouts, refunds, events and deliveries of every project."""
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(["GET"])
+    engine = engine_of(request)
+    engine.tick()
+    return render(
+        "home.html",
+        {
+            "now": iso(engine.clock.now()),
+            "url": engine.base_url or "",
+            "projects": [_project(project) for project in engine.projects.values()],
+            "deliveries": list(reversed(engine.deliveries[-DASHBOARD_ROWS:])),
+            "waiting": len(engine.pending_deliveries),
+            "faults": [fault for fault in engine.faults.all() if not fault.spent],
+        },
+    )
+
+
+def _project(project: Project) -> dict[str, object]:
+    return {
+        "api_key": project.api_key,
+        "payments": _newest(project.payments.values()),
+        "payouts": _newest(project.payouts.values()),
+        "refunds": _newest(project.refunds.values()),
+        "events": list(reversed(project.events[-DASHBOARD_ROWS:])),
+        "endpoints": list(project.endpoints.values()),
+        "balances": [
+            {
+                "currency": balance["currency"],
+                **{
+                    name: format_amount(balance[name], balance["currency"])
+                    for name in ("available", "pending", "reserve", "hold", "debt")
+                },
+            }
+            for balance in project.balances.values()
+            if "updated_at" in balance
+        ],
+        "audit": project.audit(),
+    }
+
+
+def _newest(items: Iterable[Json]) -> list[Json]:
+    newest = list(items)[-DASHBOARD_ROWS:][::-1]
+    return [{**item, "shown": format_amount(item["amount"], item["currency"])} for item in newest]
+
+
+def checkout(request: HttpRequest, payment_id: str) -> HttpResponse:
+    """GET shows the page and marks a created payment as requires_action; POST executes the button that was pressed."""
+    engine = engine_of(request)
+    engine.tick()
+    try:
+        payment = engine.open_checkout(payment_id)
+    except UnknownObjectError:
+        return render("message.html", {"title": "No such payment", "text": "This checkout does not exist."}, 404)
+    if request.method == "GET":
+        return _checkout_page(engine, payment)
+    if request.method != "POST":
+        return HttpResponseNotAllowed(["GET", "POST"])
+    if is_cross_site(request):
+        return render("message.html", {"title": "Refused", "text": "Another site sent this form."}, 403)
+    fields = form_fields(request)
+    try:
+        _act(engine, payment, fields.get("action", ""), fields.get("amount", ""))
+    except SandboxError as error:
+        return _checkout_page(engine, payment, str(error), typed=fields.get("amount", ""))
+    return HttpResponse(status=303, headers={"Location": _return_url(engine, payment_id) or request.path_info})
+
+
+def _act(engine: Engine, payment: Json, action: str, amount: str) -> None:
+    payment_id = payment["id"]
+    if action == "pay":
+        engine.pay(payment_id)
+    elif action == "pay_other":
+        engine.pay(payment_id, parse_amount(amount, payment["currency"]))
+    elif action == "fail":
+        engine.fail(payment_id)
+    elif action == "expire":
+        engine.expire(payment_id)
+    else:
+        raise SandboxError("choose one of the buttons")
+
+
+def parse_amount(text: str, currency: str) -> int:
+    """The minor units of a typed amount: ``12.34`` or ``12,34`` USD is 1234, ``1234`` CLP is 1234.
+
+    Thousands separators are refused, because ``1.000`` can mean one or one thousand in these countries. Raises
+    SandboxError.
+    """
+    exponent = EXPONENTS[currency]
+    found = re.fullmatch(r"([0-9]{1,13})(?:[.,]([0-9]{1,2}))?", text.strip())
+    if found is None or len(decimals := found[2] or "") > exponent:
+        raise SandboxError(f"Write the amount in {currency} like this: {AMOUNT_EXAMPLES[exponent]}.")
+    return int(found[1] + decimals.ljust(exponent, "0"))
+
+
+def _return_url(engine: Engine, payment_id: str) -> str | None:
+    """The merchant's return_url with the payment's id added to its query."""
+    with engine.lock:
+        url = engine.project_of(payment_id).payments.internals[payment_id].return_url
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    pairs = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] != "payment_id"]
+    return urlunsplit(parts._replace(query=urlencode([*pairs, ("payment_id", payment_id)])))
+
+
+def _checkout_page(engine: Engine, payment: Json, problem: str = "", typed: str = "") -> HttpResponse:
+    status, currency, expires_at = payment["status"], payment["currency"], payment["expires_at"]
+    rest = payment["amount"] - payment["amount_received"]
+    due = payment["amount"] if status == "on_hold" else rest
+    return render(
+        "checkout.html",
+        {
+            "payment": payment,
+            "method": METHODS[payment["method_code"]].name,
+            "amount": format_amount(payment["amount"], currency),
+            "due": format_amount(max(due, 0), currency),
+            "received": format_amount(payment["amount_received"], currency) if payment["amount_received"] else "",
+            "status": status.replace("_", " "),
+            "until": f"{expires_at[:10]} {expires_at[11:16]} UTC" if expires_at and status in CANCELABLE else "",
+            "payable": status in PAYABLE,
+            "transfer": payment["method_family"] in TRANSFERS and status != "on_hold",
+            "example": AMOUNT_EXAMPLES[EXPONENTS[currency]],
+            "typed": typed,
+            "can_fail": status in (*WAITING, "on_hold"),
+            "can_expire": status in CANCELABLE,
+            "return_url": _return_url(engine, payment["id"]),
+            "problem": problem,
+        },
+        422 if problem else 200,
+    )

@@ -6,20 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from payments_integration import conf
-from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, Country, Currency, Flow
+from payments_integration.enums import Country, Currency, Flow
 from payments_integration.models import Payment
-from payments_integration.services import shapes
-from payments_integration.services.calls import sends
-from payments_integration.services.checks import Checks, Json
-from payments_integration.services.intents import Intent, check_size, target
-from payments_integration.services.recipes import CANCEL_PAYMENT, CREATE_PAYMENT
-from payments_integration.services.states import StatusGuard
+from payments_integration.outbox import Intent
+from payments_integration.services.service import change, creation, service
+from payments_integration.validation import objects
+from payments_integration.validation.validator import Json, Validator
 
-#: A deposit reference's payments are created by the provider.
+#: The provider creates the payments of a deposit reference.
 _FLOWS = (Flow.HOSTED.value, Flow.S2S.value)
 
 
-@sends(Payment)
+@service(Payment)
 def create_payment(
     *,
     amount: int,
@@ -45,40 +43,34 @@ def create_payment(
     ProviderError (refused, closed) and OutcomeUnknown (kept, being resolved: do not repeat it with another
     key).
     """
-    checks = Checks()
+    validator = Validator()
     body: Json = {
-        "amount": checks.amount("amount", amount),
-        "currency": checks.choice("currency", currency, Currency.values),
-        "country": checks.choice("country", country, Country.values),
-        "method_code": checks.text("method_code", method_code, required=True),
-        "flow": checks.choice("flow", flow, _FLOWS),
+        "amount": validator.amount("amount", amount),
+        "currency": validator.choice("currency", currency, Currency.values),
+        "country": validator.choice("country", country, Country.values),
+        "method_code": validator.text("method_code", method_code, required=True),
+        "flow": validator.choice("flow", flow, _FLOWS),
     }
     if merchant_reference is not None:
-        body["merchant_reference"] = checks.text("merchant_reference", merchant_reference)
+        body["merchant_reference"] = validator.text("merchant_reference", merchant_reference)
     if payer is not None:
-        body["payer"] = shapes.payer(checks, "payer", payer, body["country"])
+        body["payer"] = objects.payer(validator, "payer", payer, body["country"])
     if return_url is not None:
-        body["return_url"] = checks.url("return_url", return_url)
+        body["return_url"] = validator.url("return_url", return_url)
     if metadata is not None:
-        body["metadata"] = checks.metadata("metadata", metadata)
-    key, who = checks.key("idempotency_key", idempotency_key), checks.actor("actor", actor)
-    checks.finish()
-    check_size(checks, body)
-    checks.finish()
-    return Intent(
-        operation=CREATE_PAYMENT,
+        body["metadata"] = validator.metadata("metadata", metadata)
+    return creation(
+        "create_payment",
+        validator,
+        body,
         account=account,
-        arguments=body,
-        body=body,
-        amount=body["amount"],
-        currency=body["currency"],
+        idempotency_key=idempotency_key,
+        actor=actor,
         fills_reference=True,
-        idempotency_key=key,
-        actor=who,
     )
 
 
-@sends(Payment)
+@service(Payment)
 def cancel_payment(
     payment: Payment | str,
     *,
@@ -92,16 +84,12 @@ def cancel_payment(
     ``payment``: an instance or its id. Raises what ``create_payment`` raises; ValidationError where the
     payment cannot be canceled any more, also after having been read again.
     """
-    checks = Checks()
-    alias, object_id, row = target(checks, "payment", Payment, payment, "pay_", account)
-    key, who = checks.key("idempotency_key", idempotency_key), checks.actor("actor", actor)
-    checks.finish()
-    return Intent(
-        operation=CANCEL_PAYMENT,
-        account=alias,
-        arguments={"payment": object_id},
-        target_id=object_id,
-        idempotency_key=key,
-        actor=who,
-        guard=StatusGuard("payment", row, CANCELABLE_PAYMENT_STATUSES) if row else None,
+    return change(
+        "cancel_payment",
+        Payment,
+        payment,
+        name="payment",
+        account=account,
+        idempotency_key=idempotency_key,
+        actor=actor,
     )

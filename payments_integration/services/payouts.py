@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from django.core.exceptions import ValidationError
-from django.utils.translation import gettext as _
-
-from payments_integration import conf, wakeup
-from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, Country, Currency
-from payments_integration.models import Balance, Payout
-from payments_integration.money import format_money
-from payments_integration.services import reads, shapes
-from payments_integration.services.calls import sends
-from payments_integration.services.checks import Checks, Json
-from payments_integration.services.guards import refuse_transaction
-from payments_integration.services.intents import Doubt, Intent, check_size, target
-from payments_integration.services.recipes import CANCEL_PAYOUT, CREATE_PAYOUT
-from payments_integration.services.states import StatusGuard
+from payments_integration import conf
+from payments_integration.enums import Country, Currency
+from payments_integration.models import Payout
+from payments_integration.outbox import Intent
+from payments_integration.services.service import change, creation, service
+from payments_integration.validation import objects
+from payments_integration.validation.validator import Json, Validator
 
 
-@sends(Payout)
+@service(Payout)
 def create_payout(
     *,
     amount: int,
@@ -43,43 +35,36 @@ def create_payout(
     holder_document: {type, number}, bank_code, account_type}``, the last two optional.
     ``merchant_reference``: the operation's id if left out. ``actor``: a user or text.
 
-    Raises ValidationError (nothing recorded; also where the available balance, read anew, does not cover the
+    Raises ValidationError (nothing recorded; also where the available balance, read again, does not cover the
     amount), PermissionDenied (the actor is staff and may not), TransactionRefused (use ``defer``),
     IdempotencyMismatch, ProviderError (refused, closed; insufficient_balance is an InvalidState), ApprovalRequired
     (from APPROVAL_LIMITS on: recorded, sent by ``approve``) and OutcomeUnknown (kept, being resolved: do not repeat
     it with another key).
     """
-    checks = Checks()
+    validator = Validator()
     body: Json = {
-        "amount": checks.amount("amount", amount),
-        "currency": checks.choice("currency", currency, Currency.values),
-        "country": checks.choice("country", country, Country.values),
-        "method_code": checks.text("method_code", method_code, required=True),
+        "amount": validator.amount("amount", amount),
+        "currency": validator.choice("currency", currency, Currency.values),
+        "country": validator.choice("country", country, Country.values),
+        "method_code": validator.text("method_code", method_code, required=True),
     }
-    body["destination"] = shapes.destination(checks, "destination", destination, body["country"])
+    body["destination"] = objects.destination(validator, "destination", destination, body["country"])
     if merchant_reference is not None:
-        body["merchant_reference"] = checks.text("merchant_reference", merchant_reference)
+        body["merchant_reference"] = validator.text("merchant_reference", merchant_reference)
     if metadata is not None:
-        body["metadata"] = checks.metadata("metadata", metadata)
-    key, who = checks.key("idempotency_key", idempotency_key), checks.actor("actor", actor)
-    checks.finish()
-    check_size(checks, body)
-    checks.finish()
-    return Intent(
-        operation=CREATE_PAYOUT,
+        body["metadata"] = validator.metadata("metadata", metadata)
+    return creation(
+        "create_payout",
+        validator,
+        body,
         account=account,
-        arguments=body,
-        body=body,
-        amount=body["amount"],
-        currency=body["currency"],
+        idempotency_key=idempotency_key,
+        actor=actor,
         fills_reference=True,
-        idempotency_key=key,
-        actor=who,
-        guard=CoverGuard(account, body["currency"], body["amount"]),
     )
 
 
-@sends(Payout)
+@service(Payout)
 def cancel_payout(
     payout: Payout | str,
     *,
@@ -93,66 +78,12 @@ def cancel_payout(
     ``payout``: an instance or its id. Raises what ``create_payout`` raises; ValidationError where the payout
     cannot be canceled any more, also after having been read again.
     """
-    checks = Checks()
-    alias, object_id, row = target(checks, "payout", Payout, payout, "pout_", account)
-    key, who = checks.key("idempotency_key", idempotency_key), checks.actor("actor", actor)
-    checks.finish()
-    return Intent(
-        operation=CANCEL_PAYOUT,
-        account=alias,
-        arguments={"payout": object_id},
-        target_id=object_id,
-        idempotency_key=key,
-        actor=who,
-        guard=StatusGuard("payout", row, CANCELABLE_PAYOUT_STATUSES) if row else None,
+    return change(
+        "cancel_payout",
+        Payout,
+        payout,
+        name="payout",
+        account=account,
+        idempotency_key=idempotency_key,
+        actor=actor,
     )
-
-
-def payout_cover(currency: str, *, account: str = conf.DEFAULT_ACCOUNT) -> Balance | None:
-    """What there is for a payout: the balance as the provider says now; None where it lists none in this currency.
-
-    ``available`` is what counts; it has to cover the fee as well, which is known only once the payout is made.
-    Raises ValidationError, ProviderError, NoAnswer, TransactionRefused.
-    """
-    refuse_transaction("payout_cover")
-    checks = Checks()
-    currency = checks.choice("currency", currency, Currency.values)
-    checks.finish()
-    rows = reads.read_balances(account)
-    wakeup.wake(account)
-    return next((row for row in rows if row.currency == currency), None)
-
-
-@dataclass(frozen=True, slots=True)
-class CoverGuard:
-    """A payout must fit into the available balance, and there must be no debt, as far as the mirror has the balance.
-
-    Without the fee, which nobody knows before, and without locks: it spares a request that is bound to be refused.
-    What two payouts at once may take, the provider decides.
-    """
-
-    #: The mirror may be old, and a transaction cannot bring it up to date.
-    when_deferred: ClassVar[bool] = False
-    counts_operations: ClassVar[bool] = False
-
-    account: str
-    currency: str
-    amount: int
-
-    def before(self) -> None:
-        """The mirror's word is enough to go ahead: the provider decides."""
-
-    def decide(self, intent: Intent) -> Intent:
-        balance = Balance.objects.filter(account=self.account, currency=self.currency, gone_at=None).first()
-        if balance is not None and (balance.available < self.amount or balance.debt > 0):
-            words = _("The available balance is %(available)s (hold %(hold)s).")
-            if balance.debt > 0:
-                words = _("Nothing is paid out while there is a debt (%(debt)s). Available: %(available)s.")
-            figures = {
-                name: format_money(getattr(balance, name), self.currency) for name in ("available", "debt", "hold")
-            }
-            raise Doubt({"amount": ValidationError(words, code="insufficient_balance", params=figures)})
-        return intent
-
-    def refresh(self) -> None:
-        reads.read_balances(self.account)

@@ -1,36 +1,20 @@
-"""GET: what the provider says now, into the mirror. Nothing here can move money."""
+"""Functions that only read: one object, payment methods, balances (spec, "Endpoints")."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import TypeVar, overload
 
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
-from payments_integration import conf, projection, wakeup, wire
-from payments_integration.client import Answer, Client, get_client
-from payments_integration.enums import Country, Currency, Kind
-from payments_integration.exceptions import NotFound
-from payments_integration.models import MIRRORS, Balance, Mirror, WebhookEndpoint
-from payments_integration.services.checks import Checks
-from payments_integration.services.guards import refuse_transaction
+from payments_integration import conf, schemas, sync, wakeup
+from payments_integration.client import get_client
+from payments_integration.db.transactions import refuse_transaction
+from payments_integration.enums import Country, Currency, kind_of
+from payments_integration.models import MIRRORS, Balance, Mirror
+from payments_integration.validation.validator import Validator
 
 MirrorT = TypeVar("MirrorT", bound=Mirror)
-
-#: Seconds that background reads wait for the rate limit.
-BACKGROUND_WAIT = 5.0
-
-_GETS: dict[str, Callable[[Client, str, float | None, bool], Answer[Any]]] = {
-    Kind.PAYMENT: lambda client, pk, wait, back: client.payments.get(pk, max_wait=wait, background=back),
-    Kind.PAYOUT: lambda client, pk, wait, back: client.payouts.get(pk, max_wait=wait, background=back),
-    Kind.REFUND: lambda client, pk, wait, back: client.refunds.get(pk, max_wait=wait, background=back),
-    Kind.DEPOSIT_REFERENCE: lambda client, pk, wait, back: client.deposit_references.get(
-        pk, max_wait=wait, background=back
-    ),
-}
-_PREFIXES = {"pay_": Kind.PAYMENT, "pout_": Kind.PAYOUT, "ref_": Kind.REFUND, "dep_": Kind.DEPOSIT_REFERENCE,
-             "whk_": Kind.WEBHOOK_ENDPOINT}  # fmt: skip
 
 
 @overload
@@ -40,73 +24,29 @@ def refresh(obj: str, *, account: str | None = None) -> Mirror: ...
 def refresh(obj: Mirror | str, *, account: str | None = None) -> Mirror:
     """Read one object by GET and return it: the same instance, brought up to date, or for an id its row.
 
-    Balances and webhook endpoints have no GET of their own, so all of the account's are read. Raises NotFound
-    (the row is kept and marked as gone), other ProviderErrors, NoAnswer, and TransactionRefused in a
-    transaction.
+    Balances and webhook endpoints have no GET of their own, so all of the account's are read. Raises NotFound (the
+    row is kept and marked as gone), other ProviderErrors, NoAnswer, and TransactionRefused in a transaction.
     """
     refuse_transaction("refresh")
     if isinstance(obj, Mirror):
         if account is not None and account != obj.account:
             raise ValidationError({"account": _("This object belongs to another account.")})
-        row: Mirror = read(obj.kind, obj.account, obj.object_id)
+        row: Mirror = sync.read(obj.kind, obj.account, obj.object_id)
         wakeup.wake(obj.account)
         if row.pk != obj.pk:
             return row
         obj.refresh_from_db()
         return obj
-    kind = next((kind for prefix, kind in _PREFIXES.items() if isinstance(obj, str) and obj.startswith(prefix)), None)
+    kind = kind_of(obj) if isinstance(obj, str) else None
     if kind is None:
         raise ValidationError({"obj": _("This must be a mirrored object or its id.")})
     known: Mirror | None = MIRRORS[kind]._default_manager.filter(pk=obj).first()
     if known is not None:
         return refresh(known, account=account)
     alias = account or conf.DEFAULT_ACCOUNT
-    new: Mirror = read(kind, alias, obj)
+    new: Mirror = sync.read(kind, alias, obj)
     wakeup.wake(alias)
     return new
-
-
-def read(kind: str, account: str, object_id: str, *, background: bool = False, wait: float | None = None) -> Any:
-    """GET one object and write it; returns its row. NotFound marks the row as gone.
-
-    ``background``: leave the rate limit to others. ``wait``: seconds to wait for it, if not as usual.
-    """
-    client = get_client(account)
-    wait = BACKGROUND_WAIT if wait is None and background else wait
-    if kind == Kind.BALANCE:
-        return _pick(read_balances(account, background=background, wait=wait), object_id, "currency")
-    if kind == Kind.WEBHOOK_ENDPOINT:
-        return _pick(read_endpoints(account, background=background, wait=wait), object_id, "pk")
-    before = projection.snapshot(kind, account, object_id)
-    try:
-        answer = _GETS[kind](client, object_id, wait, background)
-    except NotFound:
-        projection.mark_gone(account, kind, object_id)
-        raise
-    return projection.write_answer(
-        account, answer.data, answered_at=answer.answered_at, duration=answer.duration, before=before
-    )
-
-
-def sync_balances(*, account: str = conf.DEFAULT_ACCOUNT) -> list[Balance]:
-    """GET /balances into the mirror; one row per currency. Raises ProviderError, NoAnswer,
-    TransactionRefused.
-    """
-    refuse_transaction("sync_balances")
-    rows = read_balances(account)
-    wakeup.wake(account)
-    return rows
-
-
-def sync_webhook_endpoints(*, account: str = conf.DEFAULT_ACCOUNT) -> list[WebhookEndpoint]:
-    """GET /webhook-endpoints into the mirror; those that are not listed any more are marked as gone.
-
-    Raises ProviderError, NoAnswer, TransactionRefused.
-    """
-    refuse_transaction("sync_webhook_endpoints")
-    rows = read_endpoints(account)
-    wakeup.wake(account)
-    return rows
 
 
 def list_payment_methods(
@@ -115,41 +55,41 @@ def list_payment_methods(
     currency: str | None = None,
     amount: int | None = None,
     account: str = conf.DEFAULT_ACCOUNT,
-) -> list[wire.PaymentMethod]:
-    """GET /payment-methods: ``code`` and, in ``extra``, whatever else the provider shows. ``amount``: minor
-    units.
+) -> list[schemas.PaymentMethod]:
+    """GET /payment-methods: each has its ``code`` and, in ``extra``, everything else that the provider shows.
 
-    Raises ValidationError, ProviderError, NoAnswer, TransactionRefused.
+    ``amount``: minor units. Raises ValidationError, ProviderError, NoAnswer, TransactionRefused.
     """
     refuse_transaction("list_payment_methods")
-    checks = Checks()
-    country = checks.choice("country", country, Country.values, required=False) or None
-    currency = checks.choice("currency", currency, Currency.values, required=False) or None
+    validator = Validator()
+    country = validator.choice("country", country, Country.values, required=False) or None
+    currency = validator.choice("currency", currency, Currency.values, required=False) or None
     if amount is not None:
-        checks.amount("amount", amount)
-    checks.finish()
+        validator.amount("amount", amount)
+    validator.finish()
     return get_client(account).payment_methods.list(country, currency, amount).data
 
 
-def read_balances(account: str, *, background: bool = False, wait: float | None = None) -> list[Balance]:
-    before = projection.balance_snapshots(account)
-    answer = get_client(account).balances.list(max_wait=wait, background=background)
-    return projection.write_balances(
-        account,
-        answer.data,
-        answered_at=answer.answered_at,
-        duration=answer.duration,
-        before=before,
-    )
+def sync_balances(*, account: str = conf.DEFAULT_ACCOUNT) -> list[Balance]:
+    """GET /balances into the mirror; returns one row per currency.
+
+    Raises ProviderError, NoAnswer, TransactionRefused.
+    """
+    refuse_transaction("sync_balances")
+    rows = sync.read_balances(account)
+    wakeup.wake(account)
+    return rows
 
 
-def read_endpoints(account: str, *, background: bool = False, wait: float | None = None) -> list[WebhookEndpoint]:
-    answer = get_client(account).webhook_endpoints.list(max_wait=wait, background=background)
-    return projection.write_endpoints(account, answer.data, answered_at=answer.answered_at, duration=answer.duration)
+def payout_cover(currency: str, *, account: str = conf.DEFAULT_ACCOUNT) -> Balance | None:
+    """The balance that a payout draws on, read from the provider now; None if it lists none in this currency.
 
-
-def _pick(rows: list[Any], object_id: str, name: str) -> Any:
-    for row in rows:
-        if getattr(row, name) == object_id:
-            return row
-    raise NotFound("the provider does not list this object", status_code=404, code="resource_not_found")
+    ``available`` (minor units) must also cover the fee, which is known only after the payout is made. Raises
+    ValidationError, ProviderError, NoAnswer, TransactionRefused.
+    """
+    refuse_transaction("payout_cover")
+    validator = Validator()
+    currency = validator.choice("currency", currency, Currency.values)
+    validator.finish()
+    rows = sync_balances(account=account)
+    return next((row for row in rows if row.currency == currency), None)

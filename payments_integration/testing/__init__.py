@@ -1,4 +1,4 @@
-"""For merchants' own tests: a running provider, and signed deliveries.
+"""For merchants' own tests: a running sandbox of the provider, and signed deliveries.
 
 def test_order_is_paid(client, db, payments_sandbox):
     payment = create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
@@ -10,23 +10,35 @@ def test_order_is_paid(client, db, payments_sandbox):
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from payments_integration.signatures import HEADER, sign
+
 if TYPE_CHECKING:
-    from payments_integration.testing.deliveries import signed_delivery
     from payments_integration.testing.provider import ProviderSandbox
 
 __all__ = ["ProviderSandbox", "signed_delivery"]
 
-_MODULES = {
-    "ProviderSandbox": "payments_integration.testing.provider",
-    "signed_delivery": "payments_integration.testing.deliveries",
-}
+
+def signed_delivery(event: Mapping[str, Any] | bytes, secret: str, *, now: float | None = None) -> dict[str, Any]:
+    """Arguments for Django's test client: ``client.post(url, **signed_delivery(event, secret))``.
+
+    ``event`` is an event as a dict (spec, "Event") or the exact bytes of a body. ``now`` is the time of the signature
+    in Unix seconds, by default the current time.
+    """
+    body = event if isinstance(event, bytes) else json.dumps(event).encode()
+    return {
+        "data": body,
+        "content_type": "application/json",
+        "headers": {HEADER: sign(body, secret, now=now)},
+    }
 
 
 def __getattr__(name: str) -> Any:
-    # On first use: pytest imports this package for its plugin before Django's settings are there.
-    if name not in _MODULES:
+    # Loaded on first use: pytest imports this package for its plugin before Django is configured.
+    if name != "ProviderSandbox":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    return import_module("payments_integration.testing.provider").ProviderSandbox

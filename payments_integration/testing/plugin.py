@@ -1,4 +1,4 @@
-"""The pytest plugin: loaded by itself where the app is installed."""
+"""The pytest plugin. Pytest loads it automatically if the app is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def payments_sandbox() -> Iterator[Any]:
-    """A running provider with the account "default" pointed at it: see ``payments_integration.testing``."""
-    # Not at the top: the plugin is loaded before Django's settings are.
+    """A running sandbox that the account "default" uses. See ``payments_integration.testing``."""
+    # Not at the top, because the plugin is loaded before Django is configured.
     with import_module("payments_integration.testing.provider").ProviderSandbox() as sandbox:
         yield sandbox

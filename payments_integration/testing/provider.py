@@ -1,4 +1,4 @@
-"""The sandbox as a context manager, with the settings pointed at it."""
+"""The sandbox as a context manager that changes the settings to use it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from payments_integration.models import AccountState
 from payments_integration.sandbox import Engine, Project, SandboxServer
 
 API_KEY = "sk_test_sandbox"
-WEBHOOK_SECRET = "whsec_sandbox"  # noqa: S105  (of a provider that lives as long as a test)
-#: Where deliveries seem to go: they reach the webhook view through Django's test client.
+WEBHOOK_SECRET = "whsec_sandbox"  # noqa: S105  (a test's provider)
+#: The host in the endpoint's URL. Deliveries reach the webhook view through Django's test client.
 MERCHANT = "https://testserver"
 
 
 class ProviderSandbox:
-    """A provider on a free port of this machine; inside the ``with`` block the account's settings point at it.
+    """A sandbox on a free port of this machine. Inside the ``with`` block the account's settings use it.
 
-    Nothing happens by itself: :meth:`deliver` posts the deliveries that are due to the project's webhook view,
-    :meth:`settle` also does what a worker would do. ``webhook_url``: deliver there over HTTP instead (a live server).
-    ``options`` overrides keys of PAYMENTS_INTEGRATION; further arguments go to the sandbox's ``Engine``.
+    It sends nothing on its own: :meth:`deliver` posts the due deliveries to your project's webhook view, and
+    :meth:`settle` also does the work of a worker. ``webhook_url``: deliver over HTTP to this URL instead (a live
+    server). ``options`` overrides keys of PAYMENTS_INTEGRATION; other arguments go to the sandbox's ``Engine``.
     """
 
     def __init__(
@@ -48,22 +48,23 @@ class ProviderSandbox:
 
     @property
     def url(self) -> str:
-        """The address, without /v1."""
+        """The address of the sandbox, without ``/v1``."""
         return self._server.url
 
     @property
     def project(self) -> Project:
+        """The sandbox's project for this account."""
         return self.engine.default_project
 
     def deliver(self) -> int:
-        """Post every delivery that is due; returns how many were posted."""
+        """Post every delivery that is due. Returns the number of attempts."""
         return self.engine.deliver_due()
 
     def settle(self) -> None:
-        """Deliver and work off until nothing is due any more."""
+        """Deliver and process until nothing is due."""
         while self.deliver():
-            reconciliation.work_off(self.account)
-        reconciliation.work_off(self.account)
+            reconciliation.process_due(self.account)
+        reconciliation.process_due(self.account)
 
     def __enter__(self) -> ProviderSandbox:
         self._server.start()
@@ -88,7 +89,7 @@ class ProviderSandbox:
         self._server.stop()
 
     def _follow_clock(self) -> None:
-        """A provider whose clock was moved by hand is days from ours: note it, as reconciliation would."""
+        """Store the clock offset, as reconciliation would, because tests move the sandbox's clock by days."""
         offset = (self.engine.clock.now() - timezone.now()).total_seconds()
         AccountState.objects.update_or_create(account=self.account, defaults={"clock_offset": offset})
 
@@ -97,7 +98,7 @@ class ProviderSandbox:
             try:
                 path = reverse("payments_integration:webhook-account", kwargs={"account": self.account})
             except NoReverseMatch:
-                return  # a project that does not take deliveries
+                return  # the project has no webhook view
             self.engine.transport = self._post
         self.engine.add_endpoint(self._webhook_url or f"{MERCHANT}{path}", secret=self.webhook_secret)
 

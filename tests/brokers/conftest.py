@@ -16,7 +16,7 @@ from django.core.management import call_command
 from django.db import connections
 from kombu import Connection
 
-from tests.brokers.stage import Stage
+from tests.brokers.installation import Installation
 from tests.servers import Postgres, RabbitMQ, Redis, Server
 
 NAME = "test_payments_brokers"
@@ -80,18 +80,18 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @pytest.fixture
-def stage(
+def installation(
     broker: Server, database_url: str, django_db_blocker: Any, tmp_path: Path, woken: list[str]
-) -> Iterator[Stage]:
+) -> Iterator[Installation]:
     """Nothing runs yet but the broker, the database and the provider. This process itself works nothing off."""
     with django_db_blocker.unblock():
-        stage = Stage(tmp_path, broker, database_url)
+        installation = Installation(tmp_path, broker, database_url)
         try:
-            with stage.provider:
+            with installation.provider:
                 try:
-                    yield stage
+                    yield installation
                 finally:
-                    broker.resume()  # or nobody could take leave of it
-                    stage.close()
+                    broker.resume()  # so that clients can close their connections
+                    installation.close()
         finally:
             call_command("flush", interactive=False, inhibit_post_migrate=True, verbosity=0)

@@ -110,7 +110,7 @@ class Processes:
         )
 
     def stop(self) -> None:
-        """End all of them, also those that stand still, and whatever is left of their sessions."""
+        """End all of them, also the stopped ones, and every process of their sessions."""
         for process in reversed(self.all):
             process.send(signal.SIGCONT)
             process.send(signal.SIGTERM)

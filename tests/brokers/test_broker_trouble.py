@@ -7,112 +7,112 @@ import time
 import pytest
 
 from payments_integration.models import Event, EventState, Operation, OperationState
+from tests.brokers.installation import Installation, queue_length
 from tests.brokers.proxy import Proxy
-from tests.brokers.stage import Stage, queue_length
 from tests.servers import RabbitMQ, Redis
 
 
 @pytest.mark.case(68)
 @pytest.mark.promise(1)
-def test_refused_connections_cost_nothing(stage: Stage) -> None:
+def test_refused_connections_delay_no_answer_and_lose_no_event(installation: Installation) -> None:
     """Answered at once without a broker; worker and beat that started before it find the work by themselves."""
-    stage.broker.kill()
-    stage.site()
+    installation.broker.kill()
+    installation.site()
     for _ in range(4):
-        stage.paid()
-    assert set(stage.deliver()) == {200}
-    worker = stage.worker(ready=False)
-    beat = stage.beat(process_events=1)
-    stage.wait("the worker to miss its broker", lambda: worker.count("[Cc]annot connect"))
+        installation.paid()
+    assert set(installation.deliver()) == {200}
+    worker = installation.worker(ready=False)
+    beat = installation.beat(process_events=1)
+    installation.wait("the worker to miss its broker", lambda: worker.count("[Cc]annot connect"))
     assert set(Event.objects.values_list("state", flat=True)) == {EventState.PENDING}
-    stage.broker.start()
-    stage.wait_ready(worker)
-    stage.wait_settled()
+    installation.broker.start()
+    installation.wait_ready(worker)
+    installation.wait_settled()
     assert worker.is_running
     assert beat.is_running
-    stage.assert_true()
+    installation.assert_true()
 
 
 @pytest.mark.case(69)
 @pytest.mark.promise(1)
-def test_a_silent_broker_delays_no_answer(stage: Stage) -> None:
+def test_a_silent_broker_delays_no_answer(installation: Installation) -> None:
     """It accepts connections and says nothing: to those who knew it before, and to those who did not."""
-    knows_it = stage.site()
-    worker, beat = stage.worker(), stage.beat(process_events=0.5)
-    stage.paid()
-    assert set(stage.deliver()) == {200}
-    stage.wait_settled()
+    knows_it = installation.site()
+    worker, beat = installation.worker(), installation.beat(process_events=0.5)
+    installation.paid()
+    assert set(installation.deliver()) == {200}
+    installation.wait_settled()
 
-    stage.broker.pause()
+    installation.broker.pause()
     for _ in range(3):
-        stage.paid()
-    assert set(stage.deliver()) == {200}
+        installation.paid()
+    assert set(installation.deliver()) == {200}
     knows_it.stop()
-    stage.site()
-    stage.paid()
-    assert set(stage.deliver()) == {200}
+    installation.site()
+    installation.paid()
+    assert set(installation.deliver()) == {200}
     time.sleep(3)  # so that beat and the worker meet the silence too
-    stage.broker.resume()
-    stage.wait_settled()
+    installation.broker.resume()
+    installation.wait_settled()
     assert worker.is_running
     assert beat.is_running
-    stage.assert_true()
+    installation.assert_true()
 
 
 @pytest.mark.case(73)
-def test_a_wiped_broker_is_filled_again_from_the_database(stage: Stage) -> None:
-    assert isinstance(stage.broker, Redis | RabbitMQ)
-    stage.provider.engine.fund("CLP", 50_000)
-    site = stage.site()
+def test_a_wiped_broker_is_filled_again_from_the_database(installation: Installation) -> None:
+    assert isinstance(installation.broker, Redis | RabbitMQ)
+    installation.provider.engine.fund("CLP", 50_000)
+    site = installation.site()
     for _ in range(3):
-        stage.paid()
-    stage.payout()
-    assert set(stage.deliver()) == {200}
-    stage.wait("a message in the queue", lambda: queue_length(stage.broker.url))
+        installation.paid()
+    installation.payout()
+    assert set(installation.deliver()) == {200}
+    installation.wait("a message in the queue", lambda: queue_length(installation.broker.url))
     site.stop()  # its last wake-up has left
-    stage.broker.wipe()
-    assert queue_length(stage.broker.url) == 0
+    installation.broker.wipe()
+    assert queue_length(installation.broker.url) == 0
     assert Event.objects.filter(state=EventState.PENDING).exists()
 
-    stage.supervise(stage.worker())
-    beat = stage.beat(process_events=0.5, resume_operations=0.5)
-    stage.wait_settled()
+    installation.supervise(installation.worker())
+    beat = installation.beat(process_events=0.5, resume_operations=0.5)
+    installation.wait_settled()
 
     # Once more under those who are connected.
-    stage.site()
-    stage.broker.wipe()
-    stage.paid()
-    stage.deliver()
-    stage.wait_settled()
+    installation.site()
+    installation.broker.wipe()
+    installation.paid()
+    installation.deliver()
+    installation.wait_settled()
     assert beat.is_running
     assert Operation.objects.filter(operation="create_payout", state=OperationState.DONE).count() == 1
-    assert len(stage.provider.engine.payouts) == 1
-    stage.deliver()
-    stage.wait_settled()
-    stage.assert_true()
+    assert len(installation.provider.engine.payouts) == 1
+    installation.deliver()
+    installation.wait_settled()
+    installation.assert_true()
 
 
 @pytest.mark.case(74)
-def test_connections_that_die_without_a_word(stage: Stage) -> None:
-    """Nobody is told that they are dead: worker, beat and site notice by themselves and connect anew."""
-    with Proxy(stage.broker.port) as way:
-        stage.broker_url = stage.broker.url.replace(str(stage.broker.port), str(way.port))
-        site, worker, beat = stage.site(), stage.worker(), stage.beat(process_events=1)
-        stage.paid()
-        assert set(stage.deliver()) == {200}
-        stage.wait_settled()
+def test_a_worker_recovers_from_connections_that_die_silently(installation: Installation) -> None:
+    """Worker, beat and site notice dead connections by themselves and connect again."""
+    with Proxy(installation.broker.port) as way:
+        installation.broker_url = installation.broker.url.replace(str(installation.broker.port), str(way.port))
+        site, worker, beat = installation.site(), installation.worker(), installation.beat(process_events=1)
+        installation.paid()
+        assert set(installation.deliver()) == {200}
+        installation.wait_settled()
 
         assert way.silence() >= 3
         for _ in range(2):
-            stage.paid()
-        assert set(stage.deliver()) == {200}
-        stage.wait_settled(60)
+            installation.paid()
+        assert set(installation.deliver()) == {200}
+        installation.wait_settled(60)
         taken = worker.count("received")
-        stage.paid()
-        assert set(stage.deliver()) == {200}
-        stage.wait("beat's messages to come again", lambda: worker.count("received") > taken + 3)
-        stage.wait_settled()
+        installation.paid()
+        assert set(installation.deliver()) == {200}
+        installation.wait("beat's messages to come again", lambda: worker.count("received") > taken + 3)
+        installation.wait_settled()
         assert site.is_running
         assert worker.is_running
         assert beat.is_running
-        stage.assert_true()
+        installation.assert_true()

@@ -13,8 +13,8 @@ from kombu import Connection
 
 from payments_integration import tasks
 from payments_integration.models import Event, EventState
+from tests.brokers.installation import Installation
 from tests.brokers.processes import python
-from tests.brokers.stage import Stage
 from tests.servers import RabbitMQ
 
 BY_HALF_AN_HOUR = 30 * 60
@@ -51,44 +51,46 @@ class TestConsumerTimeout:
 
     @pytest.mark.case(71)
     @pytest.mark.promise(6)
-    def test_a_long_pass_is_acknowledged_when_it_begins(self, stage: Stage) -> None:
-        """Whatever the project's default: the channel stays open over a receiver that takes its time."""
-        stage.changes["CELERY_TASK_ACKS_LATE"] = True
-        stage.site()
-        worker = stage.worker()
-        stage.paid(gate="long")
-        assert set(stage.deliver()) == {200}
-        stage.wait_entered("long")
+    def test_a_long_pass_is_acknowledged_when_it_begins(self, installation: Installation) -> None:
+        """With any project default, the channel stays open during a slow receiver."""
+        installation.changes["CELERY_TASK_ACKS_LATE"] = True
+        installation.site()
+        worker = installation.worker()
+        installation.paid(gate="long")
+        assert set(installation.deliver()) == {200}
+        installation.wait_entered("long")
         time.sleep(6)
         assert worker.is_running
         assert worker.count("PRECONDITION_FAILED|PreconditionFailed") == 0
-        stage.open("long")
-        stage.wait_settled()
-        assert len(stage.entered("long")) == 1
-        stage.assert_true()
+        installation.open("long")
+        installation.wait_settled()
+        assert len(installation.entered("long")) == 1
+        installation.assert_true()
 
     @pytest.mark.case(71)
     @pytest.mark.promise(6)
-    def test_a_closed_channel_loses_nothing(self, stage: Stage) -> None:
+    def test_a_closed_channel_loses_nothing(self, installation: Installation) -> None:
         """All its processes busy for too long, a worker keeps messages that it cannot begin with."""
-        stage.changes["CELERY_WORKER_PREFETCH_MULTIPLIER"] = 4
-        stage.site()
-        worker = stage.worker(concurrency=1)
-        beat = stage.beat(process_events=0.5)
-        stage.paid(gate="long")
-        assert set(stage.deliver()) == {200}
-        stage.wait_entered("long")
-        stage.wait("the broker to lose its patience", lambda: worker.count("PRECONDITION_FAILED|PreconditionFailed"))
-        stage.open("long")
-        stage.paid()
-        assert set(stage.deliver()) == {200}
+        installation.changes["CELERY_WORKER_PREFETCH_MULTIPLIER"] = 4
+        installation.site()
+        worker = installation.worker(concurrency=1)
+        beat = installation.beat(process_events=0.5)
+        installation.paid(gate="long")
+        assert set(installation.deliver()) == {200}
+        installation.wait_entered("long")
+        installation.wait(
+            "the broker to lose its patience", lambda: worker.count("PRECONDITION_FAILED|PreconditionFailed")
+        )
+        installation.open("long")
+        installation.paid()
+        assert set(installation.deliver()) == {200}
         if not _goes_on(worker):
             worker.stop()
-            stage.worker()  # as whatever runs it would
-        stage.wait_settled()
+            installation.worker()  # as a process manager would
+        installation.wait_settled()
         assert beat.is_running
-        assert len(stage.entered("long")) <= 2
-        stage.assert_true()
+        assert len(installation.entered("long")) <= 2
+        installation.assert_true()
 
 
 def _goes_on(worker: Any) -> bool:
@@ -115,39 +117,39 @@ def test_every_task_has_its_limits() -> None:
 
 @pytest.mark.case(74)
 @pytest.mark.parametrize("broker", ["redis"], indirect=True)
-def test_a_worker_that_stopped_consuming_shows_in_the_health(stage: Stage) -> None:
+def test_a_worker_that_stopped_consuming_shows_in_the_health(installation: Installation) -> None:
     """It runs and is connected, and takes no message. What waits gets older, and in the end needs a person."""
-    stage.changes["PAYMENTS"] = {"BACKLOG_ALERT": 3}
-    stage.site()
-    worker = stage.worker()
-    stage.paid()
-    assert set(stage.deliver()) == {200}
-    stage.wait_settled()
-    assert health(stage)["accounts"]["default"]["backlog"]["age_seconds"] is None
+    installation.changes["PAYMENTS"] = {"BACKLOG_ALERT": 3}
+    installation.site()
+    worker = installation.worker()
+    installation.paid()
+    assert set(installation.deliver()) == {200}
+    installation.wait_settled()
+    assert health(installation)["accounts"]["default"]["backlog"]["age_seconds"] is None
     worker.stop()
 
-    deaf = stage.worker("--queues", "elsewhere")
-    stage.paid()
-    assert set(stage.deliver()) == {200}
-    first = health(stage)["accounts"]["default"]
+    deaf = installation.worker("--queues", "elsewhere")
+    installation.paid()
+    assert set(installation.deliver()) == {200}
+    first = health(installation)["accounts"]["default"]
     assert first["backlog"]["pending"]["count"] == Event.objects.filter(state=EventState.PENDING).count() > 0
     time.sleep(3)
-    later = health(stage, exit_code=1)["accounts"]["default"]
+    later = health(installation, exit_code=1)["accounts"]["default"]
     assert later["backlog"]["age_seconds"] >= first["backlog"]["age_seconds"] + 3
     assert "events_pending" in {problem["code"] for problem in later["problems"]}
     assert deaf.is_running
 
-    stage.worker()
-    stage.wait_settled()
-    assert health(stage)["accounts"]["default"]["backlog"]["age_seconds"] is None
-    stage.assert_true()
+    installation.worker()
+    installation.wait_settled()
+    assert health(installation)["accounts"]["default"]["backlog"]["age_seconds"] is None
+    installation.assert_true()
 
 
-def health(stage: Stage, exit_code: int | None = None) -> dict[str, Any]:
+def health(installation: Installation, exit_code: int | None = None) -> dict[str, Any]:
     """What ``payments_health --json`` says; ``exit_code``: and how it ends."""
     done = subprocess.run(
         python("django", "payments_health", "--json"),
-        env=stage.environ(),
+        env=installation.environ(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=30,

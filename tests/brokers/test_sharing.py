@@ -17,9 +17,9 @@ from payments_integration.models import Event, EventSource, Payment, StatusChang
 from payments_integration.testing import signed_delivery
 from tests import factories
 from tests.brokers.conftest import APART
+from tests.brokers.installation import Installation
 from tests.brokers.processes import Process
-from tests.brokers.stage import Stage
-from tests.receivers.models import Told
+from tests.receivers.models import ReceiverCall
 
 ACCOUNTS = {
     alias: {"BASE_URL": "http://127.0.0.1:9", "API_KEY": f"sk_test_{alias}", "WEBHOOK_SECRETS": [f"whsec_{alias}"]}
@@ -33,43 +33,43 @@ BATCH = 2
 @pytest.mark.promise(2)
 @pytest.mark.promise(3)
 @pytest.mark.promise(6)
-def test_one_two_and_four_workers_end_the_same_and_share_the_work(stage: Stage) -> None:
-    """Nobody is lucky: all workers must be in the middle of a batch at once, and then in a receiver at once."""
-    stage.changes["PAYMENTS"] = {"ACCOUNTS": ACCOUNTS, "BATCH_SIZE": BATCH}
-    stage.beat(process_events=0.2)
+def test_one_two_and_four_workers_end_the_same_and_share_the_work(installation: Installation) -> None:
+    """All workers are in the middle of a batch at the same time, and later in a receiver at the same time."""
+    installation.changes["PAYMENTS"] = {"ACCOUNTS": ACCOUNTS, "BATCH_SIZE": BATCH}
+    installation.beat(process_events=0.2)
     workers: list[Process] = []
     ends = []
     for count in (1, 2, 4):
-        workers += [stage.worker(concurrency=1, ready=False) for _ in range(count - len(workers))]
+        workers += [installation.worker(concurrency=1, ready=False) for _ in range(count - len(workers))]
         for worker in workers:
-            stage.wait_ready(worker)
-        ends.append(backlog(stage, workers))
+            installation.wait_ready(worker)
+        ends.append(backlog(installation, workers))
     one, two, four = ends
     assert one == two == four
 
 
-def backlog(stage: Stage, workers: list[Process]) -> list[Any]:
-    """Have these workers do a backlog together; all that it ends in, without what tells it from the others."""
+def backlog(installation: Installation, workers: list[Process]) -> list[Any]:
+    """Have these workers do a backlog together; all that it ends in, without the parts that name the backlog."""
     mark = f"_by_{len(workers)}_"
     lives = {
-        alias: [payment_events(f"pay{mark}{alias}_{number}", gate=f"telling{mark}") for number in range(PAYMENTS)]
+        alias: [payment_events(f"pay{mark}{alias}_{number}", gate=f"dispatch{mark}") for number in range(PAYMENTS)]
         for alias in ACCOUNTS
     }
     # Each payment's first event, then its last: what is in between comes late, and all of it twice.
-    stage.hold_batches(f"batch{mark}")
+    installation.hold_batches(f"batch{mark}")
     for alias, events in lives.items():
         store(alias, (life[0] for life in events))
-    share(stage, f"batch{mark}", workers)
+    share(installation, f"batch{mark}", workers)
     for alias, events in lives.items():
         store(alias, (life[-1] for life in events))
-    share(stage, f"telling{mark}", workers)
+    share(installation, f"dispatch{mark}", workers)
     for alias, events in lives.items():
         store(alias, (event for life in events for event in life[1:-1]))
         store(alias, (event for life in events for event in life))
-    stage.wait_settled()
+    installation.wait_settled()
 
     wanted = {life[0]["data"]["id"]: [event["id"] for event in life] for events in lives.values() for life in events}
-    assert told(mark) == {payment: [ids[0], ids[-1], *ids[1:-1]] for payment, ids in wanted.items()}
+    assert dispatched(mark) == {payment: [ids[0], ids[-1], *ids[1:-1]] for payment, ids in wanted.items()}
     assert set(rows(Payment, mark).values_list("status", flat=True)) == {"succeeded"}
     return everything(mark)
 
@@ -91,24 +91,24 @@ def store(account: str, events: Iterable[dict[str, Any]]) -> None:
     inbox.receive_many(account, map(factories.body, events), source=EventSource.WEBHOOK)
 
 
-def share(stage: Stage, gate: str, workers: list[Process]) -> None:
+def share(installation: Installation, gate: str, workers: list[Process]) -> None:
     """Everybody is at the gate, each with work of its own; then they may go on, until nothing is left."""
     children = {child: worker.pid for worker in workers for child in worker.children()}
 
     def there() -> set[int]:
-        return {children[pid] for pid in stage.entered(gate)}
+        return {children[pid] for pid in installation.entered(gate)}
 
-    stage.wait(f"{len(workers)} workers at the gate {gate}", lambda: len(there()) == len(workers))
-    stage.open(gate)
-    stage.wait_settled()
+    installation.wait(f"{len(workers)} workers at the gate {gate}", lambda: len(there()) == len(workers))
+    installation.open(gate)
+    installation.wait_settled()
 
 
 def rows(model: type[Model], mark: str) -> QuerySet[Any]:
     return model._default_manager.filter(**{"pk__contains" if model is Payment else "object_id__contains": mark})
 
 
-def told(mark: str) -> dict[str, list[str]]:
-    """The events of each object in the order in which the merchant's code was told."""
+def dispatched(mark: str) -> dict[str, list[str]]:
+    """The events of each object in the order of their dispatch."""
     order = defaultdict(list)
     for object_id, event_id in rows(Notice, mark).order_by("pk").values_list("object_id", "event_id"):
         order[object_id].append(event_id)
@@ -118,11 +118,11 @@ def told(mark: str) -> dict[str, list[str]]:
 def everything(mark: str) -> list[Any]:
     """Every column of the mirror, of the changes and of the inbox, and what the receivers wrote; not our clock's."""
     ours = {"synced_at", "received_at", "recorded_at"}
-    found: list[Any] = [sorted(told(mark).items())]
-    for model, order in ((Payment, "id"), (Event, "id"), (StatusChange, "event_id"), (Told, "object_id")):
+    found: list[Any] = [sorted(dispatched(mark).items())]
+    for model, order in ((Payment, "id"), (Event, "id"), (StatusChange, "event_id"), (ReceiverCall, "object_id")):
         for row in rows(model, mark).order_by(order).values():
-            if "told_at" in row:
-                row["told_at"] = row["told_at"] is not None
+            if "dispatched_at" in row:
+                row["dispatched_at"] = row["dispatched_at"] is not None
             if model is not Payment and model is not Event:
                 del row["id"]  # the database counts
             # Its bytes and their hash hold the mark.
@@ -135,41 +135,41 @@ def everything(mark: str) -> list[Any]:
 
 
 @pytest.mark.promise(6)
-def test_a_backlog_of_one_account_does_not_delay_anothers(stage: Stage) -> None:
+def test_a_backlog_of_one_account_does_not_delay_anothers(installation: Installation) -> None:
     """Neither wake-ups nor the schedule bring a worker of the others to it, though each of both has one process."""
-    stage.changes |= {"PAYMENTS": {"ACCOUNTS": ACCOUNTS}, "QUEUES": {"second": APART}}
-    stage.site()
-    apart, others = (stage.worker("--queues", queue, concurrency=1, ready=False) for queue in (APART, "celery"))
-    stage.beat(process_events=0.3)
+    installation.changes |= {"PAYMENTS": {"ACCOUNTS": ACCOUNTS}, "QUEUES": {"second": APART}}
+    installation.site()
+    apart, others = (installation.worker("--queues", queue, concurrency=1, ready=False) for queue in (APART, "celery"))
+    installation.beat(process_events=0.3)
     for worker in (apart, others):
-        stage.wait_ready(worker)
+        installation.wait_ready(worker)
     for number in range(3):
-        deliver(stage, "second", payment_events(f"pay_backlog_{number}", gate="backlog")[-1])
-    (child,) = stage.wait_entered("backlog")
+        deliver(installation, "second", payment_events(f"pay_backlog_{number}", gate="backlog")[-1])
+    (child,) = installation.wait_entered("backlog")
     assert child in apart.children()
 
-    for number in range(3):  # one after the other: none is told in passing
-        deliver(stage, "default", payment_events(f"pay_quick_{number}", gate="")[-1])
-        quick = Told.objects.filter(object_id=f"pay_quick_{number}")
-        stage.wait(f"payment {number} of the other account to be told", quick.exists, seconds=20)
+    for number in range(3):  # one after the other: none is dispatched in passing
+        deliver(installation, "default", payment_events(f"pay_quick_{number}", gate="")[-1])
+        quick = ReceiverCall.objects.filter(object_id=f"pay_quick_{number}")
+        installation.wait(f"payment {number} of the other account to be dispatched", quick.exists, seconds=20)
         swept = others.count(r"process_events\[\S+\] succeeded")
-        stage.wait(
+        installation.wait(
             "the others' worker to look again",
             lambda known=swept: others.count(r"process_events\[\S+\] succeeded") > known,
         )
-    assert stage.entered("backlog") == [child]
-    assert not Told.objects.filter(object_id__startswith="pay_backlog").exists()
+    assert installation.entered("backlog") == [child]
+    assert not ReceiverCall.objects.filter(object_id__startswith="pay_backlog").exists()
 
-    stage.open("backlog")
-    stage.wait_settled()
-    assert set(stage.entered("backlog")) == {child}
-    assert Told.objects.count() == 6
+    installation.open("backlog")
+    installation.wait_settled()
+    assert set(installation.entered("backlog")) == {child}
+    assert ReceiverCall.objects.count() == 6
 
 
-def deliver(stage: Stage, account: str, event: dict[str, Any]) -> None:
+def deliver(installation: Installation, account: str, event: dict[str, Any]) -> None:
     request = signed_delivery(event, f"whsec_{account}")
     headers = {"Content-Type": request["content_type"], **request["headers"]}
-    connection = HTTPConnection("127.0.0.1", stage.site_port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", installation.site_port, timeout=20)
     connection.request("POST", f"/payments/webhook/{account}/", request["data"], headers)
     assert connection.getresponse().status == 200
     connection.close()

@@ -1,4 +1,4 @@
-"""What axe-core finds on a page, without what Django's own admin brings along."""
+"""The accessibility violations that axe-core finds on a page, without those of Django's own admin."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ GRAVE = ("serious", "critical")
 
 @dataclass(frozen=True)
 class Django:
-    """Markup of Django's own that a rule complains of, and why we leave it."""
+    """A violation in Django's own markup, and why it is accepted."""
 
     rule: str
-    #: The end of the selector that axe names the element by.
+    #: The end of the selector in axe's report.
     element: str
     why: str
 
 
-#: Each is of a template or stylesheet of ``django.contrib.admin``.
+#: Violations in the templates and stylesheets of ``django.contrib.admin``.
 DJANGOS = (
-    # The text is the picture's alternative, which screen readers do read.
+    # The label is an image with an alternative text, which screen readers read.
     Django(
         "label-title-only", "#searchbar", "the label of the search box is a picture, and the help text describes it"
     ),
@@ -30,7 +30,7 @@ DJANGOS = (
 
 
 def grave(page: Page) -> list[str]:
-    """A line for each serious or critical violation that is ours."""
+    """A line for each serious or critical violation in our markup."""
     answer = Axe().run(page).response
     return [
         f"{violation['id']} ({violation['impact']}): {target} {node['html'][:200]} {_reasons(node)}"

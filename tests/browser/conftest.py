@@ -1,7 +1,7 @@
-"""A site with a provider behind it, people who may do this or that, and browsers for them.
+"""A site with a sandbox as its provider, users with permissions, and browser windows for them.
 
-Chromium is Debian's. Playwright runs an event loop in the thread of the test, from which Django would not let its
-database be used: nothing else runs in that loop.
+Chromium is Debian's. Playwright runs an event loop in the test's thread, where Django refuses database access unless
+``DJANGO_ALLOW_ASYNC_UNSAFE`` is set. That is safe here, because nothing else runs in the loop.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from playwright.sync_api import Browser, expect, sync_playwright
 from payments_integration.testing import ProviderSandbox
 from tests.browser.middleware import idle
 from tests.browser.site import bugs, serving
-from tests.browser.visitor import PATIENCE_MS, SCREENSHOTS, Visitor
+from tests.browser.visitor import SCREENSHOTS, TIMEOUT_MS, Visitor
 from tests.servers import binary
 
 os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
 
 ARGUMENTS = [
-    "--no-sandbox",  # it refuses to have one where we are root
+    "--no-sandbox",  # Chromium refuses a sandbox when it runs as root
     "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
@@ -37,14 +37,14 @@ ARGUMENTS = [
 Visit = Callable[..., Visitor]
 Person = Callable[..., User]
 
-#: From these amounts on a second person must approve, in minor units.
+#: From these amounts, in minor units, another person must approve.
 LIMITS = {"CLP": 1_000_000}
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    # What a page is waited to show: by itself it is a third of the patience with a page, whatever that is.
-    expect.set_options(timeout=PATIENCE_MS)
+    # Playwright's own default for expectations is 5 seconds.
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=binary("chromium", "chromium"), args=ARGUMENTS)
         yield started
@@ -53,7 +53,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def site(django_db_setup: None, browser: Browser) -> Iterator[str]:
-    """The address of the site; the browser is closed after it is gone."""
+    """The URL of the running site. The browser is closed after the site has stopped."""
     if SCREENSHOTS:
         os.makedirs(SCREENSHOTS, exist_ok=True)
     with serving() as address:
@@ -62,9 +62,9 @@ def site(django_db_setup: None, browser: Browser) -> Iterator[str]:
 
 @pytest.fixture
 def provider(transactional_db: None, settings: Any) -> Iterator[ProviderSandbox]:
-    """The provider behind the site: one account."""
+    """The sandbox that is the site's provider, with one account."""
     settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": {}, "APPROVAL_LIMITS": LIMITS}
-    # The overview keeps for a minute what it has counted: in another test's database.
+    # The dashboard caches statistics for a minute; they would be those of another test.
     cache.clear()
     with ProviderSandbox() as sandbox:
         yield sandbox
@@ -88,7 +88,7 @@ def person(transactional_db: None) -> Callable[..., User]:
 
 @pytest.fixture
 def visit(browser: Browser, site: str, provider: ProviderSandbox) -> Iterator[Callable[..., Visitor]]:
-    """``visit(user, language="es", dark=True)``: a window of that person. At the end nothing may have gone wrong."""
+    """``visit(user, language="es", dark=True)``: a window of that user, whose errors fail the test."""
     windows: list[Visitor] = []
 
     def make(user: User | None, **options: Any) -> Visitor:
@@ -99,20 +99,20 @@ def visit(browser: Browser, site: str, provider: ProviderSandbox) -> Iterator[Ca
         yield make
         for window in windows:
             window.leave()
-        # What a page asked for and did not wait for still uses the database.
-        assert idle(PATIENCE_MS / 1000)
+        # Requests that the browser no longer waits for still use the database.
+        assert idle(TIMEOUT_MS / 1000)
     assert [complaint for window in windows for complaint in window.complaints] == []
     assert found == []
 
 
 @pytest.fixture
 def no_retries(provider: ProviderSandbox, settings: Any) -> None:
-    """A receiver that fails once is given up."""
+    """A receiver that fails once is parked at once."""
     settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "RECEIVER_RETRIES": []}
 
 
 def address(model: str, page: str, obj: Any = None) -> str:
-    """The path of a page; ``obj``: the row it is about."""
+    """The URL path of a page; ``obj``: the row that it shows."""
     args = [] if obj is None else [quote(str(obj.pk))]
     return reverse(f"admin:payments_integration_{model}_{page}", args=args)
 

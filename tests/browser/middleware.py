@@ -1,4 +1,4 @@
-"""What a careful merchant's site sends with every page, and what the tests must know of its requests."""
+"""A strict Content-Security-Policy on every page, and a count of running requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Condition
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-#: No inline script, style or handler runs, and nothing is fetched from elsewhere.
+#: No inline script, style or handler runs, and nothing is loaded from other hosts.
 POLICY = "default-src 'self'; style-src 'self'; base-uri 'none'; form-action 'self'{}; frame-ancestors 'none'"
 
 
@@ -17,13 +17,13 @@ _under_way = 0
 
 
 def idle(seconds: float) -> bool:
-    """Wait until no request is being answered; whether that was so in time."""
+    """Wait until no request is running. Returns False after ``seconds``."""
     with _changed:
         return _changed.wait_for(lambda: not _under_way, seconds)
 
 
 def counting(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """A browser that goes elsewhere waits for no answer, but its request is worked on all the same."""
+    """Count running requests: they still run after the browser has left the page."""
 
     def respond(request: HttpRequest) -> HttpResponse:
         _count(1)
@@ -45,7 +45,7 @@ def _count(step: int) -> None:
 def strict_policy(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
     def respond(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
-        # A browser asks this also of where the answer to a form sends it on: for the hosted flow, to the provider.
+        # The policy also applies to redirects after a form, which lead to the provider in the hosted flow.
         elsewhere = getattr(settings, "FORMS_LEAD_TO", "")
         response["Content-Security-Policy"] = POLICY.format(f" {elsewhere}" if elsewhere else "")
         return response

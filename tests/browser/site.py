@@ -1,4 +1,4 @@
-"""The site that the browser visits: Django's live server, with static files, in threads of this process."""
+"""The site under test: Django's live server with static files, in threads of this process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STRICT = "tests.browser.middleware.strict_policy"
 
 
 def _middleware() -> list[str]:
-    """The suite's, and what a site in several languages and with a strict policy has besides."""
+    """The middleware of the test settings, with languages, a strict policy and a request counter."""
     usual = list(settings.MIDDLEWARE)
     after = usual.index(SESSION) + 1
     return [COUNTING, STRICT, *usual[:after], LOCALE, *usual[after:], FRAMES]
@@ -28,7 +28,7 @@ def _middleware() -> list[str]:
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """The address of a running site; its middleware is loaded as it starts."""
+    """The URL of a running site. Middleware is loaded when it starts."""
     with override_settings(MIDDLEWARE=_middleware()):
         thread = LiveServerThread("127.0.0.1", StaticFilesHandler, connections_override={})
         thread.daemon = True
@@ -44,7 +44,7 @@ def serving() -> Iterator[str]:
 
 @contextmanager
 def bugs() -> Iterator[list[str]]:
-    """Exceptions that reached no page: with DEBUG off the browser sees only that there was one."""
+    """Collects unhandled exceptions, because with DEBUG off the browser sees only a status 500."""
     found: list[str] = []
 
     def note(sender: object, **kwargs: object) -> None:

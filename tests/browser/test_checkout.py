@@ -1,4 +1,4 @@
-"""The checkout page in a browser: it follows the payment by itself, and everything can be used by everybody."""
+"""The checkout page in a browser: it follows the payment's status, and is accessible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from payments_integration.models import Payment
 from tests.browser.accessibility import grave
 from tests.browser.conftest import Visit
 from tests.browser.visitor import Visitor
-from tests.unit.checkout import rows
+from tests.factories import checkout as rows
 from tests.unit.checkout.test_actions import ACTIONS, action
 
 pytestmark = pytest.mark.urls("tests.unit.checkout.urls")
@@ -31,7 +31,7 @@ def look(visit: Visit, payment: Payment, **options: Any) -> tuple[Visitor, Page]
 
 
 def look_without_time(visit: Visit, payment: Payment) -> Page:
-    """For the page no time passes but by ``clock.run_for``, however slow the machine."""
+    """Time passes for the page only with ``clock.run_for``, even on a slow machine."""
     visitor = visit(None)
     now = timezone.now()
     visitor.page.clock.install(time=now)
@@ -40,7 +40,7 @@ def look_without_time(visit: Visit, payment: Payment) -> Page:
 
 
 def counted(page: Page) -> list[Request]:
-    """What the page asks for after this."""
+    """The requests of the page from now on."""
     asked: list[Request] = []
     page.on("request", lambda request: asked.append(request) if "/data/" in request.url else None)
     return asked
@@ -52,7 +52,7 @@ def pay(payment: Payment) -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("kind", [*ACTIONS, "paid"])
-def test_every_action_can_be_used_by_everybody(visit: Visit, kind: str, dark: bool) -> None:
+def test_every_next_action_is_accessible(visit: Visit, kind: str, dark: bool) -> None:
     at = timezone.now() + timedelta(hours=30)
     fields = {"status": "succeeded", "amount_received": 10_000} if kind == "paid" else {"next_action": action(kind)}
     _, page = look(visit, rows.payment(expires_at=at, **fields), dark=dark)
@@ -61,7 +61,7 @@ def test_every_action_can_be_used_by_everybody(visit: Visit, kind: str, dark: bo
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-def test_it_turns_paid_without_a_reload(visit: Visit) -> None:
+def test_the_page_shows_paid_without_a_reload(visit: Visit) -> None:
     payment = rows.payment(next_action=action("voucher"))
     _, page = look(visit, payment)
     page.evaluate("window.kept = true")
@@ -70,12 +70,12 @@ def test_it_turns_paid_without_a_reload(visit: Visit) -> None:
     expect(page.locator("[data-payments-headline]")).to_have_text("Paid")
     expect(page.locator("section")).to_have_count(0)
     assert page.evaluate("window.kept") is True
-    assert page.locator("[role=status][data-payments-standing]").get_attribute("class") == (
-        "payments-standing payments-standing-good"
+    assert page.locator("[role=status][data-payments-status-box]").get_attribute("class") == (
+        "payments-status-box payments-status-box-good"
     )
 
 
-def test_it_stops_at_the_end(visit: Visit) -> None:
+def test_polling_stops_at_a_final_status(visit: Visit) -> None:
     payment = rows.payment()
     page = look_without_time(visit, payment)
     asked = counted(page)
@@ -89,7 +89,7 @@ def test_it_stops_at_the_end(visit: Visit) -> None:
     assert len(asked) == 1
 
 
-def test_a_page_that_nobody_sees_asks_nobody(visit: Visit) -> None:
+def test_a_hidden_page_does_not_poll(visit: Visit) -> None:
     payment = rows.payment()
     page = look_without_time(visit, payment)
     asked = counted(page)
@@ -108,7 +108,7 @@ def test_a_page_that_nobody_sees_asks_nobody(visit: Visit) -> None:
     assert len(asked) == 1
 
 
-def test_a_network_that_drops_is_no_end(visit: Visit) -> None:
+def test_polling_continues_after_a_network_error(visit: Visit) -> None:
     payment = rows.payment()
     visitor, page = look(visit, payment)
     failed: list[str] = []
@@ -120,10 +120,10 @@ def test_a_network_that_drops_is_no_end(visit: Visit) -> None:
     page.unroute("**/data/")
     expect(page.locator("[data-payments-headline]")).to_have_text("Paid")
     assert failed
-    visitor.complaints.clear()  # of the network, by the browser
+    visitor.complaints.clear()  # of the browser, about the network
 
 
-def test_something_else_to_do_is_drawn_anew(visit: Visit) -> None:
+def test_a_changed_next_action_is_drawn(visit: Visit) -> None:
     payment = rows.payment(status="created", next_action=None)
     _, page = look(visit, payment)
     Payment.objects.filter(pk=payment.pk).update(status="requires_action", next_action=action("qr"))
@@ -155,7 +155,7 @@ def test_the_time_left_is_counted(visit: Visit) -> None:
     expect(spoken).to_have_text("The time to pay is over")
 
 
-def test_without_a_script_it_says_the_same(visit: Visit) -> None:
+def test_without_scripts_the_page_shows_the_same(visit: Visit) -> None:
     at = timezone.now() + timedelta(hours=1)
     payment = rows.payment(next_action=action("voucher"), expires_at=at)
     visitor, page = look(visit, payment, java_script_enabled=False)

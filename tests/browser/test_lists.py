@@ -1,4 +1,4 @@
-"""What is done from a list: refunding several, exporting, finding."""
+"""Lists: refunding several payments, export and search."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from pathlib import Path
 import pytest
 
 from payments_integration.testing import ProviderSandbox
-from tests.browser import stage
+from tests.browser import provider_data
 from tests.browser.conftest import Person, Visit, address
-from tests.browser.test_refunding import CONFIRM, MAY, digits
+from tests.browser.test_refund import CONFIRM, MAY, digits
 
 
 def test_several_card_payments_are_refunded(
     visit: Visit, person: Person, provider: ProviderSandbox, language: str
 ) -> None:
-    cards = [stage.paid(provider, amount=amount) for amount in (3_000, 4_000)]
-    bank = stage.paid(provider, stage.TRANSFER)
+    cards = [provider_data.paid(provider, amount=amount) for amount in (3_000, 4_000)]
+    bank = provider_data.paid(provider, provider_data.TRANSFER)
     visitor = visit(person("ana", *MAY), language=language)
     visitor.open(address("payment", "changelist"))
     visitor.page.check("#action-toggle")
     visitor.page.select_option("select[name=action]", "refund_selected")
     visitor.press("button[name=index]")
-    told = visitor.find("#content").inner_text()
-    assert "7000" in digits(told)
-    assert bank.pk in told  # left out, with the reason
+    shown = visitor.find("#content").inner_text()
+    assert "7000" in digits(shown)
+    assert bank.pk in shown  # not included, with the reason
     visitor.press(CONFIRM)
     made = {refund["payment_id"]: refund["amount"] for refund in provider.project.refunds.values()}
     assert made == {cards[0].pk: 3_000, cards[1].pk: 4_000}
     assert visitor.find("#content .pi-status-good").count() >= 2
-    # Sent once more, each keeps the outcome that it had.
+    # Sent again, each refund keeps its outcome.
     with visitor.page.expect_navigation():
         visitor.page.evaluate("() => window.location.reload()")
     assert len(provider.project.refunds) == 2
@@ -39,7 +39,7 @@ def test_several_card_payments_are_refunded(
 
 @pytest.mark.parametrize("status", ["succeeded", "created"])
 def test_a_filtered_list_is_downloaded(visit: Visit, person: Person, provider: ProviderSandbox, status: str) -> None:
-    paid = stage.paid(provider, merchant_reference="=1+1")
+    paid = provider_data.paid(provider, merchant_reference="=1+1")
     visitor = visit(person("ana", "view_payment"))
     visitor.open(f"{address('payment', 'changelist')}?status={status}")
     with visitor.page.expect_download() as caught:
@@ -55,7 +55,7 @@ def test_a_filtered_list_is_downloaded(visit: Visit, person: Person, provider: P
 def test_a_payment_is_found_by_its_reference_and_its_day(
     visit: Visit, person: Person, provider: ProviderSandbox
 ) -> None:
-    wanted, other = stage.paid(provider, merchant_reference="order-1"), stage.paid(provider)
+    wanted, other = provider_data.paid(provider, merchant_reference="order-1"), provider_data.paid(provider)
     visitor = visit(person("ana", "view_payment"))
     visitor.open(address("payment", "changelist"))
     visitor.page.fill("#searchbar", "order-1")

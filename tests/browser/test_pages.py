@@ -1,4 +1,4 @@
-"""Every main page, light and dark: nothing that keeps people out, and pictures for the documentation."""
+"""Every main page, light and dark: no accessibility violations, and screenshots for the documentation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from django.urls import reverse
 
 from payments_integration.models import Balance, ReconciliationRun, WebhookEndpoint
 from payments_integration.testing import ProviderSandbox
-from tests.browser import scenery
+from tests.browser import sample_data
 from tests.browser.accessibility import grave
 from tests.browser.conftest import Person, Visit, address
-from tests.browser.test_overview import OVERVIEW
-from tests.browser.test_paying_out import fill
-from tests.browser.test_refunding import CONFIRM, REVIEW, fill_destination
+from tests.browser.test_dashboard import DASHBOARD
+from tests.browser.test_payout import fill
+from tests.browser.test_refund import CONFIRM, REVIEW, fill_destination
 from tests.browser.visitor import Visitor
 
 Scene = dict[str, Any]
@@ -62,8 +62,8 @@ def methods(visitor: Visitor, scene: Scene) -> None:
     visitor.press("#content form [type=submit]")
 
 
-def overview(visitor: Visitor, scene: Scene) -> None:
-    visitor.open(OVERVIEW)
+def dashboard(visitor: Visitor, scene: Scene) -> None:
+    visitor.open(DASHBOARD)
     visitor.page.wait_for_timeout(300)
 
 
@@ -73,7 +73,7 @@ def balance(visitor: Visitor, scene: Scene) -> None:
 
 
 PAGES: dict[str, Way] = {
-    "overview": overview,
+    "dashboard": dashboard,
     "payments": at("payment", "changelist"),
     "payment": at("payment", "change", lambda scene: scene["card"]),
     "payment-voucher": at("payment", "change", lambda scene: scene["voucher"]),
@@ -98,10 +98,10 @@ PAGES: dict[str, Way] = {
     "runs": at("reconciliationrun", "changelist"),
     "run": at("reconciliationrun", "change", lambda scene: ReconciliationRun.objects.first()),
 }
-#: The pictures of the documentation: the page, and what of it stands at the top.
-PICTURES = {
-    "overview": ("overview", ""),
-    "overview-money": ("overview", "#pi-money"),
+#: The screenshots of the documentation: the page, and the element at the top.
+SCREENSHOTS = {
+    "overview": ("dashboard", ""),
+    "overview-money": ("dashboard", "#pi-money"),
     "payments": ("payments", ""),
     "payment-timeline": ("payment", ".pi-section >> nth=0"),
     "refund-confirmation": ("refund-confirmation", ""),
@@ -113,13 +113,15 @@ PICTURES = {
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_no_page_keeps_anybody_out(visit: Visit, person: Person, provider: ProviderSandbox, dark: bool) -> None:
-    scene = scenery.month(provider)
+def test_no_page_has_accessibility_violations(
+    visit: Visit, person: Person, provider: ProviderSandbox, dark: bool
+) -> None:
+    scene = sample_data.month(provider)
     visitor = visit(person("finance"), dark=dark)
     found = []
     for name, go in PAGES.items():
         go(visitor, scene)
-        for picture, (page, top) in PICTURES.items():
+        for picture, (page, top) in SCREENSHOTS.items():
             if page == name and not dark:
                 visitor.shoot(f"admin-{picture}", at=top)
         with visitor.unheard():
@@ -128,11 +130,11 @@ def test_no_page_keeps_anybody_out(visit: Visit, person: Person, provider: Provi
 
 
 def test_pages_fit_a_narrow_screen(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
-    scene = scenery.month(provider)
+    scene = sample_data.month(provider)
     visitor = visit(person("finance"))
     visitor.page.set_viewport_size({"width": 390, "height": 800})
     wide = {}
-    for name in ("overview", "payment", "refund-confirmation", "approval"):
+    for name in ("dashboard", "payment", "refund-confirmation", "approval"):
         PAGES[name](visitor, scene)
         width = visitor.page.evaluate("() => document.documentElement.scrollWidth")
         if width > 400:
@@ -140,8 +142,8 @@ def test_pages_fit_a_narrow_screen(visit: Visit, person: Person, provider: Provi
     assert wide == {}
 
 
-def test_the_index_leads_to_the_overview(visit: Visit, person: Person) -> None:
+def test_the_index_links_to_the_dashboard(visit: Visit, person: Person) -> None:
     visitor = visit(person("finance"))
     visitor.open(reverse("admin:index"))
-    visitor.press(f"#content a[href='{OVERVIEW}']")
-    assert visitor.find("#pi-overview").count() == 1
+    visitor.press(f"#content a[href='{DASHBOARD}']")
+    assert visitor.find("#pi-dashboard").count() == 1

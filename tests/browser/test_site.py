@@ -1,4 +1,4 @@
-"""The stage itself: what it serves, and that it notices what is wrong."""
+"""The test site itself: logging in works, and errors in a window are noticed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_person_logs_in_by_keyboard(visit: Visit, person: Person, language: st
     assert page.locator("body.app-payments_integration.model-payment").count() == 1
 
 
-def test_what_goes_wrong_in_a_window_is_noticed(visit: Visit, person: Person) -> None:
+def test_errors_in_a_window_are_noticed(visit: Visit, person: Person) -> None:
     visitor = visit(person("boss"))
     visitor.open(reverse("admin:index"))
     assert visitor.complaints == []

@@ -1,4 +1,4 @@
-"""A person at a browser. Whatever a careful person would notice to be wrong is noted, and fails the test."""
+"""A user with a browser. Errors, unexpected statuses and requests to other hosts are noted and fail the test."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request,
 
 from tests.browser.middleware import idle
 
-#: A step that takes longer than this has failed.
-PATIENCE_MS = 15_000
-#: Where pictures of the pages go; without it none are made.
+#: The maximum time of one step.
+TIMEOUT_MS = 15_000
+#: The folder for screenshots; if empty, none are made.
 SCREENSHOTS = os.environ.get("SCREENSHOTS", "")
 WIDTH, HEIGHT = 1280, 860
 
-#: Chromium tells of every answer from 400 on; those are judged by their status.
+#: Chromium logs every response from 400 on; these are checked by their status instead.
 _STATUS = re.compile(r"Failed to load resource: the server responded with a status of")
 
 
 class Visitor:
-    """One browser window of one person. Used by one test."""
+    """One browser window of one user, used by one test."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Visitor:
         leads_to: str = "",
         **options: Any,
     ) -> None:
-        """``leads_to``: another site that this one sends people to, as ``http://host:port``."""
+        """``leads_to``: another site that pages link to, as ``http://host:port``."""
         self.site = site
         self._known = {site, leads_to}
         self.complaints: list[str] = []
-        #: Statuses from 400 on that the test brings about on purpose.
+        #: Statuses from 400 on that the test expects.
         self.expected: set[int] = set()
         self._context = browser.new_context(
             base_url=site,
@@ -56,21 +56,21 @@ class Visitor:
             viewport={"width": width, "height": HEIGHT},
             **options,
         )
-        self._context.set_default_timeout(PATIENCE_MS)
+        self._context.set_default_timeout(TIMEOUT_MS)
         if SCREENSHOTS:
-            # Django's list of all models is folded: a picture is of the page.
+            # Screenshots show the page without Django's sidebar.
             folded = "localStorage.setItem('django.admin.navSidebarIsOpen', 'false')"
             self._context.add_init_script(f"if (location.protocol === 'http:') {folded}")
         self._context.on("request", self._requested)
         self._context.on("response", self._answered)
-        self._context.on("console", self._told)
+        self._context.on("console", self._logged)
         self._context.on("weberror", lambda error: self.complaints.append(f"script error: {error.error}"))
         if user is not None:
             self._log_in(user)
         self.page: Page = self._context.new_page()
 
     def open(self, address: str, *, status: int = 200) -> Page:
-        """Go there as by a link or the address bar."""
+        """Open a URL, as from a link or the address bar."""
         if status >= 400:
             self.expected.add(status)
         response = self.page.goto(address)
@@ -82,32 +82,32 @@ class Visitor:
         return self.page.locator(selector)
 
     def another_page(self) -> Page:
-        """A second tab of the same person."""
+        """A second tab of the same user."""
         return self._context.new_page()
 
     def press(self, target: Locator | str) -> None:
-        """Press what leads to another page, and wait for that."""
+        """Click an element that leads to another page, and wait for that page."""
         found = self.find(target) if isinstance(target, str) else target
         with self.page.expect_navigation():
             found.click()
 
     def press_twice(self, target: Locator | str, *, leads_to: re.Pattern[str]) -> None:
-        """A double click on what sends a form: two requests, of which the browser gives up waiting for the first."""
+        """Double-click a submit button: two requests, and the browser stops waiting for the first."""
         found = self.find(target) if isinstance(target, str) else target
         found.dblclick(no_wait_after=True)
-        # Not expect_navigation(), which takes the first one's end for a failure.
+        # Not expect_navigation(), which fails because the first request is aborted.
         expect(self.page).to_have_url(leads_to)
         self.page.wait_for_load_state()
-        assert idle(PATIENCE_MS / 1000)
+        assert idle(TIMEOUT_MS / 1000)
 
     def messages(self, level: str = "") -> list[str]:
-        """What the admin says at the top of the page; ``level``: success, warning or error."""
+        """The messages at the top of the page; ``level``: success, warning or error."""
         return [
             text.strip() for text in self.find(f"ul.messagelist li{'.' + level if level else ''}").all_inner_texts()
         ]
 
     def shoot(self, name: str, *, at: str = "") -> None:
-        """A picture for the documentation, where pictures are wanted: of what is in sight, scrolled to ``at``."""
+        """Take a screenshot for the documentation, if screenshots are enabled, scrolled to ``at``."""
         if not SCREENSHOTS:
             return
         if at:
@@ -116,7 +116,7 @@ class Visitor:
 
     @contextmanager
     def unheard(self) -> Iterator[None]:
-        """For what a test itself puts into the page, as axe does with styles of its own."""
+        """Ignore errors that the test itself causes, as axe does with its own styles."""
         before = len(self.complaints)
         yield
         del self.complaints[before:]
@@ -139,6 +139,6 @@ class Visitor:
         if response.status >= 400 and response.status not in self.expected:
             self.complaints.append(f"{response.status} for {response.request.method} {response.url}")
 
-    def _told(self, message: ConsoleMessage) -> None:
+    def _logged(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not _STATUS.match(message.text):
             self.complaints.append(f"console {message.type} on {self.page.url}: {message.text}")

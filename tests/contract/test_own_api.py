@@ -26,7 +26,7 @@ from schemathesis.checks import CHECKS, load_all_checks
 from schemathesis.config import SchemathesisConfig
 
 from payments_integration import services
-from payments_integration.api.description import describe
+from payments_integration.api.schema import describe
 from payments_integration.api.urls import described
 from payments_integration.models import Event, Operation
 from payments_integration.testing import ProviderSandbox
@@ -106,7 +106,7 @@ schema = _schema()
 
 @schema.parametrize()
 @settings(max_examples=20, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-def test_the_api_answers_as_it_says(case: Any, ids: dict[str, list[str]]) -> None:
+def test_the_api_answers_as_its_schema_says(case: Any, ids: dict[str, list[str]]) -> None:
     known = ids.get(case.path.split("/")[1], [])
     asked = case.path_parameters.get("id") if case.path_parameters else None
     if known and isinstance(asked, str) and len(asked) % 3:

@@ -1,4 +1,4 @@
-"""The sandbox against the description of the provider's interface: whatever that allows, and what merchants do."""
+"""The sandbox against the description of the provider's interface: any request, and merchants' flows."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from schemathesis.specs.openapi.checks import (
 
 from payments_integration.sandbox import Engine, Fault, RateLimits, SandboxServer
 from payments_integration.sandbox.openapi import document
-from payments_integration.sandbox.shapes import EVENT_TYPES
+from payments_integration.sandbox.protocol import EVENT_TYPES
 
 DOCUMENT = document("http://127.0.0.1")
 COMPONENTS = DOCUMENT["components"]
 AUTH = {"Authorization": "Bearer sk_test_sandbox"}
 CONTENT = "application/json"
 SCHEMA = schemathesis.openapi.from_dict(document("http://127.0.0.1"), config=schemathesis.Config(seed=5))
-#: What holds of every answer, whatever was asked.
+#: The checks of every answer.
 ALWAYS = [
     not_a_server_error,
     status_code_conformance,
@@ -205,12 +205,12 @@ def merchant(server: SandboxServer, session: requests.Session) -> Merchant:
 
 
 @pytest.mark.parametrize("name", sorted(COMPONENTS["schemas"]))
-def test_schemas_are_schemas(name: str) -> None:
+def test_the_documents_schemas_are_valid(name: str) -> None:
     jsonschema_rs.meta.validate(COMPONENTS["schemas"][name])
     assert isinstance(problems({}, {"$ref": f"#/components/schemas/{name}"}), list)
 
 
-def test_examples_are_examples_of_their_schema() -> None:
+def test_every_example_matches_its_schema() -> None:
     seen = 0
     for item in (*DOCUMENT["paths"].values(), *DOCUMENT["webhooks"].values()):
         for operation in item.values():
@@ -223,7 +223,7 @@ def test_examples_are_examples_of_their_schema() -> None:
     assert seen > 200
 
 
-# whatever the document allows, and what it does not
+# requests that the document allows, and others
 
 
 def has_null(value: Any) -> bool:
@@ -276,7 +276,7 @@ def known(engine: Engine, merchant: Merchant) -> Callable[[str], str]:
 
 @SCHEMA.include(path_regex="{|^/refunds$").parametrize()
 @BOUNDED
-def test_nor_does_one_about_an_object_that_exists(
+def test_no_request_about_an_existing_object_gets_an_answer_that_is_not_described(
     case: Any, engine: Engine, known: Callable[[str], str], server: SandboxServer, session: requests.Session
 ) -> None:
     fresh_key(case, engine)
@@ -287,7 +287,7 @@ def test_nor_does_one_about_an_object_that_exists(
     case.call_and_validate(base_url=f"{server.url}/v1", session=session, headers=AUTH, checks=ALWAYS)
 
 
-def test_every_link_leads_to_an_answer(merchant: Merchant, engine: Engine) -> None:
+def test_every_link_of_the_document_leads_to_an_answer(merchant: Merchant, engine: Engine) -> None:
     bodies = {
         "create_payment": CARD,
         "create_payout": PAYOUT,
@@ -387,7 +387,9 @@ def every_list(merchant: Merchant, engine: Engine) -> None:
     assert merchant.do("get_event", event["id"]) == event
 
 
-def test_every_flow_every_event_and_every_delivery(merchant: Merchant, engine: Engine, receiver: Receiver) -> None:
+def test_every_flow_event_and_delivery_matches_the_document(
+    merchant: Merchant, engine: Engine, receiver: Receiver
+) -> None:
     endpoint = merchant.do("create_webhook_endpoint", body={"url": "https://shop.example/", "events": [*EVENT_TYPES]})
     for flow in (card_flow, transfer_flow, unhappy_flow, payout_flow, deposit_flow, every_next_action, every_list):
         flow(merchant, engine)
@@ -408,7 +410,7 @@ def test_every_flow_every_event_and_every_delivery(merchant: Merchant, engine: E
     assert {name for name, status in merchant.answered if status < 300} == set(OPERATIONS)
 
 
-def test_every_failure(merchant: Merchant, engine: Engine) -> None:
+def test_every_failure_matches_the_document(merchant: Merchant, engine: Engine) -> None:
     terms = engine.terms
     fails = merchant.fails
     fails("parameter_missing", 400, "create_payment", body={})
@@ -450,7 +452,7 @@ def test_every_failure(merchant: Merchant, engine: Engine) -> None:
     fails("api_key_invalid", 401, "list_balances")
 
 
-def test_too_many_requests(session: requests.Session) -> None:
+def test_a_rate_limited_answer_matches_the_document(session: requests.Session) -> None:
     # A bucket that fills by one in 1,000 seconds: nothing depends on how long the test takes.
     engine = Engine(rate_limits=RateLimits(reads=0.001, writes=0.001, burst=1_000))
     with SandboxServer(engine, deliver=False) as server:

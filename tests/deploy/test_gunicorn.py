@@ -25,7 +25,7 @@ def test_a_delivery_is_stored(served: Served) -> None:
 @pytest.mark.promise(7)
 @pytest.mark.parametrize("order", ["length first", "chunked first"])
 @pytest.mark.parametrize("framing", ["chunked", "whole"])
-def test_two_lengths_for_one_body(served: Served, order: str, framing: str) -> None:
+def test_a_request_with_two_lengths_is_refused(served: Served, order: str, framing: str) -> None:
     """A proxy that believes one header and a server that believes the other see different requests."""
     event = f"evt_two_{order[0]}_{framing}"
     signature, body = delivery(event)
@@ -51,7 +51,7 @@ def test_two_lengths_for_one_body(served: Served, order: str, framing: str) -> N
     ],
     ids=["two lengths", "a list", "a blank before the colon", "an unknown coding"],
 )
-def test_other_ways_to_hide_a_request(served: Served, lines: tuple[bytes, bytes]) -> None:
+def test_smuggled_requests_are_refused(served: Served, lines: tuple[bytes, bytes]) -> None:
     event = f"evt_hidden_{abs(hash(lines[1]))}"
     signature, body = delivery(event)
     answer = served.send(head(signature, lines[0] % len(body), lines[1]), body, end=True)
@@ -64,14 +64,14 @@ def test_a_chunked_body_is_refused_and_the_log_says_why(served: Served) -> None:
     signature, body = delivery("evt_chunked")
     assert served.send(head(signature, CHUNKED), chunks(body)).status == 400
     assert "evt_chunked" not in served.stored()
-    hint = "the body came in chunks, which WSGI does not pass on: have the proxy buffer requests"
+    hint = "the body was sent in chunks, which WSGI does not pass on: let the proxy buffer requests"
     wait_until(lambda: hint in served.log.read_text(), PATIENCE, "the hint in the log")
 
 
 @pytest.mark.case(10)
 @pytest.mark.promise(7)
 @pytest.mark.parametrize("value", [b"abc", b"-1", b"+12", b"1_0", b"0x10", b"1e3", b" ", b"1" * 5000])
-def test_a_length_that_is_none(served: Served, value: bytes) -> None:
+def test_a_length_that_is_no_number_is_refused(served: Served, value: bytes) -> None:
     signature, body = delivery("evt_no_length")
     answer = served.send(head(signature, b"Content-Length: %s\r\n" % value), body, end=True)
     assert answer.status in (400, 413, 431)
@@ -80,7 +80,7 @@ def test_a_length_that_is_none(served: Served, value: bytes) -> None:
 
 @pytest.mark.case(10)
 @pytest.mark.promise(7)
-def test_a_body_that_ends_too_soon(served: Served) -> None:
+def test_a_body_that_ends_too_soon_is_refused(served: Served) -> None:
     signature, body = delivery("evt_short")
     assert served.send(head(signature, length(body)), body[:-1], end=True).status == 400
     assert "evt_short" not in served.stored()
@@ -104,7 +104,7 @@ def test_other_methods_are_refused_and_never_redirected(served: Served, method: 
 
 
 @pytest.mark.case(13)
-def test_a_missing_slash_is_no_redirect(served: Served) -> None:
+def test_a_missing_slash_is_not_redirected(served: Served) -> None:
     signature, body = delivery("evt_slash")
     request = b"POST /payments/webhook"
     assert served.send(head(signature, length(body), request=request), body).status == 200

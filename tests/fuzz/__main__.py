@@ -30,7 +30,7 @@ MAX_BYTES = 16 * 1024
 #: libFuzzer's own: one input may take so many seconds, the process so many megabytes.
 INPUT_SECONDS = 10
 MEGABYTES = 2048
-#: To begin and to end, besides the seconds asked for.
+#: Extra seconds to begin and to end.
 GRACE_SECONDS = 60
 _EXECUTED = re.compile(r"stat::number_of_executed_units:\s*([0-9]+)")
 _COVERED = re.compile(r"cov: ([0-9]+)")

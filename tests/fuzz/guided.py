@@ -14,7 +14,7 @@ import django
 #: Where a new branch is worth a seed.
 INSTRUMENTED = [
     "payments_integration.signatures",
-    "payments_integration.wire",
+    "payments_integration.schemas",
     "payments_integration.webhooks",
     "payments_integration.inbox",
     "payments_integration.projection",

@@ -1,4 +1,4 @@
-"""What must hold whatever bytes come; written from the provider's spec, apart from the code it judges."""
+"""Rules that hold for any bytes; written from the provider's spec, apart from the code that they judge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db import models
 
-from payments_integration.fields import ProviderIdField
+from payments_integration.db.fields import ExactCharField
 
 INT64 = (-(2**63), 2**63 - 1)
 #: MariaDB refuses JSON that nests to 32 levels.
@@ -26,6 +26,19 @@ KINDS = ("payment", "payout", "refund", "balance")
 _HEADER = re.compile(r"t=([0-9]{1,15})((?:,v1=[0-9a-f]{64}){1,2})", re.ASCII)
 _PLAIN_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z", re.ASCII)
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9_]{1,40}", re.ASCII)
+#: Fields with ids of the provider: always ASCII.
+_IDS = (
+    "id",
+    "payment",
+    "refund",
+    "object_id",
+    "payment_id",
+    "refund_id",
+    "deposit_reference",
+    "deposit_reference_id",
+    "payout",
+    "payout_id",
+)
 
 
 # The signature
@@ -88,7 +101,7 @@ def _value_problems(field: Any, value: Any) -> Iterable[str]:
         yield from _text_problems(value)
         if field.max_length is not None and isinstance(value, str) and len(value) > field.max_length:
             yield f"{len(value)} characters where {field.max_length} fit"
-        if isinstance(field, ProviderIdField) and isinstance(value, str) and not (value.isascii()):
+        if isinstance(field, ExactCharField) and field.name in _IDS and not str(value).isascii():
             yield "an id that is not ASCII"
     elif isinstance(field, models.DateTimeField):
         if not isinstance(value, datetime) or value.tzinfo is None or not FIRST <= value <= LAST:

@@ -1,6 +1,6 @@
 """What is fuzzed: each target takes bytes and raises where something does not hold.
 
-An AssertionError is a broken rule; any other exception is one that nobody documented.
+An AssertionError is a broken rule; any other exception is undocumented.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from typing import Any
 
 from requests.structures import CaseInsensitiveDict
 
-from payments_integration import wire
-from payments_integration.client import answers, failures, pacing
-from payments_integration.client.reply import Reply
+from payments_integration import schemas
+from payments_integration.client import answers, errors, rate_limit
+from payments_integration.client.transport import Reply
+from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, ProviderError, SignatureError
 from payments_integration.inbox import receiving
 from payments_integration.models import Event, EventState, StateBy
 from payments_integration.projection import rows
 from payments_integration.signatures import verify
-from tests.fuzz import doors, mutations, oracles
+from tests.fuzz import deliveries, mutations, oracles
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -73,9 +74,9 @@ def event(data: bytes) -> Event:
     assert bytes(row.body or b"") == data
     _fits(row)
     try:
-        decoded = wire.decode_event(data)
-        resource = wire.event_resource(decoded)
-    except wire.WireError:
+        decoded = schemas.decode_event(data)
+        resource = schemas.event_resource(decoded)
+    except schemas.WireError:
         decoded, resource = None, None
     if row.state == EventState.QUARANTINED:
         assert row.error, "in quarantine for no reason"
@@ -93,17 +94,17 @@ def event(data: bytes) -> Event:
     if resource is not None:
         assert kind == prefix == row.object_kind
         _reads_as(resource, document["data"])
-    wire.decode_event(wire.canonical(decoded))
+    schemas.decode_event(schemas.canonical(decoded))
     return row
 
 
-def _reads_as(resource: wire.AnyResource, data: dict[str, Any] | None) -> None:
+def _reads_as(resource: schemas.AnyResource, data: dict[str, Any] | None) -> None:
     """The mirror row of an object fits every database and says what the provider said."""
     row = _row(resource)
     _fits(row)
     if data is None:
         return
-    assert rows.object_id_of(resource) == data["currency" if isinstance(resource, wire.Balance) else "id"]
+    assert rows.object_id_of(resource) == data["currency" if isinstance(resource, schemas.Balance) else "id"]
     assert oracles.misread(row, data) == []
 
 
@@ -120,14 +121,14 @@ def _readers() -> Mapping[str, Reader]:
         "events.list": answers.event_page,
         "events.get": lambda reply: answers.event(reply, "evt_1"),
         "payment_methods.list": answers.payment_methods,
-        "balances.list": lambda reply: answers.resources(reply, wire.Balance, "balance"),
-        "webhook_endpoints.list": lambda reply: answers.resources(reply, wire.WebhookEndpoint, "webhook_endpoint"),
+        "balances.list": lambda reply: answers.resources(reply, schemas.Balance, "balance"),
+        "webhook_endpoints.list": lambda reply: answers.resources(reply, schemas.WebhookEndpoint, "webhook_endpoint"),
     }
-    for kind, struct in wire.RESOURCES.items():
+    for kind, struct in schemas.RESOURCES.items():
         if kind != "balance":
             readers[f"{kind}s.create"] = partial(answers.resource, struct=struct, kind=kind)
             readers[f"{kind}s.get"] = partial(
-                answers.resource, struct=struct, kind=kind, expected_id=f"{answers.PREFIXES[kind]}1"
+                answers.resource, struct=struct, kind=kind, expected_id=f"{ID_PREFIXES[kind]}1"
             )
             readers[f"{kind}s.list"] = readers.get(f"{kind}s.list") or partial(answers.page, struct=struct, kind=kind)
             readers[f"{kind}s.pages"] = partial(answers.tolerant_page, struct=struct, kind=kind)
@@ -155,21 +156,21 @@ def answer(data: bytes) -> answers.Answer[Any] | None:
         duration=0.1,
     )
     assert reply.request_id.isascii()
-    assert pacing.MIN_RETRY_AFTER <= pacing.retry_after(reply.headers) <= pacing.MAX_WAIT
-    pacing.Pacer(lambda: 0.0).learn("read", reply.headers)
+    assert rate_limit.MIN_RETRY_AFTER <= rate_limit.retry_after(reply.headers) <= rate_limit.MAX_WAIT
+    rate_limit.RateLimiter(lambda: 0.0).update("read", reply.headers)
     if not 200 <= reply.status_code < 300:
-        _told(failures.failure(reply))
+        _assert_printable(errors.error_of(reply))
         return None
     try:
         read = READERS[name](reply)
     except NoAnswer as error:
-        _told(error)
+        _assert_printable(error)
         return None
     found = read.data.items if isinstance(read.data, answers.PageOf) else read.data
     for item in found if isinstance(found, list) else [found]:
         if isinstance(item, answers.RawEvent):
             event(item.body)
-        elif isinstance(item, wire.PaymentMethod):
+        elif isinstance(item, schemas.PaymentMethod):
             assert len(item.code) <= 255
         else:
             listed = name.endswith((".list", ".pages"))
@@ -179,7 +180,7 @@ def answer(data: bytes) -> answers.Answer[Any] | None:
 
 def _listed_object(body: bytes, item: Any) -> dict[str, Any] | None:
     """The object of a list that an item was read from, found by another reader; None where that one is not able to."""
-    name = "currency" if isinstance(item, wire.Balance) else "id"
+    name = "currency" if isinstance(item, schemas.Balance) else "id"
     try:
         # Kinder than ours: what stands beside the item may be no text and no JSON.
         found = json.loads(body.decode("utf-8", "replace"), strict=False)["data"]
@@ -194,7 +195,7 @@ def _row(item: Any) -> Any:
     return rows.new_row("default", item, rows.row_values(item), at=datetime(2026, 1, 1, tzinfo=UTC), by=StateBy.EVENT)
 
 
-def _told(error: Exception) -> None:
+def _assert_printable(error: Exception) -> None:
     assert isinstance(error, ProviderError | NoAnswer)
     text = f"{error}{error!r}"
     assert text.isprintable(), "an error that cannot be logged on one line"
@@ -223,6 +224,6 @@ TARGETS = {
         Target("signature", signature, mutations.mutated_header, "signature"),
         Target("event", event, mutations.mutated_json, "event"),
         Target("answer", answer, mutations.mutated_answer, "answer"),
-        Target("delivery", doors.deliver, mutations.mutated_json, "event", doors.prepare),
+        Target("delivery", deliveries.deliver, mutations.mutated_json, "event", deliveries.prepare),
     )
 }

@@ -1,4 +1,4 @@
-"""The mirror against the provider's own books, field by field, without the app's projection."""
+"""Compares the mirror with the sandbox's objects, field by field, without the app's projection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS: tuple[tuple[str, type[Any]], ...] = (
 
 
 def assert_mirror_equals_provider(sandbox: ProviderSandbox) -> None:
-    """Every object of the provider is mirrored with equal fields, and nothing else is."""
+    """Every object of the provider is mirrored with equal fields, and there are no others."""
     for name, model in KINDS:
         theirs = {key: plain(item) for key, item in getattr(sandbox.project, name).items()}
         ours = {row.pk: row_plain(row) for row in model.objects.filter(account=sandbox.account)}

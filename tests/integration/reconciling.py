@@ -1,4 +1,4 @@
-"""What the tests of reconciliation share."""
+"""Helpers of the tests of reconciliation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pass_time(sandbox: ProviderSandbox, **delta: float) -> None:
 
 
 def after_each_page(act: Callable[[int], object]) -> Any:
-    """``act`` is called after each page that was stored and is not empty, with their number so far."""
+    """Call ``act`` after each stored page that is not empty, with the number of such pages so far."""
     real, pages = inbox.receive_many, []
 
     def receive(account: str, bodies: Iterator[bytes], *, source: str) -> Any:

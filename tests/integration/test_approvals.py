@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from payments_integration import services
 from payments_integration.exceptions import ApprovalRequired
 from payments_integration.models import Operation, OperationState, Payment, Payout, Refund
-from payments_integration.services import approvals
+from payments_integration.outbox.operations.payouts import BalanceCovers
 from payments_integration.testing import ProviderSandbox
 from tests.databases import LEVELS, Once, at_once
 
@@ -59,8 +59,8 @@ class Refused:
     error: ValidationError | ApprovalRequired
 
 
-def told(call: Callable[[], Any]) -> Callable[[], Any]:
-    """What it returns, or its refusal."""
+def returning_refusal(call: Callable[[], Any]) -> Callable[[], Any]:
+    """The call, which returns its refusal instead of raising it."""
 
     def work() -> Any:
         try:
@@ -90,10 +90,11 @@ def paid(provider: ProviderSandbox) -> Payment:
 
 
 @pytest.mark.case(83)
-def test_two_approvals_at_once(provider: ProviderSandbox, people: list[User], level: str) -> None:
+def test_of_concurrent_approvals_one_sends(provider: ProviderSandbox, people: list[User], level: str) -> None:
     operation = payout_of(people[0])
     results = at_once(
-        *[told(lambda user=user: services.approve(operation.pk, user)) for user in people[1:]], level=level
+        *[returning_refusal(lambda user=user: services.approve(operation.pk, user)) for user in people[1:]],
+        level=level,
     )
     (row,) = [result for result in results if isinstance(result, Payout)]
     others = [result for result in results if result is not row]
@@ -104,7 +105,7 @@ def test_two_approvals_at_once(provider: ProviderSandbox, people: list[User], le
 
 
 @pytest.mark.case(83)
-def test_both_have_read_that_it_waits(
+def test_of_two_approvals_that_read_the_same_state_one_sends(
     provider: ProviderSandbox, people: list[User], level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one approves while the first is between its first look and its transaction."""
@@ -114,20 +115,22 @@ def test_both_have_read_that_it_waits(
     def meanwhile() -> None:
         late.append(services.approve(operation.pk, people[2]))
 
-    refresh = Once(approvals.CoverGuard.refresh, meanwhile)
-    monkeypatch.setattr(approvals.CoverGuard, "refresh", lambda guard: refresh(guard))  # noqa: PLW0108  (binds)
-    (result,) = at_once(told(lambda: services.approve(operation.pk, people[1])), level=level)
+    refresh = Once(BalanceCovers.refresh, meanwhile)
+    monkeypatch.setattr(BalanceCovers, "refresh", lambda guard: refresh(guard))  # noqa: PLW0108  (binds)
+    (result,) = at_once(returning_refusal(lambda: services.approve(operation.pk, people[1])), level=level)
     assert isinstance(result, Refused)
     assert [row.pk for row in late] == list(provider.engine.payouts)
 
 
 @pytest.mark.case(83)
-def test_one_approves_while_others_reject(provider: ProviderSandbox, people: list[User], level: str) -> None:
+def test_an_approval_and_rejections_at_once_have_one_result(
+    provider: ProviderSandbox, people: list[User], level: str
+) -> None:
     operation = payout_of(people[0])
     results = at_once(
-        told(lambda: services.approve(operation.pk, people[1])),
-        told(lambda: services.reject(operation.pk, people[2], "no")),
-        told(lambda: services.reject(operation.pk, people[0], "a mistake")),
+        returning_refusal(lambda: services.approve(operation.pk, people[1])),
+        returning_refusal(lambda: services.reject(operation.pk, people[2], "no")),
+        returning_refusal(lambda: services.reject(operation.pk, people[0], "a mistake")),
         level=level,
     )
     assert sum(isinstance(result, Refused) for result in results) == 2, results
@@ -138,15 +141,17 @@ def test_one_approves_while_others_reject(provider: ProviderSandbox, people: lis
 
 
 @pytest.mark.case(83)
-def test_a_double_click_asks_once(provider: ProviderSandbox, people: list[User], level: str) -> None:
-    call = told(lambda: services.create_payout(**PAYOUT, idempotency_key="k1", actor=people[0]))
+def test_a_double_click_makes_one_request_for_approval(
+    provider: ProviderSandbox, people: list[User], level: str
+) -> None:
+    call = returning_refusal(lambda: services.create_payout(**PAYOUT, idempotency_key="k1", actor=people[0]))
     results = at_once(*[call] * 6, level=level)
     assert {result.error.operation.pk for result in results} == {Operation.objects.get().pk}
     assert provider.engine.payouts == {}
 
 
 @pytest.mark.case(82)
-def test_refunds_of_one_payment_approved_and_asked_for_at_once(
+def test_concurrent_approvals_and_requests_do_not_exceed_the_payment(
     provider: ProviderSandbox, people: list[User], level: str
 ) -> None:
     """What waits, what is approved now and what is asked for below the limit share one rest."""
@@ -154,7 +159,7 @@ def test_refunds_of_one_payment_approved_and_asked_for_at_once(
     waiting = [ask(services.create_refund, payment.pk, amount=4_000, actor=people[0]) for _ in range(2)]
     works = [lambda op=op, user=user: services.approve(op.pk, user) for op in waiting for user in people[1:3]]
     works += [lambda: services.create_refund(payment.pk, amount=1_500, destination=DESTINATION)] * 2
-    results = at_once(*map(told, works), level=level)
+    results = at_once(*map(returning_refusal, works), level=level)
     made = sorted(refund["amount"] for refund in provider.engine.refunds.values())
     assert made == [1_500, 4_000, 4_000], results
     assert sum(isinstance(result, Refund) for result in results) == 3

@@ -1,4 +1,4 @@
-"""Every order of arrival, with repetitions, by every door, ends in the same rows; each event is told once."""
+"""Every order of arrival, with repetitions, by every door, ends in the same rows; each event is dispatched once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from payments_integration.models import Event, Payment, StatusChange
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import body
-from tests.receivers.models import Told
+from tests.receivers.models import ReceiverCall
 
 pytestmark = [
     pytest.mark.django_db,
@@ -39,7 +39,7 @@ def deliveries(order: tuple[int, ...], rng: random.Random) -> Iterator[bytes]:
 
 
 def arrive(bodies: Iterator[bytes], door: str, rng: random.Random) -> None:
-    """Bring bodies in, processing and telling at random moments between them."""
+    """Bring bodies in, processing and dispatching at random moments between them."""
     pending = list(bodies)
     while pending:
         size = rng.randint(1, len(pending))
@@ -52,29 +52,29 @@ def arrive(bodies: Iterator[bytes], door: str, rng: random.Random) -> None:
         if rng.random() < 0.7:
             inbox.process()
         if rng.random() < 0.5:
-            inbox.tell()
+            inbox.dispatch()
     inbox.process()
     inbox.release("default")
-    inbox.tell()
+    inbox.dispatch()
 
 
 @pytest.mark.parametrize("door", ["webhook", "reconciliation", "mixed"])
-def test_every_permutation(door: str, receiver: Receiver) -> None:
+def test_every_arrival_order_ends_in_the_same_rows(door: str, receiver: Receiver) -> None:
     rng = random.Random(20)
     ends: set[tuple[Any, ...]] = set()
     for order in ORDERS:
-        for model in (Event, Payment, StatusChange, Told):
+        for model in (Event, Payment, StatusChange, ReceiverCall):
             model.objects.all().delete()
         receiver.events.clear()
         arrive(deliveries(order, rng), door, rng)
         ends.add(Payment.objects.values_list(*ROW).get())
-        assert sorted(receiver.events) == sorted({told[0]: told for told in receiver.events}.values())
-        assert sorted(told for told, _ in receiver.events) == sorted(item["id"] for item in LIFE)
+        assert sorted(receiver.events) == sorted(dict(receiver.events).items())
+        assert sorted(event_id for event_id, _ in receiver.events) == sorted(item["id"] for item in LIFE)
         # What reconciliation brings waits for its window, so nothing of it comes too late.
         assert door != "reconciliation" or not any(is_stale for _, is_stale in receiver.events)
-        fresh = [told for told, is_stale in receiver.events if not is_stale]
+        fresh = [event_id for event_id, is_stale in receiver.events if not is_stale]
         times = {item["id"]: item["created_at"] for item in LIFE}
-        assert [times[told] for told in fresh] == sorted(times[told] for told in fresh)
+        assert [times[event_id] for event_id in fresh] == sorted(times[event_id] for event_id in fresh)
         assert StatusChange.objects.order_by("-pk").first().status == "chargeback"  # type: ignore[union-attr]
     assert len(ends) == 1
     assert ends.pop()[0] == "chargeback"

@@ -16,7 +16,7 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from payments_integration import conf, wire
+from payments_integration import conf, schemas
 from payments_integration.client import Answer, Client, PageOf
 from payments_integration.exceptions import (
     ApiError,
@@ -72,12 +72,12 @@ class World:
     def fault(self, kind: str, **more: Any) -> Fault:
         return self.engine.faults.add(Fault(kind, **more))
 
-    def pay(self, **more: Any) -> wire.Payment:
-        body = wire.encode({**PAYMENT, **more})
+    def pay(self, **more: Any) -> schemas.Payment:
+        body = schemas.encode({**PAYMENT, **more})
         return self.client.payments.create(body, idempotency_key=self.key()).data
 
-    def pay_out(self, **more: Any) -> wire.Payout:
-        body = wire.encode({**PAYOUT, **more})
+    def pay_out(self, **more: Any) -> schemas.Payout:
+        body = schemas.encode({**PAYOUT, **more})
         return self.client.payouts.create(body, idempotency_key=self.key()).data
 
     def populate(self) -> None:
@@ -87,12 +87,14 @@ class World:
         self.engine.pay(self.paid.id)
         self.payout = self.pay_out(merchant_reference="payout-1")
         self.refund = self.client.refunds.create(self.refund_body(), idempotency_key=self.key()).data
-        self.reference = self.client.deposit_references.create(wire.encode(DEPOSIT), idempotency_key=self.key()).data
-        self.endpoint = self.client.webhook_endpoints.create(wire.encode(ENDPOINT), idempotency_key=self.key()).data
+        self.reference = self.client.deposit_references.create(
+            schemas.encode(DEPOSIT), idempotency_key=self.key()
+        ).data
+        self.endpoint = self.client.webhook_endpoints.create(schemas.encode(ENDPOINT), idempotency_key=self.key()).data
         self.event_id = self.engine.events[0]["id"]
 
     def refund_body(self) -> bytes:
-        return wire.encode({"payment_id": self.paid.id, "amount": 100})
+        return schemas.encode({"payment_id": self.paid.id, "amount": 100})
 
 
 def run(limits: bool | RateLimits = False) -> Iterator[World]:
@@ -117,7 +119,7 @@ def limits(**values: float) -> override_settings:
 
 @dataclass(frozen=True)
 class Operation:
-    """One of the 21: the sandbox's name for it, how the client calls it, and what the sandbox then has."""
+    """One of the 21 calls: the sandbox's name for it, the client's call, and the sandbox's object after it."""
 
     name: str
     call: Callable[..., Any]
@@ -146,7 +148,7 @@ def newest_first(objects: dict[str, Any]) -> list[Any]:
     return list(reversed(objects.values()))
 
 
-def secret_of(w: World, data: wire.WebhookEndpoint) -> dict[str, Any]:
+def secret_of(w: World, data: schemas.WebhookEndpoint) -> dict[str, Any]:
     (known,) = (secret for secret in secrets_of(w, data.id) if secret == data.secret)
     return {**w.engine.endpoints[data.id], "secret": known}
 
@@ -168,7 +170,7 @@ OPERATIONS = [
     ),
     Operation(
         "create_payment",
-        lambda w, **more: w.client.payments.create(wire.encode(PAYMENT), idempotency_key=w.key(), **more),
+        lambda w, **more: w.client.payments.create(schemas.encode(PAYMENT), idempotency_key=w.key(), **more),
         lambda w, data: newest_first(w.engine.payments)[0],
     ),
     Operation(
@@ -190,7 +192,7 @@ OPERATIONS = [
     ),
     Operation(
         "create_payout",
-        lambda w, **more: w.client.payouts.create(wire.encode(PAYOUT), idempotency_key=w.key(), **more),
+        lambda w, **more: w.client.payouts.create(schemas.encode(PAYOUT), idempotency_key=w.key(), **more),
         lambda w, data: newest_first(w.engine.payouts)[0],
     ),
     Operation(
@@ -223,7 +225,7 @@ OPERATIONS = [
     ),
     Operation(
         "create_deposit_reference",
-        lambda w, **more: w.client.deposit_references.create(wire.encode(DEPOSIT), idempotency_key=w.key(), **more),
+        lambda w, **more: w.client.deposit_references.create(schemas.encode(DEPOSIT), idempotency_key=w.key(), **more),
         lambda w, data: newest_first(w.engine.deposit_references)[0],
     ),
     Operation(
@@ -244,7 +246,7 @@ OPERATIONS = [
     ),
     Operation(
         "create_webhook_endpoint",
-        lambda w, **more: w.client.webhook_endpoints.create(wire.encode(ENDPOINT), idempotency_key=w.key(), **more),
+        lambda w, **more: w.client.webhook_endpoints.create(schemas.encode(ENDPOINT), idempotency_key=w.key(), **more),
         secret_of,
     ),
     Operation(
@@ -279,12 +281,12 @@ def every(wanted: Callable[[Operation], bool]) -> pytest.MarkDecorator:
 
 
 def plain(data: Any) -> Any:
-    """What the client read, in the provider's shape."""
+    """The client's answer as the provider's plain dicts."""
     if isinstance(data, PageOf):
         return [plain(item) for item in data.items]
     if isinstance(data, list):
         return [plain(item) for item in data]
-    if isinstance(data, wire.Resource):
+    if isinstance(data, schemas.Resource):
         fields = {name: getattr(data, name) for name in data.__struct_fields__ if name != "extra"}
         assert data.extra == {}, "the sandbox sends fields that the client does not know"
         return fields
@@ -292,7 +294,7 @@ def plain(data: Any) -> Any:
 
 
 def shown(truth: Any, read: Any) -> Any:
-    """The sandbox's object with its times parsed and what it leaves out as None, as the structs have it."""
+    """The sandbox's object as the structs show it: times parsed, missing fields None."""
     if isinstance(truth, list):
         assert len(truth) == len(read)
         return [shown(*pair) for pair in zip(truth, read, strict=True)]
@@ -312,14 +314,14 @@ def caught(call: Callable[..., Any], *args: Any, **more: Any) -> PaymentsError:
 # Successes
 
 
-def test_all_operations_are_here(world: World) -> None:
+def test_the_contract_covers_all_calls(world: World) -> None:
     for operation in sorted(OPERATIONS, key=lambda operation: operation is DELETE):
         operation.call(world)
     assert len({entry["operation"] for entry in world.engine.requests}) == len(OPERATIONS) == 21
 
 
 @every_operation
-def test_success(operation: Operation, world: World) -> None:
+def test_every_call_succeeds(operation: Operation, world: World) -> None:
     answer = operation.call(world)
     assert isinstance(answer, Answer)
     assert 200 <= answer.status_code < 300
@@ -332,20 +334,20 @@ def test_success(operation: Operation, world: World) -> None:
     assert world.engine.audit() == []
 
 
-def test_payment_methods(world: World) -> None:
+def test_payment_methods_are_listed(world: World) -> None:
     methods = world.client.payment_methods.list("CL", "CLP").data
     assert {method.extra["country"] for method in methods} == {"CL"}
     assert "cl_webpay_card" in {method.code for method in methods}
     assert len(world.client.payment_methods.list().data) > len(methods)
 
 
-def test_delete(world: World) -> None:
+def test_an_endpoint_is_deleted(world: World) -> None:
     assert DELETE.call(world).data is None
     assert world.engine.endpoints == {}
     assert isinstance(caught(DELETE.call, world), NotFound)
 
 
-def test_cancel(world: World) -> None:
+def test_a_payment_and_a_payout_are_canceled(world: World) -> None:
     assert world.client.payments.cancel(world.payment.id, idempotency_key="c1").data.status == "canceled"
     assert world.client.payouts.cancel(world.payout.id, idempotency_key="c2").data.status == "canceled"
 
@@ -369,7 +371,7 @@ def test_the_same_key_gives_the_same_answer(operation: Operation, world: World) 
 # Lists
 
 
-def test_pages_of_everything(world: World) -> None:
+def test_every_list_is_read_page_by_page(world: World) -> None:
     for _ in range(120):
         world.pay()
     payments = list(world.client.payments.list())
@@ -380,7 +382,7 @@ def test_pages_of_everything(world: World) -> None:
     assert len(events) > 100
 
 
-def test_filters(world: World) -> None:
+def test_filters_narrow_a_list(world: World) -> None:
     client = world.client
     assert [one.id for one in client.payments.list(merchant_reference="order-1")] == [world.payment.id]
     assert [one.id for one in client.payments.list(status="succeeded")] == [world.paid.id]
@@ -406,7 +408,7 @@ def test_time_filters_are_exact_to_the_microsecond(world: World) -> None:
 
 
 @every(lambda operation: operation.is_paged)
-def test_one_by_one(operation: Operation, world: World) -> None:
+def test_pages_of_one_item_bring_every_item(operation: Operation, world: World) -> None:
     found: list[Any] = []
     answer = operation.call(world, limit=1)
     while True:
@@ -420,7 +422,7 @@ def test_one_by_one(operation: Operation, world: World) -> None:
 
 @pytest.mark.case(64)
 @every(lambda operation: operation.is_paged)
-def test_a_cursor_that_is_not_known(operation: Operation, world: World) -> None:
+def test_an_unknown_cursor_is_an_error(operation: Operation, world: World) -> None:
     error = caught(operation.call, world, starting_after="pay_never")
     assert isinstance(error, NotFound)
     assert error.code == "resource_not_found"
@@ -428,7 +430,7 @@ def test_a_cursor_that_is_not_known(operation: Operation, world: World) -> None:
 
 @pytest.mark.case(64)
 @pytest.mark.parametrize("name", ["payments", "payouts", "refunds", "events"])
-def test_an_empty_page_with_more(name: str, world: World) -> None:
+def test_an_empty_page_with_more_is_a_paging_error(name: str, world: World) -> None:
     world.fault("empty_page", operation=f"list_{name}", times=None)
     assert isinstance(caught(list, getattr(world.client, name).list()), PagingError)
 
@@ -461,7 +463,7 @@ KINDS: dict[str, type[ProviderError]] = {
 
 @every_operation
 @pytest.mark.parametrize("code", KINDS)
-def test_every_code(code: str, operation: Operation, world: World) -> None:
+def test_every_error_code_is_raised(code: str, operation: Operation, world: World) -> None:
     fault = world.fault("error", code=code, operation=operation.name)
     error = caught(operation.call, world, max_wait=0)
     assert type(error) is KINDS[code]
@@ -474,7 +476,7 @@ def test_every_code(code: str, operation: Operation, world: World) -> None:
 
 
 def natural(code: str, world: World) -> Callable[[], Any]:
-    """Bring the error about without a fault."""
+    """A call that fails with this error without a simulated fault."""
     client, engine = world.client, world.engine
 
     def payment(**more: Any) -> Callable[[], Any]:
@@ -528,13 +530,13 @@ def natural(code: str, world: World) -> Callable[[], Any]:
         ("provider_unavailable", None),
     ],
 )
-def test_errors_that_come_about(code: str, param: str | None, world: World) -> None:
+def test_errors_of_real_situations_are_raised(code: str, param: str | None, world: World) -> None:
     error = caught(natural(code, world))
     assert type(error) is KINDS[code]
     assert (error.code, error.param) == (code, param)
 
 
-def test_canceling_a_payout_too_late(world: World) -> None:
+def test_canceling_a_payout_too_late_is_invalid_state(world: World) -> None:
     world.engine.process_payout(world.payout.id)
     error = caught(world.client.payouts.cancel, world.payout.id, idempotency_key="k")
     assert isinstance(error, InvalidState)
@@ -545,7 +547,7 @@ def test_canceling_a_payout_too_late(world: World) -> None:
 
 @pytest.mark.case(57)
 @every(lambda operation: operation.name.startswith("create_"))
-def test_conflict(operation: Operation, world: World) -> None:
+def test_a_key_used_for_other_arguments_is_a_conflict(operation: Operation, world: World) -> None:
     operation.call(world)
     world.keys -= 1
     group = getattr(world.client, operation.name.removeprefix("create_") + "s")
@@ -562,13 +564,13 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.case(57)
-def test_in_progress(world: World) -> None:
+def test_a_key_in_use_is_an_idempotency_error(world: World) -> None:
     world.fault("slow", operation="create_payment", delay=300)
-    body = wire.encode(PAYMENT)
+    body = schemas.encode(PAYMENT)
     with limits(READ_TIMEOUT=0.2):
         error = caught(world.client.payments.create, body, idempotency_key="k")
     assert isinstance(error, NoAnswer)
-    wait_until(lambda: "k" in world.engine.default_project.inner.idempotency._uses)
+    wait_until(lambda: "k" in world.engine.default_project.state.idempotency._uses)
     busy = caught(world.client.payments.create, body, idempotency_key="k")
     assert isinstance(busy, IdempotencyError)
     assert (busy.code, busy.status_code) == ("idempotency_in_progress", 409)
@@ -585,7 +587,9 @@ def test_in_progress(world: World) -> None:
 @pytest.mark.case(58)
 @every_operation
 @pytest.mark.parametrize(("header", "slept"), [(None, 2), ("-1", 2), ("soon", 2), ("3", 3), ("999999", 60)], ids=str)
-def test_too_many_requests(header: str | None, slept: float, operation: Operation, world: World) -> None:
+def test_a_call_waits_after_a_429_and_succeeds(
+    header: str | None, slept: float, operation: Operation, world: World
+) -> None:
     world.fault("rate_limited", operation=operation.name, retry_after=header, times=2)
     before = len(world.engine.requests)
     assert operation.call(world, max_wait=120).status_code < 300
@@ -598,7 +602,7 @@ def test_too_many_requests(header: str | None, slept: float, operation: Operatio
 
 @pytest.mark.case(58)
 @every_operation
-def test_no_time_to_wait(operation: Operation, world: World) -> None:
+def test_a_429_without_time_to_wait_is_raised(operation: Operation, world: World) -> None:
     world.fault("rate_limited", operation=operation.name, retry_after="11")
     error = caught(operation.call, world)
     assert isinstance(error, RateLimited)
@@ -606,8 +610,8 @@ def test_no_time_to_wait(operation: Operation, world: World) -> None:
     assert world.slept == []
 
 
-def test_the_limit_is_kept() -> None:
-    """Paced by the headers alone, a burst of calls is never refused."""
+def test_calls_keep_to_the_rate_limit() -> None:
+    """A burst of calls that follows the headers is never answered with 429."""
     for world in run(RateLimits(reads=20, writes=20, burst=0.6)):
         client = Client(world.client.account)
         for _ in range(20):
@@ -617,7 +621,7 @@ def test_the_limit_is_kept() -> None:
         assert len(statuses) > 20
 
 
-# The line
+# Faults
 
 
 def executed(world: World, operation: Operation, call: Callable[[], Any]) -> bool:
@@ -646,7 +650,9 @@ def executed(world: World, operation: Operation, call: Callable[[], Any]) -> boo
         pytest.param("html", {"work": True, "status": 500}, 500, id="HTML 500 after"),
     ],
 )
-def test_no_answer(kind: str, more: dict[str, Any], status: int | None, operation: Operation, world: World) -> None:
+def test_a_fault_is_no_answer(
+    kind: str, more: dict[str, Any], status: int | None, operation: Operation, world: World
+) -> None:
     world.fault(kind, operation=operation.name, **more)
     requests = len(world.engine.requests)
     errors: list[PaymentsError] = []
@@ -662,7 +668,7 @@ def test_no_answer(kind: str, more: dict[str, Any], status: int | None, operatio
 @every_operation
 @pytest.mark.parametrize("kind", ["html", "truncate"])
 @pytest.mark.parametrize("work", [True, False])
-def test_200_without_the_object(kind: str, work: bool, operation: Operation, world: World) -> None:
+def test_a_200_without_the_object_is_no_answer(kind: str, work: bool, operation: Operation, world: World) -> None:
     world.fault(kind, operation=operation.name, work=work)
     if operation is DELETE:  # its body is not shown in the spec: the status is enough
         assert operation.call(world).status_code == 200
@@ -688,7 +694,7 @@ def test_the_same_key_finds_the_lost_answer(kind: str, operation: Operation, wor
 
 
 @every_operation
-def test_slow(operation: Operation, world: World) -> None:
+def test_a_slow_answer_is_no_answer(operation: Operation, world: World) -> None:
     world.fault("slow", operation=operation.name, work=True, delay=30)
     started = time.monotonic()
     with limits(READ_TIMEOUT=0.1):
@@ -698,7 +704,7 @@ def test_slow(operation: Operation, world: World) -> None:
 
 @pytest.mark.case(54)
 @every_operation
-def test_drip(operation: Operation, world: World) -> None:
+def test_an_answer_that_drips_past_the_deadline_is_no_answer(operation: Operation, world: World) -> None:
     world.fault("drip", operation=operation.name, count=40, delay=0.3)
     started = time.monotonic()
     with limits(REQUEST_DEADLINE=1.0):
@@ -712,34 +718,34 @@ def test_drip(operation: Operation, world: World) -> None:
 
 
 @every_operation
-def test_a_drip_within_the_deadline(operation: Operation, world: World) -> None:
+def test_an_answer_that_drips_within_the_deadline_is_read(operation: Operation, world: World) -> None:
     world.fault("drip", operation=operation.name, count=5, delay=0.02)
     assert operation.call(world).status_code < 300
 
 
 @every_operation
-def test_no_date(operation: Operation, world: World) -> None:
+def test_an_answer_without_a_date_is_read(operation: Operation, world: World) -> None:
     world.fault("no_date", operation=operation.name)
     assert operation.call(world).answered_at is None
 
 
 @pytest.mark.case(56)
 @every(lambda operation: operation.asked)
-def test_another_objects_id(operation: Operation, world: World) -> None:
+def test_another_objects_id_is_no_answer(operation: Operation, world: World) -> None:
     world.fault("wrong_id", operation=operation.name)
     error = caught(operation.call, world)
     assert type(error) is NoAnswer
     assert error.status_code == 200
 
 
-#: Balances and payment methods have no id that could be another kind's; events are handed on as bytes.
+#: Balances and payment methods have no id; events are returned as bytes.
 @pytest.mark.case(56)
 @every(
     lambda operation: (
         operation is not DELETE and operation.name not in ("list_balances", "list_payment_methods", "list_events")
     )
 )
-def test_another_kind(operation: Operation, world: World) -> None:
+def test_an_object_of_another_kind_is_no_answer(operation: Operation, world: World) -> None:
     world.fault("wrong_kind", operation=operation.name)
     error = caught(operation.call, world)
     assert type(error) is NoAnswer
@@ -749,14 +755,14 @@ def test_another_kind(operation: Operation, world: World) -> None:
 @every_operation
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 @pytest.mark.parametrize("work", [True, False])
-def test_5xx_with_an_envelope(status: int, work: bool, operation: Operation, world: World) -> None:
+def test_a_5xx_with_an_envelope_is_an_api_error(status: int, work: bool, operation: Operation, world: World) -> None:
     world.fault("error", operation=operation.name, status=status, work=work)
     error = caught(operation.call, world)
     assert type(error) is ApiError
     assert (error.status_code, error.code) == (status, "internal_error")
 
 
-def test_the_line_recovers(world: World) -> None:
+def test_the_client_works_after_a_fault(world: World) -> None:
     """After every fault the next call on the same client works."""
     for kind in ("reset", "html", "truncate", "redirect", "wrong_kind", "error"):
         world.fault(kind, operation="get_payment")

@@ -18,18 +18,17 @@ from django.db import connections, transaction
 from django.test import Client
 from django.utils import timezone
 
-from payments_integration import inbox, projection, wire
-from payments_integration.inbox import Receipt, processing, receiving, telling
+from payments_integration import inbox, projection, schemas
+from payments_integration.inbox import Receipt, dispatching, processing, receiving
 from payments_integration.models import Event, Payment, StatusChange
-from payments_integration.projection import answers
-from payments_integration.projection import events as projection_events
+from payments_integration.projection import answers, events as projection_events
 from payments_integration.signals import event_received
 from payments_integration.testing import signed_delivery
 from tests import factories
 from tests.conftest import Receiver
 from tests.databases import AS_SET, LEVELS, MARIADB, REPEATABLE_READ, SQLITE, Once, at_once, execute, wait_for_inserts
 from tests.factories import body
-from tests.receivers.models import Told
+from tests.receivers.models import ReceiverCall
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -40,13 +39,13 @@ pytestmark = [
 
 @pytest.mark.case(33)
 @pytest.mark.promise(1)
-def test_twenty_identical_deliveries_at_once(receiver: Receiver) -> None:
+def test_twenty_identical_deliveries_at_once_are_stored_once(receiver: Receiver) -> None:
     delivery = signed_delivery(factories.life()[0], "whsec_default")
     statuses = at_once(*[lambda: Client().post("/payments/webhook/", **delivery).status_code] * 20)
     assert Counter(statuses) == {200: 20}
     assert Event.objects.count() == 1
     inbox.process()
-    inbox.tell()
+    inbox.dispatch()
     assert len(receiver.events) == 1
 
 
@@ -54,7 +53,7 @@ def test_twenty_identical_deliveries_at_once(receiver: Receiver) -> None:
 @pytest.mark.case(41)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("batch_size", [500, 3])
-def test_eight_claimants_apply_and_tell_each_event_once(
+def test_eight_workers_apply_and_dispatch_each_event_once(
     receiver: Receiver, level: str, batch_size: int, settings: Any
 ) -> None:
     """An object's events are in several small batches, and any of them may be the first that is done."""
@@ -71,26 +70,26 @@ def test_eight_claimants_apply_and_tell_each_event_once(
         applied = 0
         while count := processing.process_batch()[0]:
             applied += count
-            inbox.tell()
+            inbox.dispatch()
         return applied
 
     assert sum(at_once(*[work] * 8, level=level)) + inbox.process() == 100
-    inbox.tell()
+    inbox.dispatch()
     assert not any(is_stale for _, is_stale in receiver.events)
-    assert sorted(receiver.told) == sorted(item["id"] for item in events)
+    assert sorted(receiver.dispatched) == sorted(item["id"] for item in events)
     for n in range(20):
         mine = [item["id"] for item in factories.life(f"pay_{n}")]
-        assert [told for told in receiver.told if told in mine] == mine
+        assert [item for item in receiver.dispatched if item in mine] == mine
     assert Payment.objects.filter(status="chargeback").count() == 20
 
 
 @pytest.mark.case(41)
 @pytest.mark.parametrize("level", LEVELS)
-def test_eight_claimants_of_one_event(receiver: Receiver, level: str) -> None:
+def test_eight_workers_apply_one_event_once(receiver: Receiver, level: str) -> None:
     inbox.receive("default", body(factories.life()[0]))
     assert sum(at_once(*[inbox.process] * 8, level=level)) + inbox.process() == 1
     # On MariaDB one that makes the lock may look to the others as if it held it; they leave it to the next.
-    assert sum(at_once(*[inbox.tell] * 8, level=level)) + inbox.tell() == 1
+    assert sum(at_once(*[inbox.dispatch] * 8, level=level)) + inbox.dispatch() == 1
     assert len(receiver.events) == 1
     assert StatusChange.objects.count() == 1
 
@@ -98,7 +97,7 @@ def test_eight_claimants_of_one_event(receiver: Receiver, level: str) -> None:
 @pytest.mark.case(40)
 @pytest.mark.case(41)
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_one_has_claimed_no_other_takes(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_event_is_skipped_by_other_workers(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where rows cannot be skipped (SQLite ignores that silently), the second one waits, and finds nothing left."""
     inbox.receive("default", body(factories.life()[0]))
     claimed = threading.Event()
@@ -124,10 +123,10 @@ def test_what_one_has_claimed_no_other_takes(level: str, monkeypatch: pytest.Mon
 @pytest.mark.case(42)
 @pytest.mark.promise(6)
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_receiver_that_outlasts_its_claim_is_not_joined_by_another(
+def test_a_receiver_that_outlasts_its_claim_is_not_run_twice(
     receiver: Receiver, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(telling, "_CLAIM", timedelta(milliseconds=50))
+    monkeypatch.setattr(dispatching, "_CLAIM", timedelta(milliseconds=50))
     inbox.receive("default", body(factories.life()[0]))
     inbox.process()
     called = threading.Event()
@@ -139,11 +138,11 @@ def test_a_receiver_that_outlasts_its_claim_is_not_joined_by_another(
     def second() -> int:
         called.wait(10)
         time.sleep(0.1)
-        return inbox.tell()
+        return inbox.dispatch()
 
     event_received.connect(slow)
     try:
-        assert at_once(inbox.tell, second, level=level) == [1, 0]
+        assert at_once(inbox.dispatch, second, level=level) == [1, 0]
     finally:
         event_received.disconnect(slow)
     assert len(receiver.events) == 1
@@ -153,7 +152,7 @@ def test_a_receiver_that_outlasts_its_claim_is_not_joined_by_another(
 @pytest.mark.case(35)
 @pytest.mark.case(36)
 @pytest.mark.parametrize("level", LEVELS)
-def test_events_of_absent_objects_from_both_doors_at_once(level: str) -> None:
+def test_events_of_new_objects_from_webhook_and_reconciliation_at_once_are_applied_once(level: str) -> None:
     events = [body(item) for n in range(10) for item in factories.life(f"pay_{n}")]
 
     def webhook() -> None:
@@ -178,7 +177,9 @@ def test_events_of_absent_objects_from_both_doors_at_once(level: str) -> None:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("others", [1, 2, 6])
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_winner_rolls_back(others: int, level: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_duplicates_are_stored_if_the_first_insert_is_rolled_back(
+    others: int, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Those that waited for it all get a shared lock in MariaDB, want the exclusive one, and deadlock."""
     item = body(factories.life()[0])
     inserted = threading.Event()
@@ -194,22 +195,22 @@ def test_the_winner_rolls_back(others: int, level: str, caplog: pytest.LogCaptur
         inserted.wait(10)
         return inbox.receive("default", item)
 
-    with caplog.at_level(logging.INFO, logger="payments_integration.transactions"):
+    with caplog.at_level(logging.INFO, logger="payments_integration.db.transactions"):
         results = at_once(winner, *[other] * others, level=level)
     assert Counter(results[1:]) == Counter({Receipt.NEW: 1, Receipt.KNOWN: others - 1})
     assert Event.objects.count() == 1
     if MARIADB and others > 1:
-        assert "Repeating a transaction after OperationalError" in caplog.text, "a real deadlock"
+        assert "Retrying a transaction after OperationalError" in caplog.text, "a real deadlock"
 
 
 @pytest.mark.case(36)
 @pytest.mark.parametrize("level", LEVELS)
-def test_two_look_for_absent_rows_and_insert_them(
+def test_two_transactions_that_insert_the_same_absent_row_both_succeed(
     level: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Under REPEATABLE READ MariaDB has each lock the gap that the other one wants to insert into."""
     meet = threading.Barrier(2)
-    real, looks = answers._held, []
+    real, looks = answers._locked, []
 
     def look(*args: Any) -> Any:
         found = real(*args)
@@ -219,10 +220,10 @@ def test_two_look_for_absent_rows_and_insert_them(
                 meet.wait(0.5 if SQLITE else 30)  # SQLite has the second one wait for the first
         return found
 
-    monkeypatch.setattr(answers, "_held", look)
+    monkeypatch.setattr(answers, "_locked", look)
 
     def write(name: str) -> Any:
-        resource = wire.parse_resource(factories.payment(id=name), wire.Payment)
+        resource = schemas.parse_resource(factories.payment(id=name), schemas.Payment)
         return projection.write_answer(
             "default", resource, answered_at=timezone.now(), duration=0.0, before=projection.ABSENT
         )
@@ -230,19 +231,19 @@ def test_two_look_for_absent_rows_and_insert_them(
     # In one gap: rows that were deleted just now still bound others.
     base = f"pay_{uuid.uuid4()}"
     names = [f"{base}_a", f"{base}_b"]
-    with caplog.at_level(logging.INFO, logger="payments_integration.transactions"):
+    with caplog.at_level(logging.INFO, logger="payments_integration.db.transactions"):
         rows = at_once(*(partial(write, name) for name in names), level=level)
     assert [row.pk for row in rows] == names
     assert Payment.objects.count() == 2
     assert StatusChange.objects.count() == 2
     if MARIADB and level != AS_SET:
-        assert "Repeating a transaction after OperationalError" in caplog.text, "a real deadlock"
+        assert "Retrying a transaction after OperationalError" in caplog.text, "a real deadlock"
 
 
 @pytest.mark.case(45)
 @pytest.mark.promise(3)
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_event_that_is_applied_while_an_answer_is_written(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_applied_while_an_answer_is_written_is_not_lost(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer's writer waits for the row that the batch holds, and must then see that it has changed."""
     for item in factories.life()[:2]:
         inbox.receive("default", body(item))
@@ -256,7 +257,7 @@ def test_an_event_that_is_applied_while_an_answer_is_written(level: str, monkeyp
         time.sleep(0.4)
 
     monkeypatch.setattr(projection_events, "_lock", Once(projection_events._lock, stay))
-    stale = wire.parse_resource(factories.payment(status="requires_action"), wire.Payment)
+    stale = schemas.parse_resource(factories.payment(status="requires_action"), schemas.Payment)
 
     def write() -> Any:
         held.wait(10)
@@ -271,51 +272,53 @@ def test_an_event_that_is_applied_while_an_answer_is_written(level: str, monkeyp
 @pytest.mark.case(36)
 @pytest.mark.promise(6)
 @pytest.mark.parametrize("level", [REPEATABLE_READ] if MARIADB else [AS_SET])
-def test_a_receiver_that_swallows_the_loss_of_its_transaction(receiver: Receiver, level: str) -> None:
+def test_a_receiver_that_swallows_the_loss_of_its_transaction_is_not_marked_done(
+    receiver: Receiver, level: str
+) -> None:
     """MariaDB takes the whole transaction back at a deadlock: what a receiver wrote before is gone, and the event
-    must not count as told. Elsewhere the error that it swallows breaks the transaction, or costs one statement.
+    must not count as dispatched. Elsewhere the error that it swallows breaks the transaction, or costs one statement.
     """
     inbox.receive("default", body(factories.life()[0]))
     inbox.process()
-    rows = [Told.objects.create(what=name, object_id="") for name in ("a", "b")]
-    mine, theirs = threading.Event(), threading.Event()
+    rows = [ReceiverCall.objects.create(what=name, object_id="") for name in ("a", "b")]
+    table, mine, theirs = ReceiverCall._meta.db_table, threading.Event(), threading.Event()
     calls: list[int] = []
 
     def careless(**_: Any) -> None:
         calls.append(1)
-        Told.objects.create(what="before", object_id="")
+        ReceiverCall.objects.create(what="before", object_id="")
         if len(calls) > 1:
             return
-        Told.objects.filter(pk=rows[0].pk).update(object_id="receiver")
+        ReceiverCall.objects.filter(pk=rows[0].pk).update(object_id="receiver")
         mine.set()
         theirs.wait(30 if MARIADB else 0.5)
         with suppress(Exception):
             if MARIADB:
-                execute(f"UPDATE receivers_told SET object_id = 'receiver' WHERE id = {rows[1].pk}")
+                execute(f"UPDATE {table} SET object_id = 'receiver' WHERE id = {rows[1].pk}")
             else:
-                execute("SELECT no_such_column FROM receivers_told")
+                execute(f"SELECT no_such_column FROM {table}")
 
     def other() -> None:
         mine.wait(10)
         with transaction.atomic():
             # More changed rows: MariaDB has the one that wrote less give way.
             for number in range(50 if MARIADB else 0):
-                Told.objects.create(what=f"weight {number}", object_id="")
+                ReceiverCall.objects.create(what=f"weight {number}", object_id="")
             if MARIADB:
-                Told.objects.filter(pk=rows[1].pk).update(object_id="other")
+                ReceiverCall.objects.filter(pk=rows[1].pk).update(object_id="other")
                 theirs.set()
-                Told.objects.filter(pk=rows[0].pk).update(object_id="other")
+                ReceiverCall.objects.filter(pk=rows[0].pk).update(object_id="other")
 
     event_received.connect(careless)
     try:
-        at_once(inbox.tell, other, level=level)
+        at_once(inbox.dispatch, other, level=level)
         event = Event.objects.get()
-        told = event.state == "done"
-        assert Told.objects.filter(what="before").count() == (1 if told else 0), (
+        dispatched = event.state == "done"
+        assert ReceiverCall.objects.filter(what="before").count() == (1 if dispatched else 0), (
             "committed with the mark, or not at all"
         )
         if MARIADB:
-            assert not told
+            assert not dispatched
             assert "swallowed" in event.error
     finally:
         event_received.disconnect(careless)

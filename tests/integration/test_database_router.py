@@ -12,9 +12,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.django_db  # the process makes databases of its own, on the same server
 @pytest.mark.case(77)
 @pytest.mark.promise(1)
-def test_a_site_with_two_databases_and_atomic_requests() -> None:
+def test_the_app_works_with_two_databases_and_atomic_requests() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.routed"],
         cwd=ROOT,

@@ -14,7 +14,7 @@ from django.test import Client
 
 from payments_integration import inbox
 from payments_integration.models import Event, Payment
-from payments_integration.projection.endpoints import forget_secrets
+from payments_integration.projection import forget_secrets
 from payments_integration.testing import signed_delivery
 from tests import factories
 from tests.databases import POSTGRES, SQLITE, at_once, execute
@@ -38,7 +38,7 @@ def deliver(event: dict[str, Any] = EVENT) -> int:
 
 @contextmanager
 def down() -> Iterator[None]:
-    """Nobody listens where the database was; SQLite's directory is gone."""
+    """The database's port is closed; SQLite's directory is gone."""
     connection.close()
     where = connection.settings_dict
     name, value = ("NAME", "/nonexistent/payments.sqlite3") if SQLITE else ("PORT", str(free_port()))
@@ -116,7 +116,7 @@ TROUBLE: dict[str, Callable[[], AbstractContextManager[None]]] = {"down": down, 
 
 @pytest.mark.parametrize("trouble", TROUBLE)
 @pytest.mark.parametrize("warm", [True, False], ids=["secrets known", "secrets unknown"])
-def test_a_delivery_is_answered_503_and_taken_when_it_comes_again(
+def test_a_delivery_is_answered_503_and_stored_when_it_is_sent_again(
     trouble: str, warm: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     big = {**EVENT, "data": {**EVENT["data"], "metadata": {"note": "x" * 100_000}}}
@@ -136,7 +136,7 @@ def test_a_delivery_is_answered_503_and_taken_when_it_comes_again(
     assert Payment.objects.get(pk="pay_1").metadata == {"note": "x" * 100_000}
 
 
-def test_a_connection_that_the_server_has_ended() -> None:
+def test_a_connection_that_the_server_closed_is_replaced() -> None:
     """A restart of the server, seen from a process that keeps its connection. SQLite has no server: it is closed."""
     assert deliver(factories.life("pay_2")[0]) == 200
     end_connection()
@@ -157,7 +157,7 @@ def end_connection() -> None:
     at_once(lambda: execute(f"SELECT pg_terminate_backend({number})" if POSTGRES else f"KILL CONNECTION {number}"))
 
 
-def test_work_goes_on_where_it_stopped() -> None:
+def test_processing_resumes_after_an_outage() -> None:
     """Processing meets the trouble too: nothing is marked, and all is done afterwards."""
     inbox.receive_many("default", map(factories.body, factories.life()), source="webhook")
     with read_only(), pytest.raises(DatabaseError, match=r"(?i)read.?only"):

@@ -1,4 +1,4 @@
-"""The demo's judgement must not be kind: whatever is wrong has to show. (The demo itself runs in .ci/run.)"""
+"""The demo's checks find every mistake. (The demo itself runs in .ci/run.)"""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from django.db import transaction
 from stdnum.cl import rut
 
 from example_project.demo import closing, story
-from example_project.demo.closing import Expected
-from example_project.demo.comparison import compare
+from example_project.demo.closing import Expected, compare
 from example_project.demo.home import Home
 from example_project.demo.payer import _forms
 from example_project.demo.processes import Children, DemoError
 from example_project.demo.provider import Books, Provider
-from example_project.demo.screen import Screen
+from example_project.demo.stage import Screen
 from example_project.shop import checkout
 from example_project.shop.management.commands import demo
 from example_project.shop.models import Notice, Order, OrderStatus, Product
@@ -83,7 +82,7 @@ def failing(found: Books, expected: Expected) -> list[str]:
 
 
 @database
-def test_everything_holds_after_a_good_day(day: tuple[ProviderSandbox, Expected]) -> None:
+def test_all_checks_pass_after_a_day_without_mistakes(day: tuple[ProviderSandbox, Expected]) -> None:
     sandbox, expected = day
     assert {check.name: check.problems for check in closing.checks(books(sandbox), expected) if check.problems} == {}
     assert ("mirror equals provider", "yes") in closing.state_table(books(sandbox))
@@ -92,8 +91,8 @@ def test_everything_holds_after_a_good_day(day: tuple[ProviderSandbox, Expected]
 
 MIRROR = "the mirror equals the provider, field by field"
 STORED = "every event of the provider is stored and done"
-TOLD = "handlers were told of each event exactly once"
-FOUND = "what never arrived was found by reconciliation"
+DISPATCHED = "every event was dispatched to handlers exactly once"
+FOUND = "every lost event was found by reconciliation"
 INTENTS = "one intent is one payment, payout or refund"
 ORDERS = "every order ended as it should"
 RESOLVED = "no operation is unresolved and nothing is due"
@@ -104,13 +103,13 @@ def _forget_the_lost_event() -> None:
     Event.objects.filter(type="payment.processing").delete()
 
 
-def _tell_once_more() -> None:
+def _dispatch_once_more() -> None:
     Notice.objects.create(
         event_id=Event.objects.values_list("pk", flat=True)[0], type="x", object_id="x", is_stale=False
     )
 
 
-#: What is done to our side, and which checks must notice.
+#: Changes to our rows, and the checks that must notice them.
 HARMS: list[tuple[Callable[[], object], set[str]]] = [
     (lambda: Payment.objects.filter(flow="hosted").update(status="created"), {MIRROR}),
     (lambda: Payment.objects.filter(flow="hosted").update(refunded_amount=0), {MIRROR}),
@@ -126,8 +125,8 @@ HARMS: list[tuple[Callable[[], object], set[str]]] = [
     (lambda: Event.objects.filter(type="payment.created").update(state=EventState.PARKED), {STORED}),
     (_forget_the_lost_event, {STORED, FOUND}),
     (lambda: Event.objects.filter(type="payment.processing").update(source="webhook"), {FOUND}),
-    (_tell_once_more, {TOLD}),
-    (lambda: Notice.objects.filter(type="refund.created").delete(), {TOLD}),
+    (_dispatch_once_more, {DISPATCHED}),
+    (lambda: Notice.objects.filter(type="refund.created").delete(), {DISPATCHED}),
     (lambda: Order.objects.update(status=OrderStatus.NEW), {ORDERS}),
     (lambda: Operation.objects.filter(operation="create_payment").update(state="unknown"), {RESOLVED}),
     (
@@ -138,7 +137,7 @@ HARMS: list[tuple[Callable[[], object], set[str]]] = [
 
 
 @database
-def test_what_is_wrong_here_shows(day: tuple[ProviderSandbox, Expected]) -> None:
+def test_a_mistake_in_the_mirror_is_found(day: tuple[ProviderSandbox, Expected]) -> None:
     sandbox, expected = day
     for number, (harm, found) in enumerate(HARMS):
         with transaction.atomic():
@@ -149,7 +148,7 @@ def test_what_is_wrong_here_shows(day: tuple[ProviderSandbox, Expected]) -> None
 
 
 @database
-def test_what_is_wrong_there_shows(day: tuple[ProviderSandbox, Expected]) -> None:
+def test_a_mistake_at_the_provider_is_found(day: tuple[ProviderSandbox, Expected]) -> None:
     sandbox, expected = day
     doubled = books(sandbox)
     doubled.payments.append({**doubled.payments[0], "id": "pay_double"})
@@ -161,11 +160,11 @@ def test_what_is_wrong_there_shows(day: tuple[ProviderSandbox, Expected]) -> Non
 
     unspent = books(sandbox)
     unspent.faults[0]["used"] = 0
-    assert failing(unspent, expected) == ["every planned fault struck"]
+    assert failing(unspent, expected) == ["every planned fault occurred"]
 
     accepted = books(sandbox)
     accepted.struck("bad_signature")[0]["status"] = 200
-    assert failing(accepted, expected) == ["what was not signed by the provider was refused"]
+    assert failing(accepted, expected) == ["every delivery with a wrong signature was refused"]
 
     peaceful = books(sandbox)
     peaceful.deliveries.clear()
@@ -173,7 +172,7 @@ def test_what_is_wrong_there_shows(day: tuple[ProviderSandbox, Expected]) -> Non
 
 
 @database
-def test_types_are_compared_too(day: tuple[ProviderSandbox, Expected]) -> None:
+def test_the_comparison_includes_types(day: tuple[ProviderSandbox, Expected]) -> None:
     sandbox, _expected = day
     found = books(sandbox)
     found.payments[0]["amount"] = float(found.payments[0]["amount"])
@@ -181,12 +180,12 @@ def test_types_are_compared_too(day: tuple[ProviderSandbox, Expected]) -> None:
 
 
 @database
-def test_nothing_compared_is_not_equal() -> None:
+def test_an_empty_comparison_fails() -> None:
     assert not compare(Books()).is_equal
 
 
 class TestChildren:
-    """No process is left behind."""
+    """No child process survives."""
 
     SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
     STUBBORN = (
@@ -195,27 +194,27 @@ class TestChildren:
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)",
     )
 
-    def test_end_with_the_block(self, tmp_path: Path) -> None:
+    def test_children_end_with_the_block(self, tmp_path: Path) -> None:
         with Children(tmp_path) as children:
             child = children.start("sleeper", self.SLEEP)
             children.check()
         assert child.process.returncode == -signal.SIGTERM
 
-    def test_are_killed_when_they_do_not_listen(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_children_that_ignore_the_signal_are_killed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("example_project.demo.processes.GRACE", 0.2)
         with Children(tmp_path) as children:
             child = children.start("mule", self.STUBBORN)
             children.wait_until("its start", lambda: "up" in child.log.read_text())
         assert child.process.returncode == -signal.SIGKILL
 
-    def test_one_that_dies_is_named_with_its_last_words(self, tmp_path: Path) -> None:
+    def test_a_child_that_dies_is_named_with_its_last_output(self, tmp_path: Path) -> None:
         with Children(tmp_path) as children:
             child = children.start("canary", (sys.executable, "-c", "raise SystemExit('no air')"))
             child.process.wait()
             with pytest.raises(DemoError, match=r"(?s)canary ended by itself.*no air"):
                 children.check()
 
-    def test_end_with_a_killed_parent(self, tmp_path: Path) -> None:
+    def test_children_end_with_a_killed_parent(self, tmp_path: Path) -> None:
         script = (
             "import sys, time; from pathlib import Path; from example_project.demo.processes import Children\n"
             f"child = Children(Path({str(tmp_path)!r})).start('sleeper', {self.SLEEP!r})\n"
@@ -233,12 +232,12 @@ class TestChildren:
         is_left = _runs(pid)
         if is_left:
             os.kill(pid, signal.SIGKILL)
-        # Only Linux tells a child that its parent was killed.
+        # Only Linux notifies a child that its parent was killed.
         assert is_left == (sys.platform != "linux")
 
 
 class TestCommand:
-    """What stands around the story."""
+    """The command around the story."""
 
     SCRIPT = """
 import sys, django
@@ -254,7 +253,7 @@ Command._run = run
 Command().handle(once=True)
 """
 
-    def test_a_reader_who_leaves_ends_it_all_quietly(self, tmp_path: Path) -> None:
+    def test_a_closed_pipe_ends_the_demo_quietly(self, tmp_path: Path) -> None:
         folder = tmp_path / "home"
         (folder / "logs").mkdir(parents=True)
         places = {"DEMO_HOME": str(folder), "DEMO_SITE_URL": "http://x:1", "DEMO_SANDBOX_URL": "http://x:2"}
@@ -275,14 +274,14 @@ Command().handle(once=True)
         assert not folder.exists()
         assert not _runs(child)
 
-    def test_the_last_screen_says_what_a_bank_refund_needs(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_the_last_screen_explains_a_bank_refund(self, capsys: pytest.CaptureFixture[str]) -> None:
         demo.invite(Home(Path(), "http://x:1", "http://x:2"), Screen())
         assert f"a RUT that is valid, such as {story.EXAMPLE_RUT}" in capsys.readouterr().out
         assert rut.is_valid(story.EXAMPLE_RUT)
 
 
-def test_the_providers_clock_is_right_after_the_minute() -> None:
-    """It begins late and catches up, so that no event of the story is younger than one after it."""
+def test_the_providers_clock_is_right_after_the_demo_minute() -> None:
+    """The clock starts behind and catches up, so that events of the story keep their order."""
     with SandboxServer(Engine()) as server:
         provider = Provider(server.url)
         moments = []
@@ -296,7 +295,7 @@ def test_the_providers_clock_is_right_after_the_minute() -> None:
     assert moments[1] <= datetime.now(UTC)
 
 
-def test_the_payer_sends_what_a_browser_would() -> None:
+def test_the_payer_sends_the_same_request_as_a_browser() -> None:
     page = requests.Response()
     page._content = b"""<form method="post"><select name="country"><option value="CL"><option value="PE" selected>
         </select><select name="quantity"><option value="1"><option value="2"></select><input name="name" value="Ana">
@@ -309,5 +308,5 @@ def _runs(pid: int) -> bool:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
         return False
-    # Without an init that collects orphans a dead one stays listed.
+    # Without an init process that reaps orphans, a dead process stays listed.
     return state not in ("Z", "X") and os.path.exists(f"/proc/{pid}")

@@ -13,7 +13,8 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from payments_integration import inbox, projection, services, wire
+from payments_integration import inbox, projection, schemas, services
+from payments_integration.db.transactions import deleted, updated
 from payments_integration.inbox import Receipt, receiving
 from payments_integration.models import (
     AccountState,
@@ -25,35 +26,21 @@ from payments_integration.models import (
     Payout,
     StatusChange,
 )
-from payments_integration.projection import answers
-from payments_integration.projection import events as projection_events
-from payments_integration.reconciliation import refreshing
-from payments_integration.reconciliation.leases import LeaseTaken, lease
-from payments_integration.services import leases, ledger, outcomes
-from payments_integration.transactions import deleted, updated
+from payments_integration.outbox import ledger, outcomes
+from payments_integration.projection import answers, events as projection_events
+from payments_integration.reconciliation import due
+from payments_integration.reconciliation.runs import LeaseTaken, lease
 from tests import factories
 from tests.databases import LEVELS, Once, at_once
-from tests.factories import body
-from tests.receivers.models import Told
+from tests.factories import body, rows
+from tests.fake_provider import PAYOUT
+from tests.receivers.models import ReceiverCall
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("woken"),
     pytest.mark.parametrize("level", LEVELS),
 ]
-
-PAYOUT: dict[str, Any] = {
-    "amount": 5_000,
-    "currency": "CLP",
-    "country": "CL",
-    "method_code": "cl_bank_transfer",
-    "destination": {
-        "type": "bank_account",
-        "account_number": "00123456789",
-        "holder_name": "Ana Rojas",
-        "holder_document": {"type": "RUT", "number": "12.345.678-5"},
-    },
-}
 
 
 def elsewhere(work: Callable[[], object]) -> None:
@@ -63,7 +50,9 @@ def elsewhere(work: Callable[[], object]) -> None:
 
 @pytest.mark.case(37)
 @pytest.mark.promise(2)
-def test_an_event_that_another_door_stored_after_our_look(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_that_a_webhook_stored_after_the_read_is_a_duplicate(
+    level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The look is the transaction's snapshot: after the duplicate error it would still show nothing.
 
     First the look before the transaction is overtaken, then the one in the transaction that is repeated.
@@ -81,7 +70,7 @@ def test_an_event_that_another_door_stored_after_our_look(level: str, monkeypatc
 
     monkeypatch.setattr(receiving, "_sort", sort_and_be_overtaken)
     receive = partial(inbox.receive_many, "default", events, source="reconciliation")
-    # SQLite lets nobody in between: the other one would wait for us.
+    # SQLite has one writer at a time: the other connection would wait for this one.
     (counts,) = at_once(receive, level=level) if len(LEVELS) > 1 else [receive_after(events, monkeypatch)]
     assert (counts[Receipt.NEW], counts[Receipt.KNOWN]) == (3, 2)
     assert Event.objects.count() == 5
@@ -96,11 +85,11 @@ def receive_after(events: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.case(33)
 @pytest.mark.case(37)
 @pytest.mark.promise(2)
-def test_one_event_through_both_doors_at_once(level: str) -> None:
+def test_one_event_from_webhook_and_reconciliation_at_once_is_stored_once(level: str) -> None:
     item = body(factories.life()[0])
-    doors = [lambda: inbox.receive("default", item)] * 4
+    webhooks = [lambda: inbox.receive("default", item)] * 4
     pages = [lambda: inbox.receive_many("default", [item], source="reconciliation")] * 4
-    results = at_once(*doors, *pages, level=level)
+    results = at_once(*webhooks, *pages, level=level)
     assert (
         sum(result is Receipt.NEW for result in results[:4]) + sum(counts[Receipt.NEW] for counts in results[4:]) == 1
     )
@@ -110,7 +99,9 @@ def test_one_event_through_both_doors_at_once(level: str) -> None:
 @pytest.mark.case(36)
 @pytest.mark.case(37)
 @pytest.mark.promise(3)
-def test_an_object_that_an_answer_inserted_after_the_batch_looked(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_that_an_answer_inserted_after_the_batchs_read_is_updated(
+    level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both look, both see nothing, both insert: the loser must see what the winner wrote."""
     for item in factories.life()[:3]:
         inbox.receive("default", body(item))
@@ -121,8 +112,8 @@ def test_an_object_that_an_answer_inserted_after_the_batch_looked(level: str, mo
             meet.wait(0.5)  # SQLite has the second one wait for the first
 
     monkeypatch.setattr(projection_events, "_lock", Once(projection_events._lock, stay))
-    monkeypatch.setattr(answers, "_held", Once(answers._held, stay))
-    resource = wire.parse_resource(factories.payment(status="requires_action"), wire.Payment)
+    monkeypatch.setattr(answers, "_locked", Once(answers._locked, stay))
+    resource = schemas.parse_resource(factories.payment(status="requires_action"), schemas.Payment)
     write = partial(
         projection.write_answer,
         "default",
@@ -143,7 +134,7 @@ def test_an_object_that_an_answer_inserted_after_the_batch_looked(level: str, mo
 
 @pytest.mark.case(37)
 @pytest.mark.promise(5)
-def test_a_key_that_another_call_took_after_our_look(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_another_call_took_after_the_read_is_found(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a caller's transaction nothing can be repeated: the winner is found by a read that sees past the snapshot."""
     first = services.defer(services.create_payout, **PAYOUT, idempotency_key="k0")
     Operation.objects.update(next_attempt_at=timezone.now())
@@ -171,7 +162,7 @@ def test_a_key_that_another_call_took_after_our_look(level: str, monkeypatch: py
             monkeypatch.setattr(ledger, "find", find_then_wait)
             return services.defer(services.create_payout, **PAYOUT, idempotency_key="k1")
 
-    monkeypatch.setattr("payments_integration.services.calls._send_deferred", lambda pk: None)
+    monkeypatch.setattr("payments_integration.outbox.submission._send_deferred", lambda pk: None)
     results = at_once(winner, partial(refused, loser), level=level)
     assert Operation.objects.filter(idempotency_key="k1").count() == 1
     assert isinstance(results[0], Operation)
@@ -191,27 +182,24 @@ def refused(work: Callable[[], Any]) -> Any:
 @pytest.mark.case(62)
 @pytest.mark.promise(5)
 def test_two_operations_are_not_linked_to_one_object(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    resource = wire.parse_resource(factories.payout(), wire.Payout)
+    resource = schemas.parse_resource(factories.payout(), schemas.Payout)
     projection.write_answer("default", resource, answered_at=factories.T0, duration=0.0, before=projection.ABSENT)
     operations = [
-        Operation.objects.create(
-            account="default",
+        rows.operation(
             operation="create_payout",
-            arguments_hash="x",
-            idempotency_key=key,
             amount=5000,
             currency="CLP",
             state=OperationState.NEEDS_PERSON,
             may_have_run=True,
         )
-        for key in ("k1", "k2")
+        for _ in range(2)
     ]
     monkeypatch.setattr(outcomes, "_is_linked", Once(outcomes._is_linked, lambda: time.sleep(0.4)))
 
     def link(operation: Operation) -> bool:
-        claim = leases.claim_to_resolve(operation, [OperationState.NEEDS_PERSON])
+        claim = ledger.claim_to_resolve(operation, [OperationState.NEEDS_PERSON])
         assert claim is not None
-        return outcomes.linked(claim, "pout_1", "found")
+        return outcomes.link(claim, "pout_1", "found")
 
     results = at_once(*(partial(link, operation) for operation in operations), level=level)
     assert sorted(results) == [False, True]
@@ -221,7 +209,7 @@ def test_two_operations_are_not_linked_to_one_object(level: str, monkeypatch: py
 
 @pytest.mark.case(41)
 @pytest.mark.case(75)
-def test_eight_want_one_lease(level: str) -> None:
+def test_one_of_eight_gets_the_lease(level: str) -> None:
     AccountState.objects.create(account="default")
     refused = threading.Semaphore(0)
 
@@ -240,25 +228,19 @@ def test_eight_want_one_lease(level: str) -> None:
 
 
 @pytest.mark.case(41)
-def test_eight_claim_one_operation(level: str) -> None:
-    operation = Operation.objects.create(
-        account="default",
-        operation="create_payout",
-        arguments_hash="x",
-        idempotency_key="k1",
-        state=OperationState.DUE,
-    )
+def test_one_of_eight_claims_the_operation(level: str) -> None:
+    operation = rows.operation(operation="create_payout", state=OperationState.DUE)
 
     def work() -> bool:
         mine = Operation.objects.get(pk=operation.pk)
-        return leases.claim_to_send(mine, [OperationState.DUE]) is not None
+        return ledger.claim_to_send(mine, [OperationState.DUE]) is not None
 
     assert sorted(at_once(*[work] * 8, level=level)) == [False] * 7 + [True]
     assert Operation.objects.get().attempts == 1
 
 
 @pytest.mark.case(41)
-def test_eight_read_one_object_that_is_due(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eight_workers_refresh_one_object(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     DueRefresh.objects.create(account="default", object_kind="payment", object_id="pay_1", reason="x")
     reads: list[str] = []
 
@@ -266,41 +248,41 @@ def test_eight_read_one_object_that_is_due(level: str, monkeypatch: pytest.Monke
         reads.append(mark.object_id)
         time.sleep(0.1)
 
-    monkeypatch.setattr(refreshing, "_read", read)
-    assert sum(at_once(*[lambda: refreshing.refresh_due("default")] * 8, level=level)) == 1
+    monkeypatch.setattr(due, "_read", read)
+    assert sum(at_once(*[lambda: due.refresh_due("default")] * 8, level=level)) == 1
     assert reads == ["pay_1"]
     assert not DueRefresh.objects.exists()
 
 
 @pytest.mark.case(45)
-def test_a_mark_that_is_set_while_it_is_settled_stays(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refresh_requested_during_a_refresh_stays_due(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     DueRefresh.objects.create(account="default", object_kind="payment", object_id="pay_1", reason="x")
 
     def read(mark: DueRefresh, *, hurry: bool) -> None:
         elsewhere(lambda: projection.request_refresh("default", "payment", "pay_1", "refund_changed"))
 
-    monkeypatch.setattr(refreshing, "_read", read)
-    assert at_once(lambda: refreshing.refresh_due("default"), level=level) == [0]
+    monkeypatch.setattr(due, "_read", read)
+    assert at_once(lambda: due.refresh_due("default"), level=level) == [0]
     assert DueRefresh.objects.get().marks == 2
 
 
 @pytest.mark.case(37)
 @pytest.mark.parametrize("change", ["update", "delete"])
-def test_a_row_that_changes_under_a_single_statement(level: str, change: str) -> None:
+def test_a_single_statement_is_retried_if_its_row_changes(level: str, change: str) -> None:
     """The statement has begun, and waits for a row: what is done to it then must count."""
-    row = Told.objects.create(what="a", object_id="1")
+    row = ReceiverCall.objects.create(what="a", object_id="1")
     taken = threading.Event()
 
     def first() -> None:
         with transaction.atomic():
-            Told.objects.filter(pk=row.pk).update(what="b")
+            ReceiverCall.objects.filter(pk=row.pk).update(what="b")
             taken.set()
             time.sleep(0.4)
 
     def second() -> int:
         taken.wait(10)
-        rows = Told.objects.filter(pk=row.pk, what="a")
+        rows = ReceiverCall.objects.filter(pk=row.pk, what="a")
         return updated(rows, what="c") if change == "update" else deleted(rows)
 
     assert at_once(first, second, level=level)[1] == 0
-    assert Told.objects.get().what == "b"
+    assert ReceiverCall.objects.get().what == "b"

@@ -1,4 +1,4 @@
-"""Rows and databases that somebody else holds for too long: waited for, given up, begun anew as a whole."""
+"""Locks that another transaction holds for too long: the wait ends, and the whole transaction is repeated."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from contextlib import contextmanager, suppress
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from payments_integration import inbox, projection, wire
+from payments_integration import inbox, projection, schemas
+from payments_integration.db.transactions import RetryDeadline, locked, repeatable
 from payments_integration.models import Event, Payment, StatusChange
-from payments_integration.transactions import Patience, hold, repeatable
 from tests import factories
 from tests.databases import LEVELS, SQLITE, at_once, wait_at_most
 from tests.factories import body
-from tests.receivers.models import Told
+from tests.receivers.models import ReceiverCall
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken")]
 
 #: MariaDB waits for a whole second at least.
 WAIT = 1.0
-REPEATING = "Repeating a transaction after OperationalError"
+RETRYING = "Retrying a transaction after OperationalError"
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def held(pk: str, released: threading.Event) -> Iterator[None]:
 
     def holder() -> None:
         with transaction.atomic():
-            assert hold(Payment.objects.filter(pk=pk)).first() is not None
+            assert locked(Payment.objects.filter(pk=pk)).first() is not None
             Payment.objects.filter(pk=pk).update(failure_reason="held")
             has_it.set()
             released.wait(20)
@@ -54,15 +54,15 @@ class _Releases(logging.Handler):
         self._released = released
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.getMessage() == REPEATING:
+        if record.getMessage() == RETRYING:
             self._released.set()
 
 
 @pytest.fixture
 def released(caplog: pytest.LogCaptureFixture) -> Iterator[threading.Event]:
-    """Set as soon as somebody who waited has begun anew: however slow the machine, the wait did time out."""
+    """Set as soon as a waiting transaction is repeated: however slow the machine, the wait did time out."""
     event = threading.Event()
-    logger = logging.getLogger("payments_integration.transactions")
+    logger = logging.getLogger("payments_integration.db.transactions")
     handler = _Releases(event)
     logger.addHandler(handler)
     with caplog.at_level(logging.INFO, logger=logger.name):
@@ -79,7 +79,7 @@ def payment() -> Payment:
 
 @pytest.mark.case(39)
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_wait_that_times_out_takes_the_whole_transaction_back(
+def test_a_lock_timeout_rolls_back_the_whole_transaction(
     payment: Payment, level: str, released: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     """MariaDB takes back only the statement that waited; the one before it would be committed twice."""
@@ -87,7 +87,7 @@ def test_a_wait_that_times_out_takes_the_whole_transaction_back(
 
     def work() -> None:
         tries.append(1)
-        Told.objects.create(what="before", object_id=str(len(tries)))
+        ReceiverCall.objects.create(what="before", object_id=str(len(tries)))
         Payment.objects.filter(pk=payment.pk).update(failure_reason="ours")
 
     def waiter() -> None:
@@ -96,20 +96,20 @@ def test_a_wait_that_times_out_takes_the_whole_transaction_back(
 
     with held(payment.pk, released):
         at_once(waiter, level=level)
-    assert REPEATING in caplog.text, "it did time out"
+    assert RETRYING in caplog.text, "it did time out"
     assert SQLITE or len(tries) > 1, "there the transaction itself waits, so its first statement did not run"
-    assert [told.object_id for told in Told.objects.all()] == [str(len(tries))]
+    assert [call.object_id for call in ReceiverCall.objects.all()] == [str(len(tries))]
     payment.refresh_from_db()
     assert payment.failure_reason == "ours"
 
 
 @pytest.mark.case(39)
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_answer_waits_for_a_row_that_merchant_code_holds(
+def test_an_answer_waits_for_a_row_that_merchant_code_has_locked(
     payment: Payment, level: str, released: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = projection.snapshot("payment", "default", payment.pk)
-    resource = wire.parse_resource(factories.payment(status="processing"), wire.Payment)
+    resource = schemas.parse_resource(factories.payment(status="processing"), schemas.Payment)
 
     def write() -> None:
         wait_at_most(WAIT)
@@ -117,31 +117,31 @@ def test_an_answer_waits_for_a_row_that_merchant_code_holds(
 
     with held(payment.pk, released):
         at_once(write, level=level)
-    assert REPEATING in caplog.text, "it did time out"
+    assert RETRYING in caplog.text, "it did time out"
     assert Payment.objects.get().status == "processing"
     changes = StatusChange.objects.order_by("pk").values_list("previous_status", "status")
     assert list(changes) == [("", "created"), ("created", "processing")]
 
 
-def test_a_wait_that_never_ends_is_an_error_and_leaves_nothing(
+def test_an_endless_lock_wait_is_an_error_and_writes_nothing(
     payment: Payment, released: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Somebody waits for an answer: it is given up then, and not begun anew."""
+    """The provider waits for an answer: the transaction is given up, and not repeated."""
 
     def work() -> None:
-        Told.objects.create(what="before", object_id="")
+        ReceiverCall.objects.create(what="before", object_id="")
         Payment.objects.filter(pk=payment.pk).update(failure_reason="ours")
 
     def waiter() -> None:
         wait_at_most(WAIT)
-        with Patience(time.monotonic() + 0.5, using="default"), pytest.raises(OperationalError):
+        with RetryDeadline(time.monotonic() + 0.5, using="default"), pytest.raises(OperationalError):
             repeatable(work, using="default")
 
     with held(payment.pk, released):
         at_once(waiter)
         assert not released.is_set()
-    assert "Repeating a transaction" not in caplog.text
-    assert not Told.objects.exists()
+    assert "Retrying a transaction" not in caplog.text
+    assert not ReceiverCall.objects.exists()
     payment.refresh_from_db()
     assert payment.failure_reason == "held"
 
@@ -155,13 +155,15 @@ def begin_as(mode: str) -> None:
 @pytest.mark.case(38)
 @pytest.mark.parametrize("mode", ["IMMEDIATE", "DEFERRED"])
 @pytest.mark.parametrize("repeated", [True, False])
-def test_two_read_and_then_write(payment: Payment, mode: str, repeated: bool) -> None:
-    """SQLite lets a reader become a writer only if nobody wrote meanwhile; with IMMEDIATE they queue at the start."""
+def test_of_two_transactions_that_read_and_write_one_row_no_write_is_lost(
+    payment: Payment, mode: str, repeated: bool
+) -> None:
+    """SQLite lets a reader write only if no other write came between; with IMMEDIATE they queue at the start."""
     meet = threading.Barrier(2)
     looks: list[int] = []
 
     def count_up() -> None:
-        row = hold(Payment.objects.filter(pk=payment.pk)).get()
+        row = locked(Payment.objects.filter(pk=payment.pk)).get()
         looks.append(1)
         if len(looks) <= 2:
             with suppress(threading.BrokenBarrierError):
@@ -183,14 +185,14 @@ def test_two_read_and_then_write(payment: Payment, mode: str, repeated: bool) ->
 
     results = at_once(work, work)
     loses = SQLITE and mode == "DEFERRED" and not repeated
-    assert sorted(results) == [not loses, True], "the database refuses where nobody repeats"
+    assert sorted(results) == [not loses, True], "the database refuses the transaction that is not repeated"
     payment.refresh_from_db()
     assert payment.refunded_amount == sum(results)
 
 
 @pytest.mark.case(38)
 @pytest.mark.case(40)
-def test_a_site_whose_transactions_begin_as_readers() -> None:
+def test_sqlite_transactions_that_begin_as_readers_lose_no_event() -> None:
     """A warning of the system checks; the flows are right all the same."""
     events = [item for n in range(10) for item in factories.life(f"pay_{n}")]
     inbox.receive_many("default", map(body, events), source="webhook")

@@ -1,4 +1,4 @@
-"""The sweep of the day is one: what takes longer than it is to the next pass is not joined by it."""
+"""One daily sweep runs at a time, also if it takes longer than the interval between passes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_pass_that_begins_during_a_sweep_does_not_sweep(
 
     def another(run: ReconciliationRun) -> None:
         if not within:
-            within.append(run)  # the next line must not come here again
+            within.append(run)  # the next line calls this function again
             within[0] = reconciliation.reconcile_objects("default")
 
     def sweep_after_another(run: ReconciliationRun, **kwargs: Any) -> None:
@@ -49,7 +49,7 @@ def test_a_pass_that_begins_during_a_sweep_does_not_sweep(
     assert reconciliation.reconcile_objects("default").pages == 0
 
 
-def test_a_sweep_that_failed_is_begun_anew_by_the_next_pass(sandbox: ProviderSandbox) -> None:
+def test_a_failed_sweep_is_repeated_by_the_next_pass(sandbox: ProviderSandbox) -> None:
     sandbox.engine.faults.add(Fault("error", operation="list_refunds", status=500, times=None))
     assert reconciliation.reconcile_objects("default").state == "failed"
     sandbox.engine.faults.clear()
@@ -57,7 +57,7 @@ def test_a_sweep_that_failed_is_begun_anew_by_the_next_pass(sandbox: ProviderSan
     assert (again.state, again.pages > 0) == ("done", True)
 
 
-def test_a_sweep_whose_process_died_is_begun_anew_after_a_while(sandbox: ProviderSandbox) -> None:
+def test_a_sweep_whose_process_died_is_repeated_after_its_claim(sandbox: ProviderSandbox) -> None:
     class Dies(BaseException):
         pass
 
@@ -65,7 +65,7 @@ def test_a_sweep_whose_process_died_is_begun_anew_after_a_while(sandbox: Provide
         raise Dies
 
     with pytest.MonkeyPatch.context() as patch:
-        # What a process that is killed does not come to.
+        # A killed process does not release its claim.
         later = objects._sweep_due_after(objects.SWEEP_CLAIM)
         patch.setattr(objects, "_sweep_due_after", lambda wait: later)
         with pytest.raises(Dies):
@@ -75,7 +75,7 @@ def test_a_sweep_whose_process_died_is_begun_anew_after_a_while(sandbox: Provide
     assert reconciliation.reconcile_objects("default").pages > 0
 
 
-def test_a_resync_that_is_under_way_is_sweep_enough(sandbox: ProviderSandbox) -> None:
+def test_a_running_resync_replaces_the_daily_sweep(sandbox: ProviderSandbox) -> None:
     set_state(resync_due_at=timezone.now() + timedelta(minutes=20))
     assert reconciliation.reconcile_objects("default").pages == 0
     set_state(resync_due_at=timezone.now())
@@ -83,8 +83,8 @@ def test_a_resync_that_is_under_way_is_sweep_enough(sandbox: ProviderSandbox) ->
 
 
 @pytest.mark.case(71)
-def test_no_pass_reads_for_ever(sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much is due, a worker is free again after a while, and every step has had its turn."""
+def test_a_pass_stops_reading_after_its_time_limit(sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long backlog does not block a worker: every step stops at its time limit."""
     payments = [pay(sandbox) for _ in range(3)]
     set_state(swept_at=timezone.now())
 
@@ -100,8 +100,8 @@ def test_no_pass_reads_for_ever(sandbox: ProviderSandbox, monkeypatch: pytest.Mo
     reconciliation.reconcile_objects("default")
     assert DueRefresh.objects.count() == 3
     monkeypatch.setattr("payments_integration.reconciliation.due.STEP_SECONDS", 0.0)
-    reconciliation.work_off("default")
+    reconciliation.process_due("default")
     assert DueRefresh.objects.count() == 3
     monkeypatch.undo()
-    reconciliation.work_off("default")
+    reconciliation.process_due("default")
     assert not DueRefresh.objects.exists()

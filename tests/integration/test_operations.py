@@ -1,4 +1,4 @@
-"""Money moves at most once per intent: against the sandbox, whatever breaks and wherever we die."""
+"""Money moves at most once per intent: against the sandbox, with faults and kills at every step."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ from payments_integration.models import (
     Refund,
     WebhookEndpoint,
 )
+from payments_integration.outbox import ledger, outcomes, sending
+from payments_integration.outbox.operations.payouts import CreatePayout
 from payments_integration.sandbox import Fault
-from payments_integration.services import ledger, outcomes, sending
 from payments_integration.testing.provider import API_KEY, ProviderSandbox
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -174,7 +175,9 @@ FAULTS = [
 @pytest.mark.case(57)
 @pytest.mark.promise(5)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.kind}-{fault.work}")
-def test_no_answer(sandbox: ProviderSandbox, name: str, create: Callable[..., Any], fault: Fault) -> None:
+def test_a_call_without_an_answer_is_resolved_once(
+    sandbox: ProviderSandbox, name: str, create: Callable[..., Any], fault: Fault
+) -> None:
     sandbox.engine.faults.add(Fault(**{**_wire(fault), "operation": name}))
     with pytest.raises(OutcomeUnknown):
         create(idempotency_key="k1")
@@ -196,7 +199,7 @@ def test_no_answer(sandbox: ProviderSandbox, name: str, create: Callable[..., An
     [Fault("slow", delay=5.0, work=True), Fault("slow", delay=5.0), Fault("drip", count=20, delay=0.3)],
     ids=["slow after", "slow before", "drip"],
 )
-def test_silence(sandbox: ProviderSandbox, settings: Any, fault: Fault) -> None:
+def test_a_call_to_a_silent_provider_is_resolved_once(sandbox: ProviderSandbox, settings: Any, fault: Fault) -> None:
     settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, **SHORT}
     sandbox.engine.faults.add(Fault(**{**_wire(fault), "operation": "create_payout"}))
     began = time.monotonic()
@@ -215,7 +218,7 @@ def test_silence(sandbox: ProviderSandbox, settings: Any, fault: Fault) -> None:
 
 @pytest.mark.case(58)
 @pytest.mark.parametrize("retry_after", [None, "-1", "0", "soon", "1", "999999"])
-def test_too_many_requests(sandbox: ProviderSandbox, retry_after: str | None) -> None:
+def test_a_call_that_is_rate_limited_is_not_made_twice(sandbox: ProviderSandbox, retry_after: str | None) -> None:
     sandbox.engine.faults.add(Fault("rate_limited", operation="create_payout", retry_after=retry_after, times=1))
     began = time.monotonic()
     if retry_after == "999999":
@@ -246,7 +249,7 @@ CRASHES: dict[str, tuple[Any, str]] = {
 @pytest.mark.case(51)
 @pytest.mark.promise(5)
 @pytest.mark.parametrize("point", list(CRASHES))
-def test_killed(
+def test_a_call_whose_process_was_killed_is_resolved_once(
     sandbox: ProviderSandbox,
     name: str,
     create: Callable[..., Any],
@@ -276,7 +279,9 @@ def test_killed(
 
 
 @pytest.mark.promise(5)
-def test_killed_while_resuming_again_and_again(sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operation_survives_repeated_kills_while_it_is_resumed(
+    sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def die(*_: Any, **__: Any) -> None:
         raise Killed
 
@@ -298,7 +303,7 @@ def test_killed_while_resuming_again_and_again(sandbox: ProviderSandbox, monkeyp
 @pytest.mark.parametrize("kind", ["payment", "payout"])
 @pytest.mark.case(51)
 @pytest.mark.case(56)
-def test_a_cancel_whose_answer_is_lost(sandbox: ProviderSandbox, kind: str, fault: str) -> None:
+def test_a_cancel_whose_answer_is_lost_is_resolved(sandbox: ProviderSandbox, kind: str, fault: str) -> None:
     row: Any = services.create_payment(**PAYMENT) if kind == "payment" else services.create_payout(**PAYOUT)
     cancel: Any = getattr(services, f"cancel_{kind}")
     sandbox.engine.faults.add(Fault(fault, operation=f"cancel_{kind}", work=True))
@@ -317,7 +322,9 @@ def test_a_cancel_whose_answer_is_lost(sandbox: ProviderSandbox, kind: str, faul
 @pytest.mark.promise(5)
 @pytest.mark.parametrize("executed", [True, False])
 @pytest.mark.parametrize("name", ["create_payment", "create_payout", "create_refund"], indirect=True)
-def test_after_a_day(sandbox: ProviderSandbox, name: str, create: Callable[..., Any], executed: bool) -> None:
+def test_an_operation_older_than_a_day_is_looked_up(
+    sandbox: ProviderSandbox, name: str, create: Callable[..., Any], executed: bool
+) -> None:
     sandbox.engine.faults.add(Fault("reset", operation=name, work=executed))
     with pytest.raises(OutcomeUnknown):
         create()
@@ -338,7 +345,7 @@ def test_after_a_day(sandbox: ProviderSandbox, name: str, create: Callable[..., 
 
 @pytest.mark.case(91)
 @pytest.mark.promise(5)
-def test_the_key_is_replaced(sandbox: ProviderSandbox) -> None:
+def test_an_unknown_operation_is_looked_up_after_the_api_key_is_replaced(sandbox: ProviderSandbox) -> None:
     sandbox.engine.faults.add(Fault("reset", operation="create_payout", work=True))
     with pytest.raises(OutcomeUnknown):
         services.create_payout(**PAYOUT)
@@ -353,7 +360,7 @@ def test_the_key_is_replaced(sandbox: ProviderSandbox) -> None:
 @pytest.mark.case(90)
 @pytest.mark.case(91)
 @pytest.mark.promise(5)
-def test_the_key_is_revoked_after_an_attempt_that_ran(sandbox: ProviderSandbox) -> None:
+def test_a_revoked_api_key_does_not_reject_an_attempt_that_ran(sandbox: ProviderSandbox) -> None:
     sandbox.engine.faults.add(Fault("reset", operation="create_payout", work=True))
     with pytest.raises(OutcomeUnknown):
         services.create_payout(**PAYOUT)
@@ -368,7 +375,7 @@ def test_the_key_is_revoked_after_an_attempt_that_ran(sandbox: ProviderSandbox) 
 
 
 @pytest.mark.case(57)
-def test_the_key_stands_for_something_else_there(sandbox: ProviderSandbox) -> None:
+def test_a_key_that_the_provider_knows_for_another_request_needs_a_person(sandbox: ProviderSandbox) -> None:
     services.create_payout(**PAYOUT, idempotency_key="k1")
     Operation.objects.all().delete()
     with pytest.raises(OutcomeUnknown) as caught:
@@ -379,7 +386,7 @@ def test_the_key_stands_for_something_else_there(sandbox: ProviderSandbox) -> No
 
 @pytest.mark.case(62)
 @pytest.mark.promise(5)
-def test_two_equal_refunds_one_unknown(sandbox: ProviderSandbox) -> None:
+def test_of_two_equal_refunds_the_unknown_one_finds_its_own(sandbox: ProviderSandbox) -> None:
     payment = paid(sandbox)
     kwargs: dict[str, Any] = {"amount": 3_000, "destination": DESTINATION}
     first = services.create_refund(payment, **kwargs)
@@ -399,14 +406,16 @@ def test_two_equal_refunds_one_unknown(sandbox: ProviderSandbox) -> None:
 
 @pytest.mark.case(61)
 @pytest.mark.promise(2)
-def test_the_webhook_comes_before_the_answer(sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    contradiction = sending.contradiction
+def test_a_webhook_that_arrives_before_the_answer_makes_one_row(
+    sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contradicts = CreatePayout.contradicts
 
     def deliver_first(*args: Any) -> str:
         assert sandbox.deliver() >= 1
-        return contradiction(*args)
+        return contradicts(*args)
 
-    monkeypatch.setattr(sending, "contradiction", deliver_first)
+    monkeypatch.setattr(CreatePayout, "contradicts", deliver_first)
     row = services.create_payout(**PAYOUT)
     sandbox.settle()
     assert_made_once(sandbox, "create_payout")
@@ -416,7 +425,7 @@ def test_the_webhook_comes_before_the_answer(sandbox: ProviderSandbox, monkeypat
 
 @pytest.mark.case(89)
 @pytest.mark.promise(3)
-def test_the_answer_of_a_repeated_post_is_old(sandbox: ProviderSandbox) -> None:
+def test_an_old_answer_of_a_repeated_post_does_not_overwrite_an_event(sandbox: ProviderSandbox) -> None:
     sandbox.engine.faults.add(Fault("reset", operation="create_payment", work=True))
     with pytest.raises(OutcomeUnknown):
         services.create_payment(**PAYMENT)
@@ -471,7 +480,7 @@ def test_the_secret_of_an_older_rotation_does_not_replace_a_newer_one(sandbox: P
     make_due()
     assert services.resume_operations() == {"done": 1}
     assert newer in projection.active_secrets("default", fresh=True)
-    # Which of the two is the provider's nobody knows, so there is one more.
+    # It is unknown which of the two the provider uses, so there is one more rotation.
     assert services.resume_operations() == {"done": 1}
     row.refresh_from_db()
     assert decrypt(row.secret_token) == sandbox.engine.endpoint(row.pk).secret != newer
@@ -481,7 +490,7 @@ def test_the_secret_of_an_older_rotation_does_not_replace_a_newer_one(sandbox: P
 # refusals
 
 
-def test_refusals_of_the_provider(sandbox: ProviderSandbox) -> None:
+def test_refusals_of_the_provider_close_the_operation(sandbox: ProviderSandbox) -> None:
     with pytest.raises(InvalidState) as caught:
         services.create_payout(**{**PAYOUT, "amount": 10_000_000}, idempotency_key="k1")
     assert caught.value.code == "insufficient_balance"
@@ -534,7 +543,7 @@ def in_threads(count: int, call: Callable[[int], Any]) -> list[Any]:
 
 @pytest.mark.case(83)
 @pytest.mark.promise(5)
-def test_double_click(sandbox: ProviderSandbox) -> None:
+def test_a_double_click_moves_money_once(sandbox: ProviderSandbox) -> None:
     results = in_threads(8, lambda number: services.create_payout(**PAYOUT, idempotency_key="k1"))
     rows = [result for result in results if isinstance(result, Payout)]
     assert rows
@@ -545,7 +554,7 @@ def test_double_click(sandbox: ProviderSandbox) -> None:
 
 
 @pytest.mark.promise(5)
-def test_refunds_at_once_do_not_add_up_to_more(sandbox: ProviderSandbox) -> None:
+def test_concurrent_refunds_do_not_exceed_the_payment(sandbox: ProviderSandbox) -> None:
     payment = paid(sandbox)
     results = in_threads(6, lambda number: services.create_refund(payment.pk, amount=4_000, destination=DESTINATION))
     refunds = [result for result in results if isinstance(result, Refund)]
@@ -556,7 +565,7 @@ def test_refunds_at_once_do_not_add_up_to_more(sandbox: ProviderSandbox) -> None
 
 @pytest.mark.parametrize("deferred", [False, True])
 @pytest.mark.promise(5)
-def test_refunds_at_once_under_repeatable_read(
+def test_concurrent_refunds_do_not_exceed_the_payment_under_repeatable_read(
     sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch, deferred: bool
 ) -> None:
     """Each counts in a snapshot from before the other, though it waits for the payment's lock."""
@@ -596,7 +605,7 @@ def test_refunds_at_once_under_repeatable_read(
 @pytest.mark.case(41)
 @pytest.mark.case(42)
 @pytest.mark.promise(5)
-def test_many_workers_resume(sandbox: ProviderSandbox) -> None:
+def test_many_workers_resume_each_operation_once(sandbox: ProviderSandbox) -> None:
     for _ in range(5):
         sandbox.engine.faults.add(Fault("reset", operation="create_payout", work=True))
         with pytest.raises(OutcomeUnknown):
@@ -610,7 +619,7 @@ def test_many_workers_resume(sandbox: ProviderSandbox) -> None:
 
 @pytest.mark.case(50)
 @pytest.mark.promise(5)
-def test_deferred_in_a_transaction(sandbox: ProviderSandbox) -> None:
+def test_a_call_deferred_in_a_transaction_is_sent_after_it_commits(sandbox: ProviderSandbox) -> None:
     with transaction.atomic():
         operation = services.defer(services.create_payout, **PAYOUT)
         assert made(sandbox)["create_payout"] == 0

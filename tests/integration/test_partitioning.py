@@ -71,7 +71,7 @@ def partitioned(receiver: Receiver) -> list[list[dict[str, Any]]]:
     before = lives(20)
     take_in([event for life in before for event in life[:2]])
     inbox.process()
-    inbox.tell()
+    inbox.dispatch()
     take_in([life[2] for life in before])
     inbox.process()
     take_in([life[3] for life in before])
@@ -85,7 +85,7 @@ def partitioned(receiver: Receiver) -> list[list[dict[str, Any]]]:
     return before
 
 
-def test_what_else_the_page_has_run() -> None:
+def test_the_other_statements_of_the_page_run() -> None:
     others = [block for block in blocks() if block != recipe()]
     execute(*others)
     ((options,),) = select("SELECT reloptions FROM pg_class WHERE relname = 'payments_integration_event'")
@@ -111,18 +111,18 @@ def test_every_partition_has_its_rows_and_indexes(partitioned: list[Any]) -> Non
     assert len(found) == PARTITIONS
 
 
-def test_what_was_there_before_goes_on(partitioned: list[Any], receiver: Receiver) -> None:
+def test_old_rows_still_work_after_partitioning(partitioned: list[Any], receiver: Receiver) -> None:
     take_in([life[4] for life in partitioned])
-    reconciliation.work_off()
+    reconciliation.process_due()
     assert counts() == {"done": 100, "quarantined": 1}
-    assert receiver.told == sorted(receiver.told, key=receiver.told.index)
+    assert receiver.dispatched == sorted(receiver.dispatched, key=receiver.dispatched.index)
     for life in partitioned:
         mine = [event["id"] for event in life]
-        assert [told for told in receiver.told if told in mine] == mine
+        assert [item for item in receiver.dispatched if item in mine] == mine
     assert set(Payment.objects.values_list("status", flat=True)) == {"chargeback"}
 
 
-def test_an_event_is_taken_in_once(partitioned: list[Any], receiver: Receiver) -> None:
+def test_an_event_is_stored_once_across_partitions(partitioned: list[Any], receiver: Receiver) -> None:
     """However it comes: the id is still the key of the whole table, not of a partition."""
     known = [event for life in partitioned for event in life[:4]]
     assert take_in(known) == {Receipt.KNOWN: 80, Receipt.QUARANTINED: 0}
@@ -138,10 +138,10 @@ def test_an_event_is_taken_in_once(partitioned: list[Any], receiver: Receiver) -
     row.created_at += timedelta(days=1)
     with pytest.raises(IntegrityError), transaction.atomic():
         row.save(force_insert=True)
-    reconciliation.work_off()
-    reconciliation.work_off()
-    assert sorted(receiver.told) == sorted(set(receiver.told))
-    assert {event["id"] for event in fresh} < set(receiver.told)
+    reconciliation.process_due()
+    reconciliation.process_due()
+    assert sorted(receiver.dispatched) == sorted(set(receiver.dispatched))
+    assert {event["id"] for event in fresh} < set(receiver.dispatched)
     assert StatusChange.objects.filter(object_id="pay_50").count() == 1
 
 
@@ -157,13 +157,13 @@ def test_claims_and_keys_find_their_rows_by_index(partitioned: list[Any]) -> Non
     assert "Append" not in key
 
 
-def test_what_is_old_goes(partitioned: list[Any], receiver: Receiver, tmp_path: Path) -> None:
-    reconciliation.work_off()
+def test_old_events_of_all_partitions_are_pruned(partitioned: list[Any], receiver: Receiver, tmp_path: Path) -> None:
+    reconciliation.process_due()
     done = Event.objects.filter(state=EventState.DONE)
     assert done.count() == 80
     ids = sorted(done.values_list("pk", flat=True))
-    for span, part in ((100, ids[:30]), (500, ids[30:50])):
-        at = timezone.now() - timedelta(days=span)
+    for days, part in ((100, ids[:30]), (500, ids[30:50])):
+        at = timezone.now() - timedelta(days=days)
         done.filter(pk__in=part).update(created_at=at, received_at=at)
     assert reconciliation.prune()["events"] == 20
     out = io.StringIO()

@@ -14,7 +14,8 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from payments_integration import bulk, inbox
+from payments_integration import inbox
+from payments_integration.db import statements
 from payments_integration.enums import Kind
 from payments_integration.inbox.processing import process_batch
 from payments_integration.models import Erasure, Event, EventState, Payment, StatusChange
@@ -75,27 +76,27 @@ def test_a_batch_does_not_sort_the_backlog() -> None:
     assert "Sort" not in claims[0]
 
 
-def test_what_is_done_is_not_walked_over_to_find_what_is_to_be_told() -> None:
+def test_finding_undispatched_events_does_not_read_the_done_ones() -> None:
     store(0, MANY)
     inbox.process("default")
     store(MANY, 1)
     with plans_of("SELECT", EVENT) as plans:
         assert inbox.process("default") == 1
-        inbox.tell("default")
+        inbox.dispatch("default")
     assert len(plans) >= 3
     for plan in plans:
         assert "pi_event_by_account" not in plan, plan
         assert f"Seq Scan on {EVENT}" not in plan, plan
 
 
-def test_a_few_rows_are_overwritten_without_reading_the_others() -> None:
+def test_an_update_of_a_few_rows_does_not_read_the_others() -> None:
     store(0, MANY)
     inbox.process("default")
     rows = list(Payment.objects.filter(pk__in=["pay_1", "pay_2", "pay_3"]))
     for row in rows:
         row.status = "failed"
     with plans_of("UPDATE", PAYMENT) as plans:
-        bulk.overwrite(rows)
+        statements.update_many(rows)
     assert len(plans) == 1
     assert f"Seq Scan on {PAYMENT}" not in plans[0], plans[0]
     assert Payment.objects.filter(status="failed").count() == 3
@@ -103,8 +104,8 @@ def test_a_few_rows_are_overwritten_without_reading_the_others() -> None:
 
 
 @pytest.mark.parametrize("waiting", [0.1, 0.3])
-def test_that_nothing_waits_is_seen_without_reading_all_where_much_was_waiting(waiting: float) -> None:
-    """As a burst that was analysed at its height, and applied and told since."""
+def test_an_empty_backlog_is_found_without_reading_the_table_after_a_burst(waiting: float) -> None:
+    """Like a burst that was analysed at its peak, and applied and dispatched since."""
     store(0, MANY)
     inbox.process("default")
     newest = Event.objects.order_by("-created_at", "-id").values_list("pk", flat=True)[: int(MANY * waiting)]
@@ -116,14 +117,14 @@ def test_that_nothing_waits_is_seen_without_reading_all_where_much_was_waiting(w
     for model in (Event, StatusChange):
         model._default_manager.filter(state=EventState.APPLIED).update(state=EventState.DONE)
     with plans_of("SELECT", EVENT) as plans:
-        assert inbox.tell("default") == 0
+        assert inbox.dispatch("default") == 0
     assert len(plans) == 1
     assert "pi_event_state" in plans[0]
     assert "pi_change_state" in plans[0]
     assert "Seq Scan" not in plans[0], plans[0]
 
 
-def test_what_keeps_the_claim_to_its_index_does_not_keep_others_from_theirs() -> None:
+def test_the_planner_hint_of_a_batch_does_not_affect_other_statements() -> None:
     """A payment and a refund are looked up by two conditions, which takes a bitmap."""
     now = timezone.now()
     Erasure.objects.bulk_create(

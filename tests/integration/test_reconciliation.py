@@ -1,4 +1,4 @@
-"""Missed events are found; drift is repaired; an interrupted pass goes on; two passes do not run at once."""
+"""Missed events are found, an interrupted pass continues, and one pass runs at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from payments_integration.models import (
     Payment,
     Payout,
 )
-from payments_integration.reconciliation import leases
+from payments_integration.reconciliation import runs
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from tests.conftest import Receiver
@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]
 
 
 @pytest.mark.promise(4)
-def test_events_that_never_arrived_are_found_applied_and_told(sandbox: ProviderSandbox, receiver: Receiver) -> None:
+def test_missed_events_are_found_applied_and_dispatched(sandbox: ProviderSandbox, receiver: Receiver) -> None:
     payments = [pay(sandbox) for _ in range(3)]
     sandbox.deliver()
     assert not Event.objects.exists()
@@ -44,8 +44,10 @@ def test_events_that_never_arrived_are_found_applied_and_told(sandbox: ProviderS
     run = reconciliation.reconcile_events()
     assert (run.state, run.error) == ("done", "")
     assert run.recovered == len(sandbox.project.events) == Event.objects.count()
-    assert sorted(told for told, _ in receiver.events) == sorted(event["id"] for event in sandbox.project.events)
-    reconciliation.work_off()
+    assert sorted(event_id for event_id, _ in receiver.events) == sorted(
+        event["id"] for event in sandbox.project.events
+    )
+    reconciliation.process_due()
     assert set(Payment.objects.filter(pk__in=[p.pk for p in payments]).values_list("status", flat=True)) == {
         "succeeded"
     }
@@ -54,7 +56,7 @@ def test_events_that_never_arrived_are_found_applied_and_told(sandbox: ProviderS
     assert (again.recovered, again.state) == (0, "done")
 
 
-def test_the_watermark_moves_only_to_where_everything_is_in(
+def test_the_watermark_moves_only_to_where_events_are_complete(
     sandbox: ProviderSandbox, clock: time_machine.Traveller
 ) -> None:
     pay(sandbox)
@@ -76,7 +78,7 @@ def test_the_watermark_moves_only_to_where_everything_is_in(
     assert AccountState.objects.get().watermark > first  # type: ignore[operator]
 
 
-def test_a_span_leaves_the_watermark_alone(sandbox: ProviderSandbox) -> None:
+def test_reading_a_range_does_not_move_the_watermark(sandbox: ProviderSandbox) -> None:
     pay(sandbox)
     pass_time(sandbox, seconds=10)
     run = reconciliation.reconcile_events(since=timezone.now() - timedelta(hours=1))
@@ -85,12 +87,12 @@ def test_a_span_leaves_the_watermark_alone(sandbox: ProviderSandbox) -> None:
 
 
 @pytest.mark.case(65)
-def test_an_event_that_shows_up_late_is_found_by_the_next_pass(
+def test_an_event_that_is_listed_late_is_found_by_the_next_pass(
     sandbox: ProviderSandbox, clock: time_machine.Traveller
 ) -> None:
     pass_time(sandbox, seconds=1)
     pay(sandbox)
-    hidden = sandbox.project.inner.event_store.items
+    hidden = sandbox.project.state.events.items
     late = next(item for item in sandbox.project.events if item["type"] == "payment.succeeded")
     pass_time(sandbox, seconds=10)
     with mock.patch.object(inbox, "receive_many", side_effect=_without(late["id"])):
@@ -112,7 +114,7 @@ def _without(event_id: str) -> Any:
 
 
 @pytest.mark.case(52)
-def test_an_interrupted_pass_goes_on_at_its_page(sandbox: ProviderSandbox, clock: time_machine.Traveller) -> None:
+def test_an_interrupted_pass_continues_at_its_page(sandbox: ProviderSandbox, clock: time_machine.Traveller) -> None:
     for _ in range(60):
         pay(sandbox)
     total = len(sandbox.project.events)
@@ -122,14 +124,14 @@ def test_an_interrupted_pass_goes_on_at_its_page(sandbox: ProviderSandbox, clock
         reconciliation.reconcile_events()
     state = AccountState.objects.get()
     assert state.cursor
-    assert state.watermark is not None  # the empty windows before it are complete
+    assert state.watermark is not None  # the earlier, empty windows are complete
     assert state.watermark < sandbox.engine.clock.now() - timedelta(minutes=1)
     assert Event.objects.count() == 200
     before = len(sandbox.engine.requests)
     run = reconciliation.reconcile_events()
     assert run.state == "done"
     assert Event.objects.count() == total
-    # The first page is not read again: the probe, then two pages, and what may have shown up late.
+    # The first page is not read again: the request for the clock, two pages, and events that were listed late.
     pages = [request for request in sandbox.engine.requests[before:] if request["operation"] == "list_events"]
     assert run.seen < total
     assert len(pages) <= 1 + run.pages + 1
@@ -144,13 +146,13 @@ def _dies_after(pages: int) -> Callable[[int], None]:
 
 
 @pytest.mark.case(65)
-def test_an_event_that_shows_up_late_behind_the_cursor_of_an_interrupted_pass(
+def test_an_event_that_is_listed_late_behind_a_saved_cursor_is_found(
     sandbox: ProviderSandbox, clock: time_machine.Traveller
 ) -> None:
     for _ in range(60):
         pay(sandbox)
     late = sandbox.project.events[-1]["id"]
-    newest = sandbox.project.inner.event_store.items
+    newest = sandbox.project.state.events.items
     clock.shift(timedelta(seconds=10))
     with (
         mock.patch.object(inbox, "receive_many", _without(late)),
@@ -165,7 +167,7 @@ def test_an_event_that_shows_up_late_behind_the_cursor_of_an_interrupted_pass(
 
 
 @pytest.mark.case(64)
-def test_a_cursor_that_the_provider_forgot_begins_the_window_anew(sandbox: ProviderSandbox) -> None:
+def test_an_unknown_cursor_starts_the_window_again(sandbox: ProviderSandbox) -> None:
     pay(sandbox)
     pass_time(sandbox, seconds=10)
     now = sandbox.engine.clock.now().replace(microsecond=0)
@@ -182,8 +184,8 @@ def test_a_cursor_that_the_provider_forgot_begins_the_window_anew(sandbox: Provi
 
 
 @pytest.mark.case(75)
-def test_one_pass_at_a_time(sandbox: ProviderSandbox) -> None:
-    with leases.lease("default"):
+def test_one_event_pass_runs_at_a_time(sandbox: ProviderSandbox) -> None:
+    with runs.lease("default"):
         run = reconciliation.reconcile_events()
     assert run.state == "skipped"
     assert reconciliation.reconcile_events().state == "done"
@@ -191,43 +193,43 @@ def test_one_pass_at_a_time(sandbox: ProviderSandbox) -> None:
 
 @pytest.mark.case(42)
 @pytest.mark.case(75)
-def test_a_lease_that_was_taken_over_writes_nothing_more() -> None:
-    with leases.lease("default") as lost:
+def test_a_lost_lease_writes_nothing_more() -> None:
+    with runs.lease("default") as lost:
         AccountState.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-        with leases.lease("default") as held:
-            with pytest.raises(leases.LeaseLost):
+        with runs.lease("default") as held:
+            with pytest.raises(runs.LeaseLost):
                 lost.write(watermark=timezone.now())
             held.renew()
     assert AccountState.objects.get().watermark is None
 
 
-def test_a_dead_holders_lease_is_free_after_15_seconds() -> None:
+def test_the_lease_of_a_dead_process_is_free_after_15_seconds() -> None:
     with time_machine.travel(datetime.now(UTC), tick=False) as clock:
-        holder = leases.lease("default")
+        holder = runs.lease("default")
         holder.__enter__()
         clock.shift(14)
-        with pytest.raises(leases.LeaseTaken), leases.lease("default"):
+        with pytest.raises(runs.LeaseTaken), runs.lease("default"):
             pass
         clock.shift(2)
-        with leases.lease("default"):
+        with runs.lease("default"):
             pass
 
 
 @pytest.mark.case(78)
 def test_a_lease_that_was_taken_while_the_clock_was_ahead_is_free_after_the_step_back() -> None:
     with time_machine.travel(datetime.now(UTC), tick=False) as clock:
-        holder = leases.lease("default")
+        holder = runs.lease("default")
         holder.__enter__()
-        clock.shift(-30)  # no more than may happen in peace
-        with pytest.raises(leases.LeaseTaken), leases.lease("default"):
+        clock.shift(-30)  # no more than CLOCK_SLACK allows
+        with pytest.raises(runs.LeaseTaken), runs.lease("default"):
             pass
         clock.shift(-3600)
-        with leases.lease("default"):
+        with runs.lease("default"):
             pass
 
 
 @pytest.mark.case(42)
-def test_a_slow_database_does_not_cost_the_lease(sandbox: ProviderSandbox, clock: time_machine.Traveller) -> None:
+def test_the_lease_is_kept_with_a_slow_database(sandbox: ProviderSandbox, clock: time_machine.Traveller) -> None:
     pay(sandbox)
     pass_time(sandbox, seconds=10)
     real, rest = inbox.process, [1, 1, 1, 0]
@@ -238,7 +240,7 @@ def test_a_slow_database_does_not_cost_the_lease(sandbox: ProviderSandbox, clock
             assert deadline is not None
             assert deadline - time.monotonic() < 5
             clock.shift(10)
-            with pytest.raises(leases.LeaseTaken), leases.lease("default"):
+            with pytest.raises(runs.LeaseTaken), runs.lease("default"):
                 pass
             return rest.pop(0)
         return real(account, deadline=deadline, **rest_of_it)
@@ -248,8 +250,8 @@ def test_a_slow_database_does_not_cost_the_lease(sandbox: ProviderSandbox, clock
     assert not rest
 
 
-def test_windows_share_a_second(sandbox: ProviderSandbox) -> None:
-    """A provider that leaves out both ends of a span would otherwise hide what happened between two windows."""
+def test_windows_overlap_by_a_second(sandbox: ProviderSandbox) -> None:
+    """Otherwise a provider that excludes both ends of a range would hide events between two windows."""
     events = get_client("default").events
     with mock.patch.object(type(events), "pages", autospec=True, side_effect=type(events).pages) as pages:
         reconciliation.reconcile_events()
@@ -273,24 +275,24 @@ def test_a_page_of_100_known_events_costs_at_most_three_statements(sandbox: Prov
 
     statements, pages = cost()
     assert pages >= 3
-    # What a pass costs by itself is measured with an empty span; the rest is the pages'.
+    # The fixed cost of a pass is measured with an empty range; the pages cause the rest.
     with CaptureQueriesContext(connection) as empty:
         reconciliation.reconcile_events(since=since, until=since + timedelta(seconds=1))
     assert statements - len(empty) <= 3 * (pages - 1)
 
 
 def statements(queries: CaptureQueriesContext) -> list[str]:
-    """What each statement does, besides the transactions' own. SQLite splits long INSERTs: the parts count as one."""
+    """The statements without those of transactions. SQLite splits long INSERTs; the parts count as one."""
     found = [query["sql"][:60] for query in queries.captured_queries]
     found = [sql for sql in found if not sql.startswith(("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE"))]
     return [sql for sql, parts in groupby(found) for sql in ([sql] if sql.startswith("INSERT") else parts)]
 
 
 def test_a_new_event_costs_at_most_a_tenth_of_a_statement(sandbox: ProviderSandbox) -> None:
-    """Fetched, stored and applied, the fixed cost of the pass included; receivers are not told here."""
+    """The event is fetched, stored and applied, not dispatched; the fixed cost of the pass is included."""
     asked = {"amount": 10000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
     for _ in range(250):
-        sandbox.engine.pay(sandbox.project.inner.pay_ins.create(asked)["id"])
+        sandbox.engine.pay(sandbox.project.state.payments.create(asked)["id"])
     pass_time(sandbox, seconds=10)
     with CaptureQueriesContext(connection) as queries:
         run = reconciliation.reconcile_events(since=timezone.now() - timedelta(hours=1))
@@ -298,14 +300,14 @@ def test_a_new_event_costs_at_most_a_tenth_of_a_statement(sandbox: ProviderSandb
     assert Payment.objects.filter(status="succeeded").count() == 250
     assert not Event.objects.exclude(state="done").exists()
     found = statements(queries)
-    # The promise is a tenth; one statement more for each page would show.
+    # The promise is a tenth; one additional statement per page would exceed this limit.
     assert len(found) <= 0.08 * run.seen, Counter(found)
 
 
 @pytest.mark.case(59)
 @pytest.mark.promise(4)
-class TestOrderOfTelling:
-    """Pages come newest first; receivers are told oldest first, whatever else runs meanwhile."""
+class TestOrderOfDispatch:
+    """Pages come newest first; events are dispatched oldest first, also if a worker runs meanwhile."""
 
     @pytest.fixture
     def first(self, sandbox: ProviderSandbox) -> Payment:
@@ -316,38 +318,38 @@ class TestOrderOfTelling:
         pass_time(sandbox, seconds=10)
         return payment
 
-    def test_nothing_is_told_before_its_window_is_complete(
+    def test_no_event_is_dispatched_before_its_window_is_complete(
         self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment
     ) -> None:
-        told: list[int] = []
+        dispatched: list[int] = []
 
         def sweep(stored: int) -> None:
-            reconciliation.work_off()
-            told.append(len(receiver.events))
+            reconciliation.process_due()
+            dispatched.append(len(receiver.events))
 
         with after_each_page(sweep):
             reconciliation.reconcile_events()
-        assert len(told) >= 2
-        assert not any(told)
+        assert len(dispatched) >= 2
+        assert not any(dispatched)
         events = list(Event.objects.order_by("created_at", "pk"))
         assert len(receiver.events) == len(events)
         of_first = {event.id for event in events if event.object_id == first.pk}
-        assert [told for told in receiver.events if told[0] in of_first] == [
+        assert [call for call in receiver.events if call[0] in of_first] == [
             (event.id, False) for event in events if event.id in of_first
         ]
 
-    def test_a_pass_that_fails_in_a_window_tells_none_of_it(
+    def test_a_pass_that_fails_in_a_window_dispatches_none_of_its_events(
         self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment
     ) -> None:
         with after_each_page(_dies_after(1)), pytest.raises(KeyboardInterrupt):
             reconciliation.reconcile_events()
-        reconciliation.work_off()
+        reconciliation.process_due()
         assert not receiver.events
         reconciliation.reconcile_events()
         assert len(receiver.events) == len(sandbox.project.events)
         assert not any(stale for _, stale in receiver.events)
 
-    def test_what_a_failed_pass_has_brought_waits_for_its_own_window(
+    def test_events_of_a_failed_pass_wait_for_their_own_window(
         self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment
     ) -> None:
         with after_each_page(_dies_after(1)), pytest.raises(KeyboardInterrupt):
@@ -356,20 +358,22 @@ class TestOrderOfTelling:
         assert Event.objects.filter(state=EventState.HELD).exists()
         before = first.created_at - timedelta(minutes=1)
         assert reconciliation.reconcile_events(since=before - timedelta(hours=1), until=before).state == "done"
-        reconciliation.work_off()
+        reconciliation.process_due()
         assert not receiver.events
         reconciliation.reconcile_events()
         assert len(receiver.events) == len(sandbox.project.events)
         assert not any(stale for _, stale in receiver.events)
 
-    def test_polling_tells_oldest_first(self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment) -> None:
-        with after_each_page(lambda stored: reconciliation.work_off()):
+    def test_polling_dispatches_oldest_first(
+        self, sandbox: ProviderSandbox, receiver: Receiver, first: Payment
+    ) -> None:
+        with after_each_page(lambda stored: reconciliation.process_due()):
             reconciliation.poll("default", since=timezone.now() - timedelta(hours=1))
         assert len(receiver.events) == len(sandbox.project.events)
         assert not any(stale for _, stale in receiver.events)
 
 
-def test_polling_feeds_the_inbox(sandbox: ProviderSandbox, receiver: Receiver) -> None:
+def test_polling_puts_events_into_the_inbox(sandbox: ProviderSandbox, receiver: Receiver) -> None:
     since = timezone.now() - timedelta(minutes=1)
     pay(sandbox)
     poll = reconciliation.poll("default", since=since)
@@ -378,7 +382,7 @@ def test_polling_feeds_the_inbox(sandbox: ProviderSandbox, receiver: Receiver) -
     assert reconciliation.poll("default", since=poll.next_since).events == []
 
 
-def test_polling_skips_nothing_that_happens_while_it_reads(
+def test_polling_skips_no_event_that_is_created_meanwhile(
     sandbox: ProviderSandbox, clock: time_machine.Traveller
 ) -> None:
     payment = pay(sandbox)
@@ -391,7 +395,7 @@ def test_polling_skips_nothing_that_happens_while_it_reads(
         if stored == 1:
             clock.shift(1)
             sandbox.engine.chargeback(payment.pk)
-            clock.shift(120)  # the other pages take so long
+            clock.shift(120)  # so long do the other pages take
 
     with after_each_page(happen):
         poll = reconciliation.poll("default", since=since)
@@ -401,13 +405,13 @@ def test_polling_skips_nothing_that_happens_while_it_reads(
 
 
 @pytest.mark.case(59)
-def test_the_whole_story_after_an_outage(sandbox: ProviderSandbox) -> None:
-    """Payments, refunds of two kinds, a payout and a deposit, none of it delivered: one pass makes all equal."""
+def test_the_mirror_equals_the_provider_after_an_outage(sandbox: ProviderSandbox) -> None:
+    """No event of the payments, refunds, payout and deposit is delivered; one pass repairs the mirror."""
     sandbox.engine.fund("CLP", 1_000_000)
     card, bank = pay(sandbox), pay(sandbox, method_code=_bank_method(sandbox))
     pass_time(sandbox, seconds=10)
     reconciliation.reconcile_events()
-    reconciliation.work_off()
+    reconciliation.process_due()
     destination = {
         "type": "bank_account",
         "account_number": "123456789",
@@ -428,7 +432,7 @@ def test_the_whole_story_after_an_outage(sandbox: ProviderSandbox) -> None:
     sandbox.deliver()
     pass_time(sandbox, minutes=10)
     assert reconciliation.reconcile_events().state == "done"
-    reconciliation.work_off()
+    reconciliation.process_due()
     reconciliation.reconcile_balances()
     assert_mirror_equals_provider(sandbox)
     assert Payment.objects.get(pk=card.pk).refunded_amount == 2500

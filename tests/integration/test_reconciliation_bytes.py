@@ -1,4 +1,4 @@
-"""Passes over a provider's store in which something is no JSON for us."""
+"""Passes over events whose bytes are not valid JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = b"it-stands-here"
 
 
 def with_bytes(bad: bytes) -> Any:
-    """The provider writes these bytes into its answers."""
+    """The provider's answers contain these bytes."""
     real = transport._read
 
     def read(response: Any) -> tuple[bytes, str]:
@@ -33,7 +33,7 @@ def with_bytes(bad: bytes) -> Any:
 @pytest.mark.promise(4)
 @pytest.mark.case(20)
 @pytest.mark.parametrize("bad", [rb"Ana \ud83d", rb"\udc00", b"\x01", b"\xff"], ids=str)
-def test_text_that_cannot_be_read_holds_up_no_pass(
+def test_unreadable_text_does_not_stop_a_pass(
     sandbox: ProviderSandbox, attentions: list[dict[str, Any]], bad: bytes
 ) -> None:
     broken, *others = [pay(sandbox, merchant_reference=text) for text in (HERE.decode(), "a", "b")]
@@ -50,9 +50,9 @@ def test_text_that_cannot_be_read_holds_up_no_pass(
         watermark = AccountState.objects.get().watermark
         assert watermark is not None
         assert (timezone.now() - watermark).total_seconds() < 60
-        reconciliation.work_off()
-        told = Payment.objects.filter(pk__in=[payment.pk for payment in others])
-        assert set(told.values_list("status", flat=True)) == {"succeeded"}
-        # Again: all is known, and nobody is called twice.
+        reconciliation.process_due()
+        readable = Payment.objects.filter(pk__in=[payment.pk for payment in others])
+        assert set(readable.values_list("status", flat=True)) == {"succeeded"}
+        # The next pass knows all of them and sends no further attention.
         assert reconciliation.reconcile_events().recovered == 0
         assert len(attentions) == len(about)

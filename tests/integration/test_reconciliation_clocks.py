@@ -22,9 +22,9 @@ pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]
 
 @pytest.mark.case(78)
 class TestClocks:
-    """Nobody's wrong clock makes a pass skip what happened."""
+    """A wrong clock, ours or the provider's, makes no pass skip events."""
 
-    def test_a_date_far_ahead_is_not_believed(
+    def test_a_date_far_ahead_is_not_trusted(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
     ) -> None:
         reconciliation.reconcile_events()
@@ -44,7 +44,7 @@ class TestClocks:
             reconciliation.reconcile_events()
         assert _missing(sandbox) == set()
 
-    def test_a_watermark_ahead_has_everything_read_again(
+    def test_a_watermark_in_the_future_makes_the_pass_read_everything_again(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
     ) -> None:
         reconciliation.reconcile_events()
@@ -58,10 +58,10 @@ class TestClocks:
         assert watermark is not None
         assert abs(watermark - timezone.now()) < timedelta(seconds=5)
 
-    def test_a_watermark_a_little_ahead_is_nothing_special(
+    def test_a_watermark_slightly_in_the_future_is_accepted(
         self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
     ) -> None:
-        """Two servers of the provider whose clocks differ."""
+        """The clocks of two servers of the provider differ."""
         pay(sandbox)
         ahead = timezone.now() + timedelta(minutes=5)
         AccountState.objects.update_or_create(account="default", defaults={"watermark": ahead})
@@ -74,7 +74,7 @@ class TestClocks:
     def test_a_date_far_behind_ends_the_pass_there(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
     ) -> None:
-        """Ours may as well be the wrong one: what comes after is left to the next pass."""
+        """Our clock may be the wrong one, so later events are left to the next pass."""
         reconciliation.reconcile_events()
         pay(sandbox)
         _answers_are_dated(sandbox, timedelta(days=-1))
@@ -97,7 +97,7 @@ class TestClocks:
 
 
 def _answers_are_dated(sandbox: ProviderSandbox, offset: timedelta) -> None:
-    """From now on; it is not a clock that was moved by hand, which the app would be told."""
+    """From now on. The app does not know of it, unlike a sandbox clock that a test advances."""
     sandbox.engine.clock.set_offset(offset.total_seconds())
     AccountState.objects.update(clock_offset=0)
 

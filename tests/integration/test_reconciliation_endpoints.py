@@ -1,4 +1,4 @@
-"""Whether deliveries still come is watched; a new secret can always be had."""
+"""Endpoints are checked, and a rotation replaces a lost secret."""
 
 from __future__ import annotations
 
@@ -24,34 +24,36 @@ pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]
 
 
 class TestEndpoints:
-    def test_a_disabled_endpoint_calls_for_a_person_once(
+    def test_a_disabled_endpoint_sends_attention_once(
         self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
     ) -> None:
         reconciliation.check_endpoints()
         assert not attentions
         endpoint = WebhookEndpoint.objects.get()
-        sandbox.project.inner.webhooks.by_id[endpoint.pk].status = "disabled"
+        sandbox.project.state.endpoints.by_id[endpoint.pk].status = "disabled"
         reconciliation.check_endpoints()
         reconciliation.check_endpoints()
         assert [seen["reason"] for seen in attentions] == ["endpoint"]
         assert "disabled" in attentions[0]["message"]
 
-    def test_an_endpoint_that_is_gone(
+    def test_an_endpoint_that_is_gone_sends_attention(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
     ) -> None:
         reconciliation.check_endpoints()
         clock.shift(timedelta(minutes=10))
-        sandbox.project.inner.webhooks.by_id.clear()
+        sandbox.project.state.endpoints.by_id.clear()
         reconciliation.check_endpoints()
         assert "does not list this endpoint" in attentions[0]["message"]
         assert WebhookEndpoint.objects.get().gone_at is not None
 
-    def test_missing_event_types(self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]) -> None:
+    def test_missing_event_types_send_attention(
+        self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
+    ) -> None:
         sandbox.project.add_endpoint("https://other.example/webhook/", events=["payment.created"])
         reconciliation.check_endpoints()
         assert "payout.succeeded" in attentions[0]["message"]
 
-    def test_one_that_is_created_while_the_list_is_read_is_not_gone(
+    def test_an_endpoint_that_is_created_while_the_list_is_read_is_not_gone(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
     ) -> None:
         endpoints = get_client("default").webhook_endpoints
@@ -70,7 +72,7 @@ class TestEndpoints:
 
 
 class TestLostKey:
-    """The key that encrypted a secret is lost: a new secret is the way out."""
+    """The key that encrypted a secret is lost, so the secret must be rotated."""
 
     @pytest.fixture
     def endpoint(self, sandbox: ProviderSandbox) -> WebhookEndpoint:
@@ -79,10 +81,10 @@ class TestLostKey:
         row.secret_token = row.previous_secret_token = Fernet(Fernet.generate_key()).encrypt(b"whsec_old").decode()
         row.previous_secret_until = timezone.now() + timedelta(hours=1)
         row.save()
-        projection.endpoints.forget_secrets()
+        projection.forget_secrets()
         return row
 
-    def test_a_rotation_helps(self, endpoint: WebhookEndpoint) -> None:
+    def test_a_rotation_replaces_a_secret_that_cannot_be_decrypted(self, endpoint: WebhookEndpoint) -> None:
         with pytest.raises(DecryptionError):
             projection.active_secrets("default")
         secret = services.rotate_webhook_secret(endpoint).secret

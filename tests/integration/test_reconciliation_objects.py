@@ -1,4 +1,4 @@
-"""Objects are made equal to the provider's: silent ones, sweeps, and all of them after a long gap."""
+"""Objects become equal to the provider's: silent ones, swept ones, and all of them after a long gap."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]
 
 
 class TestObjects:
-    def test_a_refund_that_was_canceled_without_an_event(self, sandbox: ProviderSandbox) -> None:
+    def test_a_refund_that_is_canceled_without_an_event_is_found(self, sandbox: ProviderSandbox) -> None:
         payment = pay(sandbox)
         pass_time(sandbox, seconds=10)
         reconciliation.reconcile_events()
-        reconciliation.work_off()
+        reconciliation.process_due()
         refund = services.create_refund(payment, amount=1000)
         sandbox.engine.cancel_refund(refund.pk)
         pass_time(sandbox, hours=7)
@@ -52,7 +52,7 @@ class TestObjects:
         payment = pay(sandbox)
         pass_time(sandbox, seconds=10)
         reconciliation.reconcile_events()
-        reconciliation.work_off()
+        reconciliation.process_due()
         pass_time(sandbox, seconds=30)
         Payment.objects.filter(pk=payment.pk).update(
             amount_received=1, status="failed", payer={"name": "somebody else"}
@@ -66,23 +66,23 @@ class TestObjects:
         assert entries["payer"]["ours"] == "…"
         assert_mirror_equals_provider(sandbox)
 
-    def test_a_sweep_brings_what_is_absent(self, sandbox: ProviderSandbox) -> None:
+    def test_a_sweep_inserts_absent_objects(self, sandbox: ProviderSandbox) -> None:
         payment = pay(sandbox)
         Payment.objects.all().delete()
         run = reconciliation.reconcile_objects()
         assert run.recovered == 1
         assert Payment.objects.get().pk == payment.pk
 
-    def test_an_object_that_cannot_be_read_is_named_and_hides_no_other(self, sandbox: ProviderSandbox) -> None:
+    def test_an_unreadable_object_is_recorded_and_hides_no_other(self, sandbox: ProviderSandbox) -> None:
         first, second = pay(sandbox), pay(sandbox)
-        sandbox.project.inner.pay_ins.items.at_hand(second.pk)["merchant_reference"] = "x" * 300
+        sandbox.project.state.payments.items.find(second.pk)["merchant_reference"] = "x" * 300
         Payment.objects.all().delete()
         run = reconciliation.reconcile_objects()
         assert set(Payment.objects.values_list("pk", flat=True)) == {first.pk}
         assert run.state == "failed"
         assert "merchant_reference" in run.error
 
-    def test_no_drift_costs_two_statements_a_page(self, sandbox: ProviderSandbox) -> None:
+    def test_a_page_without_drift_takes_two_statements(self, sandbox: ProviderSandbox) -> None:
         for _ in range(120):
             services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
         AccountState.objects.update(swept_at=None)
@@ -93,10 +93,10 @@ class TestObjects:
         assert (run.seen, run.drifted) == (120, 0)
         assert len([q for q in queries.captured_queries if "payments_integration_payment" in q["sql"]]) <= 2 * 2 + 3
 
-    def test_an_object_without_drift_costs_at_most_a_twentieth_of_a_statement(self, sandbox: ProviderSandbox) -> None:
+    def test_an_object_without_drift_takes_at_most_a_twentieth_of_a_statement(self, sandbox: ProviderSandbox) -> None:
         def cost(payments: int) -> int:
             for _ in range(payments):
-                sandbox.project.inner.pay_ins.create(
+                sandbox.project.state.payments.create(
                     {"amount": 1000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
                 )
             AccountState.objects.update(swept_at=None)
@@ -110,7 +110,7 @@ class TestObjects:
         few = cost(100)
         assert cost(300) - few <= 0.05 * 300
 
-    def test_gone_objects_are_kept_and_marked(self, sandbox: ProviderSandbox) -> None:
+    def test_an_object_that_is_gone_is_kept_and_marked(self, sandbox: ProviderSandbox) -> None:
         payment = pay(sandbox)
         stray = Payment.objects.get(pk=payment.pk)
         stray.pk = "pay_gone"
@@ -143,13 +143,13 @@ class TestObjects:
     @pytest.mark.case(44)
     @pytest.mark.promise(3)
     @pytest.mark.parametrize("truth_first", [True, False])
-    def test_of_two_events_of_one_moment_the_provider_says_which_holds(
+    def test_of_two_simultaneous_events_the_provider_decides_which_is_newer(
         self, sandbox: ProviderSandbox, truth_first: bool
     ) -> None:
         payment = pay(sandbox)
         truth = sandbox.project.payments[payment.pk]
         seconds = (timezone.now() - factories.T0 + timedelta(seconds=30)).total_seconds()
-        # The ids' order says nothing either.
+        # The order of the ids does not decide either.
         pair = [
             factories.event({**truth, "status": "failed"}, seconds=seconds, id=f"evt_{'z' if truth_first else 'a'}"),
             factories.event(truth, seconds=seconds, id="evt_m"),
@@ -165,7 +165,7 @@ class TestObjects:
         assert not DueRefresh.objects.exists()
 
     @pytest.mark.usefixtures("still")
-    def test_a_silent_object_that_cannot_be_read_keeps_its_waits(self, sandbox: ProviderSandbox) -> None:
+    def test_a_silent_object_that_cannot_be_read_keeps_its_retry_times(self, sandbox: ProviderSandbox) -> None:
         payment = services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
         Payment.objects.update(synced_at=timezone.now() - timedelta(hours=7))
         AccountState.objects.update_or_create(account="default", defaults={"swept_at": timezone.now()})
@@ -177,11 +177,11 @@ class TestObjects:
         again = DueRefresh.objects.get(object_id=payment.pk)
         assert (again.attempts, again.due_at) == (first.attempts, first.due_at)
 
-    def test_what_a_worker_read_meanwhile_counts_as_repaired(self, sandbox: ProviderSandbox) -> None:
+    def test_drift_that_a_worker_repairs_meanwhile_counts_as_repaired(self, sandbox: ProviderSandbox) -> None:
         pay(sandbox)
         pass_time(sandbox, seconds=10)
         reconciliation.reconcile_events()
-        reconciliation.work_off()
+        reconciliation.process_due()
         pass_time(sandbox, seconds=30)
         Payment.objects.update(amount_received=1)
         AccountState.objects.update(swept_at=None)
@@ -190,10 +190,10 @@ class TestObjects:
         assert (run.drifted, run.repaired) == (1, 1)
 
     @pytest.mark.usefixtures("still")
-    def test_failures_wait_longer_each_time(self, sandbox: ProviderSandbox) -> None:
+    def test_failed_refreshes_wait_longer_each_time(self, sandbox: ProviderSandbox) -> None:
         DueRefresh.objects.create(account="default", object_kind="payment", object_id="pay_1", reason="x")
         waits = []
-        with mock.patch("payments_integration.services.reads.read", side_effect=NoAnswer("down")):
+        with mock.patch("payments_integration.sync.read", side_effect=NoAnswer("down")):
             for _ in range(4):
                 DueRefresh.objects.update(due_at=timezone.now())
                 reconciliation.refresh_due()
@@ -202,14 +202,14 @@ class TestObjects:
         assert [round(wait / 5) for wait in waits] == [1, 2, 4, 8]
         assert (mark.attempts, mark.error) == (4, "NoAnswer: down")
 
-    def test_an_account_that_is_gone_from_the_settings_waits(self) -> None:
+    def test_refreshes_of_a_removed_account_wait(self) -> None:
         DueRefresh.objects.create(account="former", object_kind="payment", object_id="pay_1", reason="x")
         assert reconciliation.refresh_due() == 0
         assert "not configured" in DueRefresh.objects.get().error
 
 
 @pytest.mark.case(66)
-def test_after_more_than_29_days_objects_are_compared_too(
+def test_a_gap_of_more_than_29_days_leads_to_a_resync(
     sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
 ) -> None:
     reconciliation.reconcile_events()
@@ -236,11 +236,11 @@ def _after_a_worker(repair: Any) -> Any:
 
 @pytest.mark.case(66)
 class TestDueResync:
-    """A gap asks for one full resync, and that is done, whatever fails or dies in between."""
+    """A gap leads to one complete resync, also if passes fail or processes die meanwhile."""
 
     @pytest.fixture
     def chargeback(self, sandbox: ProviderSandbox, clock: time_machine.Traveller) -> Payment:
-        """A payment whose last event the provider does not keep any more when the outage ends."""
+        """A payment whose last event the provider has deleted by the end of the outage."""
         payment = pay(sandbox)
         reconciliation.reconcile_events()
         clock.shift(timedelta(days=1))
@@ -249,7 +249,7 @@ class TestDueResync:
         AccountState.objects.update(swept_at=timezone.now())
         return payment
 
-    def test_one_that_failed_is_repeated(
+    def test_a_failed_resync_is_repeated(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, chargeback: Payment
     ) -> None:
         sandbox.engine.faults.add(Fault("html", operation="list_payments", times=1))
@@ -267,11 +267,11 @@ class TestDueResync:
         reconciliation.reconcile_events()
         assert len(_resyncs()) == count
 
-    def test_a_pass_that_died_leaves_it_due(
+    def test_a_pass_that_died_leaves_the_resync_due(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, chargeback: Payment
     ) -> None:
         count = len(_resyncs())
-        # A first window is complete: the gap is not to be seen any more.
+        # A first window is complete, so the watermark does not show the gap any more.
         with (
             mock.patch.object(inbox, "release", side_effect=[0, 0, 0, KeyboardInterrupt]),
             pytest.raises(KeyboardInterrupt),
@@ -283,7 +283,7 @@ class TestDueResync:
         chargeback.refresh_from_db()
         assert chargeback.status == "chargeback"
 
-    def test_it_takes_the_place_of_the_days_sweep(
+    def test_a_due_resync_replaces_the_daily_sweep(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, chargeback: Payment
     ) -> None:
         AccountState.objects.update(swept_at=None, resync_due_at=timezone.now())
@@ -293,7 +293,7 @@ class TestDueResync:
         chargeback.refresh_from_db()
         assert chargeback.status == "chargeback"
 
-    def test_nobody_else_begins_while_one_is_alive(
+    def test_one_resync_runs_at_a_time(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, chargeback: Payment
     ) -> None:
         AccountState.objects.update(resync_due_at=timezone.now())
@@ -312,9 +312,9 @@ class TestDueResync:
         assert len(others) >= 2
         assert not any(others)
 
-    def test_an_object_that_cannot_be_read_does_not_repeat_it(self, sandbox: ProviderSandbox) -> None:
+    def test_an_unreadable_object_does_not_repeat_the_resync(self, sandbox: ProviderSandbox) -> None:
         payment = pay(sandbox)
-        sandbox.project.inner.pay_ins.items.at_hand(payment.pk)["merchant_reference"] = "x" * 300
+        sandbox.project.state.payments.items.find(payment.pk)["merchant_reference"] = "x" * 300
         reconciliation.reconcile_events()
         assert _resyncs() == ["failed"]
         assert AccountState.objects.get().resync_due_at is None

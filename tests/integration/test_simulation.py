@@ -7,44 +7,44 @@ from collections.abc import Iterator
 import pytest
 
 from tests.simulation import running
-from tests.simulation.baton import Stage
 from tests.simulation.faults import KINDS
 from tests.simulation.mutants import ROOT
 from tests.simulation.network import REFUSALS, SPOILED
 from tests.simulation.rules import MUTANTS, Mutant
+from tests.simulation.scheduler import Scheduler
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    with running.stage() as held:
+def scheduler() -> Iterator[Scheduler]:
+    with running.scheduler() as held:
         yield held
 
 
-@pytest.mark.usefixtures("stage")
+@pytest.mark.usefixtures("scheduler")
 @pytest.mark.parametrize("seed", [1, 2])
-def test_what_must_hold_holds(seed: int) -> None:
+def test_some_schedules_violate_no_invariant(seed: int) -> None:
     findings = running.run(seed, schedules=8, steps=20, shrink=0)
     assert not findings.violation, "\n".join([*findings.trace, findings.violation])
     assert findings.schedules >= 8
     assert findings.counts["passed committed"] > 100
 
 
-@pytest.mark.usefixtures("stage")
+@pytest.mark.usefixtures("scheduler")
 def test_the_same_seed_gives_the_same_run() -> None:
     first, second = (running.run(3, schedules=3, steps=15, shrink=0) for _ in range(2))
     assert first.digests == second.digests
     assert len(set(first.digests)) >= 3
 
 
-def test_every_fault_of_the_network_is_known_to_it() -> None:
+def test_every_network_fault_is_in_the_list_of_kinds() -> None:
     assert set(REFUSALS) | {"wait", "crash", "drop", "late", "twice"} == set(KINDS["send"])
     assert set(SPOILED) | {"wait", "crash", "lost", "truncate", "slow", "undated"} == set(KINDS["answer"])
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_every_mutant_fits_the_code(mutant: Mutant) -> None:
+def test_every_mutant_applies_to_exactly_one_place(mutant: Mutant) -> None:
     for path, old, new in mutant.changes:
         assert (ROOT / "payments_integration" / path).read_text().count(old) == 1
         assert old != new

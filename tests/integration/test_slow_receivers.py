@@ -28,7 +28,7 @@ pytestmark = [
 
 T = TypeVar("T")
 
-#: SQLite has one writer at a time, and while a receiver runs it is that: others wait for it. Elsewhere nobody does, so
+#: SQLite has one writer at a time, and others wait while a receiver is that writer. Other databases do not wait, so
 #: there a receiver stays until the others are done, and a test that hangs on it fails.
 SLOW = 2.0 if SQLITE else 60.0
 #: The provider's patience (spec, "Delivery rules").
@@ -87,7 +87,7 @@ def deliver(event: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_slow_receiver_stalls_no_one_else(receiver: Receiver, slow: Slow, level: str) -> None:
+def test_a_slow_receiver_does_not_delay_other_objects(receiver: Receiver, slow: Slow, level: str) -> None:
     name, other = fresh("pay_slow"), fresh("pay_other")
     slow.objects = {name}
     first, second = factories.life(name)[:2]
@@ -99,16 +99,16 @@ def test_a_slow_receiver_stalls_no_one_else(receiver: Receiver, slow: Slow, leve
         assert deliver(second) == 200
         assert inbox.process() == 2
         assert Payment.objects.get(pk=name).status == "requires_action"
-        assert inbox.tell() >= 1
+        assert inbox.dispatch() >= 1
 
-    at_once(inbox.tell, slow.beside(others), level=level)
+    at_once(inbox.dispatch, slow.beside(others), level=level)
     assert not slow.was_waited_for
-    inbox.tell()
-    assert [told for told in receiver.told if name in told] == [first["id"], second["id"]]
-    assert factories.life(other)[0]["id"] in receiver.told
+    inbox.dispatch()
+    assert [call for call in receiver.dispatched if name in call] == [first["id"], second["id"]]
+    assert factories.life(other)[0]["id"] in receiver.dispatched
 
 
-def test_the_view_answers_in_time_whatever_a_receiver_does(
+def test_the_webhook_answers_in_time_despite_a_slow_receiver(
     receiver: Receiver, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With one writer at a time the answer may be 503; what is delivered again is then taken."""
@@ -116,20 +116,20 @@ def test_the_view_answers_in_time_whatever_a_receiver_does(
     slow.objects, slow.seconds = {"pay_slow"}, 60.0
     inbox.receive("default", body(factories.life("pay_slow")[0]))
     inbox.process()
-    _, status = at_once(inbox.tell, slow.beside(lambda: deliver(factories.life("pay_1")[0])))
+    _, status = at_once(inbox.dispatch, slow.beside(lambda: deliver(factories.life("pay_1")[0])))
     assert not slow.waited_in_vain, "the answer came only after the receiver"
     assert status == (503 if SQLITE else 200)
     assert deliver(factories.life("pay_1")[0]) == 200
     assert inbox.process() == 1
 
 
-def test_the_bound_of_the_view_leaves_time_to_answer() -> None:
+def test_the_time_limit_of_the_view_leaves_time_to_answer() -> None:
     assert webhooks._STORE_SECONDS < ANSWER_WITHIN - 1
 
 
 @pytest.mark.parametrize("level", [AS_SET])
-def test_others_have_their_turn_between_slow_receivers(receiver: Receiver, slow: Slow, level: str) -> None:
-    """Where there is one writer, it does not begin the next telling before those who wait have had a look."""
+def test_other_writers_get_through_between_slow_receivers(receiver: Receiver, slow: Slow, level: str) -> None:
+    """On a database with one writer, the next dispatch starts only after waiting writers have had a chance."""
     slow.seconds = 0.5
     names = [f"pay_{number}" for number in range(12)]
     slow.objects = set(names)
@@ -142,12 +142,12 @@ def test_others_have_their_turn_between_slow_receivers(receiver: Receiver, slow:
         inbox.process()
         return set(slow.objects)
 
-    _, to_come = at_once(inbox.tell, slow.beside(others), level=level)
+    _, to_come = at_once(inbox.dispatch, slow.beside(others), level=level)
     assert to_come
     assert Event.objects.exclude(state="pending").filter(object_id="pay_new").exists()
 
 
-def test_deliveries_beside_one_that_tells_inline(receiver: Receiver, slow: Slow) -> None:
+def test_deliveries_during_an_inline_dispatch_are_answered_in_time(receiver: Receiver, slow: Slow) -> None:
     """In "inline" mode a delivery's own receivers run before its answer; the others' do not wait for them."""
     name, other = fresh("pay_slow"), fresh("pay_other")
     slow.objects = {name}
@@ -163,5 +163,7 @@ def test_deliveries_beside_one_that_tells_inline(receiver: Receiver, slow: Slow)
     assert own == 200
     assert others == [200] * 3
     inbox.process()
-    inbox.tell()
-    assert [told for told in receiver.told if other in told] == [item["id"] for item in factories.life(other)[:3]]
+    inbox.dispatch()
+    assert [call for call in receiver.dispatched if other in call] == [
+        item["id"] for item in factories.life(other)[:3]
+    ]

@@ -1,1 +1,1 @@
-"""An app whose receivers note what they are told; its table shares their transaction."""
+"""An app with a table in which test receivers record their calls, in the transaction of the dispatch."""

@@ -1,8 +1,8 @@
 from django.db import models
 
 
-class Told(models.Model):
-    """A note that a receiver wrote: it stays only if the telling committed."""
+class ReceiverCall(models.Model):
+    """The record of one call of a receiver: it exists only if the dispatch was committed."""
 
     what = models.CharField(max_length=255)
     object_id = models.CharField(max_length=255)

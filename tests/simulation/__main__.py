@@ -128,7 +128,7 @@ def _show(counts: Counter[str], schedules: int, seconds: float, vendor: str) -> 
     for point, kinds in KINDS.items():
         met = ", ".join(f"{kind} {counts[f'{point} {kind}']}" for kind in dict.fromkeys(kinds))
         say(f"{point:12}{counts[f'passed {point}']:>9}  {met}")
-    say("besides: " + ", ".join(f"{name} {counts[name]}" for name in OTHERS))
+    say("others: " + ", ".join(f"{name} {counts[name]}" for name in OTHERS))
 
 
 def say(text: str) -> None:

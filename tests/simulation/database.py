@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 from django.db import OperationalError, connection
 
-from tests.simulation.baton import Killed
+from tests.simulation.scheduler import Killed
 
 _WRITE = re.compile(r'\s*(?:INSERT(?: OR IGNORE)? INTO|UPDATE|DELETE FROM)\s+["`]?(\w+)', re.IGNORECASE)
 
 
 class Watched(Protocol):
-    """What the hooks ask and tell."""
+    """The interface between the hooks and the simulation."""
 
     def at(self, point: str, *, may_wait: bool = True) -> str: ...
 
@@ -97,7 +97,7 @@ def hook(watched: Callable[[], Watched | None]) -> None:
     connection.set_autocommit = set_autocommit  # type: ignore[method-assign]
 
 
-def bury() -> None:
+def discard() -> None:
     """The process has died: its connection is closed without a commit."""
     raw = connection.connection
     connection.in_atomic_block = False

@@ -20,7 +20,7 @@ from payments_integration.models import (
     RunState,
     StatusChange,
 )
-from tests.simulation.books import MADE_BY, executions, objects_by_mark
+from tests.simulation.accounting import MADE_BY, executions, objects_by_mark
 from tests.simulation.merchant import mark_of
 from tests.simulation.world import World
 
@@ -29,11 +29,11 @@ ROUNDS = (1, 12, 31, 65, 95, 130, 310, 610, 1000, 1200, 1200, 3700, 3700, 3700)
 #: Deliveries that arrive in each round.
 DELIVERED = 3
 A_DAY = 25 * 3600.0
-_UNTOLD = (EventState.APPLIED, EventState.HELD)
+_UNDISPATCHED = (EventState.APPLIED, EventState.HELD)
 
 
 def heal(world: World) -> None:
-    """No more faults: clocks are right, whatever waited goes on, whatever was late arrives."""
+    """No more faults: clocks are right, waiting processes go on, and late deliveries arrive."""
     world.step("everything is healed")
     world.plan.clear()
     world.time.set_skew(0)
@@ -74,19 +74,19 @@ def a_day_passes(world: World) -> None:
 
 
 def replay_parked(world: World) -> bool:
-    """The receivers work again, so a person has what was parked told; whether there was any."""
+    """Replay what is parked, because the receivers work again; returns whether there was any."""
     found = False
     for model in (Event, StatusChange):
         for item in model.objects.filter(state=EventState.PARKED):
-            if ("telling_parked", item.pk) not in world.attentions:
-                world.violated("what is parked was told", str(item))
+            if ("dispatch_parked", item.pk) not in world.attentions:
+                world.violated("a parked item was dispatched", str(item))
             replay(item)
             found = True
     return found
 
 
 def last_delivery(world: World) -> None:
-    """Whatever became of secrets: what the provider sends now is accepted."""
+    """With any history of secrets, deliveries of the provider are accepted now."""
     world.step("one more delivery")
     if world.engine.endpoint(world.endpoint_id).status != "active":
         return
@@ -122,8 +122,8 @@ def people_decide(world: World) -> bool:
     """A person looks into the provider's dashboard for what the app cannot know; whether there was anything."""
     waiting = list(Operation.objects.filter(state=OperationState.NEEDS_PERSON).order_by("created_at", "pk"))
     for operation in waiting:
-        if operation.pk not in world.told_or_excused:
-            world.violated("whoever must decide is told", f"{operation}: {operation.note}")
+        if operation.pk not in world.dispatched_or_excused:
+            world.violated("attention is called for every decision", f"{operation}: {operation.note}")
         object_id = executed_as(world, operation)
         world.note(f"a person decides on {operation.operation}: {object_id or 'never happened'}")
         try:
@@ -140,7 +140,7 @@ def people_decide(world: World) -> bool:
 
 
 def _given_up_rotations() -> QuerySet[Operation]:
-    """Those that the app itself asked for, and that were refused or left to a person, who was told."""
+    """Operations of the app itself that were refused, or left to a person with attention called."""
     over = (OperationState.REJECTED, OperationState.CLOSED)
     return Operation.objects.filter(operation="rotate_webhook_secret", deferred=True, state__in=over)
 
@@ -168,7 +168,10 @@ def _unfinished(*, operations: bool) -> list[str]:
             f"{row} is {row.state} until {row.next_attempt_at}: {row.note}"
             for row in Operation.objects.filter(state__in=open_states)
         ),
-        *(f"event {row} is {row.state}" for row in Event.objects.filter(state__in=(*_UNTOLD, EventState.PENDING))),
-        *(f"change {row} is {row.state}" for row in StatusChange.objects.filter(state__in=_UNTOLD)),
+        *(
+            f"event {row} is {row.state}"
+            for row in Event.objects.filter(state__in=(*_UNDISPATCHED, EventState.PENDING))
+        ),
+        *(f"change {row} is {row.state}" for row in StatusChange.objects.filter(state__in=_UNDISPATCHED)),
         *(f"{row} is to be read at {row.due_at}: {row.error}" for row in DueRefresh.objects.all()),
     ]

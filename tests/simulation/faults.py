@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tests.simulation.baton import CRASH, WAIT
+from tests.simulation.scheduler import CRASH, WAIT
 
 #: Answers that the provider, or a proxy before it, gives without having done anything.
 REFUSALS = ("refuse", "unprocessable", "limit", "busy", "error", "page", "redirect")
-#: Boundary to what can happen there besides going on. What stands twice happens twice as often.
+#: By boundary: the faults that can happen there. One that is listed twice happens twice as often.
 KINDS: dict[str, tuple[str, ...]] = {
     "begin": (WAIT, WAIT, CRASH, "fail"),  # before BEGIN
-    "commit": (CRASH, "fail", "lost"),  # before COMMIT: rolled back; refused; committed, but nobody knows
+    "commit": (CRASH, "fail", "lost"),  # before COMMIT: rolled back; refused; committed, but unknown to the process
     "committed": (WAIT, WAIT, CRASH, CRASH),  # after COMMIT, before on_commit
     "write": (WAIT, CRASH, "fail"),  # a single statement, likewise
     "written": (WAIT, CRASH, "lost"),
@@ -18,7 +18,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "respond": (CRASH, "lost"),  # after a delivery was stored, before the provider has the status
     "publish": (CRASH, "drop", "twice"),  # a wake-up on its way to the broker
     "task": (WAIT, CRASH),  # before a task does anything
-    "receiver": ("fail", "fail", CRASH),  # inside the telling's transaction
+    "receiver": ("fail", "fail", CRASH),  # inside the transaction of the dispatch
     "sleep": (CRASH,),  # while a process waits
 }
 #: A schedule has only some of these: a calm network brings the others' faults further.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from payments_integration.reconciliation.fetching import BEAT_SECONDS
+from payments_integration.reconciliation.runs import HEARTBEAT_SECONDS
 
 T = TypeVar("T")
 Ahead = Callable[[Iterator[T], Callable[[], None]], Iterator[T]]
 
 
 def ahead(monotonic: Callable[[], float]) -> Ahead[T]:
-    """What stands for ``reconciliation.fetching.ahead``."""
+    """What stands for ``reconciliation.runs.fetched_ahead``."""
 
     def fetch(pages: Iterator[T], beat: Callable[[], None]) -> Iterator[T]:
         page, error = _next(pages, beat, monotonic)
@@ -36,6 +36,6 @@ def _next(
         page = next(pages, None)
     except Exception as caught:
         error = caught
-    if monotonic() - begun >= BEAT_SECONDS:
+    if monotonic() - begun >= HEARTBEAT_SECONDS:
         beat()
     return page, error

@@ -1,4 +1,4 @@
-"""What must hold when everything is over, whatever happened: the provider's own books are the truth."""
+"""What must hold at the end of every schedule: the provider's own records are the truth."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from payments_integration.models import (
     StatusChange,
 )
 from tests.integration.mirror import plain, row_plain
-from tests.receivers.models import Told
-from tests.simulation.books import MADE_BY, executions, objects_by_mark
+from tests.receivers.models import ReceiverCall
+from tests.simulation.accounting import MADE_BY, executions, objects_by_mark
 from tests.simulation.merchant import mark_of
 from tests.simulation.world import ACCOUNT, World
 
@@ -76,23 +76,23 @@ def one_object_per_intent(world: World) -> Iterator[str]:
         if intent.function not in MADE_BY:
             continue
         states = sorted(operation.state for operation in mine)
-        told = f"{intent} ({', '.join(intent.outcomes)}; operations {states}) made {objects}"
+        text = f"{intent} ({', '.join(intent.outcomes)}; operations {states}) made {objects}"
         if len(objects) > 1:
-            yield f"more than once: {told}"
+            yield f"more than once: {text}"
         elif intent.returned and set(intent.returned) != set(objects):
-            yield f"returned {set(intent.returned)}: {told}"
+            yield f"returned {set(intent.returned)}: {text}"
         elif objects and not mine:
-            yield f"without an operation: {told}"
+            yield f"without an operation: {text}"
         elif not objects and any(state == OperationState.DONE for state in states):
-            yield f"done and not there: {told}"
+            yield f"done and not there: {text}"
         elif objects and all(state in _NOTHING_HAPPENED for state in states):
-            yield f"there although it was refused: {told}"
+            yield f"there although it was refused: {text}"
         elif objects and set(intent.outcomes) <= {"refused", "rolled back"}:
-            yield f"there although every call raised: {told}"
+            yield f"there although every call raised: {text}"
         elif mine and set(intent.outcomes) <= {"rolled back"}:
-            yield f"recorded although rolled back: {told}"
+            yield f"recorded although rolled back: {text}"
     for (function, mark), objects in made.items():
-        yield f"nobody asked for {function} [{mark}]: {objects}"
+        yield f"no call asked for {function} [{mark}]: {objects}"
 
 
 def no_operation_forgotten(world: World) -> Iterator[str]:
@@ -113,18 +113,18 @@ def no_operation_forgotten(world: World) -> Iterator[str]:
             yield f"{operation} is linked to {operation.result_id}, its object is {objects}"
 
 
-def told_once_and_in_order(world: World) -> Iterator[str]:
-    """Receivers' database work: every event once, none before an older one of its object but as stale."""
-    told: dict[str, list[tuple[str, bool]]] = defaultdict(list)
-    for row in Told.objects.filter(what__startswith="event:").order_by("pk"):
+def dispatched_once_and_in_order(world: World) -> Iterator[str]:
+    """By the receivers' rows: every event once, and after a newer event of its object only as stale."""
+    dispatched: dict[str, list[tuple[str, bool]]] = defaultdict(list)
+    for row in ReceiverCall.objects.filter(what__startswith="event:").order_by("pk"):
         _, event_id, how = row.what.split(":")
-        told[event_id].append((row.object_id, how == "stale"))
+        dispatched[event_id].append((row.object_id, how == "stale"))
     created = {row.pk: row for row in Event.objects.exclude(state=EventState.QUARANTINED)}
-    for event_id in created.keys() | told.keys():
-        if len(told.get(event_id, ())) != 1:
-            yield f"event {created.get(event_id, event_id)} was told {len(told.get(event_id, ()))} times"
+    for event_id in created.keys() | dispatched.keys():
+        if len(dispatched.get(event_id, ())) != 1:
+            yield f"event {created.get(event_id, event_id)} was dispatched {len(dispatched.get(event_id, ()))} times"
     newest: dict[tuple[str, str], Event] = {}
-    for event_id, times in told.items():
+    for event_id, times in dispatched.items():
         event = created.get(event_id)
         if event is None:
             continue
@@ -132,16 +132,16 @@ def told_once_and_in_order(world: World) -> Iterator[str]:
         other = newest.get(key)
         is_late = other is not None and event.created_at < other.created_at
         if is_late != is_stale:
-            yield f"event {event} of {event.created_at} is told as {'stale' if is_stale else 'fresh'}"
+            yield f"event {event} of {event.created_at} is dispatched as {'stale' if is_stale else 'fresh'}"
         if other is None or not is_late:
             newest[key] = event
         elif event_id not in world.parked and not _came_too_late(world, event, other):
-            yield f"event {event} of {event.created_at} is told after {other} of {other.created_at}"
+            yield f"event {event} of {event.created_at} is dispatched after {other} of {other.created_at}"
 
 
 def _came_too_late(world: World, event: Event, newer: Event) -> bool:
-    """Whether the newer one had been told when this one came: only a delivery can overtake another."""
-    was_there = world.watch.applied[event.pk] <= world.watch.told[newer.pk]
+    """Whether the newer one had been dispatched when this one came: only a delivery can overtake another."""
+    was_there = world.watch.applied[event.pk] <= world.watch.dispatched[newer.pk]
     return not was_there and newer.source == EventSource.WEBHOOK
 
 
@@ -158,7 +158,7 @@ def events_complete(world: World) -> Iterator[str]:
 
 
 def changes_form_chains(world: World) -> Iterator[str]:
-    """Every change of status continues the one before it, was told exactly once, and the last is the row's."""
+    """Every change of status continues the one before it, was dispatched exactly once, and the last is the row's."""
     last: dict[str, str] = {}
     for change in StatusChange.objects.order_by("pk"):
         if last.get(change.object_id, "") != change.previous_status:
@@ -168,20 +168,20 @@ def changes_form_chains(world: World) -> Iterator[str]:
         for row in model.objects.all():
             if last.get(row.pk) != row.status:
                 yield f"{row.pk} is {row.status}, its last change says {last.get(row.pk)}"
-    told: dict[str, list[str]] = defaultdict(list)
+    dispatched: dict[str, list[str]] = defaultdict(list)
     chain: dict[str, str] = {}
-    for row in Told.objects.filter(what__startswith="status:").order_by("pk"):
+    for row in ReceiverCall.objects.filter(what__startswith="status:").order_by("pk"):
         _, number, change = row.what.split(":")
-        told[number].append(change)
+        dispatched[number].append(change)
         before, after = change.split(">")
         if chain.get(row.object_id, "") != before and not world.parked:
-            yield f"{row.object_id} was told {change} after {chain.get(row.object_id, 'nothing')!r}"
+            yield f"{row.object_id} was dispatched {change} after {chain.get(row.object_id, 'nothing')!r}"
         chain[row.object_id] = after
     for change in StatusChange.objects.all():
-        if len(told.pop(str(change.pk), ())) != 1:
-            yield f"{change} was not told exactly once"
-    for number in told:
-        yield f"a change was told that is not there: {number}"
+        if len(dispatched.pop(str(change.pk), ())) != 1:
+            yield f"{change} was not dispatched exactly once"
+    for number in dispatched:
+        yield f"a change was dispatched that does not exist: {number}"
 
 
 def refunds_fit(world: World) -> Iterator[str]:
@@ -200,8 +200,8 @@ def books_add_up(world: World) -> Iterator[str]:
 AT_THE_END: dict[str, Check] = {
     "the mirror equals the provider": mirror_equals_provider,
     "one object per intent": one_object_per_intent,
-    "events are told once and in order": told_once_and_in_order,
-    "changes are told once, from old to new": changes_form_chains,
+    "events are dispatched once and in order": dispatched_once_and_in_order,
+    "changes are dispatched once, from old to new": changes_form_chains,
     "no operation is forgotten": no_operation_forgotten,
     "no refund exceeds what is left": refunds_fit,
     "the books add up": books_add_up,

@@ -12,8 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from payments_integration.models import AccountState, Payment
 from payments_integration.sandbox import SandboxError
 from tests.simulation import draining, invariants
-from tests.simulation.baton import CRASH, WAIT, Fault, Stage
-from tests.simulation.clockwork import START
+from tests.simulation.clock import START
 from tests.simulation.faults import ALL, FAMILIES, family
 from tests.simulation.merchant import (
     AMOUNTS,
@@ -25,6 +24,7 @@ from tests.simulation.merchant import (
     payout_intent,
     refund_intent,
 )
+from tests.simulation.scheduler import CRASH, WAIT, Fault, Scheduler
 from tests.simulation.tables import empty
 from tests.simulation.world import ACCOUNT, World
 
@@ -70,9 +70,9 @@ LOSSES = st.sampled_from((Fault("answer", "lost"), Fault("send", "drop")))
 
 
 class Schedule(RuleBasedStateMachine):
-    """One schedule. ``stage`` and ``finished`` are set by who runs it."""
+    """One schedule. ``scheduler`` and ``finished`` are set by who runs it."""
 
-    stage: ClassVar[Stage]
+    scheduler: ClassVar[Scheduler]
     #: Called with the world of every schedule that was run and checked.
     finished: ClassVar[Callable[[World], object]]
     #: The world of the schedule that was run last, for the report.
@@ -94,7 +94,7 @@ class Schedule(RuleBasedStateMachine):
         empty()
         AccountState.objects.create(account=ACCOUNT, watermark=START, clock_offset=0.0, swept_at=START)
         self.families = families
-        self.world = World(self.stage, mode=mode, receiver_defers=receiver_defers)
+        self.world = World(self.scheduler, mode=mode, receiver_defers=receiver_defers)
         Schedule.last = self.world
         self.world.note(f"{mode}, {'a receiver that pays out, ' if receiver_defers else ''}{sorted(families)}")
         for number in range(sold):

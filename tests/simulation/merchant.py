@@ -1,4 +1,4 @@
-"""The merchant's own code: calls of services, each an intent of its own, and receivers that note what they are told.
+"""The merchant's own code: calls of services, each an intent of its own, and receivers that record their calls.
 
 An intent carries a mark that the provider keeps (metadata, a reason, a reference), so that afterwards the provider's
 own books say what became of it.
@@ -16,9 +16,9 @@ from django.db import transaction
 from payments_integration import services
 from payments_integration.exceptions import OutcomeUnknown, PaymentsError
 from payments_integration.models import Event
-from tests.receivers.models import Told
-from tests.simulation.baton import Killed
+from tests.receivers.models import ReceiverCall
 from tests.simulation.database import BrokenConnection
+from tests.simulation.scheduler import Killed
 
 DESTINATION = {
     "type": "bank_account",
@@ -110,10 +110,11 @@ class Merchant:
         intent.outcomes.append(outcome)
         self._world.note(f"{intent}: {outcome}")
 
-    # what the merchant's receivers do: the table shares the telling's transaction
+    # The merchant's receivers: their table shares the transaction of the dispatch.
 
     def on_event(self, sender: type[Any], event: Event, instance: Any, is_stale: bool, **kwargs: Any) -> None:
-        Told.objects.create(what=f"event:{event.id}:{'stale' if is_stale else 'fresh'}", object_id=event.object_id)
+        age = "stale" if is_stale else "fresh"
+        ReceiverCall.objects.create(what=f"event:{event.id}:{age}", object_id=event.object_id)
         if self._world.receiver_defers and event.type == "payment.succeeded":
             self._pay_on(event)
         if self._world.at("receiver", may_wait=False) == "fail":
@@ -121,19 +122,19 @@ class Merchant:
 
     def on_status(self, sender: type[Any], instance: Any, previous_status: str, status: str, **kwargs: Any) -> None:
         change = kwargs["status_change"]
-        Told.objects.create(what=f"status:{change.pk}:{previous_status}>{status}", object_id=instance.pk)
+        ReceiverCall.objects.create(what=f"status:{change.pk}:{previous_status}>{status}", object_id=instance.pk)
         if self._world.at("receiver", may_wait=False) == "fail":
             raise ReceiverFailed(f"{previous_status}>{status}")
 
     def _pay_on(self, event: Event) -> None:
-        """Pay out what came in: recorded with the telling, once per event."""
+        """Pay out the received amount: recorded with the dispatch, once per event."""
         intent = self._world.intents.setdefault(event.id, payout_intent(event.id, 700, None))
-        intent.outcomes.append("told")
+        intent.outcomes.append("dispatched")
         services.defer(services.create_payout, **intent.arguments)
 
 
 def is_expected(error: Exception) -> bool:
-    """Whether the documentation of services tells callers of such errors."""
+    """Whether the documentation of services names such errors."""
     return isinstance(error, PaymentsError | ValidationError | BrokenConnection)
 
 

@@ -14,21 +14,21 @@ from django.urls import URLResolver
 from django.urls.resolvers import RegexPattern
 
 from payments_integration import conf
-from payments_integration.client.deadline import budget
-from payments_integration.client.reply import Reply
+from payments_integration.client.deadlines import budget
+from payments_integration.client.transport import Reply
 from payments_integration.exceptions import NoAnswer
-from payments_integration.sandbox import Engine, Fault, urls
-from payments_integration.sandbox.deliveries import Delivery
-from payments_integration.sandbox.distortion import distort
+from payments_integration.sandbox import Engine, Fault
+from payments_integration.sandbox.application import URL_PATTERNS
+from payments_integration.sandbox.deliveries import Delivery, signature
 from payments_integration.sandbox.endpoints import Endpoint
-from payments_integration.sandbox.transport import signature
-from payments_integration.sandbox.wire import ApiAnswer, ApiRequest
-from tests.simulation.clockwork import Time
+from payments_integration.sandbox.faults import apply_fault
+from payments_integration.sandbox.protocol import ApiRequest, ApiResponse
+from tests.simulation.clock import Time
 
 #: Seconds that a request takes when all is well, and the provider's patience with a delivery.
 ROUND_TRIP = 0.04
 PATIENCE = timedelta(seconds=10)
-#: Objects on a page, whatever was asked for: few, so that lists have several.
+#: Objects on a page, for any requested limit: few, so that lists have several pages.
 PAGE = 7
 #: Answers that the provider, or a proxy before it, gives without having done anything.
 REFUSALS: dict[str, Fault] = {
@@ -66,7 +66,7 @@ class Surroundings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """A request that nobody waits for any more and that reaches the provider all the same."""
+    """A request that reaches the provider after its caller has given up."""
 
     request: ApiRequest
 
@@ -76,14 +76,14 @@ class Network:
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
-        self._resolver = URLResolver(RegexPattern(r"^/"), urls)
+        self._resolver = URLResolver(RegexPattern(r"^/"), URL_PATTERNS)
         self.stragglers: list[Straggler] = []
 
     def transport(self, account: conf.Account) -> Transport:
         """Stands for the client's own: made once per account and process."""
         return Transport(self._world, self, account)
 
-    def carry_out(self, request: ApiRequest) -> ApiAnswer:
+    def carry_out(self, request: ApiRequest) -> ApiResponse:
         """The provider does what a request asks for."""
         answer = self._world.engine.handle(request)
         self._world.provider_acted()
@@ -152,7 +152,7 @@ class Transport:
         kind = world.at("send")
         if kind in REFUSALS:
             # Such a proxy knows the time, too.
-            answer = distort(ApiAnswer(500, b"", {}), REFUSALS[kind], "req_refused")
+            answer = apply_fault(ApiResponse(500, b"", {}), REFUSALS[kind], "req_refused")
         elif kind in ("drop", "late"):
             if kind == "late":
                 network.stragglers.append(Straggler(request))
@@ -170,7 +170,7 @@ class Transport:
             elif kind == "lost":
                 world.time.advance(deadline)
             elif kind in SPOILED:
-                answer = distort(answer, SPOILED[kind], "req_spoiled")
+                answer = apply_fault(answer, SPOILED[kind], "req_spoiled")
             world.time.advance(ROUND_TRIP / 2)
         duration = (world.time.now - begun).total_seconds()
         world.note(f"{method} {path}{query}: {answer.status} {kind}")

@@ -28,7 +28,7 @@ def main(work: dict[str, int], seeds: list[int]) -> None:
     django.setup()
     # Not before: these modules need the models.
     running = import_module("tests.simulation.running")
-    with database(), running.stage():
+    with database(), running.scheduler():
         for seed in seeds:
             findings = running.run(seed, work["batch"], steps=work["steps"], shrink=work["shrink"])
             sys.stdout.write(json.dumps({**findings.summary(), "database": connection.vendor}) + "\n")

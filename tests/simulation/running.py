@@ -16,8 +16,8 @@ from hypothesis.internal.conjecture import engine
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.simulation import database
-from tests.simulation.baton import Stage
 from tests.simulation.machine import Schedule
+from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import Violation, World
 
 #: Schedules per seed, and steps of a schedule at most.
@@ -44,15 +44,15 @@ class Findings:
 
 
 @contextmanager
-def stage() -> Iterator[Stage]:
+def scheduler() -> Iterator[Scheduler]:
     """The threads, with boundaries in their connections; the app's own log is silent meanwhile."""
     logging.disable(logging.CRITICAL)
-    held = Stage(
+    held = Scheduler(
         prepare=lambda: database.hook(lambda: Schedule.last),
-        bury=database.bury,
-        tidy=database.close,
+        discard=database.discard,
+        close_thread=database.close,
     )
-    Schedule.stage = held
+    Schedule.scheduler = held
     try:
         yield held
     finally:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from django.apps import apps
 from django.db import connection, transaction
 
-from tests.receivers.models import Told
+from tests.receivers.models import ReceiverCall
 
 _TABLES = [
     *(model._meta.db_table for model in apps.get_app_config("payments_integration").get_models()),
-    Told._meta.db_table,
+    ReceiverCall._meta.db_table,
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from payments_integration.models import Balance, DepositReference, Event, Operation, Payment, Payout, Refund
 from payments_integration.sandbox import Engine
-from tests.receivers.models import Told
+from tests.receivers.models import ReceiverCall
 
 _BUCKETS = ("available", "pending", "reserve", "hold", "debt")
 #: Per mirrored kind: the model, the fields that change, and the name of the id.
@@ -37,7 +37,7 @@ _OVERDRAWN = f"""
     GROUP BY payment.id, payment.amount_received
     HAVING SUM(operation.amount) > payment.amount_received
 """
-_EVENTS, _TOLD = Event._meta.db_table, Told._meta.db_table
+_EVENTS, _CALLS = Event._meta.db_table, ReceiverCall._meta.db_table
 
 State = tuple[Any, ...]
 Key = tuple[str, str]
@@ -56,13 +56,13 @@ class Watch:
     """Compares what the mirror shows with what the provider's objects have been, in their order."""
 
     def __init__(self, engine: Engine) -> None:
-        self._project = engine.default_project.inner
+        self._project = engine.default_project.state
         self.histories: dict[Key, History] = {}
-        #: Events by id to the moment of the commit that had them applied, and told.
+        #: Event id to the moment of the commit by which it was applied, and dispatched.
         self.applied: dict[str, int] = {}
-        self.told: dict[str, int] = {}
-        self._moment = self._last_told = 0
-        store = self._project.event_store
+        self.dispatched: dict[str, int] = {}
+        self._moment = self._last_dispatched = 0
+        store = self._project.events
         announce = store._on_emit
 
         def emitted(event: dict[str, Any], body: bytes) -> None:
@@ -72,23 +72,23 @@ class Watch:
         store._on_emit = emitted
 
     def inbox_changed(self, cursor: Any, tables: Iterable[str]) -> None:
-        """Note in which order events were applied and told: clocks may be set back meanwhile."""
+        """Record the order in which events are applied and dispatched: clocks may be set back meanwhile."""
         self._moment += 1
         if _EVENTS in tables:
             cursor.execute(f"SELECT id FROM {_EVENTS} WHERE state NOT IN ('pending', 'quarantined')")
             for (event_id,) in cursor.fetchall():
                 self.applied.setdefault(event_id, self._moment)
-        if _TOLD in tables:
-            cursor.execute(f"SELECT id, what FROM {_TOLD} WHERE id > %s ORDER BY id", [self._last_told])
-            for self._last_told, what in cursor.fetchall():
+        if _CALLS in tables:
+            cursor.execute(f"SELECT id, what FROM {_CALLS} WHERE id > %s ORDER BY id", [self._last_dispatched])
+            for self._last_dispatched, what in cursor.fetchall():
                 kind, _, rest = what.partition(":")
                 if kind == "event":
-                    self.told.setdefault(rest.partition(":")[0], self._moment)
+                    self.dispatched.setdefault(rest.partition(":")[0], self._moment)
 
     def provider_acted(self) -> None:
         """Note what changed without an event."""
         project = self._project
-        for items in (project.pay_ins, project.pay_outs, project.pay_backs, project.deposit_accounts):
+        for items in (project.payments, project.payouts, project.refunds, project.deposit_references):
             for item in items.items:
                 self._add(item)
         for balance in project.ledger.balances.values():

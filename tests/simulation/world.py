@@ -15,18 +15,17 @@ from django.db import connections
 from django.test import RequestFactory, override_settings
 
 from payments_integration import apps, conf, tasks, webhooks
-from payments_integration.client import provider, transport
+from payments_integration.client import resources, transport
 from payments_integration.projection import endpoints
-from payments_integration.reconciliation import events as event_passes
-from payments_integration.reconciliation import objects as object_passes
+from payments_integration.reconciliation import events as event_passes, objects as object_passes
 from payments_integration.sandbox import Engine
 from payments_integration.signals import attention, event_received, status_changed
-from tests.simulation.baton import CRASH, GO, WAIT, Actor, Fault, Killed, Plan, Process, Stage
-from tests.simulation.clockwork import ProviderClock, Time, simulated
+from tests.simulation.clock import ProviderClock, Time, simulated
 from tests.simulation.database import BrokenConnection
 from tests.simulation.fetching import ahead
 from tests.simulation.merchant import Intent, Merchant
 from tests.simulation.network import Attempt, Network, Post
+from tests.simulation.scheduler import CRASH, GO, WAIT, Actor, Fault, Killed, Plan, Process, Scheduler
 from tests.simulation.watching import Watch
 
 ACCOUNT = "default"
@@ -59,8 +58,8 @@ _VIOLATIONS: dict[str, type[Violation]] = {}
 class World:
     """Everything there is during one schedule; ``close`` puts the process back as it was."""
 
-    def __init__(self, stage: Stage, *, mode: str, receiver_defers: bool = False) -> None:
-        self.stage = stage
+    def __init__(self, scheduler: Scheduler, *, mode: str, receiver_defers: bool = False) -> None:
+        self.scheduler = scheduler
         self.mode = mode
         self.receiver_defers = receiver_defers
         self.time = Time()
@@ -71,7 +70,7 @@ class World:
         self.intents: dict[str, Intent] = {}
         self.attentions: list[tuple[str, Any]] = []
         self.acknowledged: set[str] = set()
-        #: Operations whose person could not be told: the process died between the commit and the signal.
+        #: Operations without the signal attention: the process died between the commit and the signal.
         self.excused: set[str] = set()
         self.waiting: list[Actor] = []
         self.messages: list[tuple[str, datetime]] = []
@@ -94,7 +93,7 @@ class World:
     # at boundaries, in the thread of an actor
 
     def at(self, point: str, *, may_wait: bool = True) -> str:
-        """Pass a boundary: whatever the plan says happens, or is returned for the caller to do."""
+        """Pass a boundary: the planned fault happens, or is returned for the caller to do."""
         actor = self._actor()
         if actor is None:
             return GO
@@ -103,7 +102,7 @@ class World:
         while kind == WAIT:
             actor.point, actor.since = point, self.time.now
             self.waiting.append(actor)
-            self.stage.pause()
+            self.scheduler.pause()
             self.check_alive()
             kind = self._decide(actor, point, may_wait=may_wait)
         return kind
@@ -163,14 +162,14 @@ class World:
         self._digest.update(line.encode())
 
     @property
-    def told_or_excused(self) -> set[str]:
-        """Operations whose person was told, or could not be: the signal is sent once, after the commit."""
-        return self.excused | {pk for reason, pk in self.attentions if reason == "operation_needs_person"}
+    def dispatched_or_excused(self) -> set[str]:
+        """Operations for which attention was sent, or could not be: it is sent once, after the commit."""
+        return self.excused | {pk for reason, pk in self.attentions if reason == "operation_needs_resolution"}
 
     @property
     def parked(self) -> set[Any]:
         """Events and changes whose receivers failed for so long that they were left out of their order."""
-        return {pk for reason, pk in self.attentions if reason == "telling_parked"}
+        return {pk for reason, pk in self.attentions if reason == "dispatch_parked"}
 
     @property
     def digest(self) -> str:
@@ -278,8 +277,8 @@ class World:
 
     def _act(self, actor: Actor) -> None:
         endpoints._secrets = actor.process.memory.setdefault("secrets", {})
-        provider._clients = actor.process.memory.setdefault("clients", {})
-        self.stage.act(actor)
+        resources._clients = actor.process.memory.setdefault("clients", {})
+        self.scheduler.act(actor)
         if actor.is_done:
             if actor.then is not None:
                 actor.then(actor)
@@ -328,11 +327,11 @@ class World:
         }
         stack.enter_context(override_settings(**{conf.NAME: options}))
         stack.enter_context(mock.patch.object(transport, "Transport", self.network.transport))
-        stack.enter_context(mock.patch.object(provider, "_clients", {}))
+        stack.enter_context(mock.patch.object(resources, "_clients", {}))
         stack.enter_context(mock.patch.object(endpoints, "_secrets", {}))
         stack.enter_context(mock.patch.object(apps, "_publisher", self))
         for module in (event_passes, object_passes):
-            stack.enter_context(mock.patch.object(module, "ahead", ahead(self.time.monotonic)))
+            stack.enter_context(mock.patch.object(module, "fetched_ahead", ahead(self.time.monotonic)))
         receivers: tuple[tuple[Any, list[Callable[..., Any]]], ...] = (
             (event_received, [self.merchant.on_event]),
             (status_changed, [self.merchant.on_status]),

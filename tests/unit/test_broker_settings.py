@@ -1,4 +1,4 @@
-"""What the guide recommends for each broker is what the example runs with, so that tests with brokers prove it."""
+"""The example project uses the settings that the guide recommends for each broker, so broker tests cover them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOR_ALL = {
 
 
 def recommended(broker: str) -> dict[str, Any]:
-    """The settings in the guide's block that follows the broker's name."""
+    """The settings in the guide's code block after the broker's name."""
     _, _, rest = GUIDE.read_text().partition(f"for {broker}\n")
     match = re.search(r"```python\n(.*?)```", rest, re.DOTALL)
     assert match is not None
@@ -56,7 +56,7 @@ def of_the_example(url: str) -> dict[str, Any]:
         ("RabbitMQ", "amqp://127.0.0.1:1//", {"CELERY_BROKER_TRANSPORT_OPTIONS", "CELERY_BROKER_HEARTBEAT"}),
     ],
 )
-def test_the_guide_and_the_example_agree(broker: str, url: str, names: set[str]) -> None:
+def test_the_example_uses_the_broker_settings_of_the_guide(broker: str, url: str, names: set[str]) -> None:
     wanted, example = recommended(broker), of_the_example(url)
     assert set(wanted) == names
     assert {name: example[name] for name in names} == wanted

@@ -10,6 +10,7 @@ import pytest
 
 from tests import cases
 from tests.catalogue import ALL, BY_NUMBER, CASES, GUNICORN, RABBITMQ, REDIS, Case
+from tests.databases import uses_database
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,7 +57,7 @@ def test_the_report_fails_for_a_test_that_failed_on_one_database(
     assert "failed: tests/a.py::test [MariaDB]" in capsys.readouterr().out
 
 
-def test_the_report_is_content_when_all_passed_everywhere(
+def test_the_report_succeeds_if_every_case_passed_everywhere(
     tmp_path: Path, one_case: Case, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for place in ALL:
@@ -65,7 +66,7 @@ def test_the_report_is_content_when_all_passed_everywhere(
     assert "1 tests  ok  (SQLite 1 PostgreSQL 1 MariaDB 1)" in capsys.readouterr().out
 
 
-def test_what_is_not_built_yet_is_said_and_does_not_fail(
+def test_a_case_that_is_not_built_is_shown_and_does_not_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cases, "CASES", (Case(8, "eight", ALL, awaits="wings"),))
@@ -98,7 +99,7 @@ def test_of_no_case() -> None:
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
-def test_the_plugin_notes_what_ran_where(
+def test_the_plugin_records_where_each_test_ran(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, processes: str
 ) -> None:
     pytester.makeini("[pytest]\nmarkers = case(number)\n")
@@ -122,10 +123,28 @@ def test_the_plugin_notes_what_ran_where(
     assert here in ALL
 
 
-def test_a_case_that_the_catalogue_does_not_know_is_an_error(pytester: pytest.Pytester) -> None:
+def test_a_case_that_is_not_in_the_catalogue_is_an_error(pytester: pytest.Pytester) -> None:
     assert 999 not in BY_NUMBER
     pytester.makeini("[pytest]\nmarkers = case(number)\n")
     pytester.makepyfile("import pytest\n\n@pytest.mark.case(999)\ndef test_it() -> None: ...\n")
     result = pytester.runpytest_subprocess("-p", "tests.cases", "--ds", "tests.settings")
     assert result.ret != 0
     result.stderr.fnmatch_lines(["*the catalogue has no case 999*"])
+
+
+def test_a_test_without_a_database_proves_its_case_on_all_of_them(request: pytest.FixtureRequest) -> None:
+    """It runs once, so that one run must count everywhere."""
+    assert not uses_database(request.node)
+    assert set(cases._places(request.node)) == set(ALL)
+
+
+def test_a_fixture_that_opens_the_database_counts_as_using_it(
+    request: pytest.FixtureRequest, admin_user: object
+) -> None:
+    assert uses_database(request.node)
+    assert len(cases._places(request.node)) == 1
+
+
+@pytest.mark.django_db
+def test_a_marker_that_opens_the_database_counts_as_using_it(request: pytest.FixtureRequest) -> None:
+    assert uses_database(request.node)

@@ -1,7 +1,10 @@
-"""The setting: lazily read, typed, and every mistake told with what to write instead."""
+"""The setting: its values, its system checks, and reading it from the environment."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +30,7 @@ def account(**fields: Any) -> dict[str, Any]:
     return {"ACCOUNTS": {"default": {**ACCOUNT, **fields}}}
 
 
-def test_defaults_are_sound() -> None:
+def test_an_account_is_all_that_the_setting_needs() -> None:
     with override_settings(PAYMENTS_INTEGRATION=setting()):
         current = conf.current()
     assert current.PROCESSING == "inline"
@@ -35,7 +38,7 @@ def test_defaults_are_sound() -> None:
     assert not list(conf.problems(setting()))
 
 
-def test_it_is_read_lazily() -> None:
+def test_the_setting_is_read_at_each_use() -> None:
     with override_settings(PAYMENTS_INTEGRATION=setting(BATCH_SIZE=7)):
         assert conf.current().BATCH_SIZE == 7
         with override_settings(PAYMENTS_INTEGRATION=setting(BATCH_SIZE=8)):
@@ -43,7 +46,7 @@ def test_it_is_read_lazily() -> None:
         assert conf.current().BATCH_SIZE == 7
 
 
-def test_a_change_in_place_is_seen(settings: Any) -> None:
+def test_a_setting_changed_in_place_is_read_again(settings: Any) -> None:
     settings.PAYMENTS_INTEGRATION = setting()
     assert conf.current().BATCH_SIZE == 500
     settings.PAYMENTS_INTEGRATION["BATCH_SIZE"] = 9
@@ -51,7 +54,7 @@ def test_a_change_in_place_is_seen(settings: Any) -> None:
 
 
 @pytest.mark.case(85)
-def test_no_secret_in_a_repr() -> None:
+def test_the_repr_of_the_settings_shows_no_secret() -> None:
     with override_settings(
         PAYMENTS_INTEGRATION={
             "ACCOUNTS": {"default": {**ACCOUNT, "WEBHOOK_SECRETS": ["whsec_hidden"]}},
@@ -62,7 +65,7 @@ def test_no_secret_in_a_repr() -> None:
         assert "sk_test_1" not in repr(conf.current())
 
 
-def test_an_unknown_account_is_told_with_the_known_ones() -> None:
+def test_the_error_for_an_unknown_account_names_the_known_ones() -> None:
     with pytest.raises(ImproperlyConfigured, match=r'no account "other" \(known: default, second\)'):
         conf.account("other")
 
@@ -108,7 +111,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "a class as text": ("E013", setting(API_AUTHENTICATION_CLASSES="a.B"), "API_AUTHENTICATION_CLASSES"),
     "a class itself": ("E013", setting(API_THROTTLE_CLASSES=[dict]), "API_THROTTLE_CLASSES"),
     "no dotted path": ("E013", setting(API_PERMISSION_CLASSES=["AllowAny"]), "API_PERMISSION_CLASSES"),
-    "nobody is asked": ("E013", setting(API_PERMISSION_CLASSES=[]), "open to everybody"),
+    "no permission classes": ("E013", setting(API_PERMISSION_CLASSES=[]), "open to everyone"),
     "rows by a function": ("E013", setting(API_QUERYSET=print), "API_QUERYSET"),
     "rates no dict": ("E013", setting(API_THROTTLE_RATES="5/min"), "must be a dict"),
     "a rate of no name": ("E013", setting(API_THROTTLE_RATES={"reads": "5/min"}), "unknown name 'reads'"),
@@ -119,7 +122,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
 
 
 @pytest.mark.parametrize(("id", "raw", "says"), WRONG.values(), ids=WRONG)
-def test_wrong_settings_are_check_errors(id: str, raw: Any, says: str) -> None:
+def test_a_wrong_setting_is_a_check_error(id: str, raw: Any, says: str) -> None:
     with override_settings(PAYMENTS_INTEGRATION=raw):
         (error,) = [message for message in check_settings() if message.is_serious()]
         assert error.id == f"payments_integration.{id}"
@@ -129,7 +132,7 @@ def test_wrong_settings_are_check_errors(id: str, raw: Any, says: str) -> None:
             conf.current()
 
 
-def test_limits_are_read_and_cannot_be_changed_by_code() -> None:
+def test_approval_limits_are_read_only() -> None:
     given = {"CLP": 1_000_000, "USD": 1}
     with override_settings(PAYMENTS_INTEGRATION=setting(APPROVAL_LIMITS=given)):
         limits = conf.current().APPROVAL_LIMITS
@@ -140,7 +143,7 @@ def test_limits_are_read_and_cannot_be_changed_by_code() -> None:
         assert conf.current().APPROVAL_LIMITS == {}
 
 
-def test_a_rate_that_is_not_named_keeps_its_default() -> None:
+def test_a_throttle_rate_that_is_not_given_keeps_its_default() -> None:
     with override_settings(PAYMENTS_INTEGRATION=setting(API_THROTTLE_RATES={"read": None})):
         assert conf.current().API_THROTTLE_RATES == {"read": None, "write": "30/minute"}
 
@@ -150,10 +153,10 @@ def test_a_rate_that_is_not_named_keeps_its_default() -> None:
     [
         ({}, []),
         ({"API_QUERYSET": "nowhere.visible"}, ["API_QUERYSET", "'nowhere.visible'", "cannot be imported"]),
-        ({"API_QUERYSET": "payments_integration.conf.NAME"}, ["API_QUERYSET", "conf.NAME", "no function"]),
+        ({"API_QUERYSET": "payments_integration.conf.NAME"}, ["API_QUERYSET", "conf.NAME", "not a function"]),
         (
-            {"API_PERMISSION_CLASSES": ["payments_integration.api.permissions.Nobody"]},
-            ["API_PERMISSION_CLASSES", "permissions.Nobody", "cannot be imported"],
+            {"API_PERMISSION_CLASSES": ["payments_integration.api.permissions.Missing"]},
+            ["API_PERMISSION_CLASSES", "permissions.Missing", "cannot be imported"],
         ),
         (
             {"API_AUTHENTICATION_CLASSES": ["payments_integration.api.permissions.StaffByPermission"]},
@@ -162,7 +165,7 @@ def test_a_rate_that_is_not_named_keeps_its_default() -> None:
         ({"API_THROTTLE_CLASSES": ["payments_integration.conf.current"]}, ["API_THROTTLE_CLASSES", "allow_request()"]),
     ],
 )
-def test_what_the_api_is_told_to_use_must_be_there(options: dict[str, Any], says: list[str]) -> None:
+def test_an_api_option_with_an_unusable_path_is_a_check_error(options: dict[str, Any], says: list[str]) -> None:
     with override_settings(PAYMENTS_INTEGRATION=setting(**options)):
         found = check_api()
     assert [message.id for message in found] == ["payments_integration.E014"] * bool(says)
@@ -170,17 +173,17 @@ def test_what_the_api_is_told_to_use_must_be_there(options: dict[str, Any], says
         assert text in found[0].msg
 
 
-def test_the_paths_are_not_followed_where_the_setting_is_wrong() -> None:
+def test_api_paths_are_not_imported_while_the_setting_is_wrong() -> None:
     with override_settings(PAYMENTS_INTEGRATION=setting(API_QUERYSET="nowhere.visible", PROCESING="celery")):
         assert check_api() == []
 
 
 @pytest.mark.parametrize("host", ["http://127.0.0.1:8001", "http://localhost:8001", "http://[::1]:1"])
-def test_http_is_for_this_machine(host: str) -> None:
+def test_plain_http_is_accepted_for_this_machine_only(host: str) -> None:
     assert not list(conf.problems(account(BASE_URL=host)))
 
 
-def test_no_account_is_a_warning() -> None:
+def test_a_setting_without_an_account_is_a_warning() -> None:
     with override_settings(PAYMENTS_INTEGRATION={}):
         assert "payments_integration.W001" in [message.id for message in check_settings()]
 
@@ -191,7 +194,7 @@ def test_the_checks_are_registered() -> None:
         assert "payments_integration.E002" in [message.id for message in checks.run_checks()]
 
 
-def test_deployment(settings: Any) -> None:
+def test_deployment_checks_warn_about_redirects_and_the_default_key(settings: Any) -> None:
     settings.SECURE_SSL_REDIRECT = True
     assert {message.id for message in check_deployment()} == {
         "payments_integration.W003",
@@ -206,13 +209,13 @@ def ids(messages: list[checks.CheckMessage]) -> set[str | None]:
     return {message.id for message in messages}
 
 
-def test_without_time_zones_nothing_can_be_stored(settings: Any) -> None:
+def test_use_tz_off_is_a_check_error(settings: Any) -> None:
     assert "payments_integration.E011" not in ids(check_settings())
     settings.USE_TZ = False
     assert "payments_integration.E011" in ids(check_settings())
 
 
-def test_a_schedule_without_the_sweeper_is_told(settings: Any) -> None:
+def test_a_schedule_without_process_events_is_a_warning(settings: Any) -> None:
     settings.PAYMENTS_INTEGRATION = setting(PROCESSING="celery")
     assert "payments_integration.W005" in ids(check_settings())
     settings.CELERY_BEAT_SCHEDULE = {}
@@ -221,13 +224,13 @@ def test_a_schedule_without_the_sweeper_is_told(settings: Any) -> None:
     assert "payments_integration.W005" not in ids(check_settings())
 
 
-def test_an_account_that_the_schedule_leaves_out_is_told(settings: Any) -> None:
+def test_a_schedule_that_leaves_an_account_out_is_a_warning(settings: Any) -> None:
     entry = {"BASE_URL": "https://x.example", "API_KEY": "sk_1"}
     accounts = {alias: {**entry, "API_KEY": f"sk_{alias}"} for alias in ("one", "two", "three")}
     settings.PAYMENTS_INTEGRATION = {"PROCESSING": "celery", "ACCOUNTS": accounts}
     settings.CELERY_BEAT_SCHEDULE = beat_schedule(["two"])
-    (told,) = [message.msg for message in check_settings() if message.id == "payments_integration.W005"]
-    assert told.endswith("for 'one', 'three'.")
+    (warning,) = [message.msg for message in check_settings() if message.id == "payments_integration.W005"]
+    assert "for 'one', 'three':" in warning
     settings.CELERY_BEAT_SCHEDULE = beat_schedule(accounts)
     assert "payments_integration.W005" not in ids(check_settings())
     # One for all accounts, kept beside those of some.
@@ -235,7 +238,7 @@ def test_an_account_that_the_schedule_leaves_out_is_told(settings: Any) -> None:
     assert "payments_integration.W005" not in ids(check_settings())
 
 
-def test_handlers_that_wait_for_nothing_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_for_an_unknown_event_type_or_status_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "registered", [])
 
     def fine(instance: Any, **kwargs: Any) -> None: ...
@@ -244,11 +247,11 @@ def test_handlers_that_wait_for_nothing_are_told(monkeypatch: pytest.MonkeyPatch
     handlers.registered += [(fine, Payment, ("succeeded",)), (fine, None, ("payment.*",))]
     assert check_handlers() == []
     handlers.registered += [(fine, Payment, ("succeded",)), (fine, None, ("paymnt.*",)), (narrow, Payment, ())]
-    told = [message.msg for message in check_handlers()]
-    assert len(told) == 3
-    assert "'succeded', which is not a status of Payment" in told[0]
-    assert "'paymnt.*'" in told[1]
-    assert "**kwargs" in told[2]
+    messages = [message.msg for message in check_handlers()]
+    assert len(messages) == 3
+    assert "'succeded', which is not a status of Payment" in messages[0]
+    assert "'paymnt.*'" in messages[1]
+    assert "**kwargs" in messages[2]
 
 
 @pytest.mark.django_db
@@ -266,3 +269,120 @@ def test_a_missing_encryption_key_is_a_check_error(settings: Any) -> None:
     (error,) = check_keys(databases=["default"])
     assert error.id == "payments_integration.E010"
     assert check_keys() == []
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """No variable of ours, and a working directory without a ``.env``."""
+    for name in os.environ:
+        if name.startswith("PAYMENTS_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PAYMENTS_BASE_URL", "https://api.example.com")
+    monkeypatch.setenv("PAYMENTS_API_KEY", "sk_test_1")
+    return monkeypatch
+
+
+def test_from_env_reads_one_account_and_leaves_defaults_out(environment: pytest.MonkeyPatch) -> None:
+    assert conf.from_env() == {"ACCOUNTS": {"default": {**ACCOUNT, "WEBHOOK_SECRETS": []}}}
+    assert not list(conf.problems(conf.from_env()))
+
+
+def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
+    written: dict[str, tuple[str, Any]] = {
+        "PROCESSING": ("celery", "celery"),
+        "REORDER_WINDOW": ("5", 5),
+        "ENCRYPTION_KEYS": ("new,old", ["new", "old"]),
+        "MAX_WEBHOOK_BYTES": ("65536", 65536),
+        "BATCH_SIZE": ("100", 100),
+        "RECEIVER_RETRIES": ("1,2", [1, 2]),
+        "CONNECT_TIMEOUT": ("2.5", 2.5),
+        "READ_TIMEOUT": ("10", 10.0),
+        "REQUEST_DEADLINE": ("20", 20.0),
+        "SILENT_AFTER": ("3600", 3600),
+        "SWEEP_DAYS": ("40", 40),
+        "EVENT_BODY_DAYS": ("50", 50),
+        "EVENT_DAYS": ("60", 60),
+        "BACKLOG_ALERT": ("30", 30),
+        "APPROVAL_LIMITS": ("CLP=1000000,USD=50000", {"CLP": 1_000_000, "USD": 50_000}),
+        "API_AUTHENTICATION_CLASSES": ("shop.auth.Token", ["shop.auth.Token"]),
+        "API_PERMISSION_CLASSES": ("shop.api.A,shop.api.B", ["shop.api.A", "shop.api.B"]),
+        "API_THROTTLE_CLASSES": ("shop.api.Throttle", ["shop.api.Throttle"]),
+        "API_THROTTLE_RATES": ("read=9/minute,write=3/hour", {"read": "9/minute", "write": "3/hour"}),
+        "API_QUERYSET": ("shop.api.rows", "shop.api.rows"),
+    }
+    for name, (text, _value) in written.items():
+        environment.setenv(f"PAYMENTS_{name}", text)
+    found = conf.from_env()
+    del found["ACCOUNTS"]
+    assert found == {name: value for name, (_text, value) in written.items()}
+    assert {"ACCOUNTS", *written} == {option.name for option in dataclasses.fields(conf.Settings)}
+    with override_settings(PAYMENTS_INTEGRATION=conf.from_env()):
+        assert conf.current().RECEIVER_RETRIES == (1, 2)
+
+
+def test_from_env_reads_several_accounts(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("PAYMENTS_ACCOUNTS", "default,br,mx-2")
+    environment.setenv("PAYMENTS_BR_API_KEY", "sk_test_br")
+    environment.setenv("PAYMENTS_BR_WEBHOOK_SECRETS", "whsec_1,whsec_2")
+    environment.setenv("PAYMENTS_MX_2_API_KEY", "sk_test_mx")
+    environment.setenv("PAYMENTS_MX_2_BASE_URL", "https://other.example.com")
+    assert conf.from_env()["ACCOUNTS"] == {
+        "default": {**ACCOUNT, "WEBHOOK_SECRETS": []},
+        "br": {**ACCOUNT, "API_KEY": "sk_test_br", "WEBHOOK_SECRETS": ["whsec_1", "whsec_2"]},
+        "mx-2": {"BASE_URL": "https://other.example.com", "API_KEY": "sk_test_mx", "WEBHOOK_SECRETS": []},
+    }
+
+
+def test_from_env_reads_another_prefix(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("SHOP_BASE_URL", "https://shop.example.com")
+    environment.setenv("SHOP_API_KEY", "sk_test_shop")
+    assert conf.from_env("SHOP_")["ACCOUNTS"]["default"]["API_KEY"] == "sk_test_shop"
+
+
+def test_from_env_reads_a_file_that_the_environment_overrides(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("PAYMENTS_API_KEY=sk_from_file\nPAYMENTS_PROCESSING=celery\n")
+    found = conf.from_env()
+    assert found["PROCESSING"] == "celery"
+    assert found["ACCOUNTS"]["default"]["API_KEY"] == "sk_test_1"
+    assert "PAYMENTS_PROCESSING" not in os.environ
+    (tmp_path / "other.env").write_text("PAYMENTS_PROCESSING=inline\n")
+    assert conf.from_env(env_file=tmp_path / "other.env")["PROCESSING"] == "inline"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("PAYMENTS_BASE_URL", None, "Write an https:// address"),
+        ("PAYMENTS_BASE_URL", "http://api.example.com", "Write an https:// address"),
+        ("PAYMENTS_BASE_URL", "https://api.example.com/v1", "Leave /v1 off"),
+        ("PAYMENTS_API_KEY", None, "Write the secret key"),
+        ("PAYMENTS_API_KEY", "sk secret", "Write the secret key"),
+        ("PAYMENTS_PROCESSING", "secret", 'Write "inline" or "celery"'),
+        ("PAYMENTS_BATCH_SIZE", "secret", "cannot be read"),
+        ("PAYMENTS_BATCH_SIZE", "0", "Write a whole number from 1 to 1000"),
+        ("PAYMENTS_RECEIVER_RETRIES", "1,secret", "cannot be read"),
+        ("PAYMENTS_APPROVAL_LIMITS", "CLP", "cannot be read"),
+        ("PAYMENTS_APPROVAL_LIMITS", "CLP=0", "Write a whole number"),
+        ("PAYMENTS_ACCOUNTS", "default,a b", "Use ASCII letters"),
+        ("PAYMENTS_ACCOUNTS", "a-b,a_b", "Use ASCII letters"),
+        ("PAYMENTS_BR_API_KEY", "", "Write the secret key"),
+        ("PAYMENTS_ACCOUNTS", "default,twin", "One account per provider project"),
+    ],
+)
+def test_from_env_names_the_variable_that_is_wrong(
+    name: str, text: str | None, hint: str, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("PAYMENTS_TWIN_API_KEY", "sk_test_1")
+    environment.setenv("PAYMENTS_A_B_API_KEY", "sk_test_2")
+    if name == "PAYMENTS_BR_API_KEY":
+        environment.setenv("PAYMENTS_ACCOUNTS", "default,br")
+    if text is None:
+        environment.delenv(name)
+    else:
+        environment.setenv(name, text)
+    with pytest.raises(ImproperlyConfigured) as caught:
+        conf.from_env()
+    assert f"The environment variable {name} " in str(caught.value)
+    assert hint in str(caught.value)
+    assert "secret" not in str(caught.value).replace("Write the secret key", "")

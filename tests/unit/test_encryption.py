@@ -1,4 +1,4 @@
-"""Secrets at rest: encrypted, readable after a rotation of keys, clear when a key is missing."""
+"""Stored secrets are encrypted, readable after a key rotation, and a missing key is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_token_does_not_show_the_secret() -> None:
 
 
 @pytest.mark.case(86)
-def test_old_keys_read_and_the_first_writes(settings: Any) -> None:
+def test_the_first_key_encrypts_and_old_keys_still_decrypt(settings: Any) -> None:
     configure(settings, ENCRYPTION_KEYS=["old"])
     token = encrypt("whsec_1")
     configure(settings, ENCRYPTION_KEYS=["new", "old"])
@@ -34,7 +34,7 @@ def test_old_keys_read_and_the_first_writes(settings: Any) -> None:
 
 
 @pytest.mark.case(86)
-def test_by_default_secret_key_and_its_fallbacks(settings: Any) -> None:
+def test_keys_come_from_secret_key_and_its_fallbacks_by_default(settings: Any) -> None:
     token = encrypt("whsec_1")
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "another"

@@ -7,10 +7,9 @@ from unittest import mock
 
 import pytest
 import responses
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from payments_integration import conf, projection, wire
+from payments_integration import conf, projection, schemas
 from payments_integration.client import Client
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError
 from payments_integration.models import MIRRORS, Event
@@ -23,23 +22,23 @@ mutated = st.builds(mutations.mutated_answer, st.sampled_from(SEEDS), st.integer
 
 @settings(max_examples=300, deadline=None)
 @given(answer=mutated)
-def test_an_answer_that_was_good(answer: bytes) -> None:
+def test_a_changed_valid_answer_breaks_no_rule(answer: bytes) -> None:
     targets.answer(answer)
 
 
 @settings(max_examples=150, deadline=None)
 @given(reader=st.sampled_from(sorted(targets.READERS)), status=st.integers(100, 999), body=st.binary(max_size=60))
-def test_any_answer(reader: str, status: int, body: bytes) -> None:
+def test_any_bytes_as_an_answer_break_no_rule(reader: str, status: int, body: bytes) -> None:
     assert targets.answer(f"{reader} {status}\n\n".encode() + body) is None
 
 
-def test_an_unknown_reader_reads_one_object() -> None:
+def test_an_unknown_reader_reads_an_object() -> None:
     """Its name decides nothing further: mutations change it as they change everything else."""
     payment = next(seed for seed in SEEDS if seed.startswith(b"payments.get 200"))
     _, _, rest = payment.partition(b"\n")
     read = targets.answer(b".list 200\n" + rest)
     assert read is not None
-    assert isinstance(read.data, wire.Payment)
+    assert isinstance(read.data, schemas.Payment)
 
 
 #: As http.client takes them from the wire.
@@ -57,7 +56,9 @@ headers = st.dictionaries(
     body=st.binary(max_size=60) | mutated.map(lambda answer: answer.partition(b"\n\n")[2]),
     headers=headers,
 )
-def test_every_call_raises_what_it_says(case: Case, status: int, body: bytes, headers: dict[str, str]) -> None:
+def test_every_call_raises_only_its_documented_errors(
+    case: Case, status: int, body: bytes, headers: dict[str, str]
+) -> None:
     now = [0.0]
 
     def sleep(seconds: float) -> None:
@@ -66,19 +67,19 @@ def test_every_call_raises_what_it_says(case: Case, status: int, body: bytes, he
     client = Client(conf.Account("default", "https://pay.example", API_KEY), sleep=sleep, monotonic=lambda: now[0])
     with responses.RequestsMock(assert_all_requests_are_fired=False) as provider:
         provider.add(case.method, BASE + case.path, body=body, status=status, headers=headers)
-        told = ""
+        shown = ""
         try:
             case.call(client)
         except (ProviderError, NoAnswer, PagingError) as error:
-            told = f"{error!s}{error!r}"
-    assert API_KEY not in told
+            shown = f"{error!s}{error!r}"
+    assert API_KEY not in shown
     assert now[0] <= 60
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.django_db
 @given(answers=st.lists(mutated, min_size=1, max_size=6))
-def test_what_was_read_can_be_mirrored(answers: list[bytes]) -> None:
+def test_every_answer_that_is_read_can_be_mirrored(answers: list[bytes]) -> None:
     """Each answer to the mirror: written or refused, and never a row that another database would refuse."""
     for model in MIRRORS.values():
         model._default_manager.all().delete()
@@ -89,13 +90,13 @@ def test_what_was_read_can_be_mirrored(answers: list[bytes]) -> None:
             continue
         found = getattr(read.data, "items", read.data)
         for item in found if isinstance(found, list) else [found]:
-            if not isinstance(item, wire.AnyResource):
+            if not isinstance(item, schemas.AnyResource):
                 continue
             before = projection.snapshot(item.object, "default", _id(item))
             for account in ("default", "second"):
                 at = read.answered_at
-                if account == "second" and not isinstance(item, wire.Balance):
-                    with pytest.raises(wire.WireError, match="the object belongs to another account"):
+                if account == "second" and not isinstance(item, schemas.Balance):
+                    with pytest.raises(schemas.WireError, match="the object belongs to another account"):
                         projection.write_answer(account, item, answered_at=at, duration=0.1, before=before)
                     continue
                 row = projection.write_answer(account, item, answered_at=at, duration=0.1, before=before)
@@ -104,15 +105,15 @@ def test_what_was_read_can_be_mirrored(answers: list[bytes]) -> None:
                 assert projection.differences(row, item) == {}
 
 
-def _id(item: wire.AnyResource) -> str:
-    return item.currency if isinstance(item, wire.Balance) else item.id
+def _id(item: schemas.AnyResource) -> str:
+    return item.currency if isinstance(item, schemas.Balance) else item.id
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_seeds_are_understood(seed: bytes) -> None:
+def test_the_seeds_are_valid_answers(seed: bytes) -> None:
     assert (targets.answer(seed) is not None) == (b" 20" in seed.partition(b"\n")[0])
 
 
 def test_a_reader_that_raises_anything_else_is_noticed() -> None:
-    with mock.patch.object(wire, "decode_object", side_effect=TypeError("unhashable")), pytest.raises(TypeError):
+    with mock.patch.object(schemas, "decode_object", side_effect=TypeError("unhashable")), pytest.raises(TypeError):
         targets.answer(SEEDS[0])

@@ -6,11 +6,10 @@ import json
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from tests import factories
-from tests.fuzz import doors, mutations, targets
+from tests.fuzz import deliveries, mutations, targets
 
 SEEDS = targets.TARGETS["event"].seeds()
 EVENT = json.dumps(factories.event(factories.payment())).encode()
@@ -41,14 +40,14 @@ NAMED = [
 
 @settings(max_examples=400, deadline=None)
 @given(body=mutated)
-def test_a_row_for_every_body(body: bytes) -> None:
+def test_every_changed_body_becomes_a_row(body: bytes) -> None:
     """Without a database: what would be stored fits each of them, and says what the provider said."""
     targets.event(body)
 
 
 @settings(max_examples=150, deadline=None)
 @given(body=st.binary(max_size=60) | documents)
-def test_a_row_for_whatever_comes(body: bytes) -> None:
+def test_any_bytes_that_are_no_event_are_quarantined(body: bytes) -> None:
     assert targets.event(body).state == "quarantined"
 
 
@@ -56,10 +55,10 @@ def test_a_row_for_whatever_comes(body: bytes) -> None:
 @pytest.mark.django_db
 @given(bodies=st.lists(mutated | st.binary(max_size=40) | documents, min_size=1, max_size=6))
 @example(bodies=NAMED)
-def test_the_whole_way_of_a_delivery(bodies: list[bytes]) -> None:
-    doors.deliver(*bodies)
+def test_deliveries_break_no_rule_from_webhook_to_mirror(bodies: list[bytes]) -> None:
+    deliveries.deliver(*bodies)
 
 
-def test_the_seeds_are_understood() -> None:
+def test_the_seeds_are_valid_events() -> None:
     """The targets would notice nothing if everything went to quarantine."""
     assert [targets.event(seed).state for seed in SEEDS] == ["pending"] * len(SEEDS)

@@ -16,11 +16,11 @@ from unittest import mock
 import pytest
 from django.db import DatabaseError
 
-from payments_integration import signatures, wire
+from payments_integration import schemas, signatures
 from payments_integration.exceptions import SignatureError
 from payments_integration.inbox import receiving
 from payments_integration.projection import rows
-from tests.fuzz import doors, findings, mutations, targets
+from tests.fuzz import deliveries, findings, mutations, targets
 
 PAYMENT = next(seed for seed in targets.TARGETS["event"].seeds() if b'"fee"' in seed and b'"payment"' in seed)
 WITH_NUL = PAYMENT.replace(b'"order-1"', b'"\\u0000"')
@@ -31,12 +31,12 @@ BAD_OBJECT = PAYMENT.replace(b"payment.succeeded", b"dispute.x").replace(b'"obje
 BROKEN: dict[str, tuple[str, Callable[[], Any]]] = {
     "NUL is stored": ("event", lambda: mock.patch.object(rows, "storable", _as_it_is)),
     "NUL of an answer is stored": ("answer", lambda: mock.patch.object(rows, "storable", _as_it_is)),
-    "depth is not checked": ("event", lambda: mock.patch.object(wire, "check_depth")),
+    "depth is not checked": ("event", lambda: mock.patch.object(schemas, "check_depth")),
     "nothing is understood": (
         "event",
-        lambda: mock.patch.object(wire, "event_resource", side_effect=wire.WireError("no")),
+        lambda: mock.patch.object(schemas, "event_resource", side_effect=schemas.WireError("no")),
     ),
-    "object may be anything": ("event", lambda: mock.patch.object(wire, "event_resource", _unhashable)),
+    "object may be anything": ("event", lambda: mock.patch.object(schemas, "event_resource", _unhashable)),
     "an amount is another": ("event", lambda: mock.patch.object(rows, "row_values", _swapped(rows.row_values))),
     "an answered amount is another": (
         "answer",
@@ -53,7 +53,7 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _unhashable(event: wire.Event) -> None:
+def _unhashable(event: schemas.Event) -> None:
     assert {}.get(event.data["object"]) is None
 
 
@@ -90,20 +90,22 @@ def test_a_broken_rule_is_found_within_some_thousand_inputs(target: str, broken:
         (lambda: mock.patch.object(rows, "storable", _as_it_is), WITH_NUL, AssertionError),
         (lambda: mock.patch.object(rows, "row_values", side_effect=AttributeError("oops")), PAYMENT, AssertionError),
         (lambda: mock.patch.object(receiving, "_store"), PAYMENT, AssertionError),
-        (lambda: mock.patch.object(wire, "event_resource", _unhashable), BAD_OBJECT, TypeError),
-        (lambda: mock.patch.object(wire, "decode_event", side_effect=DatabaseError("down")), PAYMENT, AssertionError),
+        (lambda: mock.patch.object(schemas, "event_resource", _unhashable), BAD_OBJECT, TypeError),
+        (
+            lambda: mock.patch.object(schemas, "decode_event", side_effect=DatabaseError("down")),
+            PAYMENT,
+            AssertionError,
+        ),
     ],
     ids=["NUL is stored", "an event is stuck", "nothing is stored", "object may be anything", "503"],
 )
-def test_what_is_broken_on_the_way_of_a_delivery_is_found(
-    broken: Callable[[], Any], body: bytes, error: type[Exception]
-) -> None:
-    doors.deliver(body)
+def test_a_broken_step_of_a_delivery_is_found(broken: Callable[[], Any], body: bytes, error: type[Exception]) -> None:
+    deliveries.deliver(body)
     with broken(), pytest.raises(error):
-        doors.deliver(body)
+        deliveries.deliver(body)
 
 
-def test_a_finding_reads_as_a_test_that_can_be_kept(tmp_path: Path) -> None:
+def test_a_finding_is_printed_as_a_test(tmp_path: Path) -> None:
     def check(data: bytes) -> None:
         if b"x" in data:
             raise SignatureError("x")
@@ -129,13 +131,13 @@ def test_the_same_seed_makes_the_same_inputs() -> None:
         assert len(set(one)) > len(one) / 2
 
 
-def test_mutations_reach_what_is_sound_and_what_is_not() -> None:
+def test_mutations_make_valid_and_invalid_inputs() -> None:
     random = Random(3)
     states = [targets.event(mutations.mutated_json(PAYMENT, random)).state for _ in range(400)]
     assert 0.1 < states.count("quarantined") / len(states) < 0.9
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command_reports_findings(tmp_path: Path) -> None:
     done = subprocess.run(
         [
             sys.executable,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from payments_integration.exceptions import SignatureError
 from payments_integration.signatures import sign, verify
@@ -28,13 +27,13 @@ grammar = st.lists(
 @given(header=st.binary(max_size=200) | grammar.map(str.encode))
 @example(header=b"")
 @example(header=b"\xff" * 5000)
-def test_any_header(header: bytes) -> None:
+def test_any_header_is_judged_as_the_oracle_does(header: bytes) -> None:
     targets.signature(header)
 
 
 @settings(max_examples=200, deadline=None)
 @given(header=st.builds(mutations.mutated_header, st.sampled_from(SEEDS), st.integers(0, 2**32).map(Random)))
-def test_a_header_that_was_right(header: bytes) -> None:
+def test_a_changed_valid_header_is_judged_as_the_oracle_does(header: bytes) -> None:
     targets.signature(header)
 
 
@@ -46,7 +45,7 @@ def test_a_header_that_was_right(header: bytes) -> None:
     shared=st.integers(0, 3),
     off=st.integers(-400, 400),
 )
-def test_several_secrets_on_either_side(
+def test_several_secrets_and_signatures_are_judged_as_the_oracle_does(
     body: bytes, known: list[str], signers: list[str], shared: int, off: int
 ) -> None:
     """As after rotations: we know some secrets, the provider signs with one or two, perhaps with one of ours."""
@@ -63,12 +62,12 @@ def test_several_secrets_on_either_side(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_which_seeds_are_valid(seed: bytes) -> None:
+def test_valid_seeds_are_accepted_and_others_refused(seed: bytes) -> None:
     """The targets would notice nothing if everything were refused."""
     assert targets.signature(seed) == (b"<t>" in seed and b"v1=<v1>" in seed)
 
 
-def test_the_oracle_signs_as_we_do() -> None:
+def test_the_oracle_makes_the_same_signature() -> None:
     for secret in ("s", "x" * 64, "y" * 65, "é" * 100):
         header = sign(b"{}", secret, now=targets.NOW)
         assert header == f"t={targets.NOW},v1={oracles.digest(secret, str(targets.NOW), b'{}')}"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from payments_integration import handlers, wire
+from payments_integration import handlers, schemas
 
-PACKAGES = ["inbox", "reconciliation", "services", "admin.on_demand"]
+PACKAGES = ["inbox", "reconciliation", "services", "admin.flows", "outbox"]
 
 
 def declared(package: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def declared(package: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_what_is_declared_is_what_there_is(name: str) -> None:
+def test_every_declared_name_exists(name: str) -> None:
     package = import_module(f"payments_integration.{name}")
     for exported, expected in declared(package).items():
         assert getattr(package, exported) is expected
@@ -38,7 +38,7 @@ def test_what_is_declared_is_what_there_is(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_what_there_is_is_declared(name: str) -> None:
+def test_every_name_is_declared(name: str) -> None:
     package = import_module(f"payments_integration.{name}")
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = package.no_such_name
@@ -47,5 +47,5 @@ def test_what_there_is_is_declared(name: str) -> None:
     assert there - modules <= declared(package).keys()
 
 
-def test_a_handlers_kinds_are_those_of_the_wire() -> None:
-    assert handlers._MODELS.keys() == wire.EVENT_RESOURCES.keys()
+def test_the_kinds_of_handlers_are_those_of_the_schemas() -> None:
+    assert handlers._MODELS.keys() == schemas.EVENT_RESOURCES.keys()

@@ -4,8 +4,7 @@ from decimal import Decimal
 
 import pytest
 from django.utils import translation
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from payments_integration.money import EXPONENTS, exponent, format_money, to_major, to_minor
 
@@ -27,12 +26,12 @@ from payments_integration.money import EXPONENTS, exponent, format_money, to_maj
         (Decimal("92233720368547758.07"), "USD", 2**63 - 1),
     ],
 )
-def test_minor_units(amount: Decimal | str | int, currency: str, minor: int) -> None:
+def test_whole_units_become_minor_units(amount: Decimal | str | int, currency: str, minor: int) -> None:
     assert to_minor(amount, currency) == minor
 
 
 @pytest.mark.parametrize("amount", [12.5, 1.0, True, None, b"12", [1]])
-def test_only_exact_types(amount: object) -> None:
+def test_amounts_of_inexact_types_are_refused(amount: object) -> None:
     with pytest.raises(TypeError):
         to_minor(amount, "USD")  # type: ignore[arg-type]
 
@@ -58,13 +57,13 @@ def test_only_exact_types(amount: object) -> None:
         ("9" * 40, "CLP"),
     ],
 )
-def test_nothing_is_rounded_or_guessed(amount: Decimal | str, currency: str) -> None:
+def test_an_amount_that_needs_rounding_or_guessing_is_refused(amount: Decimal | str, currency: str) -> None:
     with pytest.raises(ValueError, match=r"number|decimals|range"):
         to_minor(amount, currency)
 
 
 @given(st.integers(min_value=-(2**63) + 1, max_value=2**63 - 1), st.sampled_from(sorted(EXPONENTS)))
-def test_there_and_back(amount: int, currency: str) -> None:
+def test_minor_units_survive_a_round_trip_through_whole_units(amount: int, currency: str) -> None:
     major = to_major(amount, currency)
     assert to_minor(major, currency) == amount
     assert to_minor(f"{major:f}", currency) == amount
@@ -95,12 +94,12 @@ def test_every_currency_of_the_spec_has_its_decimals() -> None:
         (105, "USD", "tlh", "$1.05"),
     ],
 )
-def test_shown_as_people_read_it(amount: int, currency: str, locale: str, text: str) -> None:
+def test_money_is_formatted_for_the_locale(amount: int, currency: str, locale: str, text: str) -> None:
     shown = format_money(amount, currency, locale)
     assert shown.replace("\xa0", "").replace(" ", "") == text.replace("\xa0", "")
 
 
-def test_the_active_language_is_the_default() -> None:
+def test_money_is_formatted_in_the_active_language_by_default() -> None:
     with translation.override("pt-br"):
         assert format_money(123_456, "BRL").endswith("1.234,56")
     with translation.override(None):

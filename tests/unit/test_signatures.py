@@ -9,8 +9,7 @@ import time
 
 import pytest
 import stripe
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from payments_integration.exceptions import SignatureError
 from payments_integration.signatures import sign, verify
@@ -27,7 +26,7 @@ def check(header: str, *, body: bytes = BODY, secrets: tuple[str, ...] = ("whsec
     verify(body, header, secrets=secrets, now=now)
 
 
-def test_sign_is_what_the_spec_says() -> None:
+def test_sign_makes_the_header_of_the_spec() -> None:
     assert sign(BODY, "whsec", now=NOW) == f"t={NOW},v1={v1()}"
 
 
@@ -42,13 +41,13 @@ def test_what_another_implementation_signs_we_verify() -> None:
 
 
 @given(body=st.binary(max_size=200), secret=st.text(st.characters(codec="utf-8"), min_size=1, max_size=40))
-def test_round_trip(body: bytes, secret: str) -> None:
+def test_a_signed_body_verifies(body: bytes, secret: str) -> None:
     verify(body, sign(body, secret, now=NOW), secrets=[secret], now=NOW)
 
 
 @pytest.mark.case(2)
 @pytest.mark.parametrize("sign_of", [1, -1])
-def test_five_minutes_either_way(sign_of: int) -> None:
+def test_a_signature_is_valid_for_five_minutes_either_way(sign_of: int) -> None:
     check(sign(BODY, "whsec", now=NOW), now=NOW + sign_of * 299)
     with pytest.raises(SignatureError):
         check(sign(BODY, "whsec", now=NOW), now=NOW + sign_of * 301)
@@ -62,16 +61,16 @@ def test_the_local_clock_is_the_default() -> None:
 
 @pytest.mark.case(6)
 @pytest.mark.parametrize("header", [f"t={NOW},v1={'0' * 64},v1={v1()}", f"t={NOW},v1={v1()},v1={'0' * 64}"])
-def test_either_of_two_signatures(header: str) -> None:
+def test_either_of_two_signatures_is_accepted(header: str) -> None:
     check(header)
 
 
-def test_any_of_several_secrets() -> None:
+def test_a_signature_by_any_of_several_secrets_is_accepted() -> None:
     check(sign(BODY, "second", now=NOW), secrets=("first", "second"))
 
 
 @pytest.mark.case(7)
-def test_unknown_secret() -> None:
+def test_a_signature_by_an_unknown_secret_is_refused() -> None:
     with pytest.raises(SignatureError):
         check(sign(BODY, "other", now=NOW))
     with pytest.raises(SignatureError):
@@ -80,7 +79,7 @@ def test_unknown_secret() -> None:
 
 @pytest.mark.case(8)
 @pytest.mark.parametrize("body", [BODY + b" ", BODY.replace(b"10", b"11"), b'{"id":"evt_1","amount":10}', b""])
-def test_other_bytes(body: bytes) -> None:
+def test_changed_bytes_are_refused(body: bytes) -> None:
     with pytest.raises(SignatureError):
         check(sign(BODY, "whsec", now=NOW), body=body)
 
@@ -111,12 +110,12 @@ MALFORMED = {
 @pytest.mark.case(4)
 @pytest.mark.case(5)
 @pytest.mark.parametrize("header", MALFORMED.values(), ids=MALFORMED)
-def test_malformed_headers(header: str) -> None:
+def test_malformed_headers_are_refused(header: str) -> None:
     with pytest.raises(SignatureError):
         check(header)
 
 
 @given(st.text(max_size=300))
-def test_no_header_raises_anything_else(header: str) -> None:
+def test_no_header_raises_another_error(header: str) -> None:
     with pytest.raises(SignatureError):
         check(header)

@@ -1,4 +1,4 @@
-"""Tasks and the schedule: every one callable without arguments and for one account."""
+"""The tasks and their schedule. Each task runs for every account or for one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_schedule_names_every_task_and_no_other() -> None:
 )
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_worker_drops_broken_connections_before_a_task(name: str, request_: dict[str, bool], drops: bool) -> None:
-    """Not where a task runs in the caller's own thread: the connection may hold what the caller has not committed."""
+    """Not if a task runs in the caller's thread, whose connection may have an open transaction."""
     task = getattr(tasks, name)
     task.push_request(**request_)
     try:
@@ -53,14 +53,14 @@ def test_a_worker_drops_broken_connections_before_a_task(name: str, request_: di
     assert drop.called is drops
 
 
-def test_what_the_schedule_gives_out_expires() -> None:
-    """A worker that was away finds no pile; and no message expires by clocks that differ, or before its turn."""
+def test_scheduled_messages_expire() -> None:
+    """A worker that was down finds few messages, and none expires because clocks differ or a queue is long."""
     for entry in BEAT_SCHEDULE.values():
         assert entry["options"]["expires"] >= max(entry["schedule"], 900)
         assert entry["options"]["expires"] <= 30 * entry["schedule"]
 
 
-def test_every_account_has_the_whole_schedule_to_itself() -> None:
+def test_beat_schedule_has_every_task_for_each_account() -> None:
     apart = beat_schedule({"default": {}, "big": {}})
     assert len(apart) == 2 * len(BEAT_SCHEDULE)
     for name, entry in BEAT_SCHEDULE.items():
@@ -73,7 +73,7 @@ def test_every_account_has_the_whole_schedule_to_itself() -> None:
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_tasks_of_an_account_go_to_its_queue(name: str) -> None:
-    """As Celery itself asks, with a project's own routes behind ours."""
+    """Celery asks the router, and then the project's own routes."""
     app = Celery("a project", broker="memory://", set_as_current=False)
     app.conf.task_routes = [
         route_by_account({"big": "payments-big"}),
@@ -90,8 +90,8 @@ def test_tasks_of_an_account_go_to_its_queue(name: str) -> None:
     assert queue("shop.tasks.report", account="big") == queue("shop.tasks.report", ["big"]) == "celery"
 
 
-def test_what_is_published_by_us_names_its_account_to_the_router() -> None:
-    """Wake-ups and the schedule: a message that hides it would wait behind the others' work."""
+def test_wake_ups_and_scheduled_messages_are_routed_by_account() -> None:
+    """A message without an account would wait behind the work of other accounts."""
     route = route_by_account({"big": "payments-big"})
     with mock.patch.object(tasks.process_events, "apply_async") as published:
         tasks.wake_up("big")
@@ -103,7 +103,7 @@ def test_what_is_published_by_us_names_its_account_to_the_router() -> None:
 
 
 def test_the_schedule_is_importable_from_settings() -> None:
-    """Without models, Celery or configured settings."""
+    """It imports no models, no Celery and no configured settings."""
     code = (
         "import sys; from payments_integration.schedule import BEAT_SCHEDULE; assert BEAT_SCHEDULE;"
         "bad = {m.split('.')[0] for m in sys.modules} & {'celery', 'django', 'rest_framework'}; assert not bad, bad"
@@ -114,7 +114,7 @@ def test_the_schedule_is_importable_from_settings() -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("account", [None, "default"])
 @pytest.mark.parametrize("name", PUBLIC)
-def test_with_and_without_an_account(
+def test_every_task_runs_with_and_without_an_account(
     name: str, account: str | None, payments_sandbox: ProviderSandbox, settings: Any, woken: list[str]
 ) -> None:
     only = settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]
@@ -133,13 +133,13 @@ def test_process_events_does_all_that_is_due(receiver: Receiver, woken: list[str
 
 
 @pytest.mark.django_db
-def test_inline_the_request_itself_works_it_off(receiver: Receiver) -> None:
+def test_with_inline_processing_the_request_processes_the_event(receiver: Receiver) -> None:
     inbox.receive("default", factories.body(factories.life()[0]))
     _on_wake("default", None)
     assert len(receiver.events) == 1
 
 
-def test_with_celery_a_message_is_published(settings: Any) -> None:
+def test_with_celery_processing_a_message_is_published(settings: Any) -> None:
     settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "PROCESSING": "celery"}
     with mock.patch.object(tasks.process_events, "apply_async") as published:
         _on_wake("default", None)

@@ -31,7 +31,7 @@ def test_settings_point_at_the_sandbox_only_inside() -> None:
     assert conf.account().base_url == "http://127.0.0.1:9"
 
 
-def test_the_fixture_and_a_whole_payment(payments_sandbox: ProviderSandbox) -> None:
+def test_the_fixture_runs_a_whole_payment(payments_sandbox: ProviderSandbox) -> None:
     payment = create()
     payments_sandbox.engine.pay(payment.id)
     payments_sandbox.settle()
@@ -40,7 +40,7 @@ def test_the_fixture_and_a_whole_payment(payments_sandbox: ProviderSandbox) -> N
     assert Event.objects.filter(source="webhook").count() == len(payments_sandbox.project.events)
 
 
-def test_another_account_and_further_options() -> None:
+def test_the_sandbox_accepts_another_account_and_further_options() -> None:
     with ProviderSandbox(account="second", options={"BATCH_SIZE": 3}) as sandbox:
         assert conf.current().BATCH_SIZE == 3
         payment = create(account="second")
@@ -49,7 +49,7 @@ def test_another_account_and_further_options() -> None:
         assert set(Event.objects.values_list("account", flat=True)) == {"second"}
 
 
-def test_signed_delivery(client: Client) -> None:
+def test_a_signed_delivery_is_accepted(client: Client) -> None:
     event = factories.event(factories.payment())
     assert client.post("/payments/webhook/", **signed_delivery(event, "whsec_default")).status_code == 200
     assert client.post("/payments/webhook/", **signed_delivery(event, "other")).status_code == 400
@@ -57,6 +57,6 @@ def test_signed_delivery(client: Client) -> None:
     assert client.post("/payments/webhook/", **late).status_code == 400
 
 
-def test_the_package_has_only_its_names() -> None:
+def test_the_package_exports_only_its_public_names() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Sandbox'"):
         _ = testing.Sandbox  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Whoever reads Spanish or Brazilian Portuguese reads all of it, with every value in its place."""
+"""Every message is translated into Spanish and Brazilian Portuguese, with every placeholder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_message_is_translated(language: str) -> None:
 
 
 @LANGUAGES
-def test_values_keep_their_places(language: str) -> None:
+def test_translations_keep_their_placeholders(language: str) -> None:
     for message in translations.stored(language):
         if message.id:
             places = {place for form in forms(message.id) for place in PLACES.findall(form)}
@@ -49,7 +49,7 @@ def test_values_keep_their_places(language: str) -> None:
 
 
 @LANGUAGES
-def test_what_is_compiled_is_what_is_written(language: str) -> None:
+def test_compiled_messages_equal_their_source(language: str) -> None:
     with (translations.folder(language) / "django.mo").open("rb") as file:
         compiled = {key(message): forms(message.string) for message in read_mo(file) if message.id}
     written = {key(message): forms(message.string) for message in translations.stored(language) if message.id}
@@ -57,6 +57,6 @@ def test_what_is_compiled_is_what_is_written(language: str) -> None:
 
 
 @pytest.mark.parametrize(("language", "word"), [("es", "pago"), ("pt-br", "pagamento"), ("en", "payment")])
-def test_django_finds_them(language: str, word: str) -> None:
+def test_django_finds_the_translations(language: str, word: str) -> None:
     with override(language):
         assert gettext("payment") == word

@@ -18,7 +18,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
         time.sleep(0.005)
 
 
-def test_many_wake_ups_become_few_and_one_follows_the_last() -> None:
+def test_many_wake_ups_are_coalesced_and_one_follows_the_last() -> None:
     sent: list[float] = []
     publisher = wakeup.Publisher(lambda account: sent.append(time.monotonic()), interval=0.05)
     began = last = time.monotonic()
@@ -31,7 +31,7 @@ def test_many_wake_ups_become_few_and_one_follows_the_last() -> None:
     assert 1 <= len(sent) <= 1 + (sent[-1] - began) / 0.05
 
 
-def test_each_account_has_its_own() -> None:
+def test_wake_ups_are_coalesced_per_account() -> None:
     sent: list[str] = []
     publisher = wakeup.Publisher(sent.append, interval=0.01)
     publisher.publish("a")
@@ -39,18 +39,18 @@ def test_each_account_has_its_own() -> None:
     wait_for(lambda: set(sent) == {"a", "b"})
 
 
-def test_a_wake_up_that_was_interrupted_halfway_does_not_silence_the_next() -> None:
+def test_an_interrupted_wake_up_does_not_suppress_the_next() -> None:
     sent: list[str] = []
     publisher = wakeup.Publisher(sent.append, interval=0)
     publisher.publish("a")
     wait_for(lambda: sent == ["a"] and not publisher._busy)
-    publisher._accounts["a"] = None  # noted, and the thread was not told
+    publisher._accounts["a"] = None  # recorded, and the thread was not woken
     publisher.publish("a")
     wait_for(lambda: sent == ["a", "a"])
 
 
 @pytest.mark.case(69)
-def test_a_hanging_broker_delays_nobody() -> None:
+def test_a_hanging_broker_does_not_delay_the_caller() -> None:
     release = threading.Event()
     publisher = wakeup.Publisher(lambda account: release.wait(30) and None, interval=0)
     started = time.monotonic()
@@ -61,7 +61,7 @@ def test_a_hanging_broker_delays_nobody() -> None:
 
 
 @pytest.mark.case(68)
-def test_a_failing_broker_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_broker_is_logged_and_retried(caplog: pytest.LogCaptureFixture) -> None:
     sent: list[str] = []
 
     def send(account: str) -> None:
@@ -77,7 +77,7 @@ def test_a_failing_broker_is_logged_and_tried_again(caplog: pytest.LogCaptureFix
     assert "the scheduled sweeper will find the work" in caplog.text
 
 
-def test_at_exit_what_is_due_may_still_leave() -> None:
+def test_at_exit_pending_messages_are_still_sent() -> None:
     sent: list[str] = []
     publisher = wakeup.Publisher(sent.append, interval=0)
     publisher.publish("default")
@@ -124,7 +124,7 @@ def join(*threads: threading.Thread) -> None:
         assert not thread.is_alive()
 
 
-def test_whoever_works_does_the_others_work_too() -> None:
+def test_one_thread_runs_the_passes_of_all_wake_ups() -> None:
     work = Worked()
     inline = wakeup.Inline(work, term=60)
     first = work.start(inline, "first")
@@ -150,7 +150,7 @@ def test_accounts_do_not_wait_for_each_other_inline() -> None:
     assert sorted(work.passes) == ["first", "second"]
 
 
-def test_whoever_comes_after_the_term_takes_over() -> None:
+def test_a_wake_up_after_the_term_of_the_working_thread_runs_its_own_pass() -> None:
     work = Worked()
     inline = wakeup.Inline(work, term=0)
     first = work.start(inline, "first")
@@ -162,7 +162,7 @@ def test_whoever_comes_after_the_term_takes_over() -> None:
     assert work.passes == ["first", "second"]
 
 
-def test_after_the_deadline_no_pass_is_begun_for_others() -> None:
+def test_no_pass_is_started_for_other_accounts_after_the_deadline() -> None:
     work = Worked()
     inline = wakeup.Inline(work, term=60)
     first = work.start(inline, "first", deadline=time.monotonic())
@@ -175,7 +175,7 @@ def test_after_the_deadline_no_pass_is_begun_for_others() -> None:
     assert work.passes == ["first", "later"]
 
 
-def test_a_pass_that_fails_ends_the_turn() -> None:
+def test_a_wake_up_after_a_failed_pass_starts_a_new_pass() -> None:
     calls: list[str] = []
 
     def work(account: str, deadline: float) -> None:

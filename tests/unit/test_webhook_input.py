@@ -1,4 +1,4 @@
-"""What comes to the webhook's door: headers, what stands before the view, and what nobody else may see."""
+"""The input of the webhook: headers, middleware before the view, odd bodies, and data that must stay private."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 from django.test.utils import CaptureQueriesContext
 from django.views.debug import ExceptionReporter
 
-from payments_integration import checks, inbox, projection, wire
+from payments_integration import checks, inbox, projection, schemas
 from payments_integration.inbox import Receipt
 from payments_integration.models import DueRefresh, Event, Payment, StateBy, WebhookEndpoint
-from payments_integration.projection import store_secret
-from payments_integration.projection.endpoints import forget_secrets
+from payments_integration.projection import forget_secrets, store_secret
 from payments_integration.signatures import HEADER, sign
 from payments_integration.testing import signed_delivery
 from tests import factories
@@ -91,7 +90,7 @@ def test_a_refused_header_costs_no_query(client: Client, header: Callable[[int],
 
 @pytest.mark.case(6)
 @pytest.mark.parametrize("order", [1, -1])
-def test_either_of_two_signatures(client: Client, order: int) -> None:
+def test_either_of_two_signatures_is_accepted(client: Client, order: int) -> None:
     t = int(time.time())
     signatures = [f"v1={v1('whsec_rotated_away', t)}", f"v1={v1(t=t)}"][::order]
     header = {HEADER: ",".join([f"t={t}", *signatures])}
@@ -160,7 +159,7 @@ class TestBodyReadBefore:
             pytest.param("reading_the_stream", RAW, "application/json", id="stream"),
         ],
     )
-    def test_a_clear_error(
+    def test_a_body_that_a_middleware_has_read_is_a_clear_error(
         self,
         settings: Any,
         caplog: pytest.LogCaptureFixture,
@@ -178,7 +177,9 @@ class TestBodyReadBefore:
     @pytest.mark.case(12)
     @pytest.mark.parametrize("middleware", ["reading_the_form", "reading_the_body"])
     @pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/x-www-form-urlencoded"])
-    def test_who_leaves_the_bytes_there_does_no_harm(self, settings: Any, middleware: str, content_type: str) -> None:
+    def test_a_middleware_that_leaves_the_body_unread_is_harmless(
+        self, settings: Any, middleware: str, content_type: str
+    ) -> None:
         settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.{middleware}"]
         delivery = {**signed_delivery(RAW, SECRET), "content_type": content_type}
         assert Client(enforce_csrf_checks=True).post(URL, **delivery).status_code == 200
@@ -216,13 +217,13 @@ class TestNoRedirect:
         return Client(enforce_csrf_checks=True, headers={"X-Forwarded-Proto": "https"})
 
     @pytest.mark.case(13)
-    def test_the_site_is_as_strict_as_that(self, client: Client, proxied: Client) -> None:
+    def test_the_test_site_redirects_and_requires_a_login(self, client: Client, proxied: Client) -> None:
         assert client.get("/admin/").status_code == 301
         assert proxied.get("/admin/").status_code == 302
 
     @pytest.mark.case(13)
     @pytest.mark.parametrize("url", URLS)
-    def test_a_delivery(self, proxied: Client, url: str) -> None:
+    def test_a_delivery_is_accepted_on_a_strict_site(self, proxied: Client, url: str) -> None:
         delivery = signed_delivery(RAW, SECRET)
         delivery["headers"] = {**delivery["headers"], "X-Forwarded-Proto": "https"}
         assert proxied.post(url, **delivery).status_code == 200
@@ -231,12 +232,12 @@ class TestNoRedirect:
     @pytest.mark.case(13)
     @pytest.mark.parametrize("url", URLS)
     @pytest.mark.parametrize("method", ["get", "head", "put", "patch", "delete", "options", "trace"])
-    def test_other_methods(self, proxied: Client, url: str, method: str) -> None:
+    def test_other_methods_are_refused_on_a_strict_site(self, proxied: Client, url: str, method: str) -> None:
         response = getattr(proxied, method)(url, headers={"X-Forwarded-Proto": "https"})
         assert (response.status_code, response["Allow"]) == (405, "POST")
 
     @pytest.mark.case(13)
-    def test_without_a_word_of_the_proxy_the_path_can_be_exempt(self, client: Client, settings: Any) -> None:
+    def test_the_webhook_can_be_exempt_from_the_redirect_to_https(self, client: Client, settings: Any) -> None:
         settings.SECURE_PROXY_SSL_HEADER = None
         settings.SECURE_REDIRECT_EXEMPT = [r"^payments/webhook"]
         for url in URLS:
@@ -244,7 +245,7 @@ class TestNoRedirect:
             assert client.get(url).status_code == 405
 
     @pytest.mark.case(13)
-    def test_a_set_up_that_would_redirect_is_told(self, settings: Any) -> None:
+    def test_a_system_check_warns_of_settings_that_would_redirect_a_delivery(self, settings: Any) -> None:
         assert "payments_integration.W003" not in [message.id for message in checks.check_deployment()]
         settings.SECURE_PROXY_SSL_HEADER = None
         assert "payments_integration.W003" in [message.id for message in checks.check_deployment()]
@@ -254,7 +255,7 @@ class TestNoRedirect:
 
 
 @pytest.mark.case(23)
-def test_times_that_differ_below_a_microsecond_are_a_tie(client: Client) -> None:
+def test_times_that_differ_by_less_than_a_microsecond_are_equal(client: Client) -> None:
     first = {**EVENT, "id": "evt_a", "created_at": "2026-11-01T12:00:00.123456111Z"}
     later = {**factories.event(factories.payment(status="processing")), "id": "evt_b"}
     later["created_at"] = "2026-11-01T12:00:00.123456222Z"
@@ -269,7 +270,7 @@ def test_times_that_differ_below_a_microsecond_are_a_tie(client: Client) -> None
 
 @pytest.mark.case(21)
 @pytest.mark.parametrize("body", [RAW[:-1] + b', "new": "\xff"}', RAW[:-1] + b', "new": {"\xc0\x80": 1}}'])
-def test_no_utf_8_in_a_field_that_is_new(client: Client, body: bytes) -> None:
+def test_invalid_utf_8_in_an_unknown_field_is_quarantined(client: Client, body: bytes) -> None:
     assert client.post(URL, **signed_delivery(body, SECRET)).status_code == 200
     assert (Event.objects.get().state, Event.objects.get().error) == ("quarantined", "not UTF-8")
 
@@ -278,7 +279,7 @@ def test_no_utf_8_in_a_field_that_is_new(client: Client, body: bytes) -> None:
 @pytest.mark.parametrize(
     "data", [{"object": []}, {"object": {}}, {"object": ["payment"]}, {"object": 1.5}, {"id": []}]
 )
-def test_an_unknown_type_about_anything(client: Client, data: dict[str, Any]) -> None:
+def test_an_event_of_an_unknown_type_is_stored(client: Client, data: dict[str, Any]) -> None:
     event = {**EVENT, "type": "dispute.created", "data": data}
     assert client.post(URL, **signed_delivery(event, SECRET)).status_code == 200
     inbox.process()
@@ -287,7 +288,7 @@ def test_an_unknown_type_about_anything(client: Client, data: dict[str, Any]) ->
 
 @pytest.mark.case(18)
 @pytest.mark.parametrize("field", ["metadata", "a_new_field"])
-def test_as_deep_as_every_database_takes_it_and_one_deeper(client: Client, field: str) -> None:
+def test_the_deepest_json_that_every_database_accepts_and_one_level_more(client: Client, field: str) -> None:
     """The object is the first level: MariaDB takes 31 of JSON, and not 32."""
     nested = {"a": json.loads("[" * 29 + "]" * 29)}
     for value, state in ((nested, "done"), ({"a": nested}, "quarantined")):
@@ -316,7 +317,7 @@ def test_as_deep_as_every_database_takes_it_and_one_deeper(client: Client, field
         "",
     ],
 )
-def test_times_that_some_database_cannot_store(client: Client, field: str, time: str) -> None:
+def test_times_that_a_database_cannot_store_are_quarantined(client: Client, field: str, time: str) -> None:
     events = [{**EVENT, "data": {**EVENT["data"], field: time}}]
     if field == "created_at":
         events.append({**EVENT, "id": "evt_2", "created_at": time})
@@ -326,7 +327,7 @@ def test_times_that_some_database_cannot_store(client: Client, field: str, time:
 
 
 @pytest.mark.case(28)
-def test_of_one_page_with_an_id_twice_the_first_is_kept_and_the_other_shown(attentions: list[dict[str, Any]]) -> None:
+def test_an_id_twice_in_one_page_keeps_the_first_and_quarantines_the_other(attentions: list[dict[str, Any]]) -> None:
     other = {**EVENT, "data": {**EVENT["data"], "amount": 1}}
     bodies = [RAW, json.dumps(other).encode(), RAW, json.dumps(dict(reversed(EVENT.items()))).encode()]
     counts = inbox.receive_many("default", bodies, source="reconciliation")
@@ -338,7 +339,7 @@ def test_of_one_page_with_an_id_twice_the_first_is_kept_and_the_other_shown(atte
     assert (again[Receipt.NEW], Event.objects.count(), len(attentions)) == (0, 2, 1)
 
 
-def test_no_event_takes_the_place_of_a_body_in_quarantine(client: Client) -> None:
+def test_no_event_replaces_a_body_in_quarantine(client: Client) -> None:
     bad = b"no JSON"
     place = inbox.receiving.quarantined("default", bad, source="webhook", reason="x").pk
     assert client.post(URL, **signed_delivery({**EVENT, "id": place}, SECRET)).status_code == 200
@@ -347,7 +348,7 @@ def test_no_event_takes_the_place_of_a_body_in_quarantine(client: Client) -> Non
     assert set(Event.objects.values_list("state", flat=True)) == {"quarantined"}
 
 
-def test_large_floats_come_back_from_every_database_as_they_were(client: Client) -> None:
+def test_every_database_returns_large_floats_unchanged(client: Client) -> None:
     numbers = [1e300, 1e16, -1e22, 1.5, 5e-324, -0.0, 123456789.123456789, 2**63, 10**400, 0.1]
     item = factories.event(factories.payment(metadata={"numbers": numbers}))
     assert client.post(URL, **signed_delivery(item, SECRET)).status_code == 200
@@ -355,11 +356,11 @@ def test_large_floats_come_back_from_every_database_as_they_were(client: Client)
     payment = Payment.objects.get()
     assert payment.metadata == {"numbers": numbers}
     assert oracles.problems(payment) == []
-    theirs = wire.parse_resource(wire.decode_object(json.dumps(item["data"]).encode()), wire.Payment)
+    theirs = schemas.parse_resource(schemas.decode_object(json.dumps(item["data"]).encode()), schemas.Payment)
     assert projection.differences(payment, theirs) == {}
 
 
-# What nobody else may see
+# Data that must stay private
 
 
 @pytest.fixture
@@ -382,7 +383,7 @@ def configure(settings: Any, **options: Any) -> None:
 
 
 @pytest.mark.case(86)
-def test_a_rotated_key_reads_old_rows_and_a_missing_one_is_told(
+def test_a_rotated_key_reads_old_rows_and_a_missing_one_calls_attention(
     client: Client, endpoint: WebhookEndpoint, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     configure(settings, ENCRYPTION_KEYS=["old"])
@@ -436,9 +437,11 @@ def shown(error: BaseException) -> tuple[list[str], str]:
 
 @pytest.mark.case(85)
 @pytest.mark.promise(7)
-@pytest.mark.parametrize("broken", ["wire.canonical", "inbox.receive", "wire.decode_event", "wire.event_resource"])
+@pytest.mark.parametrize(
+    "broken", ["schemas.canonical", "inbox.receive", "schemas.decode_event", "schemas.event_resource"]
+)
 @pytest.mark.parametrize("door", ["webhook", "receive", "receive_many"])
-def test_a_report_of_a_mistake_of_ours_shows_no_body_and_no_secret(
+def test_an_error_report_shows_no_body_and_no_secret(
     client: Client, caplog: pytest.LogCaptureFixture, door: str, broken: str
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -470,7 +473,7 @@ class Reports(logging.Handler):
 
 
 @pytest.mark.case(85)
-def test_nor_does_a_report_of_an_event_that_cannot_be_applied(
+def test_an_error_report_of_an_event_that_cannot_be_applied_shows_no_payer(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     client.post(URL, **signed_delivery(PRIVATE_BODY, SECRET))
@@ -501,7 +504,7 @@ def test_nor_does_a_report_of_an_event_that_cannot_be_applied(
     ],
     ids=str,
 )
-def test_neither_logs_nor_rows_beside_the_mirror_show_what_is_in_a_body(
+def test_logs_and_error_columns_never_contain_a_body(
     client: Client, caplog: pytest.LogCaptureFixture, attentions: list[dict[str, Any]], change: dict[str, Any]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -509,7 +512,7 @@ def test_neither_logs_nor_rows_beside_the_mirror_show_what_is_in_a_body(
     assert client.post(URL, **signed_delivery(event, SECRET)).status_code == 200
     assert client.post(URL, **signed_delivery(event, "whsec_second")).status_code == 400
     inbox.process()
-    inbox.tell()
+    inbox.dispatch()
     rows = [*Event.objects.all(), *Payment.objects.all()]
     assert len(rows) == (1 if change else 2)
     assert_masked(f"{caplog.text}{rows}{[(row.error, str(row)) for row in Event.objects.all()]}{attentions}")

@@ -42,12 +42,12 @@ def post(client: Client, body: bytes = RAW, *, url: str = URL, secret: str = SEC
 
 
 def statements(queries: CaptureQueriesContext) -> list[str]:
-    """What went to the database besides the transaction's own statements."""
+    """The statements that went to the database, without the transaction's own."""
     own = ("SAVEPOINT", "RELEASE", "ROLLBACK", "BEGIN", "COMMIT")
     return [query["sql"] for query in queries.captured_queries if not query["sql"].startswith(own)]
 
 
-def test_urls() -> None:
+def test_the_webhook_has_its_documented_urls() -> None:
     assert reverse("payments_integration:webhook") == URL
     assert reverse("payments_integration:webhook-account", kwargs={"account": "second"}) == f"{URL}second/"
 
@@ -65,7 +65,7 @@ def test_each_account_has_its_url_and_secrets(client: Client, woken: list[str]) 
     assert post(client, url=f"{URL}second/", secret="whsec_second").status_code == 200
     assert Event.objects.get().account == "second"
     assert woken == ["second"]
-    assert client.post(f"{URL}nobody/").status_code == 404
+    assert client.post(f"{URL}missing/").status_code == 404
 
 
 class TestCost:
@@ -75,7 +75,7 @@ class TestCost:
     def _warm(self, client: Client) -> None:
         client.post(URL)
 
-    def test_new(self, client: Client) -> None:
+    def test_a_new_delivery_is_stored_and_answered(self, client: Client) -> None:
         with CaptureQueriesContext(connection) as queries:
             assert post(client).status_code == 200
         assert len(statements(queries)) == 1
@@ -83,14 +83,14 @@ class TestCost:
 
     @pytest.mark.promise(7)
     @pytest.mark.case(1)
-    def test_bad_signature(self, client: Client) -> None:
+    def test_a_delivery_with_a_bad_signature_is_refused(self, client: Client) -> None:
         with CaptureQueriesContext(connection) as queries:
             assert post(client, secret="wrong").status_code == 400
         assert not queries.captured_queries
         assert not Event.objects.exists()
 
     @pytest.mark.promise(2)
-    def test_duplicate(self, client: Client) -> None:
+    def test_a_duplicate_delivery_is_answered_and_not_stored(self, client: Client) -> None:
         post(client)
         with CaptureQueriesContext(connection) as queries:
             assert post(client).status_code == 200
@@ -101,43 +101,43 @@ class TestCost:
 class TestRefused:
     @pytest.mark.case(13)
     @pytest.mark.parametrize("method", ["get", "head", "put", "delete", "options", "patch"])
-    def test_other_methods(self, client: Client, method: str) -> None:
+    def test_other_methods_than_post_are_refused(self, client: Client, method: str) -> None:
         response = getattr(client, method)(URL)
         assert response.status_code == 405
         assert response["Allow"] == "POST"
 
     @pytest.mark.case(13)
-    def test_no_redirect_without_the_slash(self, client: Client) -> None:
+    def test_a_missing_slash_is_not_redirected(self, client: Client) -> None:
         assert post(client, url=URL.rstrip("/")).status_code == 200
         assert post(client, url=f"{URL}second", secret="whsec_second").status_code == 200
 
     @pytest.mark.case(13)
-    def test_no_csrf_and_no_login(self, strict_client: Client, settings: Any) -> None:
+    def test_a_delivery_needs_no_csrf_token_and_no_login(self, strict_client: Client, settings: Any) -> None:
         settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
         assert post(strict_client).status_code == 200
 
     @pytest.mark.case(1)
-    def test_no_header(self, client: Client) -> None:
+    def test_a_delivery_without_a_usable_header_is_refused(self, client: Client) -> None:
         assert client.post(URL, data=RAW, content_type="application/json").status_code == 400
         assert not Event.objects.exists()
 
     @pytest.mark.case(2)
     @pytest.mark.parametrize(("off", "status"), [(298, 200), (-298, 200), (302, 400), (-302, 400)])
-    def test_age(self, client: Client, off: int, status: int) -> None:
+    def test_a_delivery_is_accepted_up_to_five_minutes_either_way(self, client: Client, off: int, status: int) -> None:
         delivery = signed_delivery(RAW, SECRET, now=time.time() + off)
         assert client.post(URL, **delivery).status_code == status
 
     @pytest.mark.case(4)
-    def test_header_that_is_not_ascii(self, client: Client) -> None:
+    def test_a_header_that_is_not_ascii_is_refused(self, client: Client) -> None:
         header = sign(RAW, SECRET) + "é"
         assert post(client, headers={HEADER: header}).status_code == 400
 
     @pytest.mark.case(7)
-    def test_signed_for_another_account(self, client: Client) -> None:
+    def test_a_delivery_signed_for_another_account_is_refused(self, client: Client) -> None:
         assert post(client, secret="whsec_second").status_code == 400
 
     @pytest.mark.case(8)
-    def test_other_bytes(self, client: Client) -> None:
+    def test_a_delivery_with_changed_bytes_is_refused(self, client: Client) -> None:
         delivery = signed_delivery(RAW, SECRET)
         assert client.post(URL, **{**delivery, "data": RAW + b" "}).status_code == 400
 
@@ -154,11 +154,11 @@ class TestRefused:
 
     @pytest.mark.case(10)
     @pytest.mark.parametrize("length", ["abc", "-1", "+5", "1_0", "٣", "5"])
-    def test_wrong_content_length(self, client: Client, length: str) -> None:
+    def test_a_wrong_content_length_is_refused(self, client: Client, length: str) -> None:
         assert post(client, CONTENT_LENGTH=length).status_code == 400
 
     @pytest.mark.case(10)
-    def test_short_body(self) -> None:
+    def test_a_body_that_ends_too_soon_is_refused(self) -> None:
         request = RequestFactory().post(
             URL, data=RAW, content_type="application/json", headers={HEADER: sign(RAW, SECRET)}
         )
@@ -167,19 +167,19 @@ class TestRefused:
 
     @pytest.mark.case(11)
     @pytest.mark.parametrize("length", [str(1024 * 1024 + 1), "9" * 5000])
-    def test_too_large_is_refused_unread(self, length: str) -> None:
+    def test_a_body_over_the_limit_is_refused_unread(self, length: str) -> None:
         request = RequestFactory().post(URL, data=RAW, content_type="application/json")
         request.META["CONTENT_LENGTH"] = length
         request._stream = mock.Mock(read=mock.Mock(side_effect=AssertionError("it was read")))  # type: ignore[attr-defined]
         assert webhooks.webhook(request).status_code == 413
 
     @pytest.mark.case(11)
-    def test_djangos_own_limit(self, client: Client, settings: Any) -> None:
+    def test_a_body_over_djangos_own_limit_is_refused(self, client: Client, settings: Any) -> None:
         settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 10
         assert post(client).status_code == 413
 
     @pytest.mark.case(12)
-    def test_a_body_that_was_read_before(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_body_that_was_read_as_form_data_is_answered_503(self, caplog: pytest.LogCaptureFixture) -> None:
         request = RequestFactory().post(URL, {"a": "b"}, headers={HEADER: sign(RAW, SECRET)})
         assert request.POST
         assert webhooks.webhook(request).status_code == 503
@@ -195,7 +195,7 @@ class TestDown:
             yield
 
     @pytest.mark.case(76)
-    def test_database(self, client: Client) -> None:
+    def test_a_database_that_is_down_is_answered_503(self, client: Client) -> None:
         def refuse(execute: Any, sql: str, *rest: Any) -> Any:
             if sql.startswith("INSERT"):
                 raise DatabaseError("read only")
@@ -206,14 +206,14 @@ class TestDown:
         assert not Event.objects.exists()
 
     @pytest.mark.case(86)
-    def test_keys(self, client: Client) -> None:
+    def test_a_key_store_that_is_down_is_answered_503(self, client: Client) -> None:
         with mock.patch("payments_integration.projection.active_secrets", side_effect=DecryptionError):
             assert post(client).status_code == 503
 
     @pytest.mark.case(34)
-    def test_duplicate_that_vanished(self, client: Client) -> None:
+    def test_a_duplicate_whose_first_delivery_was_rolled_back(self, client: Client) -> None:
         post(client)
-        with mock.patch("payments_integration.statements.values_by_key", return_value=None):
+        with mock.patch("payments_integration.db.statements.values_by_key", return_value=None):
             assert post(client).status_code == 503
 
     @pytest.mark.case(68)
@@ -267,7 +267,9 @@ QUARANTINED: dict[str, tuple[int, bytes]] = {
     "body",
     [pytest.param(body, id=name, marks=pytest.mark.case(case)) for name, (case, body) in QUARANTINED.items()],
 )
-def test_signed_but_not_understandable(client: Client, body: bytes, attentions: list[dict[str, Any]]) -> None:
+def test_a_signed_body_that_cannot_be_understood_is_quarantined(
+    client: Client, body: bytes, attentions: list[dict[str, Any]]
+) -> None:
     assert post(client, body).status_code == 200
     event = Event.objects.get()
     assert event.id.startswith("quarantine_")
@@ -282,7 +284,7 @@ def test_signed_but_not_understandable(client: Client, body: bytes, attentions: 
     assert set(Event.objects.values_list("state", flat=True)) == {"quarantined", "pending"}
 
 
-def test_nothing_of_a_bad_body_reaches_the_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bad_body_is_not_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     secret_number = "1234567890123"
     post(client, changed(payer={"document": {"type": "CC", "number": secret_number}}, amount=secret_number))
     assert Event.objects.get().state == "quarantined"
@@ -302,7 +304,7 @@ def test_nothing_of_a_bad_body_reaches_the_log(client: Client, caplog: pytest.Lo
         {**EVENT, "more": 1},
     ],
 )
-def test_what_is_new_is_stored(client: Client, event: dict[str, Any]) -> None:
+def test_unknown_types_and_fields_are_stored(client: Client, event: dict[str, Any]) -> None:
     assert post(client, json.dumps(event).encode()).status_code == 200
     assert Event.objects.get().state == "pending"
     inbox.process()
@@ -310,7 +312,7 @@ def test_what_is_new_is_stored(client: Client, event: dict[str, Any]) -> None:
 
 
 @pytest.mark.case(16)
-def test_of_duplicate_keys_the_last_counts(client: Client) -> None:
+def test_the_last_of_duplicate_json_keys_counts(client: Client) -> None:
     body = RAW.replace(b'"amount": 10000', b'"amount": 1, "amount": 77')
     assert post(client, body).status_code == 200
     inbox.process()
@@ -318,7 +320,7 @@ def test_of_duplicate_keys_the_last_counts(client: Client) -> None:
 
 
 @pytest.mark.case(28)
-def test_same_id_with_other_content_keeps_the_first(client: Client, attentions: list[dict[str, Any]]) -> None:
+def test_a_known_id_with_different_content_keeps_the_first(client: Client, attentions: list[dict[str, Any]]) -> None:
     post(client)
     assert post(client, changed(amount=1)).status_code == 200
     assert bytes(Event.objects.get(id=EVENT["id"]).body or b"") == RAW
@@ -327,7 +329,9 @@ def test_same_id_with_other_content_keeps_the_first(client: Client, attentions: 
 
 
 @pytest.mark.case(29)
-def test_same_content_written_otherwise_is_the_same_event(client: Client, attentions: list[dict[str, Any]]) -> None:
+def test_the_same_content_in_different_json_is_the_same_event(
+    client: Client, attentions: list[dict[str, Any]]
+) -> None:
     post(client)
     shuffled = json.dumps(dict(reversed(EVENT.items())), separators=(",", ":")).encode()
     assert shuffled != RAW
@@ -347,7 +351,7 @@ def test_an_event_id_of_another_account(client: Client, attentions: list[dict[st
 
 
 @pytest.mark.case(77)
-def test_the_insert_is_committed_whatever_atomic_requests_says() -> None:
+def test_the_insert_is_committed_despite_atomic_requests() -> None:
     assert "default" in webhooks.webhook._non_atomic_requests  # type: ignore[attr-defined]
 
 

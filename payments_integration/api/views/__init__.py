@@ -1,1 +1,1 @@
-"""The addresses of the API, one module per kind of object."""
+"""The views, by the kind of object."""

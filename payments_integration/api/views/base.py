@@ -1,4 +1,4 @@
-"""What every address of the API is: its own settings throughout, one call of a service, the provider's envelope."""
+"""The base classes of all views: the app's own settings, one call of a service, the provider's error envelope."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils.functional import cached_property
+from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 from rest_framework.authentication import BaseAuthentication
@@ -25,12 +26,11 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from payments_integration import conf, permissions, services
-from payments_integration.api import errors, filters, options, paging, querysets
-from payments_integration.api.calls import Call
+from payments_integration.api import errors, lists, querysets
 from payments_integration.api.negotiation import ContentNegotiation, JSONParser, JSONRenderer, Versioning
-from payments_integration.api.representations import OperationSerializer
-from payments_integration.api.rights import rights
-from payments_integration.api.schema import Described
+from payments_integration.api.permissions import held_by
+from payments_integration.api.schema import Route, RouteSchema
+from payments_integration.api.serializers import OperationSerializer
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
 
 logger = logging.getLogger(__name__)
@@ -39,19 +39,33 @@ KEY_HEADER = "Idempotency-Key"
 REQUEST_ID_HEADER = "Request-Id"
 #: Spec, "Limits".
 MAX_KEY = 255
-#: No id of the provider is longer, and none has what a database refuses.
+#: No id of the provider is longer.
 _MAX_ID = 255
 
 
-class ApiView(APIView):
-    """Reads ``calls``; the methods that are there are those that it names.
+def _classes(option: str) -> list[type[Any]]:
+    """The classes that an option such as API_PERMISSION_CLASSES names; importing them again costs a look-up.
 
-    Everything that decides about security is set here or by an option of ours: a project's defaults for Django REST
-    framework, made for its own API, must not open this one.
+    Raises ImportError for a wrong path, which a system check reports (E014).
+    """
+    return [import_string(path) for path in getattr(conf.current(), option)]
+
+
+def _visible(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
+    """What API_QUERYSET makes of a queryset."""
+    found: QuerySet[Any] = import_string(conf.current().API_QUERYSET)(queryset, user)
+    return found
+
+
+class ApiView(APIView):
+    """A path of the API; ``routes`` has its methods.
+
+    Everything that affects security is set here or by an option of this app: a project's defaults for Django REST
+    framework are for its own API, and must not open this one.
     """
 
-    calls: ClassVar[Mapping[str, Call]] = {}
-    #: Under which the description lists them.
+    routes: ClassVar[Mapping[str, Route]] = {}
+    #: The heading under which the description lists the routes.
     tag: ClassVar[str] = ""
 
     http_method_names = ["get", "head", "post"]
@@ -60,65 +74,65 @@ class ApiView(APIView):
     content_negotiation_class = ContentNegotiation
     versioning_class = Versioning
     metadata_class = None
-    schema = Described()
+    schema = RouteSchema()
 
-    #: Of the body, to tell what is missing from what is wrong.
-    given = errors.Given()
+    #: The names in the body or the query.
+    sent = errors.SentNames()
     request_id = ""
 
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Any:
         view: Any = super().as_view(**initkwargs)
         for alias in connections:
-            # Services send after they have committed, also where ATOMIC_REQUESTS is on.
+            # Services commit before they send, so ATOMIC_REQUESTS must not open a transaction.
             view = transaction.non_atomic_requests(using=alias)(view)
         return view
 
     @property
-    def call(self) -> Call | None:
-        """What is asked for; None for a method that this address does not have."""
+    def route(self) -> Route | None:
+        """The requested route; None for a method that this path does not have."""
         method = self.request.method or ""
-        return self.calls.get("GET" if method == "HEAD" else method)
+        return self.routes.get("GET" if method == "HEAD" else method)
 
     @property
-    def called(self) -> Call:
-        """The same, where it is carried out: there it is one."""
+    def known_route(self) -> Route:
+        """The same within a method's handler, where it is never None."""
         method = self.request.method or ""
-        return self.calls["GET" if method == "HEAD" else method]
+        return self.routes["GET" if method == "HEAD" else method]
 
     @cached_property
     def may(self) -> Callable[[str], bool]:
-        """Whether the caller has one of the app's permissions; read once per request."""
-        return rights(self.request.user)
+        """A function that tells whether the caller has one of the app's permissions."""
+        return held_by(self.request.user)
 
-    # what the options decide
+    # set by options
 
     def get_authenticators(self) -> list[BaseAuthentication]:
-        return [each() for each in options.classes("API_AUTHENTICATION_CLASSES")]
+        return [each() for each in _classes("API_AUTHENTICATION_CLASSES")]
 
     def get_permissions(self) -> list[BasePermission]:
-        return [each() for each in options.classes("API_PERMISSION_CLASSES")]
+        return [each() for each in _classes("API_PERMISSION_CLASSES")]
 
     def get_throttles(self) -> list[BaseThrottle]:
-        return [each() for each in options.classes("API_THROTTLE_CLASSES")]
+        return [each() for each in _classes("API_THROTTLE_CLASSES")]
 
     def get_authenticate_header(self, request: Request) -> str:
-        # Without one, as with sessions, Django REST framework says 403 to somebody who has only to sign in.
+        # Without this header, as with sessions, Django REST framework answers 403 to a caller who is not signed in.
         return super().get_authenticate_header(request) or 'Session realm="api"'
 
-    # the way of a request
+    # the steps of a request
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         self.request_id = f"req_{uuid.uuid4().hex}"
         response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
         response.headers[REQUEST_ID_HEADER] = self.request_id
-        # Answers are about money and people: nobody in between keeps them.
+        # Answers hold financial and personal data, so no cache in between may keep them.
         response.headers["Cache-Control"] = "private, no-store"
         return response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         if request.method == "POST" and request.content_type:
-            # Before anybody looks for a form in it: that fails in ways of its own.
+            # Before Django REST framework parses a form, which fails with errors of its own.
             negotiator = self.get_content_negotiator()
             if negotiator.select_parser(request, self.get_parsers()) is None:
                 raise UnsupportedMediaType(request.content_type[:64])
@@ -128,25 +142,25 @@ class ApiView(APIView):
         return self._handle
 
     def _handle(self, error: Exception, context: Mapping[str, Any]) -> Response | None:
-        problem = errors.problem_of(error, self.given)
+        problem = errors.problem_of(error, self.sent)
         if problem is None:
-            logger.error("API request %s, %s: %s", self.request_id, self._what, type(error).__name__)
+            logger.error("API request %s, %s: %s", self.request_id, self._route_id, type(error).__name__)
             return None
         if problem.status == 405:
             problem.headers = {"Allow": ", ".join(self.allowed_methods)}
-        errors.log(error, problem, self.request_id, self._what)
+        errors.log(error, problem, self.request_id, self._route_id)
         return errors.respond(problem, self.request_id)
 
     @property
-    def _what(self) -> str:
-        call = self.call
-        return call.id if call is not None else "no call"
+    def _route_id(self) -> str:
+        """For the log."""
+        return self.route.id if self.route is not None else "no route"
 
-    # help for the methods
+    # for the handlers of methods
 
-    def asked(self, *known: str) -> dict[str, str]:
-        """The query parameters. Raises Problem for one that is unknown, empty or given twice: a filter that is
-        overlooked shows what nobody asked for.
+    def query(self, *known: str) -> dict[str, str]:
+        """The query parameters. Raises Problem for one that is unknown, empty or given twice: to ignore a filter would
+        show rows that it excludes.
         """
         found: dict[str, str] = {}
         for name, values in self.request.GET.lists():
@@ -159,12 +173,12 @@ class ApiView(APIView):
         return found
 
     def show(self, row: Any, shown: type[Serializer[Any]] | None = None) -> dict[str, Any]:
-        """The representation of one row."""
-        kind = shown or self.called.gives
-        return dict(kind(row, context={"sees_personal": self.sees_personal}).data)
+        """One row as JSON."""
+        serializer = shown or self.known_route.answer
+        return dict(serializer(row, context={"sees_personal": self.sees_personal}).data)
 
     def sees_personal(self, row: Any) -> bool:
-        """Staff by permission; others what is their own."""
+        """Staff by permission; other users in their own rows."""
         user = self.request.user
         if permissions.is_staff(user):
             return self.may("view_personal_data")
@@ -172,20 +186,20 @@ class ApiView(APIView):
 
 
 class RowsView(ApiView):
-    """An address of mirrored rows."""
+    """A path with mirrored rows."""
 
     model: ClassVar[type[Any]]
     #: Columns that no answer shows.
-    unread: ClassVar[tuple[str, ...]] = ()
+    deferred: ClassVar[tuple[str, ...]] = ()
 
     def rows(self, model: type[Any] | None = None) -> QuerySet[Any]:
-        """What the caller may see, each row marked with whether it is the caller's own."""
+        """The rows that the caller may see; each row says whether it is the caller's own."""
         user = self.request.user
-        found = options.queryset_function()((model or self.model).objects.all(), user)
+        found = _visible((model or self.model).objects.all(), user)
         return found if permissions.is_staff(user) else querysets.with_owner(found, user)
 
     def find(self, pk: str, model: type[Any] | None = None) -> Any:
-        """The row with this id; Problem (404) also where it is there and not for this caller."""
+        """The row with this id. Raises Problem (404) if it does not exist or this caller may not see it."""
         return self.find_in(self.rows(model), pk)
 
     def find_in(self, rows: QuerySet[Any], pk: object, param: str | None = None) -> Any:
@@ -196,24 +210,24 @@ class RowsView(ApiView):
         return row
 
     def with_id(self, rows: QuerySet[Any], pk: object, param: str | None = None) -> QuerySet[Any]:
-        """Those of the rows that have this id: one or none. Raises Problem (404) for what can be nobody's."""
+        """The rows that have this id: one or none. Raises Problem (404) for a text that cannot be an id."""
         if not isinstance(pk, str) or not pk.isascii() or not pk.isprintable() or len(pk) > _MAX_ID:
             raise errors.not_found(param)
         return rows.filter(pk=pk)
 
-    def respond_with_list(self, rows: QuerySet[Any], kinds: type[filters.RowFilters]) -> Response:
-        """One page of the rows that fit the query."""
-        return self.show_page(self.page(rows, kinds))
+    def respond_with_list(self, rows: QuerySet[Any], by: type[lists.RowFilters]) -> Response:
+        """One page of the rows that match the query."""
+        return self.show_page(self.page(rows, by))
 
-    def page(self, rows: QuerySet[Any], kinds: type[filters.RowFilters]) -> paging.Page:
-        values = self.asked(*kinds.base_filters, *paging.PARAMETERS)
-        place = [values.pop(name, None) for name in paging.PARAMETERS]
+    def page(self, rows: QuerySet[Any], by: type[lists.RowFilters]) -> lists.Page:
+        values = self.query(*by.base_filters, *lists.PARAMETERS)
+        place = [values.pop(name, None) for name in lists.PARAMETERS]
         limit, cursor, ordering = place
-        found = filters.apply(kinds, values, rows.defer(*self.unread))
-        return paging.page(found, limit, ordering, cursor)
+        found = lists.apply(by, values, rows.defer(*self.deferred))
+        return lists.page(found, limit, ordering, cursor)
 
-    def show_page(self, page: paging.Page) -> Response:
-        shown = self.called.gives(page.rows, many=True, context={"sees_personal": self.sees_personal})
+    def show_page(self, page: lists.Page) -> Response:
+        shown = self.known_route.answer(page.rows, many=True, context={"sees_personal": self.sees_personal})
         return Response(
             {
                 "object": "list",
@@ -225,7 +239,7 @@ class RowsView(ApiView):
 
 
 class ListView(RowsView):
-    filters: ClassVar[type[filters.RowFilters]]
+    filters: ClassVar[type[lists.RowFilters]]
 
     def get(self, request: Request) -> Response:
         return self.respond_with_list(self.rows(), self.filters)
@@ -233,26 +247,27 @@ class ListView(RowsView):
 
 class DetailView(RowsView):
     def get(self, request: Request, id: str) -> Response:
-        self.asked()
-        return Response(self.show(self.find_in(self.rows().defer(*self.unread), id)))
+        self.query()
+        return Response(self.show(self.find_in(self.rows().defer(*self.deferred), id)))
 
 
 class SendingView(RowsView):
-    """An address whose POST changes something at the provider."""
+    """A path whose POST changes something at the provider."""
 
-    #: The address of what a call has made, to be named in Location.
-    made_at: ClassVar[str] = ""
+    #: The URL name of a created object's path, for the header Location.
+    detail_url_name: ClassVar[str] = ""
 
     @sensitive_variables("body", "known")
     def body(self) -> dict[str, Any]:
-        """The members of the body, after the key. Raises Problem for one that is unknown: it would be overlooked."""
-        self.asked()
+        """The parameters in the body. Raises Problem for an unknown one, and for a missing or wrong key."""
+        self.query()
         self.key()
-        body: Any = self.request.data  # the parser gives objects alone
-        self.given = errors.Given(
+        body: Any = self.request.data  # a dict: the parser accepts only objects
+        self.sent = errors.SentNames(
             names=frozenset(name for name, value in body.items() if value is not None), is_change=True
         )
-        known = self.called.takes().fields if self.called.takes is not None else {}
+        route = self.known_route
+        known = route.body().fields if route.body is not None else {}
         for name in body:
             if name not in known:
                 words = _("There is no such parameter; known: %(known)s.")
@@ -262,11 +277,11 @@ class SendingView(RowsView):
             body.pop("account", None)
         elif account not in conf.aliases():
             raise errors.invalid("account", errors.NO_ACCOUNT)
-        # What is missing is told by the service, together with what is wrong.
+        # The service reports missing parameters together with wrong ones.
         return {**{name: None for name, field in known.items() if field.required}, **body}
 
     def key(self) -> str:
-        """The caller's key as the ledger knows it: two users' keys are two, however they are spelled."""
+        """The caller's key as the outbox stores it: equal keys of two users are different keys."""
         key = self.request.headers.get(KEY_HEADER)
         if not key:
             raise errors.missing(KEY_HEADER, _("Every POST needs the header Idempotency-Key."))
@@ -274,29 +289,29 @@ class SendingView(RowsView):
             raise errors.invalid(KEY_HEADER, _("This must have at most %(max)d characters.") % {"max": MAX_KEY})
         owner = getattr(self.request.user, "pk", None)
         if owner is None:
-            # A project may let anybody in; whose key it is must be known all the same.
+            # A project may let anonymous callers in, but a key needs an owner.
             raise NotAuthenticated
         return services.scoped_key(key, owner)
 
     @sensitive_variables("arguments")
     def send(self, function: Callable[..., Any], *target: Any, **arguments: Any) -> Response:
-        """Call a service, and show what came of it. A repeated call with the same key is answered alike."""
-        call = self.called
+        """Call a service and show the result. A repeated call with the same key gets the same answer."""
+        route = self.known_route
         try:
             row = function(*target, idempotency_key=self.key(), actor=self.request.user, **arguments)
         except (OutcomeUnknown, ApprovalRequired) as error:
             return self._accepted(error.operation)
-        logger.info("API request %s, %s: %s", self.request_id, call.id, row.pk)
-        location = self._address(self.made_at, row.pk)
-        return Response(self.show(self._as_seen(row)), status=call.status, headers=location)
+        logger.info("API request %s, %s: %s", self.request_id, route.id, row.pk)
+        location = self._address(self.detail_url_name, row.pk)
+        return Response(self.show(self._as_seen(row)), status=route.status, headers=location)
 
     def _as_seen(self, row: Model) -> Any:
-        """The row as the caller would read it; what came of an own call is shown in any case."""
+        """The row as the caller would read it. The result of the caller's own call is shown in any case."""
         return self.rows(type(row)).filter(pk=row.pk).first() or row
 
     def _accepted(self, operation: Any) -> Response:
-        """Recorded, and not over: it waits for a second person, or nobody knows yet."""
-        logger.info("API request %s, %s: %s is %s", self.request_id, self._what, operation.pk, operation.state)
+        """202: recorded and not finished. It waits for a second person, or its outcome is unknown."""
+        logger.info("API request %s, %s: %s is %s", self.request_id, self._route_id, operation.pk, operation.state)
         location = self._address("api-operation-detail", operation.pk)
         return Response(self.show(operation, OperationSerializer), status=202, headers=location)
 
@@ -308,8 +323,8 @@ class SendingView(RowsView):
         return {"Location": reverse(f"{namespace}{name}", args=[pk])}
 
 
-class Nothing(ApiView):
-    """Addresses below the API's that it does not have."""
+class UnknownPathView(ApiView):
+    """404 for all other paths below the API."""
 
     http_method_names = ["get", "head", "post", "put", "patch", "delete", "options", "trace"]
 

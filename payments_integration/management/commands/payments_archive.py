@@ -1,4 +1,4 @@
-"""``payments_archive``: old events into files, then out of the database."""
+"""``payments_archive``: move old events into files."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from django.core.management import BaseCommand, CommandError
 
 from payments_integration import conf, reconciliation
-from payments_integration.management.accounts import add_account_argument, chosen_accounts
+from payments_integration.management.arguments import add_account_argument, chosen_accounts
 
 
 class Command(BaseCommand):
     help = (
-        "Writes done events that are old enough into gzipped files of JSON lines, and deletes each from the database "
-        "once its file is safely on the disk. Never what is untold, parked or in quarantine. Safe at any time."
+        "Writes old events that are done into gzipped files of JSON lines, and deletes them from the database once "
+        "their file is on disk. Events that are not dispatched, parked or quarantined stay. You can run it at any "
+        "time."
     )
 
     def add_arguments(self, parser: Any) -> None:
-        parser.add_argument("folder", type=Path, help="an existing folder; nothing in it is overwritten")
+        parser.add_argument("folder", type=Path, help="an existing folder; no file in it is overwritten")
         parser.add_argument(
             "--older-than",
             type=int,
@@ -31,10 +32,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         chosen_accounts(options["account"])
         if options["older_than"] < conf.MIN_EVENT_DAYS:
-            # The provider may still deliver them: they must be known.
-            raise CommandError(f"--older-than must be {conf.MIN_EVENT_DAYS} days at least.", returncode=2)
+            # The provider may still deliver such an event, and its row is how the app recognises it.
+            raise CommandError(f"--older-than must be at least {conf.MIN_EVENT_DAYS} days.", returncode=2)
         if not options["folder"].is_dir():
-            raise CommandError(f"{options['folder']} is no folder.", returncode=2)
+            raise CommandError(f"{options['folder']} is not a folder.", returncode=2)
         total = 0
         try:
             for done in reconciliation.archive(

@@ -1,4 +1,4 @@
-"""``payments_endpoints``: the webhook endpoints of an account."""
+"""``payments_endpoints``: manage the webhook endpoints of an account."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from django.core.management import BaseCommand, CommandError
 from payments_integration import conf, services
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import PaymentsError
-from payments_integration.management.accounts import chosen_accounts
+from payments_integration.management.arguments import chosen_accounts
 from payments_integration.models import WebhookEndpoint
 
 
 class Command(BaseCommand):
-    help = "Lists, creates, rotates and deletes webhook endpoints. Secrets are kept encrypted by the app."
+    help = "Lists, creates, rotates and deletes webhook endpoints. The app stores their secrets encrypted."
 
     def add_arguments(self, parser: Any) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="list|create|rotate|delete")
         for name, description in (
             ("list", "read the endpoints from the provider"),
-            ("create", "create an endpoint; its secret is kept by the app"),
-            ("rotate", "give an endpoint a new secret; the old one stays valid 24 hours"),
+            ("create", "create an endpoint; the app stores its secret"),
+            ("rotate", "give an endpoint a new secret; the old one stays valid for 24 hours"),
             ("delete", "delete an endpoint"),
         ):
             action = actions.add_parser(name, help=description)
             action.add_argument("--account", default=conf.DEFAULT_ACCOUNT, help="alias of the account (default)")
             if name == "create":
-                action.add_argument("url", help="the public HTTPS address of the webhook view")
+                action.add_argument("url", help="the public HTTPS URL of the webhook view")
                 action.add_argument("--events", nargs="+", default=list(EVENT_TYPES), help="event types (all)")
             if name in ("rotate", "delete"):
-                action.add_argument("endpoint", help="its id, whk_…")
+                action.add_argument("endpoint", help="id of the endpoint, whk_…")
             if name in ("create", "rotate"):
                 action.add_argument("--show-secret", action="store_true", help="print the secret, once")
 
@@ -61,7 +61,7 @@ class Command(BaseCommand):
 
     def _rotate(self, account: str, options: dict[str, Any]) -> None:
         endpoint = services.rotate_webhook_secret(options["endpoint"], account=account)
-        self.stdout.write(self.style.SUCCESS(f"Rotated {endpoint.pk}; the old secret stays valid 24 hours."))
+        self.stdout.write(self.style.SUCCESS(f"Rotated {endpoint.pk}; the old secret stays valid for 24 hours."))
         self._show_secret(endpoint, options)
 
     def _delete(self, account: str, options: dict[str, Any]) -> None:

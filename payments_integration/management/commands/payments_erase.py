@@ -1,4 +1,4 @@
-"""``payments_erase``: a payer's personal data, everywhere and for good."""
+"""``payments_erase``: erase a payer's personal data."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from django.core.management import BaseCommand, CommandError
 
 from payments_integration import erasure
 from payments_integration.erasure import Selection, UnknownObject
-from payments_integration.management.accounts import add_account_argument, chosen_accounts
+from payments_integration.management.arguments import add_account_argument, chosen_accounts
 
 _CONFIRMATION = "erase"
-#: One and several.
+#: Singular and plural.
 _NAMES = {
     "payment": ("payment", "payments"),
     "payout": ("payout", "payouts"),
@@ -22,36 +22,39 @@ _NAMES = {
     "deposit_reference": ("deposit reference", "deposit references"),
     "event": ("event body", "event bodies"),
     "operation": ("operation", "operations"),
-    "open_operation": ("operation of open outcome", "operations of open outcome"),
-    "quarantined": ("body in quarantine", "bodies in quarantine"),
+    "open_operation": ("open operation", "open operations"),
+    "quarantined": ("quarantined body", "quarantined bodies"),
 }
 
 
 class Command(BaseCommand):
     help = (
-        "Erases a payer's personal data from the mirror, the inbox and the ledger, and keeps it out. Amounts, "
-        "statuses and ids stay. There is no way back. What was erased is printed by kind, never by value."
+        "Erases a payer's personal data from the mirror, the inbox and the operations, and keeps it out. Amounts, "
+        "statuses and ids stay. You cannot undo this. The command prints how many rows of each kind it erased, never "
+        "their values."
     )
 
     def add_arguments(self, parser: Any) -> None:
         add_account_argument(parser)
-        for option, what in (
+        for option, meaning in (
             ("email", "an e-mail address of the payer"),
             ("phone", "a phone number of the payer, with its country code"),
-            ("document", "the number of a document of the payer or of an account's holder"),
-            ("reference", "a merchant reference, as it was given"),
-            ("id", "the id of a payment, payout, refund, deposit reference, operation, or of a body in quarantine"),
+            ("document", "a document number of the payer or of an account holder"),
+            ("reference", "a merchant reference, exactly as it was given"),
+            ("id", "the id of a payment, payout, refund, deposit reference, operation or quarantined event"),
         ):
-            parser.add_argument(f"--{option}", action="append", default=[], metavar="…", help=f"{what}; repeatable")
+            parser.add_argument(f"--{option}", action="append", default=[], metavar="…", help=f"{meaning}; repeatable")
         parser.add_argument(
             "--stdin",
             action="store_true",
-            help="read further ones from the standard input, one per line as in “email ana@example.com”: no shell's "
-            "history and no list of processes shows them",
+            help="read more of them from standard input, one per line, such as “email ana@example.com”, so that they "
+            "appear neither in the shell's history nor in the list of processes",
         )
-        parser.add_argument("--dry-run", action="store_true", help="only say how much would be erased")
-        parser.add_argument("--yes", action="store_true", help="do not ask")
-        parser.add_argument("--actor", default="", help="who asked for it, for the record (default: who runs this)")
+        parser.add_argument("--dry-run", action="store_true", help="only count what would be erased")
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+        parser.add_argument(
+            "--actor", default="", help="who asked for the erasure, for the record (default: your login name)"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         chosen_accounts(options["account"])
@@ -73,8 +76,8 @@ class Command(BaseCommand):
         self.stdout.write(self.style.SUCCESS(f"Erased: {_listed(erased.done)}."))
         if erased.left:
             self.stdout.write(
-                f"Left until it is closed or applied: {_listed(erased.left)}. It is erased by itself afterwards; "
-                "payments_health tells while it waits."
+                f"Left until it is closed or applied: {_listed(erased.left)}. It is erased automatically afterwards; "
+                "payments_health shows it while it waits."
             )
 
     def _selection(self, options: Mapping[str, Any]) -> Selection:
@@ -95,15 +98,17 @@ class Command(BaseCommand):
                 ids=tuple(chosen["id"]),
             )
         except ValueError as error:
-            raise CommandError(f"This selects nobody: {error}.", returncode=2) from None
+            raise CommandError(f"This selects no payer: {error}.", returncode=2) from None
         if selection.is_empty:
-            raise CommandError("Say whose data: --email, --phone, --document, --reference or --id.", returncode=2)
+            raise CommandError("Choose a payer: --email, --phone, --document, --reference or --id.", returncode=2)
         return selection
 
     def _confirm(self) -> None:
         if not sys.stdin.isatty():
-            raise CommandError("Nothing was erased: nobody is there to ask. Add --yes.", returncode=2)
-        if input(f"This cannot be undone. Write “{_CONFIRMATION}” to go on: ").strip() != _CONFIRMATION:
+            raise CommandError(
+                "Nothing was erased, because standard input is not a terminal. Add --yes.", returncode=2
+            )
+        if input(f"You cannot undo this. Type “{_CONFIRMATION}” to continue: ").strip() != _CONFIRMATION:
             raise CommandError("Nothing was erased.")
 
 
@@ -117,7 +122,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _login() -> str:
-    """Who runs this, as far as the machine knows."""
+    """The user who runs the command, if the system knows."""
     try:
         return f"payments_erase by {getpass.getuser()}"
     except (KeyError, OSError):

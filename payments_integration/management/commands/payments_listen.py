@@ -1,4 +1,4 @@
-"""``payments_listen``: events without a public address, for development."""
+"""``payments_listen``: receive events without a public URL, for development."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from django.utils import timezone
 
 from payments_integration import conf, reconciliation
 from payments_integration.exceptions import PaymentsError
-from payments_integration.management.accounts import chosen_accounts, time_argument
+from payments_integration.management.arguments import chosen_accounts, time_argument
 
 
 class Command(BaseCommand):
     help = (
-        "Polls GET /events and feeds what is new into the inbox, as if it had been delivered: for development on a "
-        "machine that the provider cannot reach. Stop with Ctrl-C."
+        "Polls GET /events and puts new events into the inbox, as if they had been delivered. For development on a "
+        "machine that the provider cannot reach. Stop it with Ctrl-C."
     )
 
     def add_arguments(self, parser: Any) -> None:
         parser.add_argument("--account", default=conf.DEFAULT_ACCOUNT, help="alias of the account (default)")
         parser.add_argument("--interval", type=float, default=2.0, help="seconds between polls (2)")
-        parser.add_argument("--since", type=time_argument, help="begin with events from here (now)")
-        parser.add_argument("--once", action="store_true", help="poll once and end")
+        parser.add_argument("--since", type=time_argument, help="begin with events from this time (now)")
+        parser.add_argument("--once", action="store_true", help="poll once and exit")
 
     def handle(self, *args: Any, **options: Any) -> None:
         (account,) = chosen_accounts(options["account"])
         since = options["since"] or timezone.now() - timedelta(minutes=1)
-        self.stdout.write(f"Listening for events of account {account}. Ctrl-C ends it.")
+        self.stdout.write(f"Listening for events of account {account}. Ctrl-C stops it.")
         try:
             while True:
                 since = self._poll(account, since)
@@ -37,7 +37,7 @@ class Command(BaseCommand):
                     return
                 time.sleep(max(0.1, options["interval"]))
         except KeyboardInterrupt:
-            self.stdout.write("Ended.")
+            self.stdout.write("Stopped.")
 
     def _poll(self, account: str, since: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""``payments_prune``: let go of what is past its retention."""
+"""``payments_prune``: delete data that is past its retention."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any
 from django.core.management import BaseCommand
 
 from payments_integration import reconciliation
-from payments_integration.management.accounts import add_account_argument, chosen_accounts
+from payments_integration.management.arguments import add_account_argument, chosen_accounts
 
 _WHAT = {
     "bodies": "raw event bodies removed",
     "events": "events deleted",
     "runs": "records of passes deleted",
-    "erased": "things erased that an erasure had to leave",
+    "erased": "rows erased that an erasure had to leave",
 }
 
 
 class Command(BaseCommand):
     help = (
-        "Removes raw event bodies, event rows and records of reconciliation that are past their retention, and "
-        "finishes erasures. Never what is untold, parked or in quarantine. Safe at any time."
+        "Removes raw event bodies, events and records of passes that are past their retention, and finishes "
+        "erasures. Events that are not dispatched, parked or quarantined stay. You can run it at any time."
     )
 
     def add_arguments(self, parser: Any) -> None:
         add_account_argument(parser)
-        parser.add_argument("--dry-run", action="store_true", help="only say how much would be removed")
+        parser.add_argument("--dry-run", action="store_true", help="only count what would be removed")
 
     def handle(self, *args: Any, **options: Any) -> None:
         chosen_accounts(options["account"])
         counts = reconciliation.prune(options["account"], dry_run=options["dry_run"])
         if options["dry_run"]:
-            self.stdout.write("Nothing is removed; what would be:")
+            self.stdout.write("Nothing was removed. This would be removed:")
         for name, count in counts.items():
             self.stdout.write(f"{count} {_WHAT[name]}")

@@ -1,25 +1,25 @@
-"""``payments_reconcile``: find what was missed, now."""
+"""``payments_reconcile``: find and repair what webhooks missed, now."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from django.core.management import BaseCommand, CommandError
-from tqdm import tqdm
 
 from payments_integration import reconciliation
-from payments_integration.management.accounts import add_account_argument, chosen_accounts, time_argument
+from payments_integration.management.arguments import add_account_argument, chosen_accounts, time_argument
 from payments_integration.models import ReconciliationRun, RunState
 
 
 class Command(BaseCommand):
-    help = "Finds missed events through GET /events; with --full also compares every object. Safe at any time."
+    help = "Finds missed events through GET /events; --full also compares every object. You can run it at any time."
 
     def add_arguments(self, parser: Any) -> None:
         add_account_argument(parser)
         parser.add_argument("--since", type=time_argument, help="read events from here (ISO 8601)")
         parser.add_argument("--until", type=time_argument, help="read events up to here (ISO 8601)")
-        parser.add_argument("--full", action="store_true", help="then compare every object, field by field")
+        parser.add_argument("--full", action="store_true", help="also compare every object, field by field")
 
     def handle(self, *args: Any, **options: Any) -> None:
         since, until = options["since"], options["until"]
@@ -27,15 +27,15 @@ class Command(BaseCommand):
             raise CommandError("--since must be before --until.")
         failed = False
         for account in chosen_accounts(options["account"]):
-            with Bar(self) as bar:
-                run = reconciliation.reconcile_events(account, since=since, until=until, progress=bar.show)
+            with Progress(self) as progress:
+                run = reconciliation.reconcile_events(account, since=since, until=until, progress=progress.show)
             failed |= self._report(run)
             if options["full"]:
-                with Bar(self) as bar:
-                    run = reconciliation.reconcile_objects(account, full=True, progress=bar.show)
+                with Progress(self) as progress:
+                    run = reconciliation.reconcile_objects(account, full=True, progress=progress.show)
                 failed |= self._report(run)
         if failed:
-            raise CommandError("Not everything could be read; see above. The next run goes on from there.")
+            raise CommandError("Not everything could be read; see above. The next run continues there.")
 
     def _report(self, run: ReconciliationRun) -> bool:
         line = (
@@ -47,18 +47,26 @@ class Command(BaseCommand):
         return bad
 
 
-class Bar:
-    """A progress bar on a terminal; nothing elsewhere."""
+class Progress:
+    """One line on a terminal that is rewritten once a second; no output elsewhere."""
 
     def __init__(self, command: BaseCommand) -> None:
-        self._bar = tqdm(unit=" objects", file=command.stderr, disable=None, leave=False)
+        self._stream = command.stderr
+        self._shown_at = 0.0
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._bar.close()
+        if self._shown_at:
+            self._write("")
 
     def show(self, run: ReconciliationRun) -> None:
-        self._bar.set_description(f"{run.account} {run.kind}", refresh=False)
-        self._bar.update(run.seen - self._bar.n)
+        if self._stream.isatty() and time.monotonic() >= self._shown_at + 1:
+            self._shown_at = time.monotonic()
+            self._write(f"{run.account} {run.kind}: {run.seen} objects")
+
+    def _write(self, text: str) -> None:
+        # Not in the style of errors, which is that of stderr.
+        self._stream.write(f"\r\x1b[K{text}", style_func=str, ending="")
+        self._stream.flush()

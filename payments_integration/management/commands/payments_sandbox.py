@@ -1,4 +1,4 @@
-"""``python manage.py payments_sandbox``: the fake provider as a process of its own."""
+"""``payments_sandbox``: run the provider's sandbox as a process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from payments_integration.sandbox import Engine, SandboxError, SandboxServer
+from payments_integration.sandbox import Engine, RateLimits, SandboxError, SandboxServer
 from payments_integration.sandbox.engine import DEFAULT_API_KEY
-from payments_integration.sandbox.ratelimit import RateLimits
 
 
 def funding(text: str) -> tuple[str, int]:
@@ -23,7 +22,7 @@ def funding(text: str) -> tuple[str, int]:
 
 
 class Command(BaseCommand):
-    """Serves until Ctrl-C or SIGTERM. Touches no database and needs no migrations."""
+    """Serves until Ctrl-C or SIGTERM. Uses no database and needs no migrations."""
 
     help = "Serves a complete fake of the payment provider, in memory, until Ctrl-C or SIGTERM."
     requires_system_checks: list[str] = []
@@ -35,20 +34,22 @@ class Command(BaseCommand):
         parser.add_argument("--public-url", help="address in checkout links, when it differs from host and port")
         parser.add_argument("--api-key", default=DEFAULT_API_KEY, help=f"the API key ({DEFAULT_API_KEY})")
         parser.add_argument("--webhook-url", help="register an endpoint there for all events")
-        parser.add_argument("--webhook-secret", help="its signing secret; one is made up and printed if absent")
+        parser.add_argument("--webhook-secret", help="its signing secret (default: a random one, which is printed)")
         parser.add_argument(
             "--auto-progress", type=float, default=1.0, metavar="SECONDS",
-            help="seconds per step of payouts and refunds; a negative number: only by hand (1)",
+            help="seconds per step of payouts and refunds; a negative number: only on request (1)",
         )  # fmt: skip
         parser.add_argument(
             "--fund", type=funding, action="append", default=[], metavar="CURRENCY=AMOUNT",
             help="start with this balance, in minor units; may be given several times",
         )  # fmt: skip
-        parser.add_argument("--no-rate-limits", action="store_true", help="send the headers, refuse nobody")
-        parser.add_argument("--seed", type=int, default=0, help="seed of the faults' probabilities (0)")
+        parser.add_argument(
+            "--no-rate-limits", action="store_true", help="send the rate limit headers, but refuse no request"
+        )
+        parser.add_argument("--seed", type=int, default=0, help="seed of the random faults (0)")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Start, print what one needs to know, and wait for a signal."""
+        """Start, print the URL and keys, and wait for a signal."""
         if options["webhook_secret"] and not options["webhook_url"]:
             raise CommandError("--webhook-secret needs --webhook-url")
         step = options["auto_progress"]
@@ -75,8 +76,8 @@ class Command(BaseCommand):
         server = SandboxServer(engine, options["host"], options["port"])
         try:
             server.start()
-            self._greet(server.url, options["api_key"], options["webhook_url"], secret)
-            # a wait without end would not let the signal's handler run on every platform
+            self._print_welcome(server.url, options["api_key"], options["webhook_url"], secret)
+            # On some platforms signal handlers do not run during a wait without a timeout.
             while not stopping.wait(0.5):
                 pass
         except OSError as error:
@@ -87,9 +88,9 @@ class Command(BaseCommand):
                 signal.signal(number, handler)
         self.stdout.write("Stopped.")
 
-    def _greet(self, url: str, api_key: str, webhook_url: str | None, secret: str | None) -> None:
+    def _print_welcome(self, url: str, api_key: str, webhook_url: str | None, secret: str | None) -> None:
         lines = [
-            "The payments sandbox is running. Everything is in memory; Ctrl-C ends it.",
+            "The payments sandbox is running. Everything is in memory; Ctrl-C stops it.",
             "",
             f"  Base URL   {url}   (the API is under {url}/v1)",
             f"  API key    {api_key}",

@@ -1,18 +1,13 @@
-"""One small story in examples: a card payment of CLP 12,500, its refund, a payout, a Pix code, a deposit account."""
+"""Examples: a card payment of CLP 12,500, its refund, a payout, a Pix payment and a deposit account."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from .vocabulary import Json
+from .types import Json
 
 _DOCUMENT: Final[Json] = {"type": "RUT", "number": "11111111-1"}
-_PAYER: Final[Json] = {
-    "name": "Ana Soto",
-    "email": "ana@example.com",
-    "phone": "+56912345678",
-    "document": _DOCUMENT,
-}
+_PAYER: Final[Json] = {"name": "Ana Soto", "email": "ana@example.com", "phone": "+56912345678", "document": _DOCUMENT}
 _ACCOUNT: Final[Json] = {
     "type": "bank_account",
     "bank_code": "001",
@@ -186,22 +181,17 @@ ENDPOINT: Final[Json] = {
 }
 ENDPOINT_WITH_SECRET: Final[Json] = {**ENDPOINT, "secret": "whsec_the_signing_secret_of_this_endpoint"}
 
-_OF_KIND: Final[dict[str, Json]] = {
-    "payment": PAYMENT,
-    "payout": PAYOUT,
-    "refund": REFUND,
-    "balance": BALANCE,
-}
+_BY_KIND: Final[dict[str, Json]] = {"payment": PAYMENT, "payout": PAYOUT, "refund": REFUND, "balance": BALANCE}
 
 
 def event(event_type: str = "payment.succeeded") -> Json:
-    """An event of this type, with the object in a status that fits."""
-    kind, _, what = event_type.partition(".")
-    data = _OF_KIND[kind]
+    """An event of this type, with its object in a matching status."""
+    kind, _, status = event_type.partition(".")
+    data = _BY_KIND[kind]
     if event_type == "payment.succeeded":
         data = SUCCEEDED
-    elif kind != "balance" and what != "delayed":
-        data = {**data, "status": what}
+    elif kind != "balance" and status != "delayed":
+        data = {**data, "status": status}
     return {
         "id": "evt_bf60718293a4b5c6d7e8f90a",
         "object": "event",

@@ -1,14 +1,12 @@
-"""The resources and the shapes they share ("Resources and their fields")."""
+"""The resources and the objects that they share ("Resources and their fields")."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from .vocabulary import Json, const, moment, money, not_shown, nullable, object_id, record, ref
+from .types import Json, const, moment, money, not_shown, nullable, object_id, record, ref
 
-NEVER_NEGATIVE: Final = {"minimum": 0}
-
-SHAPES: Final[dict[str, Json]] = {
+SHARED: Final[dict[str, Json]] = {
     "Document": record(
         {"type": ref("DocumentType"), "number": {"type": "string"}},
         ["type", "number"],
@@ -27,7 +25,7 @@ SHAPES: Final[dict[str, Json]] = {
             },
         },
         [],
-        description="Who pays.",
+        description="The payer.",
     ),
     "Metadata": {
         "type": "object",
@@ -50,10 +48,8 @@ SHAPES: Final[dict[str, Json]] = {
                 },
                 [],
             ),
-            "reference": not_shown(
-                "the reference that the payer must include stands here, beside `type`.", type="string"
-            ),
-            "expires_at": not_shown("it stands here, beside `type`.", type="string", format="date-time"),
+            "reference": not_shown("the reference that the payer must include is here, beside `type`.", type="string"),
+            "expires_at": not_shown("it is here, beside `type`.", type="string", format="date-time"),
         },
         ["type"],
         description="What the payer must do next.",
@@ -70,8 +66,7 @@ SHAPES: Final[dict[str, Json]] = {
         ["type", "account_number", "holder_name", "holder_document"],
     ),
     "Destination": not_shown(
-        "no other variant than a bank account. A destination must be whitelisted; a newly added address becomes "
-        "active after 24 hours.",
+        "only bank accounts. A destination must be whitelisted; a new address becomes active after 24 hours.",
         oneOf=[ref("BankAccountDestination")],
         discriminator={
             "propertyName": "type",
@@ -96,7 +91,7 @@ _REFERENCE: Final[Json] = {"type": "string", "description": "The merchant's own 
 
 _ENDPOINT: Final[dict[str, Json]] = {
     "id": object_id("whk"),
-    "object": not_shown("there, as on every resource.", **const("webhook_endpoint")),
+    "object": not_shown("present, as on every resource.", **const("webhook_endpoint")),
     "url": {"type": "string", "format": "uri", "description": "HTTPS."},
     "events": {"type": "array", "items": {"type": "string"}, "description": "Event types."},
     "status": ref("WebhookEndpointStatus"),
@@ -110,8 +105,8 @@ RESOURCES: Final[dict[str, Json]] = {
             "id": object_id("pay"),
             "object": const("payment"),
             "status": ref("PaymentStatus"),
-            "amount": money("What the merchant asked for."),
-            "amount_received": money("What was received so far."),
+            "amount": money("The requested amount."),
+            "amount_received": money("The amount received so far."),
             "fee": money("The fee on the received amount, in the same currency."),
             "net_amount": money("The received amount less the fee."),
             "currency": ref("Currency"),
@@ -122,7 +117,7 @@ RESOURCES: Final[dict[str, Json]] = {
             "checkout_url": nullable(
                 "string", format="uri", description="The hosted checkout page, set for the hosted flow."
             ),
-            "refunded_amount": money("What was refunded so far."),
+            "refunded_amount": money("The amount refunded so far."),
             "merchant_reference": _REFERENCE,
             "payer": ref("Payer"),
             "next_action": ref("NextAction"),
@@ -139,7 +134,7 @@ RESOURCES: Final[dict[str, Json]] = {
             "id": object_id("pout"),
             "object": const("payout"),
             "status": ref("PayoutStatus"),
-            "amount": money("What is sent."),
+            "amount": money("The amount that is sent."),
             "fee": money("Reserved on top of the amount."),
             "currency": ref("Currency"),
             "country": ref("Country"),
@@ -161,7 +156,7 @@ RESOURCES: Final[dict[str, Json]] = {
             "status": ref("RefundStatus"),
             "payment_id": object_id("pay"),
             "payout_id": nullable("string", description="Set when the refund is executed as a payout."),
-            "amount": money("What is refunded."),
+            "amount": money("The amount that is refunded."),
             "currency": ref("Currency"),
             "reason": nullable("string"),
             "created_at": moment(),
@@ -187,7 +182,7 @@ RESOURCES: Final[dict[str, Json]] = {
         {
             "object": const("balance"),
             "currency": ref("Currency"),
-            "available": money("Can be paid out; never negative.", **NEVER_NEGATIVE),
+            "available": money("Can be paid out; never negative.", minimum=0),
             "pending": money("Waits for settlement."),
             "reserve": money("Held against chargebacks."),
             "hold": money("Reserved for payouts and refunds in progress."),
@@ -198,15 +193,12 @@ RESOURCES: Final[dict[str, Json]] = {
         description="One per currency.",
     ),
     "WebhookEndpoint": record(
-        _ENDPOINT,
-        _ENDPOINT_REQUIRED,
-        description="Without its secret.",
-        **{"not": {"required": ["secret"]}},
+        _ENDPOINT, _ENDPOINT_REQUIRED, description="Without its secret.", **{"not": {"required": ["secret"]}}
     ),
     "WebhookEndpointWithSecret": record(
-        {**_ENDPOINT, "secret": {"type": "string", "description": "The signing secret, shown only this once."}},
+        {**_ENDPOINT, "secret": {"type": "string", "description": "The signing secret, shown only once."}},
         [*_ENDPOINT_REQUIRED, "secret"],
-        description="The answer to a creation and to a rotation.",
+        description="The response to a creation and to a rotation.",
     ),
     "DeletedWebhookEndpoint": not_shown(
         "the endpoint's id and `deleted`.",
@@ -230,10 +222,7 @@ RESOURCES: Final[dict[str, Json]] = {
             "country": ref("Country"),
             "currency": ref("Currency"),
             "next_action": ref("NextActionType"),
-            "uses": {
-                "type": "array",
-                "items": {"type": "string", "enum": ["payment", "payout", "deposit_reference"]},
-            },
+            "uses": {"type": "array", "items": {"type": "string", "enum": ["payment", "payout", "deposit_reference"]}},
             "min_amount": money("The smallest amount."),
             "max_amount": money("The largest amount."),
             "available": {"type": "boolean"},
@@ -268,13 +257,13 @@ RESOURCES: Final[dict[str, Json]] = {
 
 
 def page_of(name: str) -> Json:
-    """One page of a list that is paged by cursor."""
+    """One page of a list with cursor pagination."""
     return record(
         {
             "object": const("list"),
             "has_more": {
                 "type": "boolean",
-                "description": "While true, the next page is asked for with `starting_after` set to the last id.",
+                "description": "While true, request the next page with `starting_after` set to the last id.",
             },
             "data": {"type": "array", "items": ref(name), "description": "Newest to oldest."},
         },

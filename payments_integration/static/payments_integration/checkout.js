@@ -1,5 +1,5 @@
 /* Brings the checkout pieces to life: copy buttons, time left, and a status that follows the payment. Without this
-   script the page says the same, and loads itself anew. Texts come from the page, so that they are translated there. */
+   script the page says the same, and reloads. Texts come from the page, so that they are translated there. */
 "use strict";
 (() => {
     /* Milliseconds. */
@@ -73,7 +73,7 @@
     /* ---- The status ---- */
 
     function following(page) {
-        const standing = page.querySelector("[data-payments-standing]");
+        const statusBox = page.querySelector("[data-payments-status-box]");
         let wait = FIRST_WAIT;
         let timer = 0;
         let asking = false;
@@ -81,7 +81,7 @@
 
         const later = () => {
             clearTimeout(timer);
-            /* A page that nobody sees asks nobody; it goes on as soon as it is seen. */
+            /* A hidden page sends no requests; it continues as soon as it is visible. */
             if (!ended && !document.hidden) {
                 timer = setTimeout(ask, wait);
                 wait = Math.min(wait * GROWTH, LONGEST_WAIT);
@@ -100,9 +100,9 @@
             if (action && !wanted) {
                 action.remove();
             }
-            standing.className = `payments-standing payments-standing-${now.tone}`;
-            say(standing.querySelector("[data-payments-headline]"), now.headline);
-            say(standing.querySelector("[data-payments-message]"), now.message);
+            statusBox.className = `payments-status-box payments-status-box-${now.tone}`;
+            say(statusBox.querySelector("[data-payments-headline]"), now.headline);
+            say(statusBox.querySelector("[data-payments-message]"), now.message);
             page.dataset.paymentsStatus = now.status;
             ended = now.final === true;
         };

@@ -1,8 +1,8 @@
 """Receivers that stand still until the test lets them go on.
 
 A payment whose metadata has ``gate`` is held there when it has succeeded: the receiver notes its process in the file
-``<gate>.entered`` and waits for the file ``<gate>.open``. It does its work in the database first, so that whatever
-ends it there must undo that.
+``<gate>.entered`` and waits for the file ``<gate>.open``. It does its work in the database first, so that
+a kill there must undo that.
 
 Where the file ``batches`` names a gate, a batch of events is held there too: as it inserts payments, in the middle of
 its transaction.
@@ -23,7 +23,7 @@ from django.dispatch import receiver
 
 from payments_integration.handlers import on_status
 from payments_integration.models import Payment
-from tests.receivers.models import Told
+from tests.receivers.models import ReceiverCall
 
 GATES = "TEST_GATES"
 LONGEST = 60.0
@@ -33,7 +33,7 @@ _INSERTS_PAYMENTS = re.compile(r"INSERT INTO .payments_integration_payment.")
 
 @on_status(Payment, "succeeded")
 def stand_still(payment: Payment, **kwargs: Any) -> None:
-    Told.objects.create(what="succeeded", object_id=payment.pk)
+    ReceiverCall.objects.create(what="succeeded", object_id=payment.pk)
     if GATES in os.environ and (name := (payment.metadata or {}).get("gate")):
         stand_at(Path(os.environ[GATES]), name)
 
@@ -44,7 +44,7 @@ def stand_at(folder: Path, name: str) -> None:
     end = time.monotonic() + LONGEST
     while not (folder / f"{name}.open").exists():
         if time.monotonic() > end:
-            raise TimeoutError(f"nobody opened the gate {name}")
+            raise TimeoutError(f"the gate {name} was not opened")
         time.sleep(0.02)
 
 

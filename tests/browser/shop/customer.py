@@ -15,7 +15,7 @@ from payments_integration.testing import ProviderSandbox
 from tests.browser.visitor import Visitor
 
 #: News reach an open page by itself, at the latest after so long.
-PATIENCE_MS = 30_000
+TIMEOUT_MS = 30_000
 DEFAULT_MARKET = "CL-CLP"
 CANCEL = "Cancel this payment"
 PAY_AGAIN = "Pay this order again"
@@ -117,7 +117,7 @@ class Customer:
     def sees(self, status: str, page: Page | None = None) -> None:
         """The order's state on its page, now or as soon as the page has heard of it."""
         shown = (page or self.page).locator(f"[{_STATUS}]")
-        expect(shown).to_have_attribute(_STATUS, status, timeout=PATIENCE_MS)
+        expect(shown).to_have_attribute(_STATUS, status, timeout=TIMEOUT_MS)
 
     def shown_status(self) -> str | None:
         """The order's state as the page says it now."""

@@ -41,7 +41,7 @@ def only_order() -> Order:
 
 
 @pytest.mark.parametrize(("market", "method"), HOSTED.items(), ids=[market[:2] for market in HOSTED])
-def test_paid_on_the_providers_page(welcome: Welcome, market: str, method: str) -> None:
+def test_an_order_is_paid_on_the_providers_page(welcome: Welcome, market: str, method: str) -> None:
     customer = welcome()
     payment = customer.buy(method, market=market, quantity=2)
     assert customer.page.url == payment["checkout_url"]
@@ -50,7 +50,7 @@ def test_paid_on_the_providers_page(welcome: Welcome, market: str, method: str) 
     assert (f"{payment['country']}-{payment['currency']}", payment["method_code"]) == (market, method)
     assert payment["merchant_reference"] == order.reference
     with later(seconds=10):
-        # No delivery has come: of whoever comes back the provider is asked.
+        # No delivery has come, so the payment is read when the payer comes back.
         customer.press_at_provider("Pay")
         assert Payment.objects.get().status == "succeeded"
         customer.sees("paid")
@@ -64,7 +64,9 @@ def test_paid_on_the_providers_page(welcome: Welcome, market: str, method: str) 
 
 
 @pytest.mark.parametrize(("market", "method", "action"), S2S, ids=[f"{m[:2]}-{a}" for m, _, a in S2S])
-def test_paid_by_what_the_shop_shows(welcome: Welcome, market: str, method: str, action: str) -> None:
+def test_an_order_is_paid_by_the_instructions_on_the_shops_page(
+    welcome: Welcome, market: str, method: str, action: str
+) -> None:
     customer = welcome()
     payment = customer.buy(method, market=market, flow="s2s")
     page = customer.page
@@ -100,7 +102,7 @@ def _see_instructions(customer: Customer, action: dict[str, object]) -> None:
         expect(section.get_by_role("link")).to_have_attribute("href", str(action["redirect_url"]))
 
 
-def test_what_needs_nothing_of_the_payer_turns_paid_too(welcome: Welcome) -> None:
+def test_an_order_without_an_action_becomes_paid(welcome: Welcome) -> None:
     customer = welcome()
     payment = customer.buy("cl_card_direct", flow="s2s")
     assert (payment["status"], payment["next_action"]) == ("processing", None) or payment["next_action"][
@@ -130,7 +132,7 @@ def test_the_page_of_the_order_follows_what_happens_in_another_window(welcome: W
     assert other.evaluate("window.kept") is True
 
 
-def test_the_way_back_is_not_believed(welcome: Welcome) -> None:
+def test_returning_does_not_prove_a_payment(welcome: Welcome) -> None:
     customer = welcome()
     payment = customer.buy("cl_webpay_card")
     page, visitor = customer.page, customer.visitor
@@ -138,8 +140,8 @@ def test_the_way_back_is_not_believed(welcome: Welcome) -> None:
     assert page.url.startswith(visitor.site)
     customer.sees("new")
     customer.provider.deliver()
-    # Whoever writes their own query string is believed no more.
-    way_back = customer.provider.engine.project_of(payment["id"]).pay_ins.asides[payment["id"]].return_url
+    # The query string is ignored.
+    way_back = customer.provider.engine.project_of(payment["id"]).payments.internals[payment["id"]].return_url
     assert way_back is not None
     path = urlsplit(way_back).path
     claim = f"payment_id={payment['id']}&status=succeeded&paid=1"
@@ -171,7 +173,7 @@ def test_a_form_sent_twice_is_one_payment(welcome: Welcome) -> None:
     assert Order.objects.count() == 1
 
 
-def test_the_keyboard_suffices(welcome: Welcome) -> None:
+def test_an_order_can_be_placed_with_the_keyboard_alone(welcome: Welcome) -> None:
     customer = welcome()
     customer.visitor.open("/buy/coffee/")
     page = customer.page
@@ -190,7 +192,7 @@ def test_the_keyboard_suffices(welcome: Welcome) -> None:
 
 
 @pytest.mark.parametrize(("language", "amount"), [("es", "84,90"), ("pt-BR", "R$\N{NO-BREAK SPACE}84,90")])
-def test_the_instructions_speak_the_payers_language(welcome: Welcome, language: str, amount: str) -> None:
+def test_the_instructions_are_in_the_payers_language(welcome: Welcome, language: str, amount: str) -> None:
     customer = welcome(language=language)
     customer.buy("br_pix", market="BR-BRL", flow="s2s")
     with override(language.lower()):

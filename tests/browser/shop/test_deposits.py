@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from payments_integration.models import Payment
 from tests.browser.shop.conftest import Welcome
-from tests.browser.shop.customer import EMAIL, NAME, PATIENCE_MS, Customer
+from tests.browser.shop.customer import EMAIL, NAME, TIMEOUT_MS, Customer
 
 pytestmark = pytest.mark.urls("example_project.urls")
 
@@ -27,7 +27,7 @@ def ask_for_account(customer: Customer, market: str = "MX-MXN", email: str = EMA
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
-def test_a_transfer_is_seen(welcome: Welcome, scripts: bool) -> None:
+def test_a_transfer_appears_on_the_deposit_page(welcome: Welcome, scripts: bool) -> None:
     customer = welcome(java_script_enabled=scripts)
     ask_for_account(customer)
     page, provider = customer.page, customer.provider
@@ -45,7 +45,7 @@ def test_a_transfer_is_seen(welcome: Welcome, scripts: bool) -> None:
         customer.look_again()
     else:
         customer.visitor.open(page.url)
-    expect(page.get_by_role("main")).to_contain_text(re.compile(r"1[.,]?234[.,]56"), timeout=PATIENCE_MS)
+    expect(page.get_by_role("main")).to_contain_text(re.compile(r"1[.,]?234[.,]56"), timeout=TIMEOUT_MS)
     expect(details).to_be_visible()  # it stays, for the next transfer
     if scripts:
         assert customer.page_was_kept()
@@ -60,7 +60,7 @@ def test_the_same_customer_keeps_the_account(welcome: Welcome) -> None:
         assert len(customer.provider.project.deposit_references) == accounts
 
 
-def test_somebody_else_is_not_shown_the_account(welcome: Welcome, mailoutbox: list[EmailMessage]) -> None:
+def test_another_browser_does_not_see_the_account(welcome: Welcome, mailoutbox: list[EmailMessage]) -> None:
     """Anybody can type an e-mail address; who can read its mail gets there."""
     customer = welcome()
     ask_for_account(customer)

@@ -1,4 +1,4 @@
-"""Every page of the shop, light and dark and on a narrow screen: nothing keeps people out. And pictures of them."""
+"""Every page of the shop, light and dark and on a narrow screen, is accessible. Screenshots are taken on the way."""
 
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ PAGES: dict[str, Callable[[Customer], None]] = {
     "chargeback": charged_back,
     "orders": orders,
 }
-#: The pictures of the documentation, and the pages that they are of.
-PICTURES = {
+#: The screenshots of the documentation, and their pages.
+SCREENSHOTS = {
     "front": "shop-front",
     "buy": "shop-buy",
     "qr": "shop-order-waiting",
@@ -185,10 +185,10 @@ PICTURES = {
     "refunded-part": "shop-order-refunded",
     "deposit": "shop-deposit",
 }
-NARROW_PICTURES = {"voucher": "shop-order-narrow"}
+NARROW_SCREENSHOTS = {"voucher": "shop-order-narrow"}
 
 
-def test_no_page_keeps_anybody_out(welcome: Welcome) -> None:
+def test_every_page_passes_the_accessibility_checks(welcome: Welcome) -> None:
     customer = welcome()
     page = customer.page
     found = []
@@ -198,8 +198,8 @@ def test_no_page_keeps_anybody_out(welcome: Welcome) -> None:
         go(customer)
         expect(page.locator("h1")).to_have_count(1)
         expect(page.get_by_role("main")).to_have_count(1)
-        if name in PICTURES:
-            customer.visitor.shoot(PICTURES[name], at="body")
+        if name in SCREENSHOTS:
+            customer.visitor.shoot(SCREENSHOTS[name], at="body")
         found += judged(customer, name)
         page.emulate_media(color_scheme="dark")
         found += judged(customer, f"{name}, dark")
@@ -209,8 +209,8 @@ def test_no_page_keeps_anybody_out(welcome: Welcome) -> None:
         width = page.evaluate("document.documentElement.scrollWidth")
         if width > NARROW:
             found.append(f"{name} needs {width} pixels")
-        if name in NARROW_PICTURES:
-            customer.visitor.shoot(NARROW_PICTURES[name])
+        if name in NARROW_SCREENSHOTS:
+            customer.visitor.shoot(NARROW_SCREENSHOTS[name])
     assert not found, "\n".join(found)
 
 

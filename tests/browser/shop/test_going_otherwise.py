@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from example_project.shop.models import Order
 from payments_integration import services
 from tests.browser.shop.conftest import Welcome
-from tests.browser.shop.customer import CANCEL, PATIENCE_MS, Customer, later
+from tests.browser.shop.customer import CANCEL, TIMEOUT_MS, Customer, later
 
 pytestmark = pytest.mark.urls("example_project.urls")
 
@@ -20,7 +20,7 @@ def money(digits: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\d)(?<!\d[.,]){re.escape(digits)}(?!\d)")
 
 
-def test_the_payer_cancels(welcome: Welcome) -> None:
+def test_the_payer_can_cancel_an_open_payment(welcome: Welcome) -> None:
     customer = welcome()
     payment = customer.buy("cl_bank_transfer", flow="s2s")
     customer.sees("new")
@@ -31,7 +31,7 @@ def test_the_payer_cancels(welcome: Welcome) -> None:
     expect(customer.page.locator(".payments-action")).to_have_count(0)
 
 
-def test_what_is_paid_cannot_be_canceled(welcome: Welcome) -> None:
+def test_a_paid_order_cannot_be_canceled(welcome: Welcome) -> None:
     """Paid at the bank while the page still showed the button: the provider decides, and the payer sees paid."""
     customer = welcome()
     payment = customer.buy("cl_bank_transfer", flow="s2s")
@@ -46,7 +46,7 @@ def test_what_is_paid_cannot_be_canceled(welcome: Welcome) -> None:
     expect(button).to_have_count(0)
 
 
-def test_it_expires_and_is_paid_late(welcome: Welcome) -> None:
+def test_an_expired_order_that_is_paid_late_becomes_paid(welcome: Welcome) -> None:
     customer = welcome()
     customer.buy("cl_servipag", flow="s2s")
     customer.sees("new")
@@ -64,7 +64,7 @@ def test_it_expires_and_is_paid_late(welcome: Welcome) -> None:
     assert Order.objects.get().paid_at is not None
 
 
-def test_it_fails_at_the_provider(welcome: Welcome) -> None:
+def test_a_failed_payment_is_shown_as_failed(welcome: Welcome) -> None:
     customer = welcome()
     customer.buy("cl_webpay_card")
     customer.press_at_provider("Fail")
@@ -73,7 +73,7 @@ def test_it_fails_at_the_provider(welcome: Welcome) -> None:
     assert Order.objects.get().paid_at is None
 
 
-def test_the_refund_is_seen(welcome: Welcome) -> None:
+def test_a_refund_appears_on_the_order(welcome: Welcome) -> None:
     customer = welcome()
     payment = customer.buy("cl_webpay_card")
     customer.press_at_provider("Pay")
@@ -86,13 +86,13 @@ def test_the_refund_is_seen(welcome: Welcome) -> None:
 
     services.create_refund(payment["id"], amount=4_990, reason="arrived broken", idempotency_key="part")
     customer.look_again()
-    expect(refunds).to_have_count(1, timeout=PATIENCE_MS)
+    expect(refunds).to_have_count(1, timeout=TIMEOUT_MS)
     expect(refunds).not_to_have_attribute("data-refund-status", "succeeded")
     customer.sees("paid")
 
     _give_back(customer)
     customer.look_again()
-    expect(refunds).to_have_attribute("data-refund-status", "succeeded", timeout=PATIENCE_MS)
+    expect(refunds).to_have_attribute("data-refund-status", "succeeded", timeout=TIMEOUT_MS)
     expect(refunds).to_contain_text(money("4,990"))
     customer.sees("partially_refunded")
 
@@ -112,7 +112,7 @@ def _give_back(customer: Customer) -> None:
     customer.provider.settle()
 
 
-def test_a_part_and_then_the_rest(welcome: Welcome) -> None:
+def test_a_partial_payment_and_then_the_rest_make_the_order_paid(welcome: Welcome) -> None:
     customer = welcome()
     payment = customer.buy("cl_bank_transfer", flow="s2s")
     page = customer.page
@@ -125,7 +125,7 @@ def test_a_part_and_then_the_rest(welcome: Welcome) -> None:
     expect(page.get_by_role("status").filter(has_text=money("4,990"))).to_have_count(1)
     expect(asked).to_contain_text(money("4,990"))
     expect(asked).not_to_contain_text(money("14,990"))
-    # What was drawn anew is as good as what was there.
+    # The redrawn action works like the first one.
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=customer.visitor.site)
     page.get_by_role("button", name="Copy Account number").click()
     number = payment["next_action"]["bank_transfer"]["account_number"]
@@ -138,7 +138,7 @@ def test_a_part_and_then_the_rest(welcome: Welcome) -> None:
     assert customer.page_was_kept()
 
 
-def test_more_than_asked_is_said(welcome: Welcome) -> None:
+def test_an_excess_payment_is_explained(welcome: Welcome) -> None:
     customer = welcome()
     customer.buy("cl_bank_transfer", flow="s2s")
     customer.pays(20_000)
@@ -148,7 +148,7 @@ def test_more_than_asked_is_said(welcome: Welcome) -> None:
 
 
 @pytest.mark.parametrize("end", ["canceled", "failed", "expired"])
-def test_the_same_order_is_paid_in_another_way(welcome: Welcome, end: str) -> None:
+def test_an_order_is_paid_by_another_method_after_a_failure(welcome: Welcome, end: str) -> None:
     customer = welcome()
     first = customer.buy("cl_khipu", flow="s2s")
     if end == "canceled":
@@ -170,7 +170,7 @@ def test_the_same_order_is_paid_in_another_way(welcome: Welcome, end: str) -> No
     assert Order.objects.count() == 1
 
 
-def test_late_money_besides_another_attempt_is_not_lost(welcome: Welcome) -> None:
+def test_late_money_beside_another_attempt_is_not_lost(welcome: Welcome) -> None:
     customer = welcome()
     first = customer.buy("cl_servipag", flow="s2s")
     customer.provider.engine.expire(first["id"])
@@ -183,9 +183,9 @@ def test_late_money_besides_another_attempt_is_not_lost(welcome: Welcome) -> Non
     assert Order.objects.get().note == ""
     customer.pays(payment=first)
     customer.look_again()
-    # The payer is told that it is coming back, and somebody at the shop to send it.
+    # The payer sees that the refund is on its way, and staff see that they must send it.
     expect(customer.page.get_by_role("status").filter(has_text=money("14,990"))).to_contain_text(
-        "back", timeout=PATIENCE_MS
+        "back", timeout=TIMEOUT_MS
     )
     customer.sees("paid")
     assert "14,990" in Order.objects.get().note

@@ -1,4 +1,4 @@
-"""The shop without JavaScript: the same by pages that load themselves anew."""
+"""The shop without JavaScript: the same with pages that reload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.shop.customer import CANCEL
 pytestmark = pytest.mark.urls("example_project.urls")
 
 
-def test_the_whole_way_by_the_providers_page(welcome: Welcome) -> None:
+def test_an_order_is_paid_on_the_providers_page_without_scripts(welcome: Welcome) -> None:
     customer = welcome(java_script_enabled=False)
     page, visitor = customer.page, customer.visitor
     visitor.open("/")
@@ -27,11 +27,11 @@ def test_the_whole_way_by_the_providers_page(welcome: Welcome) -> None:
     customer.press_at_provider("Pay")
     customer.sees("new")
     customer.provider.deliver()
-    customer.sees("paid")  # nobody presses anything
+    customer.sees("paid")  # without a click
     assert Order.objects.get().currency == "BRL"
 
 
-def test_the_page_of_an_order_loads_itself_anew(welcome: Welcome) -> None:
+def test_the_page_of_an_order_reloads_itself_without_scripts(welcome: Welcome) -> None:
     customer = welcome(java_script_enabled=False)
     customer.visitor.open("/buy/coffee/")
     page = customer.page
@@ -44,10 +44,10 @@ def test_the_page_of_an_order_loads_itself_anew(welcome: Welcome) -> None:
     expect(page.locator(".payments-action-qr svg")).to_be_visible()
     expect(page.locator(".payments-copy").first).to_be_hidden()  # needs a script
     customer.pays()
-    customer.sees("paid")  # nobody presses anything
+    customer.sees("paid")  # without a click
 
 
-def test_the_payer_cancels(welcome: Welcome) -> None:
+def test_the_payer_can_cancel_an_open_payment(welcome: Welcome) -> None:
     customer = welcome(java_script_enabled=False)
     customer.visitor.open("/buy/coffee/")
     page = customer.page

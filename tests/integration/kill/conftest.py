@@ -9,7 +9,7 @@ import pytest
 import time_machine
 
 from payments_integration.testing import ProviderSandbox
-from tests.integration.kill.killing import Site, Warm
+from tests.integration.kill.site import Site, Warm
 
 #: Dying over a receiver counts as its failure; none is parked for that here.
 OPTIONS = {"RECEIVER_RETRIES": (1,) * 50}

@@ -1,4 +1,4 @@
-"""Killed anywhere between a delivery and its telling: applied once, told once, in order."""
+"""Killed anywhere between a delivery and its dispatch: applied once, dispatched once, in order."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import requests
 from payments_integration.models import Event, Payment, StatusChange
 from payments_integration.sandbox import Fault
 from payments_integration.testing.provider import API_KEY
-from tests.integration.kill.books import assert_all_in_order
-from tests.integration.kill.killing import Point, Site
-from tests.receivers.models import Told
+from tests.integration.kill.consistency import assert_all_in_order
+from tests.integration.kill.site import Point, Site
+from tests.receivers.models import ReceiverCall
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
@@ -41,13 +41,13 @@ def succeeded(site: Site, payment: str) -> dict[str, Any]:
 
 @pytest.mark.case(47)
 @pytest.mark.promise(1)
-def test_the_sweeper_finds_what_nobody_was_woken_for(site: Site) -> None:
+def test_the_sweeper_finds_events_without_a_wake_up(site: Site) -> None:
     payment = pay(site)
     site.woken = False
     (end,) = site.deliver_each("payment.succeeded", point=Point("payments_integration.wakeup:wake"))
     assert end.killed == "before wake"
     event = Event.objects.get(pk=succeeded(site, payment)["id"])
-    assert (event.state, event.told_at) == ("pending", None)
+    assert (event.state, event.dispatched_at) == ("pending", None)
     assert not Payment.objects.exists()
     # No delivery helps: the schedule alone.
     site.run("sweep")
@@ -66,7 +66,7 @@ def test_the_sweeper_finds_what_nobody_was_woken_for(site: Site) -> None:
     ],
     ids=str,
 )
-def test_a_delivery_that_was_stored_and_not_answered_comes_again(site: Site, point: Point) -> None:
+def test_a_delivery_that_was_stored_and_not_answered_is_a_duplicate_afterwards(site: Site, point: Point) -> None:
     payment = pay(site)
     (end,) = site.deliver_each("payment.succeeded", point=point)
     assert end.killed == str(point)
@@ -86,26 +86,26 @@ APPLYING = {
     "the rows are written, the events not marked": Point("payments_integration.inbox.processing:_mark"),
     "the events are marked, nothing committed": Point("payments_integration.inbox.processing:_mark", after=True),
 }
-TELLING = {
-    "applied, nothing told": Point("payments_integration.inbox:tell"),
+DISPATCHING = {
+    "applied, nothing dispatched": Point("payments_integration.inbox:dispatch"),
     "before a receiver": Point("tests.conftest:Receiver.on_event", nth=2),
     "within the receivers": Point("tests.conftest:Receiver.on_event", after=True, nth=2),
-    "told, not marked": Point("payments_integration.inbox.telling:_mark_told", nth=2),
-    "marked, not committed": Point("payments_integration.inbox.telling:_mark_told", after=True, nth=2),
-    "told, the next one not": Point("payments_integration.inbox.telling:_tell_next", after=True, nth=2),
-    "all told, the lock not given back": Point("payments_integration.inbox.telling:_end"),
+    "dispatched, not marked": Point("payments_integration.inbox.dispatching:_mark_dispatched", nth=2),
+    "marked, not committed": Point("payments_integration.inbox.dispatching:_mark_dispatched", after=True, nth=2),
+    "dispatched, the next one not": Point("payments_integration.inbox.dispatching:_dispatch_next", after=True, nth=2),
+    "all dispatched, the claim not released": Point("payments_integration.inbox.dispatching:_release"),
 }
 
 
 @pytest.mark.case(49)
 @pytest.mark.promise(2)
 @pytest.mark.promise(6)
-@pytest.mark.parametrize("where", [*APPLYING, *TELLING])
-def test_killed_while_applying_and_telling(site: Site, where: str) -> None:
+@pytest.mark.parametrize("where", [*APPLYING, *DISPATCHING])
+def test_a_kill_while_applying_or_dispatching_loses_nothing(site: Site, where: str) -> None:
     payment = pay(site)
     site.woken = False
     site.deliver()
-    assert site.run("sweep", point={**APPLYING, **TELLING}[where]).killed
+    assert site.run("sweep", point={**APPLYING, **DISPATCHING}[where]).killed
     changes = StatusChange.objects.filter(object_id=payment)
     if where in APPLYING:
         assert not changes.exists()
@@ -115,7 +115,7 @@ def test_killed_while_applying_and_telling(site: Site, where: str) -> None:
         assert not Event.objects.filter(state="pending").exists()
         # What receivers wrote stands exactly where their event is marked.
         done = set(Event.objects.filter(state="done").values_list("pk", flat=True))
-        assert set(Told.objects.filter(what__startswith="evt_").values_list("what", flat=True)) == done
+        assert set(ReceiverCall.objects.filter(what__startswith="evt_").values_list("what", flat=True)) == done
     site.recover()
     assert changes.count() == 1
     assert_all_in_order(site.sandbox)
@@ -127,8 +127,8 @@ def test_killed_while_applying_and_telling(site: Site, where: str) -> None:
 @pytest.mark.promise(1)
 @pytest.mark.promise(2)
 @pytest.mark.promise(6)
-def test_killed_at_every_boundary_of_a_delivery(site: Site) -> None:
-    """Stored, applied and told in one request: each time another payment is paid, and the process dies one step on."""
+def test_a_kill_at_any_boundary_of_a_delivery_loses_nothing(site: Site) -> None:
+    """Stored, applied and dispatched in one request: each run pays another payment and dies one step later."""
     payments = [pay(site)]
     site.woken = False
     drop = site.sandbox.engine.faults.add(Fault("drop", event_type="payment.succeeded", times=None))
@@ -153,7 +153,7 @@ def test_killed_at_every_boundary_of_a_delivery(site: Site) -> None:
     site.deliver()
     site.recover()
     assert any(step.startswith("INSERT") and "payments_integration_event" in step for step in killed), "stored"
-    assert killed.count("COMMIT") >= 3, "applied, claimed, told"
+    assert killed.count("COMMIT") >= 3, "applied, claimed, dispatched"
     assert len(killed) > 25
     assert_all_in_order(site.sandbox)
     assert StatusChange.objects.filter(status="succeeded").count() == len(payments)
@@ -162,7 +162,7 @@ def test_killed_at_every_boundary_of_a_delivery(site: Site) -> None:
 @pytest.mark.case(49)
 @pytest.mark.promise(2)
 @pytest.mark.promise(6)
-def test_killed_at_every_boundary_of_the_sweeper(site: Site) -> None:
+def test_a_kill_at_any_boundary_of_the_sweeper_loses_nothing(site: Site) -> None:
     """One backlog, and process after process dies over it, each a step further on than the one before."""
     for _ in range(2):
         pay(site)

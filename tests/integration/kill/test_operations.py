@@ -13,9 +13,9 @@ from payments_integration import services
 from payments_integration.exceptions import ApprovalRequired
 from payments_integration.models import MIRRORS, Operation
 from payments_integration.sandbox import Fault
-from tests.integration.kill.books import assert_all_in_order
-from tests.integration.kill.killing import Point, Site
-from tests.receivers.models import Told
+from tests.integration.kill.consistency import assert_all_in_order
+from tests.integration.kill.site import Point, Site
+from tests.receivers.models import ReceiverCall
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.promise(5)]
@@ -46,7 +46,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def nth(site: Site, name: str) -> Arguments:
-    """Arguments of the nth call: its amount tells the objects that it made from all others."""
+    """Arguments of the nth call: its amount distinguishes the objects that it made from all others."""
     common: dict[str, Any] = PAYMENT if name == "create_payment" else PAYOUT
     if name == "create_refund":
         paid = site.run("call", function="create_payment", arguments={"amount": 900_000, **PAYMENT}).result
@@ -77,7 +77,7 @@ def recorded() -> set[int]:
 
 @pytest.mark.case(50)
 @pytest.mark.case(51)
-def test_killed_at_every_boundary_of_a_call(site: Site, name: str, nth: Arguments) -> None:
+def test_a_kill_at_any_boundary_of_a_call_moves_money_at_most_once(site: Site, name: str, nth: Arguments) -> None:
     site.woken = False
     killed: list[str] = []
     for n in range(1, TOO_MANY):
@@ -99,7 +99,7 @@ def test_killed_at_every_boundary_of_a_call(site: Site, name: str, nth: Argument
     site.woken = True
     site.recover()
     assert made(site, name) == Counter(recorded())
-    # Whoever called comes again with their key.
+    # The caller repeats the call with the same key.
     again = site.run("calls", function=name, several=[nth(n) for n in range(1, len(killed) + 2)]).result
     assert len(set(again)) == len(killed) + 1
     assert made(site, name) == Counter(1_000 + n for n in range(1, len(killed) + 2))
@@ -111,7 +111,7 @@ def test_killed_at_every_boundary_of_a_call(site: Site, name: str, nth: Argument
 
 @pytest.mark.case(50)
 @pytest.mark.case(51)
-def test_killed_at_every_boundary_of_a_deferred_call(site: Site) -> None:
+def test_a_kill_at_any_boundary_of_a_deferred_call_moves_money_at_most_once(site: Site) -> None:
     """The shop's own work, the operation and the payout stand or fall together."""
     site.woken = False
     killed: list[str] = []
@@ -123,7 +123,9 @@ def test_killed_at_every_boundary_of_a_deferred_call(site: Site) -> None:
         killed.append(end.killed)
     assert len(killed) > 12
     site.woken = True
-    approved = {int(order) for order in Told.objects.filter(what="approved").values_list("object_id", flat=True)}
+    approved = {
+        int(order) for order in ReceiverCall.objects.filter(what="approved").values_list("object_id", flat=True)
+    }
     assert approved == recorded()
     assert set(made(site, "create_payout")) < approved
     assert approved < {1_000 + n for n in range(1, len(killed) + 2)}
@@ -136,12 +138,12 @@ def test_killed_at_every_boundary_of_a_deferred_call(site: Site) -> None:
 
 @pytest.mark.case(50)
 @pytest.mark.case(51)
-def test_killed_at_every_boundary_of_an_approval(site: Site, settings: Any) -> None:
+def test_a_kill_at_any_boundary_of_an_approval_moves_money_at_most_once(site: Site, settings: Any) -> None:
     """Approved and claimed are one commit: it waits on, or it is sent."""
     settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "APPROVAL_LIMITS": {"CLP": 1}}
     checker = User.objects.create(username="berta", is_superuser=True)
     site.woken = False
-    # Known before: each process then takes the same steps, whatever the one before it came to.
+    # Read beforehand, so that each process takes the same steps.
     services.sync_balances()
     killed: list[str] = []
     for n in range(1, TOO_MANY):
@@ -183,12 +185,12 @@ POINTS = {
 @pytest.mark.case(50)
 @pytest.mark.case(51)
 @pytest.mark.parametrize("point", POINTS)
-def test_one_payout_under_one_key(site: Site, point: str) -> None:
+def test_repeated_kills_under_one_key_make_one_payout(site: Site, point: str) -> None:
     """Several deaths at the same place, then a process that lives."""
     engine = site.sandbox.engine
     arguments = {**PAYOUT, "amount": 5_000, "idempotency_key": "the key"}
     assert site.run("call", point=POINTS[point], function="create_payout", arguments=arguments).killed
-    # Its lease stands, so the others leave it alone, and whoever calls again is told to wait.
+    # Its lease still holds: other workers skip it, and a repeated call raises.
     site.run("sweep")
     assert site.run("call", function="create_payout", arguments=arguments).result == "unknown"
     for _ in range(2):
@@ -210,7 +212,7 @@ def test_one_payout_under_one_key(site: Site, point: str) -> None:
 
 @pytest.mark.case(51)
 @pytest.mark.case(57)
-def test_killed_while_the_provider_is_still_at_work(site: Site) -> None:
+def test_a_kill_while_the_provider_is_at_work_makes_one_object(site: Site) -> None:
     """The repetition meets the first request, which goes on without us."""
     engine = site.sandbox.engine
     engine.faults.add(Fault("slow", operation="create_payout", delay=300.0))

@@ -14,13 +14,13 @@ from payments_integration.models import (
     BalanceChange,
     DueRefresh,
     Event,
+    ObjectDispatch,
     StatusChange,
-    Telling,
 )
 from payments_integration.testing.provider import API_KEY
-from tests.integration.kill.books import assert_all_in_order
-from tests.integration.kill.killing import Point, Site
-from tests.receivers.models import Told
+from tests.integration.kill.consistency import assert_all_in_order
+from tests.integration.kill.site import Point, Site
+from tests.receivers.models import ReceiverCall
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.promise(4)]
 
@@ -28,7 +28,7 @@ PAYMENT = {"amount": 10_000, "currency": "CLP", "country": "CL", "method_code": 
 PAGE = 2
 #: What a pass writes.
 EVERYTHING: tuple[type[Any], ...] = (
-    *(StatusChange, Event, BalanceChange, DueRefresh, Telling, AccountState, Told),
+    *(StatusChange, Event, BalanceChange, DueRefresh, ObjectDispatch, AccountState, ReceiverCall),
     *MIRRORS.values(),
 )
 TOO_MANY = 400
@@ -72,7 +72,7 @@ def pages_read(site: Site, since: int) -> int:
     return sum(entry["operation"] == "list_events" for entry in site.sandbox.engine.requests[since:])
 
 
-WRITE = "payments_integration.reconciliation.leases:Lease.write"
+WRITE = "payments_integration.reconciliation.runs:Lease.write"
 RECEIVE = "payments_integration.inbox:receive_many"
 #: Where it dies, and how many requests the next pass has to make: one asks for the time, then what is left of the
 #: three pages, and one for what came to be meanwhile, where that is a window of its own.
@@ -83,7 +83,7 @@ POINTS = {
     "after the last page": (Point(RECEIVE, after=True, nth=3), 1 + 1 + 1),
     "all applied, held back": (Point("payments_integration.inbox:release"), 1 + 1 + 1),
     "released, the watermark not moved": (Point(WRITE, having="watermark"), 1 + 1 + 1),
-    "the watermark is moved, nothing told": (Point(WRITE, after=True, having="watermark"), 1 + 1),
+    "the watermark is moved, nothing dispatched": (Point(WRITE, after=True, having="watermark"), 1 + 1),
 }
 
 
@@ -94,10 +94,10 @@ def test_a_killed_pass_is_resumed(missed: Site, where: str) -> None:
     before = AccountState.objects.get().watermark
     assert missed.run("reconcile", point=point).killed
     state = AccountState.objects.get()
-    assert (state.watermark == before) is (where != "the watermark is moved, nothing told")
+    assert (state.watermark == before) is (where != "the watermark is moved, nothing dispatched")
     assert_honest(missed)
-    assert not Told.objects.exists(), "not before the window is complete"
-    # While the lease of the dead stands, nobody else begins.
+    assert not ReceiverCall.objects.exists(), "not before the window is complete"
+    # While the lease of the dead process is valid, no other process begins.
     assert missed.run("reconcile").result["state"] == "skipped"
     missed.later(0.5)
     since = len(missed.sandbox.engine.requests)
@@ -111,12 +111,12 @@ def test_a_killed_pass_is_resumed(missed: Site, where: str) -> None:
 
 
 @pytest.mark.case(52)
-@pytest.mark.parametrize("told", [False, True])
-def test_killed_at_every_boundary_of_a_pass(missed: Site, told: bool) -> None:
-    missed.told = told
+@pytest.mark.parametrize("has_receivers", [False, True])
+def test_a_kill_at_any_boundary_of_a_pass_loses_nothing(missed: Site, has_receivers: bool) -> None:
+    missed.has_receivers = has_receivers
     killed: list[str] = []
     # With receivers there are many more: every ninth.
-    for n in range(1, TOO_MANY, 9 if told else 1):
+    for n in range(1, TOO_MANY, 9 if has_receivers else 1):
         forget(missed)
         end = missed.run("reconcile", die_at=n)
         assert_honest(missed)
@@ -129,5 +129,5 @@ def test_killed_at_every_boundary_of_a_pass(missed: Site, told: bool) -> None:
         missed.recover()
         assert Event.objects.count() == len(missed.sandbox.engine.events)
         assert_honest(missed)
-        assert_all_in_order(missed.sandbox, told=told)
-    assert len(killed) > (10 if told else 30)
+        assert_all_in_order(missed.sandbox, dispatched=has_receivers)
+    assert len(killed) > (10 if has_receivers else 30)

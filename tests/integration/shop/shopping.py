@@ -61,7 +61,7 @@ def pay_again(browser: Client, order: Order, **fields: str) -> str:
 
 
 def way_back(order: Order) -> str:
-    """The path of the address that the provider was told to send the payer back to."""
+    """The path of the address that the provider sends the payer back to."""
     operation = Operation.objects.get(idempotency_key=order.idempotency_key)
     return str(operation.arguments["return_url"]).removeprefix("http://localhost")
 

@@ -1,4 +1,4 @@
-"""One order, several attempts to pay for it, and money that comes when nobody expects it any more."""
+"""One order, several attempts to pay for it, and money that arrives late."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_refused_attempt_leaves_the_next_one_free(shop: ProviderSandbox, brows
 
 
 def test_an_attempt_refused_later_shows_on_the_page(shop: ProviderSandbox, browser: Client) -> None:
-    """The answer was lost, and what the worker heard then was no: no event tells of it."""
+    """The answer was lost, and the worker's second attempt was refused: no event reports that."""
     shop.engine.faults.add(Fault("error", operation="create_payment", status=503, code="service_unavailable"))
     order = bought(browser)
     assert "Please do not order again" in seen(browser, order)
@@ -167,7 +167,7 @@ def test_an_order_that_was_placed_and_never_sent_can_be_paid(shop: ProviderSandb
 
 
 class TestLateMoney:
-    def test_it_is_looked_for_before_another_attempt(self, shop: ProviderSandbox, browser: Client) -> None:
+    def test_late_money_is_read_before_another_attempt(self, shop: ProviderSandbox, browser: Client) -> None:
         """Paid late, and the news not here: the payer is not asked for the money once more."""
         order, first = expired(shop, browser)
         shop.engine.faults.add(Fault("drop", times=None))
@@ -177,7 +177,7 @@ class TestLateMoney:
         assert len(shop.engine.payments) == 1
         assert status(order) == OrderStatus.PAID
 
-    def test_it_is_looked_for_with_every_attempt(self, shop: ProviderSandbox, browser: Client) -> None:
+    def test_late_money_of_every_attempt_is_read(self, shop: ProviderSandbox, browser: Client) -> None:
         order, first = expired(shop, browser)
         pay_again(browser, order)
         shop.engine.fail(second(order).pk)
@@ -190,14 +190,14 @@ class TestLateMoney:
         assert status(order) == OrderStatus.PAID
 
     @pytest.mark.promise(5)
-    @pytest.mark.parametrize("is_told", [True, False])
-    def test_an_attempt_that_never_left_stays_here(
-        self, shop: ProviderSandbox, browser: Client, *, is_told: bool
+    @pytest.mark.parametrize("is_dispatched", [True, False])
+    def test_an_attempt_is_not_sent_after_late_money_arrived(
+        self, shop: ProviderSandbox, browser: Client, *, is_dispatched: bool
     ) -> None:
         """It was begun, and the process died; then the first one was paid late. A tab still has its form."""
         order, first = expired(shop, browser)
         checkout.begin(order, 2, method_code="cl_khipu", flow="hosted")
-        if not is_told:
+        if not is_dispatched:
             shop.engine.faults.add(Fault("drop", times=None))
             Payment.objects.update(synced_at=first.created_at.replace(year=2020))
         shop.engine.pay(first.pk)
@@ -209,27 +209,29 @@ class TestLateMoney:
         assert len(shop.engine.payments) == 1
         assert status(order) == OrderStatus.PAID
 
-    def test_news_of_the_other_attempt_at_the_same_moment(
+    def test_a_concurrent_change_of_another_attempt_keeps_the_order_paid(
         self, shop: ProviderSandbox, browser: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It is paid after its order's attempts were read: the order is paid all the same."""
         order, first = expired(shop, browser)
         pay_again(browser, order)
-        # The shop is told of nothing yet.
+        # The shop has received no event yet.
         monkeypatch.setattr("example_project.shop.payment_handlers.follow", lambda obj: None)
         shop.engine.pay(first.pk)
         shop.settle()
 
-        def judged(order: Order, *args: Any) -> tuple[OrderStatus, str]:
+        def deciding(order: Order, *args: Any) -> tuple[OrderStatus, str]:
             Payment.objects.filter(pk=second(order).pk).update(status="processing")
-            return judge(order, *args)
+            return decide_status(order, *args)
 
-        judge = orders.judge
-        monkeypatch.setattr(orders, "judge", judged)
+        decide_status = orders.decide_status
+        monkeypatch.setattr(orders, "decide_status", deciding)
         orders.settle(order)
         assert status(order) == OrderStatus.PAID
 
-    def test_it_turns_the_order_paid_and_closes_the_open_attempt(self, shop: ProviderSandbox, browser: Client) -> None:
+    def test_late_money_makes_the_order_paid_and_cancels_the_open_attempt(
+        self, shop: ProviderSandbox, browser: Client
+    ) -> None:
         order, first = expired(shop, browser)
         pay_again(browser, order)
         shop.engine.pay(first.pk)
@@ -240,7 +242,7 @@ class TestLateMoney:
         assert shop.engine.payments[second(order).pk]["status"] == "canceled"
         assert (status(order), order.note) == (OrderStatus.PAID, "")
 
-    def test_paid_twice_is_a_surplus_until_it_is_given_back(self, shop: ProviderSandbox, browser: Client) -> None:
+    def test_a_second_payment_is_a_surplus_until_it_is_refunded(self, shop: ProviderSandbox, browser: Client) -> None:
         order, first = expired(shop, browser)
         pay_again(browser, order)
         for payment in (second(order), first):
@@ -261,7 +263,7 @@ class TestLateMoney:
         assert 'data-refund-status="succeeded"' in html
         assert "data-surplus" not in html
 
-    def test_what_came_in_vain_is_not_forgotten(self, shop: ProviderSandbox, browser: Client) -> None:
+    def test_money_of_a_failed_attempt_is_noted(self, shop: ProviderSandbox, browser: Client) -> None:
         order, first = expired(shop, browser)
         pay_again(browser, order)
         shop.engine.pay(second(order).pk)
@@ -289,7 +291,7 @@ class TestMoneyGoesBack:
         shop.settle()
         assert (status(order), order.note) == (OrderStatus.PAID, "")
 
-    def test_a_refund_of_a_part_is_not_told_before_it_is_done(self, shop: ProviderSandbox, browser: Client) -> None:
+    def test_a_partial_refund_is_shown_only_when_it_succeeded(self, shop: ProviderSandbox, browser: Client) -> None:
         order = bought(browser, method_code="cl_bank_transfer", flow="s2s")
         payment = Payment.objects.get()
         shop.engine.pay(payment.pk, 5_000)
@@ -300,7 +302,7 @@ class TestMoneyGoesBack:
         html = seen(browser, order)
         assert "of your money back" not in html
         assert 'data-refund-status="created"' in html
-        assert "by bank transfer to this account" not in html, "nobody is asked for the rest meanwhile"
+        assert "by bank transfer to this account" not in html, "the payer is not asked for the rest meanwhile"
         assert (status(order), order.note) == (OrderStatus.REVIEW, "what came is being refunded")
         shop.engine.fail_refund(refund.pk)
         shop.settle()
@@ -320,7 +322,7 @@ class TestMoneyGoesBack:
         assert status(order) == OrderStatus.PAID
         assert "came back to us" in seen(browser, order)
 
-    def test_a_chargeback(self, shop: ProviderSandbox, browser: Client) -> None:
+    def test_a_chargeback_is_shown_on_the_order(self, shop: ProviderSandbox, browser: Client) -> None:
         order, payment = self.paid(shop, browser)
         shop.engine.chargeback(payment.pk)
         shop.settle()
@@ -339,7 +341,7 @@ class TestMoneyGoesBack:
         assert (status(order), order.note) == (OrderStatus.PAID, "")
 
 
-def test_on_hold_asks_nobody_to_pay(shop: ProviderSandbox, browser: Client) -> None:
+def test_an_order_on_hold_does_not_ask_for_money(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser)
     shop.engine.hold(Payment.objects.get().pk)
     shop.settle()
@@ -349,7 +351,7 @@ def test_on_hold_asks_nobody_to_pay(shop: ProviderSandbox, browser: Client) -> N
     assert "Continue to pay" not in html
 
 
-def test_under_review_nobody_is_asked_to_pay_for_another_attempt(shop: ProviderSandbox, browser: Client) -> None:
+def test_an_order_under_review_offers_no_other_attempt(shop: ProviderSandbox, browser: Client) -> None:
     """Money came with an attempt that was given up, and the next one is open."""
     order, first = expired(shop, browser)
     pay_again(browser, order)
@@ -360,7 +362,7 @@ def test_under_review_nobody_is_asked_to_pay_for_another_attempt(shop: ProviderS
     assert "Continue to pay" not in html
 
 
-def test_a_part_shows_what_is_missing(shop: ProviderSandbox, browser: Client) -> None:
+def test_a_partial_payment_shows_the_missing_amount(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser, method_code="cl_bank_transfer", flow="s2s")
     payment = Payment.objects.get()
     for amount, missing in ((5_000, "CLP 6,980"), (1_000, "CLP 5,980")):
@@ -373,7 +375,7 @@ def test_a_part_shows_what_is_missing(shop: ProviderSandbox, browser: Client) ->
 
 
 class TestCancel:
-    def test_the_payer_cancels(self, shop: ProviderSandbox, browser: Client) -> None:
+    def test_the_payer_can_cancel_an_open_payment(self, shop: ProviderSandbox, browser: Client) -> None:
         order = bought(browser)
         assert "Cancel this payment" in seen(browser, order)
         for _ in range(2):
@@ -385,7 +387,7 @@ class TestCancel:
         assert "cannot be canceled" not in html
 
     @pytest.mark.parametrize("move", ["pay", "process", "hold"])
-    def test_what_is_on_its_way_is_not_canceled(self, shop: ProviderSandbox, browser: Client, move: str) -> None:
+    def test_a_payment_on_its_way_is_not_canceled(self, shop: ProviderSandbox, browser: Client, move: str) -> None:
         order = bought(browser)
         getattr(shop.engine, move)(Payment.objects.get().pk)
         # The news is not here yet: the button is.
@@ -398,7 +400,7 @@ class TestCancel:
 
 
 class TestWhoMay:
-    def test_a_stranger_looks_and_changes_nothing(
+    def test_a_stranger_sees_an_order_but_cannot_change_it(
         self, shop: ProviderSandbox, browser: Client, stranger: Client
     ) -> None:
         order, _first = expired(shop, browser)
@@ -420,7 +422,7 @@ class TestWhoMay:
         shop.settle()
         assert status(order) == OrderStatus.NEW
 
-    def test_forms_need_their_key(self, shop: ProviderSandbox, browser: Client) -> None:
+    def test_forms_need_a_csrf_token(self, shop: ProviderSandbox, browser: Client) -> None:
         order = bought(browser)
         strict = Client(enforce_csrf_checks=True, headers={"host": "localhost"})
         strict.cookies = browser.cookies
@@ -429,7 +431,7 @@ class TestWhoMay:
         assert status(order) == OrderStatus.NEW
 
 
-def test_money_in_another_currency_is_for_a_person(shop: ProviderSandbox, browser: Client) -> None:
+def test_money_in_another_currency_puts_the_order_under_review(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser)
     Order.objects.update(currency="BRL", amount=1)
     shop.engine.pay(Payment.objects.get().pk)

@@ -14,9 +14,9 @@ from django.test import Client
 from django.utils import translation
 
 import example_project
-from example_project.shop import order_views, visiting
-from example_project.shop.methods import method_name, methods
+from example_project.shop import order_views, sessions
 from example_project.shop.models import Notice, Order, OrderStatus, Price
+from example_project.shop.provider import method_name, methods
 from payments_integration import services
 from payments_integration.models import Operation, Payment
 from payments_integration.sandbox import Fault
@@ -101,9 +101,7 @@ def test_a_form_sent_twice_is_one_payment(shop: ProviderSandbox, browser: Client
 
 @pytest.mark.promise(5)
 @pytest.mark.promise(5)
-def test_asked_for_in_other_words_it_is_not_told_that_nothing_was_charged(
-    shop: ProviderSandbox, browser: Client
-) -> None:
+def test_a_repeated_attempt_with_other_arguments_shows_its_order(shop: ProviderSandbox, browser: Client) -> None:
     """Another host, a rotated SECRET_KEY: the way back is another one, and the payment is there."""
     data = filled_in(browser)
     browser.post(PAGE, data)
@@ -119,7 +117,7 @@ def test_two_forms_are_two_payments(shop: ProviderSandbox, browser: Client) -> N
     assert len(shop.engine.payments) == 2
 
 
-def test_the_way_back_is_not_believed(shop: ProviderSandbox, browser: Client) -> None:
+def test_returning_does_not_prove_a_payment(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser)
     answer = browser.get(way_back(order), {"status": "succeeded", "payment_id": "pay_else"})
     assert (answer.status_code, answer["Location"]) == (302, order.get_absolute_url())
@@ -130,7 +128,7 @@ def test_the_way_back_is_not_believed(shop: ProviderSandbox, browser: Client) ->
     assert order.status == OrderStatus.NEW
 
 
-def test_a_way_back_cannot_be_made_up(shop: ProviderSandbox, browser: Client) -> None:
+def test_a_return_url_cannot_be_forged(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser)
     assert browser.get(f"/returned/{order.reference}/").status_code == 404
     assert browser.get(way_back(order)[:-2] + "/").status_code == 404
@@ -148,7 +146,7 @@ def heard_of_long_ago() -> None:
 
 
 @pytest.mark.parametrize("flow", ["hosted", "s2s"])
-def test_whoever_comes_back_is_not_asked_to_pay_again(
+def test_a_returning_payer_is_not_asked_to_pay_again(
     shop: ProviderSandbox, browser: Client, stranger: Client, flow: str
 ) -> None:
     order = bought(browser, method_code="cl_khipu", flow=flow)
@@ -169,12 +167,12 @@ def test_whoever_comes_back_is_not_asked_to_pay_again(
     # Somebody else, and the same payer a while later, who has not paid after all.
     assert invitation in seen(stranger, order)
     session = browser.session
-    session["returned"] = [order.reference, session["returned"][1] - visiting.LOOK_FOR.total_seconds()]
+    session["returned"] = [order.reference, session["returned"][1] - sessions.WAIT_FOR_MONEY.total_seconds()]
     session.save()
     assert invitation in seen(browser, order)
 
 
-def test_the_way_back_finds_the_money_before_the_webhook(shop: ProviderSandbox, browser: Client) -> None:
+def test_returning_finds_the_money_before_the_webhook(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser)
     shop.engine.pay(Payment.objects.get().pk)
     heard_of_long_ago()
@@ -184,7 +182,7 @@ def test_the_way_back_finds_the_money_before_the_webhook(shop: ProviderSandbox, 
     assert order.status == OrderStatus.PAID
 
 
-def test_the_way_back_bears_a_provider_that_is_away(shop: ProviderSandbox, browser: Client) -> None:
+def test_returning_works_while_the_provider_is_down(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser)
     shop.engine.faults.add(Fault("error", operation="get_payment", times=None))
     heard_of_long_ago()
@@ -192,7 +190,7 @@ def test_the_way_back_bears_a_provider_that_is_away(shop: ProviderSandbox, brows
     assert "We are looking" in seen(browser, order)
 
 
-def test_a_page_that_looks_again_does_not_ask_the_provider_each_time(shop: ProviderSandbox, browser: Client) -> None:
+def test_a_polling_page_does_not_read_the_provider_each_time(shop: ProviderSandbox, browser: Client) -> None:
     order = bought(browser)
     shop.engine.faults.add(Fault("error", operation="get_payment", times=None))
     heard_of_long_ago()
@@ -269,7 +267,7 @@ def test_another_price_is_shown_before_it_is_paid(shop: ProviderSandbox, browser
 
 
 @pytest.mark.promise(5)
-def test_a_form_sent_twice_is_one_order_whatever_became_of_the_price(shop: ProviderSandbox, browser: Client) -> None:
+def test_a_form_sent_twice_is_one_order_after_a_price_change(shop: ProviderSandbox, browser: Client) -> None:
     data = {**filled_in(browser), "price": "5990"}
     first = browser.post(PAGE, data)
     Price.objects.filter(currency="CLP").update(amount=59_900)
@@ -299,14 +297,14 @@ def test_an_order_speaks_to_people(shop: ProviderSandbox, browser: Client) -> No
         assert "Waiting for your payment" in html
         assert "CLP 11,980" in html
         if known:
-            # Whoever has never asked the provider reads it out of the code.
+            # Without an answer of the provider, the app reads it from the method's code.
             cache.clear()
     assert method_name("cl_khipu") == "Khipu"
     methods("CL", "CLP", 1)
     assert method_name("cl_mach") == "MACH"
 
 
-def test_too_much_is_given_back(shop: ProviderSandbox, browser: Client, stranger: Client) -> None:
+def test_a_surplus_is_announced_as_a_refund(shop: ProviderSandbox, browser: Client, stranger: Client) -> None:
     order = bought(browser, method_code="cl_bank_transfer")
     shop.engine.pay(Payment.objects.get().pk, 20_000)
     shop.settle()
@@ -345,7 +343,7 @@ def test_nothing_on_a_page_is_inline(shop: ProviderSandbox, browser: Client) -> 
         assert re.findall(r"<script(?![^>]* src=)|<style|\son[a-z]+=|\sstyle=|javascript:", html) == []
 
 
-def test_the_pieces_speak_the_payers_language(shop: ProviderSandbox, browser: Client, settings: Any) -> None:
+def test_the_instructions_are_in_the_payers_language(shop: ProviderSandbox, browser: Client, settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.locale.LocaleMiddleware"]
     order = bought(browser, method_code="cl_bank_transfer", flow="s2s")
     with translation.override("en"):  # what the middleware does ends here
@@ -354,13 +352,13 @@ def test_the_pieces_speak_the_payers_language(shop: ProviderSandbox, browser: Cl
 
 
 def test_a_wrong_form_sends_nothing(shop: ProviderSandbox, browser: Client) -> None:
-    data = filled_in(browser, email="nobody", quantity="0")
+    data = filled_in(browser, email="no-address", quantity="0")
     assert browser.post(PAGE, data).status_code == 200
     assert not Order.objects.exists()
     assert not shop.engine.payments
 
 
-def test_no_provider_is_said(shop: ProviderSandbox, browser: Client) -> None:
+def test_an_unreachable_provider_is_explained(shop: ProviderSandbox, browser: Client) -> None:
     shop.engine.faults.add(Fault("error", operation="list_payment_methods", times=None))
     assert "cannot reach the payment provider" in browser.get(PAGE).content.decode()
 
@@ -382,7 +380,9 @@ def test_expired_is_not_final(shop: ProviderSandbox, browser: Client) -> None:
     ("amounts", "status"),
     [((5_000,), OrderStatus.PARTIALLY_PAID), ((5_000, 6_980), OrderStatus.PAID), ((20_000,), OrderStatus.PAID)],
 )
-def test_part_and_too_much(shop: ProviderSandbox, browser: Client, amounts: tuple[int, ...], status: str) -> None:
+def test_partial_and_excess_payments_are_shown(
+    shop: ProviderSandbox, browser: Client, amounts: tuple[int, ...], status: str
+) -> None:
     order = bought(browser, method_code="cl_bank_transfer")
     for amount in amounts:
         shop.engine.pay(Payment.objects.get().pk, amount)
@@ -425,8 +425,8 @@ def test_handlers_keep_one_notice_per_event(shop: ProviderSandbox, browser: Clie
     for event in shop.engine.events:
         shop.engine.redeliver(event["id"])
     shop.settle()
-    told = list(Notice.objects.values_list("event_id", flat=True))
-    assert sorted(told) == sorted(event["id"] for event in shop.engine.events)
+    dispatched = list(Notice.objects.values_list("event_id", flat=True))
+    assert sorted(dispatched) == sorted(event["id"] for event in shop.engine.events)
 
 
 def test_orders_in_the_admin_lead_to_their_payment(shop: ProviderSandbox, browser: Client, admin_user: Any) -> None:

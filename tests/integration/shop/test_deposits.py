@@ -33,7 +33,7 @@ def seen(browser: Client, account: DepositAccount) -> str:
     return browser.get(account.get_absolute_url()).content.decode()
 
 
-def test_the_details_and_what_arrives(shop: ProviderSandbox, browser: Client) -> None:
+def test_the_deposit_page_shows_the_details_and_the_deposits(shop: ProviderSandbox, browser: Client) -> None:
     account = opened(browser)
     reference = DepositReference.objects.get()
     assert (reference.merchant_reference, reference.currency) == (account.reference, "CLP")
@@ -53,7 +53,7 @@ def test_the_details_and_what_arrives(shop: ProviderSandbox, browser: Client) ->
 
 
 @pytest.mark.promise(5)
-def test_asked_for_again_it_is_the_same(shop: ProviderSandbox, browser: Client) -> None:
+def test_a_second_request_shows_the_same_account(shop: ProviderSandbox, browser: Client) -> None:
     first = opened(browser)
     assert opened(browser, email="ANA@Example.com", name="Ana D.") == first
     assert len(shop.engine.deposit_references) == 1
@@ -63,7 +63,7 @@ def test_asked_for_again_it_is_the_same(shop: ProviderSandbox, browser: Client) 
 
 
 @pytest.mark.promise(5)
-def test_asked_for_twice_at_once_it_is_one(shop: ProviderSandbox) -> None:
+def test_two_requests_at_once_create_one_account(shop: ProviderSandbox) -> None:
     def make(_: int) -> str:
         try:
             account, _is_new = deposits.open_account(name="Ana", email="a@b.cl", country="CL", currency="CLP")
@@ -78,7 +78,7 @@ def test_asked_for_twice_at_once_it_is_one(shop: ProviderSandbox) -> None:
 
 
 @pytest.mark.promise(5)
-def test_a_lost_answer(shop: ProviderSandbox, browser: Client) -> None:
+def test_a_lost_answer_leaves_one_account(shop: ProviderSandbox, browser: Client) -> None:
     shop.engine.faults.add(Fault("reset", operation="create_deposit_reference", work=True))
     account = opened(browser)
     assert "is being set up" in seen(browser, account)
@@ -99,13 +99,15 @@ def test_a_refusal_can_be_tried_again(shop: ProviderSandbox, browser: Client) ->
     opened(browser)
 
 
-def test_where_there_are_none(shop: ProviderSandbox, browser: Client) -> None:
+def test_a_market_without_deposits_is_explained(shop: ProviderSandbox, browser: Client) -> None:
     answer = browser.post("/deposits/", {**ANA, "market": "PE-USD"})
     assert "There are no such accounts there" in answer.content.decode()
     assert not DepositAccount.objects.exists()
 
 
-def test_an_address_is_no_proof_of_whose_it_is(shop: ProviderSandbox, browser: Client, stranger: Client) -> None:
+def test_an_email_address_alone_does_not_show_an_account(
+    shop: ProviderSandbox, browser: Client, stranger: Client
+) -> None:
     account = opened(browser)
     for _ in range(2):
         html = stranger.post("/deposits/", {**ANA, "name": "Eve"}).content.decode()
@@ -127,7 +129,7 @@ def test_a_closed_account_is_not_paid_into(shop: ProviderSandbox, browser: Clien
     assert reference.details["reference"] not in html
 
 
-def test_a_deposit_is_nobodys_order(shop: ProviderSandbox, browser: Client) -> None:
+def test_a_deposit_belongs_to_no_order(shop: ProviderSandbox, browser: Client) -> None:
     account = opened(browser)
     shop.engine.transfer(DepositReference.objects.get().pk, 5_990)
     shop.settle()

@@ -1,4 +1,4 @@
-"""Backends of the tests: for permissions of one object, and for thousands of requests."""
+"""Authentication backends for tests: object permissions, and cached users."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from django.contrib.auth.backends import BaseBackend, ModelBackend
 
 
 class OnePaymentBackend(BaseBackend):
-    """Grants a permission for one object, as packages for row-level permissions do."""
+    """Grants a permission for one object, as packages for object permissions do."""
 
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
         return perm == "payments_integration.refund_payment" and getattr(obj, "pk", None) == "pay_mine"
 
 
 class RememberingBackend(ModelBackend):
-    """Django's own, which reads each user and the permissions once."""
+    """Django's backend, which reads each user and their permissions once."""
 
     users: ClassVar[dict[Any, Any]] = {}
 

@@ -13,22 +13,14 @@ from django.core.cache import cache
 from django.test import Client
 
 from payments_integration import services
-from payments_integration.models import (
-    Balance,
-    DepositReference,
-    Event,
-    Operation,
-    OperationState,
-    Payment,
-    Payout,
-    Refund,
-)
+from payments_integration.models import Operation, Payment
 from tests import factories
-from tests.factories import T0
+from tests.factories import T0, rows as stored
 
 API = "/payments/api/"
 CUSTOMERS = "payments_integration.api.permissions.StaffAndCustomers"
 MIRRORED = {"account": "default", "state_at": T0, "state_by": "answer", "synced_at": T0, "created_at": T0}
+PLACE = {"currency": "CLP", "country": "CL", "method_code": "m"}
 PAYER = {"name": "Ana Rojas", "email": "ana@example.com"}
 DESTINATION = {
     "type": "bank_account", "account_number": "123456789", "holder_name": "Ana Rojas",
@@ -103,52 +95,40 @@ def stranger(db: None) -> Caller:
 
 
 def make_payment(pk: str = "pay_1", *, by: User | None = None, **fields: Any) -> Payment:
-    values = {
+    usual = {
         "status": "created", "amount": 1000, "amount_received": 0, "currency": "CLP", "country": "CL",
-        "method_code": "cl_card", "method_family": "card", "payer": PAYER, "metadata": {"cart": "77"},
+        "method_code": "cl_card", "payer": PAYER, "metadata": {"cart": "77"}, "merchant_reference": None,
+        "refunded_amount": None,
     }  # fmt: skip
-    row = Payment.objects.create(id=pk, **{**MIRRORED, **values, **fields})
+    row = stored.payment(id=pk, **{**MIRRORED, **usual, **fields})
     if by is not None:
         make_operation("create_payment", pk, by)
     return row
 
 
 def make_operation(operation: str, result_id: str, by: User, **fields: Any) -> Operation:
-    values: dict[str, Any] = {
-        "account": "default", "operation": operation, "arguments_hash": "0" * 64, "body": b'{"secret": "body"}',
-        "arguments": {"payer": PAYER}, "idempotency_key": f"{operation} {result_id}",
-        "note": f"a note on {PAYER['name']}",
-        "actor": f"{by.pk}:{by.get_username()}", "actor_id": str(by.pk), "result_id": result_id,
-        "state": OperationState.DONE, "created_at": T0,
+    usual: dict[str, Any] = {
+        "body": b'{"secret": "body"}', "arguments": {"payer": PAYER}, "idempotency_key": f"{operation} {result_id}",
+        "note": f"a note on {PAYER['name']}", "actor": f"{by.pk}:{by.get_username()}", "actor_id": str(by.pk),
+        "result_id": result_id, "created_at": T0, "amount": None, "currency": "",
     }  # fmt: skip
-    return Operation.objects.create(**{**values, **fields})
+    return stored.operation(operation=operation, **{**usual, **fields})
 
 
 @pytest.fixture
 def rows(customer: Caller) -> dict[str, Any]:
     """One of each. The customer paid, has been given money back, and has a deposit reference."""
     assert customer.user is not None
-    money = {"amount": 500, "currency": "CLP"}
-    place = {"currency": "CLP", "country": "CL", "method_code": "m"}
+    money = {"amount": 500, "currency": "CLP", **MIRRORED}
     payment = make_payment(by=customer.user)
     found: dict[str, Any] = {
         "payment": payment,
-        "payout": Payout.objects.create(
-            id="pout_1", status="created", amount=500, destination=DESTINATION, **place, **MIRRORED
-        ),
-        "refund": Refund.objects.create(
-            id="ref_1", status="created", payment=payment, reason="Ana said so", **money, **MIRRORED
-        ),
-        "deposit": DepositReference.objects.create(
-            id="dep_1", status="active", details={"type": "none"}, **place, **MIRRORED
-        ),
-        "balance": Balance.objects.create(
-            currency="CLP", available=1, pending=2, reserve=3, hold=4, debt=0,
-            **{name: value for name, value in MIRRORED.items() if name != "created_at"},
-        ),
-        "event": Event.objects.create(
-            id="evt_1", account="default", type="payment.created", created_at=T0, object_kind="payment",
-            object_id="pay_1", source="webhook", content_hash="0" * 64, state="done", error="Ana in a traceback",
+        "payout": stored.payout(id="pout_1", destination=DESTINATION, **{**money, **PLACE}),
+        "refund": stored.refund(id="ref_1", status="created", payment=payment, reason="Ana said so", **money),
+        "deposit": stored.deposit_reference(id="dep_1", details={"type": "none"}, **PLACE, **MIRRORED),
+        "balance": stored.balance(currency="CLP", available=1, debt=0),
+        "event": stored.event(
+            id="evt_1", type="payment.created", created_at=T0, object_id="pay_1", error="Ana in a traceback",
             body=factories.body(factories.event(factories.payment(payer=PAYER, unheard_of="Ana"))),
         ),
         "operation": Operation.objects.get(),

@@ -40,7 +40,7 @@ def posts(provider: ProviderSandbox) -> list[str]:
     return [entry["path"] for entry in provider.engine.requests if entry["method"] == "POST"]
 
 
-def test_a_payment_is_made(provider: ProviderSandbox, customer: Caller) -> None:
+def test_a_payment_is_created(provider: ProviderSandbox, customer: Caller) -> None:
     response = customer.post("payments/", BODY)
     assert response.status_code == 201
     made = response.json()
@@ -55,7 +55,9 @@ def test_a_payment_is_made(provider: ProviderSandbox, customer: Caller) -> None:
 
 
 @pytest.mark.promise(5)
-def test_the_same_key_is_the_same_object_and_no_second_call(provider: ProviderSandbox, customer: Caller) -> None:
+def test_a_repeated_key_returns_the_same_object_without_a_second_call(
+    provider: ProviderSandbox, customer: Caller
+) -> None:
     first, second = customer.post("payments/", BODY), customer.post("payments/", BODY)
     assert (first.status_code, second.status_code) == (201, 201)
     assert first.json() == second.json()
@@ -64,18 +66,18 @@ def test_the_same_key_is_the_same_object_and_no_second_call(provider: ProviderSa
     assert customer.post("payments/", BODY, key="key-2").json()["id"] != first.json()["id"]
 
 
-def test_the_same_key_for_something_else_is_a_conflict(provider: ProviderSandbox, customer: Caller) -> None:
+def test_a_key_used_for_another_call_is_a_conflict(provider: ProviderSandbox, customer: Caller) -> None:
     made = customer.post("payments/", BODY).json()
     for path, body in (("payments/", {**BODY, "amount": 1}), (f"payments/{made['id']}/cancel/", None)):
         response = customer.post(path, body)
         assert response.status_code == 409
-        told = error(response)
-        assert (told["type"], told["code"]) == ("idempotency_error", "idempotency_conflict")
+        found = error(response)
+        assert (found["type"], found["code"]) == ("idempotency_error", "idempotency_conflict")
     assert posts(provider) == ["/v1/payments"]
 
 
 @pytest.mark.case(92)
-def test_two_customers_with_one_key_have_two_payments(
+def test_two_customers_with_the_same_key_get_two_payments(
     provider: ProviderSandbox, customer: Caller, stranger: Caller
 ) -> None:
     made = [who.post("payments/", BODY, key="order-1").json()["id"] for who in (customer, stranger)]
@@ -90,7 +92,9 @@ def test_two_customers_with_one_key_have_two_payments(
 @pytest.mark.parametrize(
     ("key", "code"), [(None, "parameter_missing"), ("", "parameter_missing"), ("k" * 256, "parameter_invalid")]
 )
-def test_a_key_is_needed(provider: ProviderSandbox, customer: Caller, key: str | None, code: str) -> None:
+def test_a_post_without_a_valid_key_is_refused(
+    provider: ProviderSandbox, customer: Caller, key: str | None, code: str
+) -> None:
     response = customer.post("payments/", BODY, key=key)
     assert response.status_code == 400
     assert (error(response)["code"], error(response)["param"]) == (code, "Idempotency-Key")
@@ -107,12 +111,12 @@ def test_a_payment_is_canceled(provider: ProviderSandbox, customer: Caller) -> N
         assert (response.status_code, response.json()["status"]) == (200, "canceled")
     response = customer.post(f"payments/{made['id']}/cancel/", key="key-3")
     assert response.status_code == 422
-    told = error(response)
-    assert (told["type"], told["code"]) == ("invalid_state_error", "invalid_state")
+    found = error(response)
+    assert (found["type"], found["code"]) == ("invalid_state_error", "invalid_state")
     assert len(posts(provider)) == 2
 
 
-def test_money_is_given_back(provider: ProviderSandbox, customer: Caller, staff: Callable[..., Caller]) -> None:
+def test_a_payment_is_refunded(provider: ProviderSandbox, customer: Caller, staff: Callable[..., Caller]) -> None:
     made = customer.post("payments/", BODY).json()["id"]
     provider.engine.pay(made)
     finance = staff("refund_payment", "view_personal_data")
@@ -140,7 +144,7 @@ def test_money_is_given_back(provider: ProviderSandbox, customer: Caller, staff:
         ({"payment_id": "pay_other"}, 400, "parameter_invalid", "payment_id"),
     ],
 )
-def test_a_refund_that_cannot_be(
+def test_an_impossible_refund_is_refused(
     provider: ProviderSandbox, boss: Caller, body: Any, status: int, code: str, param: str
 ) -> None:
     made = boss.post("payments/", BODY).json()["id"]
@@ -151,7 +155,7 @@ def test_a_refund_that_cannot_be(
     assert not provider.project.refunds
 
 
-def test_a_transfer_is_refunded_to_an_account(provider: ProviderSandbox, boss: Caller) -> None:
+def test_a_bank_transfer_is_refunded_to_a_bank_account(provider: ProviderSandbox, boss: Caller) -> None:
     made = boss.post("payments/", {**BODY, "method_code": "cl_bank_transfer"}).json()["id"]
     provider.engine.pay(made)
     response = boss.post("refunds/", {"payment_id": made}, key="key-2")
@@ -159,7 +163,7 @@ def test_a_transfer_is_refunded_to_an_account(provider: ProviderSandbox, boss: C
     assert error(response)["param"] == "destination"
 
 
-def test_the_refund_of_a_payment_that_is_not_there(provider: ProviderSandbox, boss: Caller) -> None:
+def test_a_refund_of_an_unknown_payment_is_404(provider: ProviderSandbox, boss: Caller) -> None:
     for given in ("pay_other", "", "pay\x00", 7, "p" * 300):
         response = boss.post("refunds/", {"payment_id": given})
         assert (response.status_code, error(response)["param"]) == (404, "payment_id")
@@ -176,19 +180,19 @@ def test_a_payout_is_sent_and_canceled(provider: ProviderSandbox, boss: Caller) 
     assert boss.post(f"payouts/{made['id']}/cancel/", key="key-2").json()["status"] == "canceled"
 
 
-def test_too_little_balance(provider: ProviderSandbox, boss: Caller) -> None:
+def test_a_payout_above_the_balance_is_refused(provider: ProviderSandbox, boss: Caller) -> None:
     for known in (False, True):
         if known:
             services.sync_balances()
         response = boss.post("payouts/", {**PAYOUT, "amount": 2_000_000}, key=f"key-{known}")
         assert response.status_code == 422
-        told = error(response)
-        assert (told["type"], told["code"], told["param"]) == (
+        found = error(response)
+        assert (found["type"], found["code"], found["param"]) == (
             "invalid_state_error", "insufficient_balance", "amount"
         )  # fmt: skip
 
 
-def test_what_needs_a_second_person_is_202(provider: ProviderSandbox, boss: Caller, settings: Any) -> None:
+def test_a_payout_that_needs_approval_is_answered_202(provider: ProviderSandbox, boss: Caller, settings: Any) -> None:
     settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "APPROVAL_LIMITS": {"CLP": 5000}}
     for _ in range(2):
         response = boss.post("payouts/", PAYOUT)
@@ -203,11 +207,11 @@ def test_what_needs_a_second_person_is_202(provider: ProviderSandbox, boss: Call
     assert (response.status_code, error(response)["code"]) == (422, "operation_closed")
 
 
-def test_an_unknown_outcome_is_202_until_it_is_known(provider: ProviderSandbox, customer: Caller) -> None:
+def test_an_unknown_outcome_is_answered_202_until_it_is_known(provider: ProviderSandbox, customer: Caller) -> None:
     provider.engine.faults.add(Fault("reset", operation="create_payment", work=True, times=1))
     response = customer.post("payments/", BODY)
     assert (response.status_code, response.json()["state"]) == (202, "unknown")
-    # Where it leads to, whoever asked may look.
+    # The user who asked may read that address.
     assert customer.client.get(response["Location"]).json() == response.json()
     assert customer.post("payments/", BODY).status_code == 202
     Operation.objects.update(next_attempt_at=None)
@@ -228,17 +232,17 @@ TROUBLE: dict[str, tuple[Callable[[ProviderSandbox], None], int]] = {
 
 
 @pytest.mark.parametrize(("make", "status"), TROUBLE.values(), ids=TROUBLE)
-def test_trouble_with_the_provider_is_the_merchants(
+def test_a_provider_error_that_is_not_the_callers_is_answered_as_unavailable(
     provider: ProviderSandbox, boss: Caller, make: Any, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     make(provider)
     for response in (boss.post("payments/", BODY), boss.get("payment-methods/")):
         assert response.status_code == status
-        told = error(response)
-        assert (told["type"], told["code"]) == ("api_error", "provider_unavailable")
+        found = error(response)
+        assert (found["type"], found["code"]) == ("api_error", "provider_unavailable")
         assert ("Retry-After" in response) is (status == 503)
-        assert "key" not in told["message"].replace("Idempotency-Key", "").lower()
-        [line] = [r.getMessage() for r in caplog.records if told["request_id"] in r.getMessage()]
+        assert "key" not in found["message"].replace("Idempotency-Key", "").lower()
+        [line] = [r.getMessage() for r in caplog.records if found["request_id"] in r.getMessage()]
         assert "HTTP 4" in line, "the log has what the provider said"
     assert not Payment.objects.exists()
 
@@ -279,13 +283,13 @@ def test_a_wrong_request_names_what_is_wrong(
 ) -> None:
     response = boss.post("payments/", body)
     assert response.status_code == 400
-    told = error(response)
-    assert (told["type"], told["code"], told["param"]) == ("invalid_request_error", code, param)
+    found = error(response)
+    assert (found["type"], found["code"], found["param"]) == ("invalid_request_error", code, param)
     assert not Operation.objects.exists()
     assert posts(provider) == []
 
 
-def test_another_account(provider: ProviderSandbox, boss: Caller) -> None:
+def test_a_call_may_name_another_account(provider: ProviderSandbox, boss: Caller) -> None:
     with ProviderSandbox(account="second") as other:
         made = boss.post("payments/", {**BODY, "account": "second"}).json()
         assert made["account"] == "second"
@@ -293,14 +297,14 @@ def test_another_account(provider: ProviderSandbox, boss: Caller) -> None:
     assert posts(provider) == []
 
 
-def test_a_projects_atomic_requests_are_no_obstacle(
+def test_calls_work_with_atomic_requests(
     provider: ProviderSandbox, boss: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     assert boss.post("payments/", BODY).status_code == 201
 
 
-def test_a_deposit_reference_is_made(provider: ProviderSandbox, customer: Caller) -> None:
+def test_a_deposit_reference_is_created(provider: ProviderSandbox, customer: Caller) -> None:
     body = {"country": "CL", "currency": "CLP", "method_code": "cl_deposit", "merchant_reference": "c-1"}
     response = customer.post("deposit-references/", body)
     assert response.status_code == 201, response.content
@@ -308,7 +312,7 @@ def test_a_deposit_reference_is_made(provider: ProviderSandbox, customer: Caller
     assert customer.get("deposit-references/").json()["data"] == [response.json()]
 
 
-def test_every_call_is_logged_with_its_id_and_without_what_it_says(
+def test_every_call_is_logged_with_its_id_and_without_its_content(
     provider: ProviderSandbox, customer: Caller, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="payments_integration.api")
@@ -318,7 +322,7 @@ def test_every_call_is_logged_with_its_id_and_without_what_it_says(
     assert "ana@example.com" not in caplog.text
 
 
-def test_the_state_of_things_is_no_news_of_a_stranger(provider: ProviderSandbox, customer: Caller) -> None:
+def test_a_stranger_learns_nothing_about_the_state_of_a_payment(provider: ProviderSandbox, customer: Caller) -> None:
     make_payment("pay_9", status="succeeded")
     response = customer.post("payments/pay_9/cancel/")
     assert response.status_code == 404

@@ -46,7 +46,7 @@ def test_versions_and_formats_by_accept(boss: Caller, accept: str, status: int) 
 
 
 @pytest.mark.parametrize("method", ["put", "patch", "delete", "options", "trace"])
-def test_another_method(boss: Caller, method: str) -> None:
+def test_a_method_that_no_path_has_is_answered_405(boss: Caller, method: str) -> None:
     response = getattr(boss.client, method)(f"{API}payments/")
     assert response.status_code == 405
     assert error(response)["code"] == "method_not_allowed"
@@ -54,7 +54,7 @@ def test_another_method(boss: Caller, method: str) -> None:
     assert getattr(Caller().client, method)(f"{API}payments/").status_code == 401
 
 
-def test_a_method_that_only_others_have(boss: Caller) -> None:
+def test_a_method_that_this_path_does_not_have_is_answered_405(boss: Caller) -> None:
     assert boss.post("events/", {}).status_code == 405
     assert boss.get("payments/pay_1/cancel/").status_code == 405
     assert boss.client.head(f"{API}payments/").status_code == 200
@@ -63,7 +63,7 @@ def test_a_method_that_only_others_have(boss: Caller) -> None:
 @pytest.mark.parametrize(
     "path", ["nothing/", "payments", "", "payments/a/b/c/", "payments/%2F/", "webhook-endpoints/", "schema"]
 )
-def test_an_address_that_is_not_there(boss: Caller, path: str) -> None:
+def test_an_unknown_path_is_answered_404(boss: Caller, path: str) -> None:
     for response in (boss.get(path), boss.post(path, {}), Caller().get(path), boss.client.put(f"{API}{path}")):
         assert response.status_code == 404
         assert error(response)["code"] == "resource_not_found"
@@ -72,7 +72,7 @@ def test_an_address_that_is_not_there(boss: Caller, path: str) -> None:
 @pytest.mark.parametrize(
     "pk", ["pay_2", "pay%00_1", "p" * 300, "%F0%9F%92%B8", "pay_1%0A", "%ff", "PAY_1", "pay_1%20"]
 )
-def test_an_id_that_is_not_there(boss: Caller, pk: str) -> None:
+def test_an_unknown_id_is_answered_404(boss: Caller, pk: str) -> None:
     make_payment()
     for response in (boss.get(f"payments/{pk}/"), boss.post(f"payments/{pk}/cancel/")):
         assert response.status_code == 404
@@ -98,7 +98,9 @@ def test_an_id_that_is_not_there(boss: Caller, pk: str) -> None:
         ("application/json", b'{"x": "' + b"x" * 262_144 + b'"}', 413, "request_too_large"),
     ],
 )
-def test_a_body_that_is_none(boss: Caller, content_type: str, body: bytes, status: int, code: str) -> None:
+def test_a_body_that_is_not_a_json_object_is_refused(
+    boss: Caller, content_type: str, body: bytes, status: int, code: str
+) -> None:
     for client in (boss.client, Caller(boss.user, enforce_csrf_checks=True).client):
         response = client.post(f"{API}payments/", body, content_type=content_type, headers={"Idempotency-Key": "k"})
         if client is boss.client or status == 415:
@@ -108,7 +110,7 @@ def test_a_body_that_is_none(boss: Caller, content_type: str, body: bytes, statu
             assert response.status_code == 403, "who has no CSRF token is not listened to"
 
 
-def test_a_name_from_outside_is_not_repeated(boss: Caller) -> None:
+def test_a_malformed_parameter_name_is_not_repeated_in_the_answer(boss: Caller) -> None:
     response = boss.post("payments/", {"<script>": 1})
     assert response.status_code == 400
     assert "param" not in error(response)
@@ -116,7 +118,7 @@ def test_a_name_from_outside_is_not_repeated(boss: Caller) -> None:
 
 
 @pytest.mark.parametrize("name", ["x\nanother line", "ana@example.com"])
-def test_a_name_from_outside_is_not_logged(boss: Caller, caplog: pytest.LogCaptureFixture, name: str) -> None:
+def test_a_malformed_parameter_name_is_not_logged(boss: Caller, caplog: pytest.LogCaptureFixture, name: str) -> None:
     with caplog.at_level(logging.INFO, logger="payments_integration.api"):
         boss.post("payments/", {name: 1})
         boss.get(f"payments/?{quote(name)}=1")
@@ -125,7 +127,7 @@ def test_a_name_from_outside_is_not_logged(boss: Caller, caplog: pytest.LogCaptu
     assert not any(name in line or "\n" in line for line in lines)
 
 
-def test_limits_are_per_user_and_reads_and_writes_apart(
+def test_rate_limits_are_per_user_and_separate_for_reads_and_writes(
     boss: Caller, rows: Any, noted: list[Any], settings: Any, customer: Caller, opened: None
 ) -> None:
     settings.PAYMENTS_INTEGRATION = {
@@ -141,7 +143,7 @@ def test_limits_are_per_user_and_reads_and_writes_apart(
     assert customer.get("payments/").status_code == 200
 
 
-def test_there_are_limits_by_default(boss: Caller, settings: Any) -> None:
+def test_rate_limits_apply_by_default(boss: Caller, settings: Any) -> None:
     del settings.PAYMENTS_INTEGRATION["API_THROTTLE_RATES"]
     with time_machine.travel(timezone.now(), tick=False):
         assert 429 in {boss.get("payments/?limit=x").status_code for _ in range(130)}
@@ -154,11 +156,11 @@ def test_there_are_limits_by_default(boss: Caller, settings: Any) -> None:
         "schema", "get_authenticators", "get_permissions", "get_throttles", "get_exception_handler",
     ],
 )  # fmt: skip
-def test_no_policy_is_left_to_the_projects_defaults(policy: str) -> None:
+def test_no_policy_depends_on_the_projects_rest_framework_defaults(policy: str) -> None:
     assert policy in vars(ApiView)
 
 
-def test_nothing_of_it_is_imported_before_the_urls_are() -> None:
+def test_the_api_is_not_imported_before_the_urls() -> None:
     code = (
         "import sys, django; django.setup(); print([name for name in sys.modules if name.startswith("
         "('payments_integration.api', 'drf_spectacular', 'django_filters', 'rest_framework.views'))])"
@@ -170,7 +172,7 @@ def test_nothing_of_it_is_imported_before_the_urls_are() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_what_nobody_expected_is_not_hidden(boss: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("payments_integration.api.paging.page", lambda *args: 1 / 0)
+def test_an_unexpected_exception_is_a_500(boss: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("payments_integration.api.lists.page", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         boss.get("payments/")

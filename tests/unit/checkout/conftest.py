@@ -10,8 +10,8 @@ from django.http import HttpRequest
 from django.template import Context, Template
 from django.test import RequestFactory
 
-from payments_integration.services import reads
-from tests.unit.services import fakes
+from payments_integration import sync
+from tests import fake_provider as fakes
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def _empty_cache() -> Iterator[None]:
 def provider(woken: list[str], monkeypatch: pytest.MonkeyPatch) -> fakes.Fake:
     """The provider of every account; ``reads`` says what it was asked."""
     provider = fakes.Fake()
-    monkeypatch.setattr(reads, "get_client", lambda account="default": provider)
+    monkeypatch.setattr(sync, "get_client", lambda account="default": provider)
     return provider
 
 

@@ -1,8 +1,9 @@
-"""``{% next_action %}``: every type of the spec, and whatever may stand in it."""
+"""``{% next_action %}``: every type of the spec, with any content."""
 
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,11 +12,12 @@ from django.test import override_settings
 from django.utils import timezone
 
 from payments_integration.checkout.actions import fingerprint, shown_action
+from payments_integration.checks import check_deployment
 from payments_integration.enums import PaymentStatus
 from payments_integration.next_action import ActionType
-from tests.unit.checkout import rows
+from tests.factories import checkout as rows
 from tests.unit.checkout.conftest import Page, check_is_harmless, shown
-from tests.unit.checkout.test_links import BAD
+from tests.unit.validation.test_urls import BAD
 
 TYPES = [*ActionType.values, "crystal_ball"]
 BOLETO = "00190500954014481606906809350314337370000000"
@@ -96,17 +98,17 @@ def test_a_bank_transfer_names_the_account_and_the_reference() -> None:
     assert "R-88" in copies(beside)
 
 
-def test_a_phone_is_asked_for() -> None:
+def test_phone_otp_asks_to_confirm_on_the_phone() -> None:
     assert "on your phone" in page_of("phone_otp").text
     assert copies(page_of("phone_otp")) == ["R-77"]
 
 
-def test_nothing_to_do_is_said() -> None:
+def test_the_action_none_says_that_there_is_nothing_to_do() -> None:
     assert page_of("none").text == "There is nothing you need to do."
     assert check_is_harmless(shown(rows.unsaved(next_action=None))).text == "There is nothing you need to do."
 
 
-def test_an_unknown_type_is_no_template_of_its_own() -> None:
+def test_an_unknown_type_uses_the_template_for_unknown_types() -> None:
     for kind in ("crystal_ball", "../../admin/base_site", "_copy", "QR", "", "\x00", "🦙"):
         page = page_of(kind, redirect_url="https://bank.example/", qr_payload="0002", voucher_barcode="123")
         assert "cannot be shown here" in page.text
@@ -114,7 +116,7 @@ def test_an_unknown_type_is_no_template_of_its_own() -> None:
         assert page.all("a") == page.all("svg") == []
 
 
-def test_a_merchant_may_write_each_of_them_anew(tmp_path: Any) -> None:
+def test_a_merchant_can_override_each_template(tmp_path: Any) -> None:
     own = tmp_path / "payments_integration" / "next_action"
     own.mkdir(parents=True)
     (own / "qr.html").write_text("mine: {{ action.qr_payload }} {{ object.pk }}")
@@ -133,7 +135,7 @@ def test_a_merchant_may_write_each_of_them_anew(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("status", [*PaymentStatus.values, "quantum"])
-def test_only_who_may_still_pay_is_told_how(status: str) -> None:
+def test_only_payable_statuses_show_how_to_pay(status: str) -> None:
     """A voucher of a payment that is over, or whose money is on its way, would be paid for nothing."""
     html = shown(rows.unsaved(status=status, next_action=action("voucher"), checkout_url="https://pay.example/"))
     may = status in {"created", "requires_action", "partially_paid"}
@@ -141,14 +143,14 @@ def test_only_who_may_still_pay_is_told_how(status: str) -> None:
     assert bool(fingerprint(rows.unsaved(status=status, next_action=action("voucher")))) is may
 
 
-def test_what_is_gone_or_erased_is_not_asked_for() -> None:
+def test_a_gone_or_erased_payment_shows_no_action() -> None:
     for fields in ({"gone_at": timezone.now()}, {"erased_at": timezone.now()}):
         assert shown(rows.unsaved(next_action=action("qr"), **fields)).strip() == ""
         details = action("bank_transfer_details")
         assert shown(rows.deposit_reference(details=details, **fields)).strip() == ""
 
 
-def test_the_hosted_page_is_where_to_go_on() -> None:
+def test_the_hosted_flow_links_to_the_checkout_url() -> None:
     for value in (None, {"type": "none"}, {}, "x"):
         html = shown(rows.unsaved(next_action=value, checkout_url="https://pay.example/c/1"))
         assert [link["href"] for link in check_is_harmless(html).all("a")] == ["https://pay.example/c/1"]
@@ -170,7 +172,7 @@ def test_the_dict_itself_can_be_shown() -> None:
         assert shown(nothing).strip() == ""
 
 
-def test_what_is_left_of_a_part_is_asked_for() -> None:
+def test_a_partially_paid_payment_asks_for_the_rest() -> None:
     html = shown(rows.unsaved(status="partially_paid", amount_received=4000, next_action=action("qr")))
     assert "6,000" in html
     assert "10,000" not in html
@@ -179,7 +181,7 @@ def test_what_is_left_of_a_part_is_asked_for() -> None:
 # --- the time
 
 
-def test_the_time_is_told_and_can_be_counted_down() -> None:
+def test_the_deadline_is_shown_and_can_be_counted_down() -> None:
     at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     for fields in (
         {"next_action": action("qr", expires_at=at.isoformat())},
@@ -197,7 +199,7 @@ def test_the_time_is_told_and_can_be_counted_down() -> None:
         assert "is over" not in page.text
 
 
-def test_an_end_that_has_passed_is_said() -> None:
+def test_a_passed_deadline_is_shown_as_over() -> None:
     page = page_of("qr", expires_at="2026-01-01T00:00:00Z")
     assert "The time to pay is over" in page.text
     assert not [item for item in page.all("span") if item.get("role") == "timer"]
@@ -206,7 +208,7 @@ def test_an_end_that_has_passed_is_said() -> None:
 @pytest.mark.parametrize(
     "value", ["soon", "2026-13-99T00:00:00Z", "2026-03-04T05:06:07", "<b>", 7, None, ["x"], "9" * 9000]
 )
-def test_what_is_no_time_is_not_shown_as_one(value: Any) -> None:
+def test_an_invalid_deadline_is_not_shown(value: Any) -> None:
     page = page_of("voucher", expires_at=value)
     assert page.all("time") == []
     assert "until" not in page.text
@@ -240,7 +242,7 @@ def test_markup_stays_text(kind: str, value: str) -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("char", ["\u202e", "\u200b", "\x00", "\x1b", "\ud800", "\ufeff", "\u2066"])
-def test_nothing_hides_in_what_is_paid_by(kind: str, char: str) -> None:
+def test_no_invisible_character_hides_in_an_action(kind: str, char: str) -> None:
     html = shown(rows.unsaved(next_action=full(kind, f"00{char}12")))
     html.encode()
     assert char not in html
@@ -249,7 +251,7 @@ def test_nothing_hides_in_what_is_paid_by(kind: str, char: str) -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("value", ["7" * 1_000_000, "🦙" * 100_000, "<" * 100_000])
-def test_what_is_absurdly_long_makes_no_absurd_page(kind: str, value: str) -> None:
+def test_very_long_values_do_not_make_a_huge_page(kind: str, value: str) -> None:
     html = shown(rows.unsaved(next_action=full(kind, value)))
     assert len(html) < 100_000
     assert copies(check_is_harmless(html)) == []
@@ -257,7 +259,7 @@ def test_what_is_absurdly_long_makes_no_absurd_page(kind: str, value: str) -> No
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("value", [7, 1.5, True, None, [], ["x"], {}, {"x": "y"}, {"__html__": "<b>"}, ""])
-def test_other_types_of_json_are_no_text(kind: str, value: Any) -> None:
+def test_values_that_are_not_text_are_not_shown(kind: str, value: Any) -> None:
     for fields in (
         full(kind, value),
         {"type": kind, "bank_transfer": value},
@@ -269,7 +271,7 @@ def test_other_types_of_json_are_no_text(kind: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_nothing_of_the_payer_is_shown(kind: str) -> None:
+def test_an_action_shows_no_personal_data(kind: str) -> None:
     html = shown(rows.unsaved(next_action=action(kind), metadata={"note": "secret"}, failure_reason="broke"))
     for words in ("Ana", "ana@example.com", "12345678", "secret", "broke"):
         assert words not in html
@@ -278,7 +280,7 @@ def test_nothing_of_the_payer_is_shown(kind: str) -> None:
 # --- what a script compares
 
 
-def test_the_fingerprint_changes_with_what_is_to_be_done() -> None:
+def test_the_fingerprint_changes_with_the_action() -> None:
     base: dict[str, Any] = {"id": "pay_f", "next_action": action("qr")}
     first = fingerprint(rows.unsaved(**base))
     assert first == fingerprint(rows.unsaved(**base, status="created"))
@@ -289,10 +291,25 @@ def test_the_fingerprint_changes_with_what_is_to_be_done() -> None:
     assert fingerprint(rows.unsaved(next_action=full("qr", "\ud800")))
 
 
-def test_the_templates_context_holds_what_it_says() -> None:
+def test_an_action_has_the_values_for_its_template() -> None:
     found = shown_action(rows.unsaved(next_action=action("voucher")))
     assert found is not None
     assert (found.type, str(found.voucher_code), str(found.reference), found.link) == (
         "voucher", "1234 5678", "R-77", "",
     )  # fmt: skip
     assert found.template == "payments_integration/next_action/voucher.html"
+
+
+def test_without_the_extra_a_payer_copies_the_code_and_types_the_bar_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] in {"segno", "barcode"}]:
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("segno", "barcode"):
+        monkeypatch.setitem(sys.modules, name, None)
+    page = page_of("qr")
+    assert page.all("svg") == []
+    assert "Copy the code into your bank's app to pay" in page.text
+    assert "00020126580014br.gov.bcb.pix" in page.text
+    page = page_of("voucher")
+    assert page.all("svg") == []
+    assert BOLETO in page.text
+    assert [message.id for message in check_deployment()].count("payments_integration.W007") == 1

@@ -10,12 +10,12 @@ import pytest
 import time_machine
 from django.utils import timezone, translation
 
-from payments_integration.checkout.deadlines import deadline
+from payments_integration.checkout.actions import deadline
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 
-def test_it_is_told_in_the_current_time_zone_and_language() -> None:
+def test_a_deadline_is_in_the_current_time_zone_and_language() -> None:
     with timezone.override(ZoneInfo("America/Sao_Paulo")):
         found = deadline("2026-03-04T05:06:07Z")
         assert found is not None
@@ -28,7 +28,7 @@ def test_it_is_told_in_the_current_time_zone_and_language() -> None:
     assert found.iso == "2026-03-04T05:06:07+00:00"
 
 
-def test_the_first_moment_counts() -> None:
+def test_the_first_valid_time_is_the_deadline() -> None:
     for candidates in (["2026-03-04T05:06:07Z", None], ["soon", AT], [None, AT], ["2026-03-04T05:06:07", AT]):
         found = deadline(*candidates)
         assert found is not None
@@ -40,16 +40,16 @@ def test_the_first_moment_counts() -> None:
     "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9" * 5000, "\ud800",
     "2026-03-04T05:06:07Z javascript:x", datetime(2026, 3, 4, 5, 6, 7),  # noqa: DTZ001
 ])  # fmt: skip
-def test_what_is_no_moment_is_no_deadline(value: Any) -> None:
+def test_a_text_that_is_not_a_time_is_not_a_deadline(value: Any) -> None:
     assert deadline(value) is None
 
 
-def test_a_moment_at_the_end_of_the_calendar_is_none_where_it_does_not_exist() -> None:
+def test_a_time_beyond_the_calendar_of_a_zone_is_not_a_deadline() -> None:
     with timezone.override(ZoneInfo("Pacific/Auckland")):
         assert deadline("9999-12-31T23:59:59Z") is None
 
 
-def test_it_ends() -> None:
+def test_a_deadline_passes() -> None:
     with time_machine.travel(AT, tick=False):
         found, later = deadline(AT), deadline("2026-03-04T05:06:08Z")
     assert found is not None

@@ -14,12 +14,12 @@ from django.test import Client, override_settings
 from django.urls import reverse
 from django.utils import timezone
 
-from payments_integration.checkout import status_url, tokens
-from payments_integration.checkout.tokens import Subject
+from payments_integration.checkout import links, status_url
+from payments_integration.checkout.links import Subject
 from payments_integration.models import Payment
-from tests.unit.checkout import rows
+from tests.factories import checkout as rows
+from tests.fake_provider import Fake
 from tests.unit.checkout.conftest import Page, check_is_harmless
-from tests.unit.services.fakes import Fake
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.unit.checkout.urls")]
 
@@ -30,7 +30,7 @@ VOUCHER = {"type": "voucher", "voucher_code": "1234", "voucher_barcode": "5678",
 def url(subject: Subject | Payment, name: str = STATUS) -> str:
     if isinstance(subject, Payment):
         subject = Subject(subject.account, payment_id=subject.pk)
-    return reverse(name, kwargs={"token": tokens.status_token(subject)})
+    return reverse(name, kwargs={"token": links.status_token(subject)})
 
 
 def data(client: Client, subject: Subject | Payment) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def data(client: Client, subject: Subject | Payment) -> dict[str, Any]:
     return found
 
 
-def test_the_page_tells_how_it_stands_and_what_to_do(client: Client, provider: Fake) -> None:
+def test_the_page_shows_the_status_and_the_action(client: Client, provider: Fake) -> None:
     payment = rows.payment(next_action=VOUCHER)
     # An address is signed with the second of its making.
     with time_machine.travel(timezone.now(), tick=False):
@@ -53,14 +53,14 @@ def test_the_page_tells_how_it_stands_and_what_to_do(client: Client, provider: F
     [main] = page.all("main")
     assert main["data-payments-poll"] == data_url
     [region] = [item for item in page.all("div") if item.get("role") == "status"]
-    assert "data-payments-standing" in region
-    # Without a script it loads itself anew.
+    assert "data-payments-status-box" in region
+    # Without a script the page reloads.
     [refresh] = [item for item in page.all("meta") if item.get("http-equiv") == "refresh"]
     assert refresh["content"] == "20"
     assert provider.reads == []
 
 
-def test_the_page_of_an_end_asks_no_more(client: Client) -> None:
+def test_the_page_of_a_final_status_does_not_poll(client: Client) -> None:
     payment = rows.payment(status="succeeded", amount_received=10_000, next_action=VOUCHER)
     page = check_is_harmless(client.get(url(payment)).content.decode())
     assert "Paid" in page.text
@@ -70,7 +70,7 @@ def test_the_page_of_an_end_asks_no_more(client: Client) -> None:
     assert page.all("section") == []
 
 
-def test_nothing_personal_is_on_it(client: Client) -> None:
+def test_the_page_shows_no_personal_data(client: Client) -> None:
     payment = rows.payment(next_action=VOUCHER, metadata={"note": "secret"}, failure_reason="Ana has no money")
     for name in (STATUS, DATA):
         html = client.get(url(payment, name)).content.decode()
@@ -97,7 +97,7 @@ def test_the_data_follows_the_mirror(client: Client, provider: Fake) -> None:
     assert provider.reads == []
 
 
-def test_what_is_not_in_the_mirror_yet_is_looked_for(client: Client, provider: Fake) -> None:
+def test_the_page_works_before_the_payment_is_mirrored(client: Client, provider: Fake) -> None:
     subject = Subject("default", merchant_reference="order-1")
     page = check_is_harmless(client.get(url(subject)).content.decode())
     assert "We are looking for your payment" in page.text
@@ -115,7 +115,7 @@ def test_what_is_not_in_the_mirror_yet_is_looked_for(client: Client, provider: F
     assert data(client, subject)["status"] == "requires_action"
 
 
-def test_of_several_attempts_the_paid_one_counts_else_the_newest(client: Client) -> None:
+def test_of_several_attempts_the_page_shows_the_paid_or_the_newest_one(client: Client) -> None:
     at, subject = timezone.now(), Subject("default", merchant_reference="order-1")
     rows.payment(id="pay_old", status="requires_action", created_at=at - timedelta(hours=3))
     rows.payment(id="pay_new", status="failed", created_at=at - timedelta(hours=1))
@@ -129,7 +129,7 @@ def test_of_several_attempts_the_paid_one_counts_else_the_newest(client: Client)
     assert data(client, subject)["status"] == "overpaid"
 
 
-def test_a_reference_is_compared_to_the_letter(client: Client) -> None:
+def test_references_are_compared_exactly(client: Client) -> None:
     for other in ("ORDER-1", "order-1 ", "order-11", "órder-1", "order_1"):
         rows.payment(merchant_reference=other, status="succeeded", amount_received=10_000)
     assert data(client, Subject("default", merchant_reference="order-1"))["status"] == ""
@@ -140,7 +140,7 @@ def test_a_reference_is_compared_to_the_letter(client: Client) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"flow": "deposit_reference"}, {"method_family": "deposit_reference"}])
-def test_a_deposit_is_no_attempt_at_an_order(client: Client, fields: dict[str, str]) -> None:
+def test_a_deposit_with_an_orders_reference_is_not_shown(client: Client, fields: dict[str, str]) -> None:
     """It carries its payer's reference, which may be some order's number."""
     deposit = rows.payment(status="succeeded", amount=77_000, amount_received=77_000, **fields)
     subject = Subject("default", merchant_reference="order-1")
@@ -159,12 +159,12 @@ def test_a_payment_of_another_account_is_not_shown(client: Client) -> None:
 
 
 @pytest.mark.parametrize("name", [STATUS, DATA])
-def test_a_wrong_or_old_address_is_not_found(
+def test_an_invalid_or_old_token_is_404(
     client: Client, name: str, django_assert_num_queries: Callable[..., Any]
 ) -> None:
     payment = rows.payment()
-    token = tokens.status_token(Subject("default", payment_id=payment.pk))
-    back = tokens.return_token(Subject("default", merchant_reference="order-1"))
+    token = links.status_token(Subject("default", payment_id=payment.pk))
+    back = links.return_token(Subject("default", merchant_reference="order-1"))
     with django_assert_num_queries(0):
         for wrong in (payment.pk, "order-1", token[:-2], token + "x", token.upper(), back, "🦙", "%00"):
             assert client.get(reverse(name, kwargs={"token": wrong})).status_code == 404, wrong
@@ -176,7 +176,7 @@ def test_a_wrong_or_old_address_is_not_found(
 
 @pytest.mark.parametrize("name", [STATUS, DATA])
 @override_settings(SECURE_REFERRER_POLICY="unsafe-url")
-def test_nobody_keeps_it_and_nobody_finds_it(client: Client, name: str) -> None:
+def test_the_page_is_neither_cached_nor_indexed(client: Client, name: str) -> None:
     response = client.get(url(rows.payment(), name))
     assert "no-store" in response["Cache-Control"]
     assert response["Referrer-Policy"] == "same-origin"
@@ -188,7 +188,7 @@ def test_nobody_keeps_it_and_nobody_finds_it(client: Client, name: str) -> None:
 
 @pytest.mark.parametrize("name", [STATUS, DATA])
 @pytest.mark.parametrize("attempts", [1, 30])
-def test_it_costs_one_query(
+def test_the_page_costs_one_query(
     client: Client, name: str, attempts: int, django_assert_num_queries: Callable[..., Any]
 ) -> None:
     for _ in range(attempts):
@@ -198,7 +198,7 @@ def test_it_costs_one_query(
         client.get(address)
 
 
-def test_no_login_is_needed_also_where_a_site_asks_for_one(client: Client) -> None:
+def test_the_page_needs_no_login_with_login_required_middleware(client: Client) -> None:
     after = "django.contrib.auth.middleware.AuthenticationMiddleware"
     middleware = list(settings.MIDDLEWARE)
     middleware.insert(middleware.index(after) + 1, "django.contrib.auth.middleware.LoginRequiredMiddleware")
@@ -206,7 +206,7 @@ def test_no_login_is_needed_also_where_a_site_asks_for_one(client: Client) -> No
         assert client.get(url(rows.payment())).status_code == 200
 
 
-def test_hostile_values_are_text_there_too(client: Client) -> None:
+def test_hostile_values_are_text_on_the_status_page(client: Client) -> None:
     payment = rows.payment(
         merchant_reference="<script>alert(1)</script>\u202e",
         currency='"><b>',
@@ -220,7 +220,7 @@ def test_hostile_values_are_text_there_too(client: Client) -> None:
     assert page.all("a") == [{"href": ""}]  # to look again, without a script
 
 
-def test_addresses_are_made_for_a_payment_or_a_reference(
+def test_status_urls_are_made_for_a_payment_or_a_reference(
     client: Client, request_of: Callable[..., HttpRequest]
 ) -> None:
     payment = rows.payment(account="second", merchant_reference="order-9")

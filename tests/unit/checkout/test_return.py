@@ -17,15 +17,16 @@ from django.test import Client, RequestFactory, override_settings
 from django.utils import timezone
 
 from payments_integration import services, wakeup
-from payments_integration.checkout import CheckoutReturnView, return_url, status_url, tokens
-from payments_integration.checkout.freshening import freshened
-from payments_integration.client.deadline import budget
+from payments_integration.checkout import CheckoutReturnView, links, return_url, status_url
+from payments_integration.checkout.views import refreshed
+from payments_integration.client.deadlines import budget
+from payments_integration.db import transactions
 from payments_integration.models import Operation, Payment
-from payments_integration.services import calls, guards, sending
+from payments_integration.outbox import sending, submission
 from payments_integration.testing import ProviderSandbox
-from tests.unit.checkout import rows
-from tests.unit.services import fakes
-from tests.unit.services.fakes import Fake
+from tests import fake_provider as fakes
+from tests.factories import checkout as rows
+from tests.fake_provider import Fake
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.unit.checkout.urls")]
 
@@ -55,7 +56,7 @@ def request_(request_of: Callable[..., HttpRequest]) -> HttpRequest:
     return request_of()
 
 
-def test_the_payment_is_read_and_shown(
+def test_the_return_page_reads_the_payment_and_redirects_to_its_status(
     client: Client, provider: Fake, request_: HttpRequest, woken: list[str]
 ) -> None:
     payment = rows.payment()
@@ -68,7 +69,7 @@ def test_the_payment_is_read_and_shown(
     assert woken == ["default"]
 
 
-def test_the_query_string_is_not_believed(client: Client, provider: Fake, request_: HttpRequest) -> None:
+def test_the_return_page_ignores_the_query_string(client: Client, provider: Fake, request_: HttpRequest) -> None:
     mine = rows.payment()
     rows.payment(id="pay_else", merchant_reference="order-2", status="succeeded", amount_received=10_000)
     at_provider(provider, mine)
@@ -97,7 +98,7 @@ def test_reloads_do_not_flood_the_provider(client: Client, provider: Fake, reque
 @pytest.mark.parametrize(
     "error", [fakes.timeout(), fakes.not_found(), fakes.refusal(fakes.ProviderError, 500, "internal_error")]
 )
-def test_a_provider_in_trouble_is_asked_as_seldom_and_the_mirror_is_shown(
+def test_a_failing_provider_is_read_no_more_often_and_the_mirror_is_shown(
     client: Client, provider: Fake, request_: HttpRequest, error: Exception
 ) -> None:
     rows.payment(amount=4321)
@@ -108,7 +109,7 @@ def test_a_provider_in_trouble_is_asked_as_seldom_and_the_mirror_is_shown(
     assert len(provider.reads) == 1
 
 
-def test_nobody_waits_long_for_it(
+def test_a_payer_does_not_wait_long_for_the_provider(
     client: Client, provider: Fake, request_: HttpRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither for an answer, nor for the rate limit, nor for other work that is due."""
@@ -124,7 +125,7 @@ def test_nobody_waits_long_for_it(
     monkeypatch.setattr(provider.payments, "get", measured)
     deadlines: list[float | None] = []
     previous = wakeup.set_hook(lambda account, deadline: deadlines.append(deadline))
-    monkeypatch.setattr("payments_integration.checkout.freshening.time.monotonic", lambda: 1000.0)
+    monkeypatch.setattr("payments_integration.checkout.views.time.monotonic", lambda: 1000.0)
     try:
         client.get(back(request_))
     finally:
@@ -133,40 +134,42 @@ def test_nobody_waits_long_for_it(
     assert deadlines == [1002.0]
 
 
-def test_a_provider_that_is_down_costs_nothing_but_the_news(client: Client, request_: HttpRequest) -> None:
-    """The real client, and a port on which nobody listens."""
+def test_without_the_provider_the_return_page_shows_the_mirror(client: Client, request_: HttpRequest) -> None:
+    """The real client, and a port on which nothing listens."""
     rows.payment()
     assert "Waiting for your payment" in come_back(client, back(request_))
 
 
 @pytest.mark.parametrize("status", ["succeeded", "overpaid", "chargeback"])
-def test_what_is_settled_is_not_read(client: Client, provider: Fake, request_: HttpRequest, status: str) -> None:
+def test_a_final_payment_is_not_read_again(client: Client, provider: Fake, request_: HttpRequest, status: str) -> None:
     rows.payment(status=status, amount_received=12_000)
     come_back(client, back(request_))
     assert provider.reads == []
 
 
 @pytest.mark.parametrize("status", ["created", "processing", "on_hold", "partially_paid", "failed", "expired", "new"])
-def test_what_may_change_is_read(client: Client, provider: Fake, request_: HttpRequest, status: str) -> None:
+def test_a_payment_that_may_change_is_read(client: Client, provider: Fake, request_: HttpRequest, status: str) -> None:
     """Expired is not final: who comes back late may have paid."""
     payment = rows.payment(status=status)
     at_provider(provider, payment, status="succeeded", amount_received=10_000)
     assert "Thank you!" in come_back(client, back(request_))
 
 
-def test_what_was_just_heard_of_is_not_read(client: Client, provider: Fake, request_: HttpRequest) -> None:
+def test_a_payment_that_was_just_confirmed_is_not_read(client: Client, provider: Fake, request_: HttpRequest) -> None:
     with time_machine.travel(timezone.now(), tick=False):
         rows.payment(synced_at=timezone.now())
         rows.payment(merchant_reference="gone", gone_at=timezone.now())
         rows.payment(merchant_reference="left", account="no-longer-configured")
         come_back(client, back(request_))
         come_back(client, back(request_, "gone"))
-        left = tokens.Subject("no-longer-configured", merchant_reference="left")
-        assert client.get(f"/payments/checkout/return/{tokens.return_token(left)}/").status_code == 302
+        left = links.Subject("no-longer-configured", merchant_reference="left")
+        assert client.get(f"/payments/checkout/return/{links.return_token(left)}/").status_code == 302
     assert provider.reads == []
 
 
-def test_without_a_payment_the_page_waits_for_one(client: Client, provider: Fake, request_: HttpRequest) -> None:
+def test_the_return_page_works_before_the_payment_is_mirrored(
+    client: Client, provider: Fake, request_: HttpRequest
+) -> None:
     assert "We are looking for your payment" in come_back(client, back(request_))
     assert provider.reads == []
 
@@ -183,7 +186,9 @@ def test_without_a_cache_nothing_is_read(
     assert provider.reads == []
 
 
-def test_a_wrong_address_is_not_found(client: Client, provider: Fake, request_of: Callable[..., HttpRequest]) -> None:
+def test_an_invalid_return_token_is_404(
+    client: Client, provider: Fake, request_of: Callable[..., HttpRequest]
+) -> None:
     payment = rows.payment()
     path = back(request_of())
     status = urlsplit(status_url(request_of(), payment)).path
@@ -195,7 +200,7 @@ def test_a_wrong_address_is_not_found(client: Client, provider: Fake, request_of
     assert not Operation.objects.exists()
 
 
-def test_the_way_back_ends_with_its_payment(client: Client, provider: Fake, request_: HttpRequest) -> None:
+def test_a_return_token_expires_with_its_payment(client: Client, provider: Fake, request_: HttpRequest) -> None:
     payment = rows.payment()
     at_provider(provider, payment)
     with time_machine.travel(payment.created_at + timedelta(days=29)):
@@ -205,7 +210,7 @@ def test_the_way_back_ends_with_its_payment(client: Client, provider: Fake, requ
     assert len(provider.reads) == 1
 
 
-def test_a_project_says_where_to_go_on(client: Client, provider: Fake, request_: HttpRequest) -> None:
+def test_a_subclass_chooses_the_next_url(client: Client, provider: Fake, request_: HttpRequest) -> None:
     payment = rows.payment()
     at_provider(provider, payment, status="succeeded", amount_received=10_000)
     for reference, expected in (("order-1", "succeeded"), ("order-5", "none")):
@@ -216,7 +221,7 @@ def test_a_project_says_where_to_go_on(client: Client, provider: Fake, request_:
 # --- the address
 
 
-def test_it_is_absolute_and_of_the_payers_own_scheme(request_of: Callable[..., HttpRequest]) -> None:
+def test_a_return_url_is_absolute_with_the_requests_scheme(request_of: Callable[..., HttpRequest]) -> None:
     assert return_url(request_of(), "order-1").startswith("http://testserver/payments/checkout/return/")
     assert return_url(request_of(secure=True), "order-1").startswith("https://testserver/")
     proxied = RequestFactory().get("/", headers={"X-Forwarded-Proto": "https", "Host": "shop.example"})
@@ -224,19 +229,19 @@ def test_it_is_absolute_and_of_the_payers_own_scheme(request_of: Callable[..., H
         assert return_url(proxied, "order-1").startswith("https://shop.example/payments/")
 
 
-def test_it_needs_a_reference_and_an_account(request_: HttpRequest) -> None:
+def test_a_return_url_needs_a_reference_and_a_known_account(request_: HttpRequest) -> None:
     with pytest.raises(ValueError, match="merchant_reference"):
         return_url(request_, "")
-    with pytest.raises(ImproperlyConfigured, match="nobody"):
-        return_url(request_, "order-1", "nobody")
+    with pytest.raises(ImproperlyConfigured, match="unknown"):
+        return_url(request_, "order-1", "unknown")
     assert return_url(request_, "order-1", "second") != return_url(request_, "order-1")
 
 
-def test_a_repetition_with_the_same_key_is_the_same_call(
+def test_equal_return_urls_make_a_repeated_create_payment_the_same_call(
     provider: Fake, monkeypatch: pytest.MonkeyPatch, request_of: Callable[..., HttpRequest]
 ) -> None:
     """The address is one of the arguments that are compared: it must not change with the time."""
-    for module in (calls, sending):
+    for module in (submission, sending):
         monkeypatch.setattr(module, "get_client", lambda account="default": provider)
 
     def pay() -> Payment:
@@ -256,17 +261,17 @@ def test_a_repetition_with_the_same_key_is_the_same_call(
 # --- transactions
 
 
-def test_requests_in_a_transaction_are_no_hindrance() -> None:
+def test_the_return_page_reads_also_with_atomic_requests() -> None:
     """ATOMIC_REQUESTS would have the GET refused."""
     view: Any = CheckoutReturnView.as_view()
     assert connection.alias in view._non_atomic_requests
 
 
-def test_within_a_transaction_nothing_is_read(provider: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_payment_is_not_read_within_a_transaction(provider: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     payment = rows.payment()
-    monkeypatch.setattr(guards, "in_transaction", lambda: True)
+    monkeypatch.setattr(transactions, "in_transaction", lambda: True)
     with transaction.atomic():
-        assert freshened(payment) is payment
+        assert refreshed(payment) is payment
     assert provider.reads == []
 
 
@@ -280,7 +285,7 @@ def test_a_payer_pays_and_comes_back_before_any_delivery(
         amount=11_980, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference="order-1",
         return_url=return_url(request_of(secure=True), "order-1"),
     )  # fmt: skip
-    theirs = payments_sandbox.engine.project_of(payment.pk).pay_ins.asides[payment.pk].return_url
+    theirs = payments_sandbox.engine.project_of(payment.pk).payments.internals[payment.pk].return_url
     page = client.get(status_url(request_of(), payment)).content.decode()
     assert f'href="{payment.checkout_url}"' in page
     payments_sandbox.engine.pay(payment.pk)

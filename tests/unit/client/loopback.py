@@ -1,4 +1,4 @@
-"""A server of bytes: what HTTP libraries cannot be made to send, a socket can."""
+"""A server that sends exact bytes, including malformed answers that no HTTP library would send."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Script = Callable[[socket.socket], None]
 
 
 class Loopback:
-    """Reads one request after another from each connection and lets the script answer it."""
+    """Reads the requests of each connection and lets the script answer them."""
 
     def __init__(self, script: Script) -> None:
         self.requests: list[bytes] = []
@@ -46,7 +46,7 @@ class Loopback:
                 self._script(connection)
 
     def wait_until_it_has_hung_up(self) -> None:
-        """On every connection: a client that sends then finds it closed."""
+        """Close every connection, so that the next request on one fails."""
         end = time.monotonic() + 30
         while any(connection.fileno() >= 0 for connection in self._open):
             assert time.monotonic() < end, "it still listens to somebody"
@@ -117,7 +117,7 @@ def resets_after(data: bytes) -> Script:
 
 
 def drips(data: bytes, at_once: int, pause: float = 0.1) -> Script:
-    """The first bytes at once, the others one by one."""
+    """Send the first bytes at once and the others one by one."""
 
     def script(connection: socket.socket) -> None:
         connection.sendall(data[:at_once])

@@ -1,4 +1,4 @@
-"""One full object of each kind, and every operation with what it must send and what it may get back."""
+"""One full object of each kind, and each call of the client with its request and a good reply."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from payments_integration import wire
+from payments_integration import schemas
 from payments_integration.client import Client
+from tests import factories
 
 API_KEY = "sk_test_unit_5f3c"
 BASE = "https://pay.example/v1"
@@ -18,76 +19,21 @@ DATE = "Sun, 01 Mar 2026 12:00:01 GMT"
 DOCUMENT_NUMBER = "12.345.678-5"
 ACCOUNT_NUMBER = "00998877665544"
 
-PAYMENT: dict[str, Any] = {
-    "id": "pay_1",
-    "object": "payment",
-    "status": "requires_action",
-    "amount": 15000,
-    "amount_received": 0,
-    "currency": "CLP",
-    "country": "CL",
-    "method_code": "webpay",
-    "method_family": "card",
-    "payer": {"name": "Ana Rojas", "document": {"type": "RUT", "number": DOCUMENT_NUMBER}},
-    "created_at": CREATED,
-}
-PAYOUT: dict[str, Any] = {
-    "id": "pout_1",
-    "object": "payout",
-    "status": "created",
-    "amount": 5000,
-    "currency": "CLP",
-    "country": "CL",
-    "method_code": "bank_cl",
-    "destination": {"type": "bank_account", "account_number": ACCOUNT_NUMBER},
-    "created_at": CREATED,
-}
-REFUND: dict[str, Any] = {
-    "id": "ref_1",
-    "object": "refund",
-    "status": "processing",
-    "payment_id": "pay_1",
-    "amount": 100,
-    "currency": "CLP",
-    "created_at": CREATED,
-}
-DEPOSIT_REFERENCE: dict[str, Any] = {
-    "id": "dep_1",
-    "object": "deposit_reference",
-    "status": "active",
-    "country": "MX",
-    "currency": "MXN",
-    "method_code": "spei",
-    "details": {"type": "bank_transfer_details"},
-    "created_at": CREATED,
-}
-BALANCE: dict[str, Any] = {
-    "object": "balance",
-    "currency": "CLP",
-    "available": 1,
-    "pending": 2,
-    "reserve": 3,
-    "hold": 4,
-    "debt": 0,
-}
-WEBHOOK_ENDPOINT: dict[str, Any] = {
-    "id": "whk_1",
-    "object": "webhook_endpoint",
-    "url": "https://shop.example/hook/",
-    "events": ["payment.succeeded"],
-    "status": "active",
-    "secret": "whsec_only_once",
-}
-EVENT: dict[str, Any] = {
-    "id": "evt_1",
-    "object": "event",
-    "type": "payment.succeeded",
-    "created_at": CREATED,
-    "data": PAYMENT,
-}
+PAYMENT = factories.payment(
+    status="requires_action",
+    amount=15000,
+    payer={"name": "Ana Rojas", "document": {"type": "RUT", "number": DOCUMENT_NUMBER}},
+    created_at=CREATED,
+)
+PAYOUT = factories.payout(destination={"type": "bank_account", "account_number": ACCOUNT_NUMBER}, created_at=CREATED)
+REFUND = factories.refund(status="processing", created_at=CREATED)
+DEPOSIT_REFERENCE = factories.deposit_reference(created_at=CREATED)
+BALANCE = factories.balance()
+WEBHOOK_ENDPOINT = factories.webhook_endpoint(secret="whsec_only_once")
+EVENT = factories.event(PAYMENT, id="evt_1", type="payment.succeeded", created_at=CREATED)
 METHOD: dict[str, Any] = {"code": "webpay", "family": "card"}
 
-#: Not what a JSON library would write: odd spaces and key order must arrive as they are.
+#: Odd spaces and key order, which must arrive unchanged.
 BODY = b'{ "currency":"CLP",  "amount" : 15000,\n"note":"\xc3\xb1" }'
 PERSONAL_BODY = json.dumps({"payer": PAYMENT["payer"], "destination": PAYOUT["destination"]}).encode()
 KEY = "order-17:create 1"
@@ -100,7 +46,7 @@ def page(*items: Any, has_more: bool = False) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """An operation: the call, the request it must make, a good reply."""
+    """One call of the client, the request that it must send, and a good reply."""
 
     name: str
     method: str
@@ -186,30 +132,30 @@ def _delete(client: Client, **more: Any) -> Any:
 
 
 CASES = [
-    _lists("payment_methods", "/payment-methods", METHOD, wire.PaymentMethod, ""),
-    _pages("payments", "/payments", PAYMENT, wire.Payment),
-    _creates("payments", "/payments", PAYMENT, wire.Payment),
-    _gets("payments", "/payments/pay_1", PAYMENT, wire.Payment),
-    _acts("payments", "cancel", "/payments/pay_1/cancel", PAYMENT, wire.Payment),
-    _pages("payouts", "/payouts", PAYOUT, wire.Payout),
-    _creates("payouts", "/payouts", PAYOUT, wire.Payout),
-    _gets("payouts", "/payouts/pout_1", PAYOUT, wire.Payout),
-    _acts("payouts", "cancel", "/payouts/pout_1/cancel", PAYOUT, wire.Payout),
-    _pages("refunds", "/refunds", REFUND, wire.Refund),
-    _creates("refunds", "/refunds", REFUND, wire.Refund),
-    _gets("refunds", "/refunds/ref_1", REFUND, wire.Refund),
-    _creates("deposit_references", "/deposit-references", DEPOSIT_REFERENCE, wire.DepositReference),
-    _gets("deposit_references", "/deposit-references/dep_1", DEPOSIT_REFERENCE, wire.DepositReference),
-    _lists("balances", "/balances", BALANCE, wire.Balance, "balance"),
-    _lists("webhook_endpoints", "/webhook-endpoints", WEBHOOK_ENDPOINT, wire.WebhookEndpoint, "webhook_endpoint"),
-    _creates("webhook_endpoints", "/webhook-endpoints", WEBHOOK_ENDPOINT, wire.WebhookEndpoint),
+    _lists("payment_methods", "/payment-methods", METHOD, schemas.PaymentMethod, ""),
+    _pages("payments", "/payments", PAYMENT, schemas.Payment),
+    _creates("payments", "/payments", PAYMENT, schemas.Payment),
+    _gets("payments", "/payments/pay_1", PAYMENT, schemas.Payment),
+    _acts("payments", "cancel", "/payments/pay_1/cancel", PAYMENT, schemas.Payment),
+    _pages("payouts", "/payouts", PAYOUT, schemas.Payout),
+    _creates("payouts", "/payouts", PAYOUT, schemas.Payout),
+    _gets("payouts", "/payouts/pout_1", PAYOUT, schemas.Payout),
+    _acts("payouts", "cancel", "/payouts/pout_1/cancel", PAYOUT, schemas.Payout),
+    _pages("refunds", "/refunds", REFUND, schemas.Refund),
+    _creates("refunds", "/refunds", REFUND, schemas.Refund),
+    _gets("refunds", "/refunds/ref_1", REFUND, schemas.Refund),
+    _creates("deposit_references", "/deposit-references", DEPOSIT_REFERENCE, schemas.DepositReference),
+    _gets("deposit_references", "/deposit-references/dep_1", DEPOSIT_REFERENCE, schemas.DepositReference),
+    _lists("balances", "/balances", BALANCE, schemas.Balance, "balance"),
+    _lists("webhook_endpoints", "/webhook-endpoints", WEBHOOK_ENDPOINT, schemas.WebhookEndpoint, "webhook_endpoint"),
+    _creates("webhook_endpoints", "/webhook-endpoints", WEBHOOK_ENDPOINT, schemas.WebhookEndpoint),
     Case("webhook_endpoints.delete", "DELETE", "/webhook-endpoints/whk_1", _delete, "", None),
     _acts(
         "webhook_endpoints",
         "rotate_secret",
         "/webhook-endpoints/whk_1/rotate-secret",
         WEBHOOK_ENDPOINT,
-        wire.WebhookEndpoint,
+        schemas.WebhookEndpoint,
     ),
     _pages("events", "/events", EVENT, None),
     _gets("events", "/events/evt_1", EVENT, None),

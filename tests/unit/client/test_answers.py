@@ -1,4 +1,4 @@
-"""A 2xx counts only when it is the object that was asked for, complete and of the right kind."""
+"""A 2xx is a success only if it holds the requested object, complete and of the right kind."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def refuse(case: Case, body: bytes | str, client: Client, provider: responses.Re
     ],
     ids=range(14),
 )
-def test_no_json_of_the_right_shape(
+def test_json_of_another_shape_is_no_answer(
     case: Case, body: str | bytes, client: Client, provider: responses.RequestsMock
 ) -> None:
     refuse(case, body, client, provider)
 
 
 @every(readers)
-def test_truncated_json(case: Case, client: Client, provider: responses.RequestsMock) -> None:
+def test_truncated_json_is_no_answer(case: Case, client: Client, provider: responses.RequestsMock) -> None:
     refuse(case, json.dumps(case.reply)[:-2], client, provider)
 
 
@@ -72,30 +72,36 @@ def first_object(case: Case) -> dict[str, Any]:
 
 
 def replaced(case: Case, **changes: Any) -> str:
-    """The case's good reply with fields of its (first) object changed."""
+    """The case's good reply with changed fields in its first object."""
     item = {name: value for name, value in {**first_object(case), **changes}.items() if value is not ...}
     return json.dumps({**case.reply, "data": [item]} if case.listed else item)
 
 
-#: Events are handed on as bytes: only a GET looks at which event it is.
+#: Events are returned as bytes: only a GET checks the id.
 parsed = [case for case in readers if case.kind and case.name != "events.list"]
 
 
 @every(parsed)
 @pytest.mark.parametrize("other", ["refunds", "list", "Payment", "", 1, None])
-def test_another_kind(case: Case, other: Any, client: Client, provider: responses.RequestsMock) -> None:
+def test_an_object_of_another_kind_is_no_answer(
+    case: Case, other: Any, client: Client, provider: responses.RequestsMock
+) -> None:
     message = refuse(case, replaced(case, object=other), client, provider)
     assert "object" in message
 
 
 @every([case for case in parsed if case.asked])
 @pytest.mark.parametrize("other", ["{}2", "{} ", ""])
-def test_another_objects_id(case: Case, other: str, client: Client, provider: responses.RequestsMock) -> None:
+def test_another_objects_id_is_no_answer(
+    case: Case, other: str, client: Client, provider: responses.RequestsMock
+) -> None:
     refuse(case, replaced(case, id=other.format(case.asked)), client, provider)
 
 
 @every([case for case in parsed if "balance" not in case.name and case.name != "events.get"])
-def test_an_id_of_another_kind(case: Case, client: Client, provider: responses.RequestsMock) -> None:
+def test_an_id_with_another_kinds_prefix_is_no_answer(
+    case: Case, client: Client, provider: responses.RequestsMock
+) -> None:
     message = refuse(case, replaced(case, id="xyz_1"), client, provider)
     assert "$.id" in message
 
@@ -112,7 +118,7 @@ REQUIRED = {"currency", "amount", "available", "debt", "payment_id", "details", 
         for name in sorted(REQUIRED.intersection(first_object(case)))
     ],
 )
-def test_a_required_field_is_missing(
+def test_an_object_without_a_required_field_is_no_answer(
     case: Case, missing: str, client: Client, provider: responses.RequestsMock
 ) -> None:
     message = refuse(case, replaced(case, **{missing: ...}), client, provider)
@@ -122,13 +128,15 @@ def test_a_required_field_is_missing(
 
 @every([case for case in parsed if "amount" in str(case.reply) and case.name != "events.get"])
 @pytest.mark.parametrize("value", ["15000", 1.0, True, 2**63, -(2**63) - 1, None])
-def test_an_amount_is_never_coerced(case: Case, value: Any, client: Client, provider: responses.RequestsMock) -> None:
+def test_an_amount_that_is_not_an_integer_is_no_answer(
+    case: Case, value: Any, client: Client, provider: responses.RequestsMock
+) -> None:
     message = refuse(case, replaced(case, amount=value), client, provider)
     assert "`$.amount`" in message or "malformed" in message or "out of range" in message
     assert "15000" not in message
 
 
-def test_the_malformed_item_is_named(client: Client, provider: responses.RequestsMock) -> None:
+def test_the_error_names_the_malformed_item_of_a_list(client: Client, provider: responses.RequestsMock) -> None:
     bad = {**samples.PAYMENT, "amount": ["secret"]}
     provider.get(f"{BASE}/payments", json=samples.page(samples.PAYMENT, bad))
     with pytest.raises(NoAnswer, match=r"\$\.data\[1\]: .*\$\.amount") as caught:
@@ -136,7 +144,7 @@ def test_the_malformed_item_is_named(client: Client, provider: responses.Request
     assert "secret" not in str(caught.value)
 
 
-def test_page_by_page_a_malformed_item_hides_no_other(client: Client, provider: responses.RequestsMock) -> None:
+def test_pages_return_the_other_items_beside_a_malformed_one(client: Client, provider: responses.RequestsMock) -> None:
     bad = {**samples.PAYMENT, "merchant_reference": "x" * 300}
     provider.get(f"{BASE}/payments", json=samples.page(samples.PAYMENT, bad))
     (answer,) = client.payments.pages()
@@ -151,7 +159,9 @@ def test_page_by_page_a_malformed_item_hides_no_other(client: Client, provider: 
     "change",
     [{"object": "payments"}, {"object": ...}, {"has_more": ...}, {"has_more": None}, {"has_more": "no"}],
 )
-def test_no_page(case: Case, change: dict[str, Any], client: Client, provider: responses.RequestsMock) -> None:
+def test_a_list_without_its_page_fields_is_no_answer(
+    case: Case, change: dict[str, Any], client: Client, provider: responses.RequestsMock
+) -> None:
     body = {name: value for name, value in {**case.reply, **change}.items() if value is not ...}
     refuse(case, json.dumps(body), client, provider)
 
@@ -164,7 +174,7 @@ def test_a_malformed_event_does_not_hide_the_others(client: Client, provider: re
     assert page.cursor == "evt_1"
 
 
-def test_reprs_show_no_data(client: Client, provider: responses.RequestsMock) -> None:
+def test_the_repr_of_an_answer_shows_no_data(client: Client, provider: responses.RequestsMock) -> None:
     provider.get(f"{BASE}/payments/pay_1", json=samples.PAYMENT)
     provider.get(f"{BASE}/payments", json=samples.page(samples.PAYMENT))
     provider.get(f"{BASE}/payouts/pout_1", json=samples.PAYOUT)
@@ -186,4 +196,4 @@ def test_reprs_show_no_data(client: Client, provider: responses.RequestsMock) ->
     for secret in (samples.API_KEY, samples.DOCUMENT_NUMBER, samples.ACCOUNT_NUMBER, "Ana"):
         assert secret not in repr(seen) + str(seen)
     assert repr(payment.data) == "Payment(id='pay_1', status='requires_action')"
-    assert "data" not in repr(payment)  # nor the repr of whatever stands in it
+    assert "data" not in repr(payment)  # the struct's own repr hides it too

@@ -1,4 +1,4 @@
-"""Real sockets: deadlines, broken answers, and what the environment must not change."""
+"""Real sockets: deadlines, broken answers, and environment variables that must have no effect."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_silence_is_cut_at_the_read_timeout(sent: bytes) -> None:
         assert 0.2 < time.monotonic() - started < 20
 
 
-def test_a_deadline_below_the_read_timeout_counts() -> None:
+def test_a_deadline_below_the_read_timeout_applies() -> None:
     with limits(silence=30, deadline=0.3), loopback(is_silent_after(b"")) as server:
         started = time.monotonic()
         with pytest.raises(NoAnswer):
@@ -99,7 +99,7 @@ def test_a_deadline_below_the_read_timeout_counts() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", HEADERS])
-def test_a_caller_in_a_hurry_gets_less_time(sent: bytes) -> None:
+def test_at_most_shortens_the_deadline(sent: bytes) -> None:
     with limits(silence=30, deadline=30), loopback(is_silent_after(sent)) as server:
         started = time.monotonic()
         with at_most(0.3), pytest.raises(NoAnswer):
@@ -108,7 +108,7 @@ def test_a_caller_in_a_hurry_gets_less_time(sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("seconds", [30.0, None])
-def test_a_hurry_never_adds_time_and_ends_with_its_block(seconds: float | None) -> None:
+def test_at_most_never_adds_time_and_ends_with_its_block(seconds: float | None) -> None:
     with limits(silence=30, deadline=0.3), loopback(is_silent_after(b"")) as server:
         with at_most(0.001 if seconds is None else seconds):
             pass
@@ -118,7 +118,7 @@ def test_a_hurry_never_adds_time_and_ends_with_its_block(seconds: float | None) 
         assert 0.2 < time.monotonic() - started < 20
 
 
-def test_no_time_left_is_not_no_limit() -> None:
+def test_at_most_zero_seconds_is_not_no_limit() -> None:
     with limits(silence=30, deadline=30), loopback(is_silent_after(b"")) as server:
         started = time.monotonic()
         with at_most(-1.0), pytest.raises(NoAnswer):
@@ -158,7 +158,7 @@ def test_an_answer_slower_than_the_read_timeout_is_read() -> None:
     ],
     ids=range(16),
 )
-def test_broken_answers(
+def test_a_broken_answer_is_no_answer(
     call: Any, end: Any, sent: bytes, status: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with loopback(end(sent)) as server:
@@ -171,14 +171,14 @@ def test_broken_answers(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection_is_no_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     with pytest.raises(NoAnswer, match="the connection failed"):
         read(client_of(url))
 
 
-def test_no_such_host() -> None:
+def test_an_unknown_host_is_no_answer() -> None:
     with pytest.raises(NoAnswer):
         read(client_of("https://" + "x" * 70 + ".invalid"))
 
@@ -197,7 +197,7 @@ def test_429_needs_only_the_headers() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
-def test_too_large_an_answer(encoding: str) -> None:
+def test_an_answer_that_is_too_large_is_refused(encoding: str) -> None:
     body = b" " * (MAX_ANSWER_BYTES + 1)
     if encoding == "gzip":
         body = gzip.compress(body, 1)
@@ -207,7 +207,7 @@ def test_too_large_an_answer(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
-def test_a_large_answer(encoding: str) -> None:
+def test_a_large_answer_is_read(encoding: str) -> None:
     body = EMPTY + b" " * (MAX_ANSWER_BYTES - len(EMPTY))
     if encoding == "gzip":
         body = gzip.compress(body, 1)
@@ -215,7 +215,7 @@ def test_a_large_answer(encoding: str) -> None:
         assert read(client_of(server.url)).data == []
 
 
-def test_the_request_on_the_wire() -> None:
+def test_the_bytes_of_a_request() -> None:
     with loopback(sends(http(b"{}", "500 Oops"))) as server:
         client = client_of(server.url)
         for call in (
@@ -250,7 +250,7 @@ def test_a_netrc_does_not_replace_our_key(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert f"Authorization: Bearer {API_KEY}".encode() in server.requests[0]
 
 
-def test_no_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_from_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
@@ -262,7 +262,7 @@ def test_no_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.case(55)
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See", "307 Temporary", "308 Permanent"])
-def test_a_redirect_goes_nowhere(status: str) -> None:
+def test_a_redirect_is_not_followed(status: str) -> None:
     with loopback(sends(http(EMPTY))) as other:
         with loopback(sends(http(b"", status, f"Location: {other.url}/v1/payments"))) as server:
             with pytest.raises(NoAnswer, match="redirect"):
@@ -271,8 +271,8 @@ def test_a_redirect_goes_nowhere(status: str) -> None:
         assert other.requests == []
 
 
-def test_a_redirect_without_end_is_not_read_whole() -> None:
-    """requests reads the body of a redirect without any cap, even when told not to follow it."""
+def test_the_body_of_a_redirect_is_not_read() -> None:
+    """requests would read the whole body of a redirect, even with allow_redirects=False."""
     endless = b"HTTP/1.1 302 Found\r\nLocation: http://[\r\n\r\n" + b"x" * (MAX_ANSWER_BYTES + 1)
     with loopback(hangs_up_after(endless)) as server, pytest.raises(NoAnswer, match="redirect") as caught:
         write(client_of(server.url))
@@ -305,8 +305,8 @@ def test_a_closed_idle_connection_is_replaced() -> None:
         assert len(server.requests) == 3
 
 
-def test_an_unread_answer_is_not_the_next_ones() -> None:
-    """What is left of a cut answer must not be read as the beginning of the next one."""
+def test_an_unread_answer_is_not_taken_for_the_next_one() -> None:
+    """The rest of a cut answer must not be read as the beginning of the next one."""
     with (
         limits(silence=1, deadline=30),
         loopback(is_silent_after(http(b'{"da', length=12))) as server,
@@ -352,7 +352,7 @@ def test_a_child_process_opens_its_own_connection() -> None:
         assert server.connections == 2
 
 
-def test_a_well_formed_5xx() -> None:
+def test_a_well_formed_5xx_is_an_api_error() -> None:
     body = b'{"error": {"type": "api_error", "code": "internal_error", "message": "m", "request_id": "r"}}'
     with loopback(sends(http(body, "500 Oops"))) as server, pytest.raises(ApiError) as caught:
         write(client_of(server.url))

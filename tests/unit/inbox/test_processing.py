@@ -12,7 +12,7 @@ from django.db import DataError, OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from payments_integration import inbox, wire
+from payments_integration import inbox, schemas
 from payments_integration.inbox import Receipt, processing
 from payments_integration.models import (
     AccountState,
@@ -42,7 +42,7 @@ def test_a_batch_of_500_events_costs_at_most_25_statements() -> None:
     assert counts[Receipt.NEW] == 500
     with CaptureQueriesContext(connection) as queries:
         assert inbox.process() == 500
-        assert inbox.tell() == 0
+        assert inbox.dispatch() == 0
     assert len(queries) <= 25, [query["sql"][:80] for query in queries]
     assert Payment.objects.filter(status="succeeded").count() == 125
     assert set(Event.objects.values_list("state", flat=True)) == {"done"}
@@ -94,7 +94,7 @@ def test_each_event_knows_the_status_before_it() -> None:
 
 @pytest.mark.promise(3)
 @pytest.mark.case(46)
-def test_an_older_event_is_history() -> None:
+def test_an_older_event_does_not_change_the_row() -> None:
     events = factories.life()
     receive(events[3])
     inbox.process()
@@ -119,14 +119,14 @@ def test_a_true_change_from_expired_to_succeeded_is_applied() -> None:
 
 
 @pytest.mark.case(44)
-def test_equal_times_with_other_content_ask_the_provider() -> None:
+def test_equal_times_with_different_content_request_a_refresh() -> None:
     receive(event(factories.payment(), id="evt_a"), event(factories.payment(status="processing"), id="evt_b"))
     inbox.process()
     mark = DueRefresh.objects.get()
     assert (mark.object_kind, mark.object_id, mark.reason) == ("payment", "pay_1", "order_unclear")
 
 
-def test_equal_times_with_the_same_content_are_nothing_new() -> None:
+def test_equal_times_with_the_same_content_change_nothing() -> None:
     receive(event(factories.payment(), id="evt_a"), event(factories.payment(), id="evt_b"))
     inbox.process()
     assert Payment.objects.get().version == 1
@@ -134,7 +134,7 @@ def test_equal_times_with_the_same_content_are_nothing_new() -> None:
 
 
 @pytest.mark.case(79)
-def test_a_time_ahead_of_the_providers_clock_orders_nothing() -> None:
+def test_a_time_ahead_of_the_providers_clock_is_not_used_for_ordering() -> None:
     ahead = (timezone.now() - factories.T0 + timedelta(days=1)).total_seconds()
     receive(event(factories.payment(status="failed"), seconds=ahead))
     inbox.process()
@@ -143,7 +143,7 @@ def test_a_time_ahead_of_the_providers_clock_orders_nothing() -> None:
 
 
 @pytest.mark.case(78)
-def test_the_providers_clock_counts_not_ours() -> None:
+def test_times_are_compared_with_the_providers_clock() -> None:
     AccountState.objects.create(account="default", clock_offset=600.0)
     in_eight_minutes = (timezone.now() - factories.T0 + timedelta(minutes=8)).total_seconds()
     receive(event(factories.payment(), seconds=in_eight_minutes))
@@ -152,7 +152,7 @@ def test_the_providers_clock_counts_not_ours() -> None:
 
 
 @pytest.mark.case(31)
-def test_a_refund_before_its_payment_is_kept_and_its_payment_read() -> None:
+def test_a_refund_before_its_payment_is_kept_and_the_payment_refreshed() -> None:
     receive(event(factories.refund()))
     inbox.process()
     refund = Refund.objects.get()
@@ -192,7 +192,7 @@ def test_balances_of_several_accounts_and_currencies_are_applied_in_one_batch() 
 
 
 @pytest.mark.case(28)
-def test_other_content_under_a_known_id_stays_in_quarantine_when_it_is_read_again() -> None:
+def test_different_content_under_a_known_id_stays_quarantined_when_parsed_again() -> None:
     item = factories.life()[0]
     receive(item)
     receive({**item, "data": {**item["data"], "amount": 1}})
@@ -212,7 +212,7 @@ def test_balances_are_per_account_and_keep_a_history() -> None:
 
 
 @pytest.mark.case(19)
-def test_nul_stays_in_the_bytes_and_out_of_the_mirror() -> None:
+def test_nul_is_kept_in_the_body_and_replaced_in_the_mirror() -> None:
     item = event(factories.payment(merchant_reference="a\x00b", metadata={"k\x00": "v\x00"}))
     receive(item)
     inbox.process()
@@ -234,14 +234,14 @@ def test_ids_that_differ_by_case_or_a_space_are_two_objects() -> None:
     assert Event.objects.count() == 3
 
 
-def test_fields_that_are_new_are_kept() -> None:
+def test_unknown_fields_are_kept() -> None:
     receive(event(factories.payment(risk={"score": 1.5})))
     inbox.process()
     assert Payment.objects.get().extra == {"risk": {"score": 1.5}}
 
 
 @pytest.mark.case(87)
-def test_what_was_erased_stays_erased() -> None:
+def test_erased_data_stays_erased_after_an_event() -> None:
     receive(event(factories.payment(payer={"name": "Ana"}), seconds=1))
     inbox.process()
     Payment.objects.update(payer=None, erased_at=timezone.now())
@@ -264,14 +264,14 @@ def test_the_reorder_window_holds_events_back_in_a_worker_only(settings: Any) ->
     assert inbox.process() == 1
 
 
-def test_of_one_account_only() -> None:
+def test_processing_one_account_leaves_the_others_alone() -> None:
     receive(factories.life("pay_1")[0])
     receive(factories.life("pay_2")[0], account="second")
     assert inbox.process("second") == 1
     assert Payment.objects.get().id == "pay_2"
 
 
-def test_an_event_that_cannot_be_applied_holds_up_no_other(attentions: list[dict[str, Any]]) -> None:
+def test_an_event_that_cannot_be_applied_does_not_affect_its_batch(attentions: list[dict[str, Any]]) -> None:
     real = projection_events.rows.row_values
 
     def breaks(resource: Any) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def breaking(error: Exception, object_id: str = "pay_2") -> Any:
     return mock.patch.object(projection_events.rows, "row_values", row_values)
 
 
-def test_a_mistake_of_ours_leaves_the_event_pending_and_an_upgrade_applies_it(
+def test_a_bug_leaves_the_event_pending_and_an_upgrade_applies_it(
     attentions: list[dict[str, Any]],
 ) -> None:
     receive(*[factories.life(f"pay_{n}")[0] for n in (1, 2, 3)])
@@ -316,7 +316,7 @@ def test_a_mistake_of_ours_leaves_the_event_pending_and_an_upgrade_applies_it(
 
 
 @pytest.mark.parametrize("error", [OperationalError("canceling statement due to statement timeout"), MemoryError()])
-def test_trouble_around_us_is_no_fault_of_the_events(error: Exception) -> None:
+def test_an_outage_does_not_count_against_the_events(error: Exception) -> None:
     receive(factories.life("pay_1")[0], factories.life("pay_2")[0])
     with breaking(error), pytest.raises(type(error)):
         inbox.process()
@@ -324,7 +324,7 @@ def test_trouble_around_us_is_no_fault_of_the_events(error: Exception) -> None:
 
 
 @pytest.mark.case(85)
-def test_what_the_database_says_of_a_row_is_kept_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_database_message_that_contains_a_row_is_not_stored_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     receive(factories.life("pay_2")[0])
     with breaking(DataError("Failing row contains (ana@example.com)")):
         inbox.process()
@@ -340,12 +340,12 @@ def test_nul_in_a_type_or_a_currency_goes_to_quarantine_or_is_replaced() -> None
     assert not any("\x00" in row.error + row.type for row in Event.objects.all())
 
 
-def test_what_is_in_quarantine_can_be_read_again_after_an_upgrade() -> None:
+def test_a_quarantined_event_can_be_parsed_again_after_an_upgrade() -> None:
     item = factories.life()[0]
-    with mock.patch("payments_integration.wire.decode_event", side_effect=wire.WireError("not yet")):
+    with mock.patch("payments_integration.schemas.decode_event", side_effect=schemas.WireError("not yet")):
         receive(item)
     row = Event.objects.get(state="quarantined")
-    with mock.patch("payments_integration.wire.decode_event", side_effect=wire.WireError("not yet")):
+    with mock.patch("payments_integration.schemas.decode_event", side_effect=schemas.WireError("not yet")):
         inbox.replay(row)
     assert Event.objects.filter(state="quarantined").exists()
     inbox.replay(row)
@@ -354,12 +354,12 @@ def test_what_is_in_quarantine_can_be_read_again_after_an_upgrade() -> None:
     assert Payment.objects.get().status == "created"
 
 
-def test_no_batch_is_begun_after_the_deadline() -> None:
+def test_no_batch_is_started_after_the_deadline() -> None:
     receive(factories.life()[0])
     assert inbox.process(deadline=0.0) == 0
 
 
-def test_a_pass_applies_what_it_has_stored_without_a_look_at_the_rest(settings: Any) -> None:
+def test_a_pass_applies_its_events_without_a_query_for_others(settings: Any) -> None:
     settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "BATCH_SIZE": 2}
     early, *late = [event(factories.payment(id=f"pay_{n}"), seconds=n) for n in range(5)]
     receive(early, *late)

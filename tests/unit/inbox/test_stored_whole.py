@@ -15,9 +15,9 @@ from django.test import Client
 from django.utils import timezone
 
 import payments_integration
-from payments_integration import inbox, reconciliation, services, wire
+from payments_integration import inbox, reconciliation, schemas, services
 from payments_integration.inbox import Receipt, receiving
-from payments_integration.models import DueRefresh, Event, Operation, Payment, Refund, StatusChange, Telling
+from payments_integration.models import DueRefresh, Event, ObjectDispatch, Operation, Payment, Refund, StatusChange
 from payments_integration.testing import signed_delivery
 from tests import factories
 from tests.conftest import Receiver
@@ -60,7 +60,7 @@ READ = receiving.read
 @pytest.mark.case(27)
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("known", [0, 1, 3])
-def test_a_row_that_is_refused_is_an_error_and_no_duplicate(known: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_row_is_an_error_and_no_duplicate(known: int, monkeypatch: pytest.MonkeyPatch) -> None:
     events = [body(item) for item in factories.life()[:3]]
     inbox.receive_many("default", events[:known], source="webhook")
     fresh = body(factories.life()[4])
@@ -91,7 +91,7 @@ REFUSED_BY_A_COLUMN: dict[str, dict[str, Any]] = {
 @pytest.mark.case(27)
 @pytest.mark.case(32)
 @pytest.mark.parametrize("case", REFUSED_BY_A_COLUMN)
-def test_what_a_column_cannot_hold_is_kept_whole_in_quarantine(case: str) -> None:
+def test_a_value_that_is_too_large_for_its_column_is_quarantined_whole(case: str) -> None:
     """Also where the database would cut or clamp it: MariaDB without strict mode, SQLite always."""
     if MARIADB:
         execute("SET SESSION sql_mode = ''")
@@ -113,9 +113,9 @@ def test_what_a_column_cannot_hold_is_kept_whole_in_quarantine(case: str) -> Non
 @pytest.mark.case(18)
 @pytest.mark.case(22)
 @pytest.mark.case(32)
-def test_the_most_that_is_accepted_is_stored_and_read_back_unchanged() -> None:
+def test_the_largest_accepted_values_are_stored_unchanged() -> None:
     nested: Any = "x"
-    for _ in range(wire.MAX_DEPTH - 3):  # within the metadata of the object of the event
+    for _ in range(schemas.MAX_DEPTH - 3):  # within the metadata of the object of the event
         nested = [nested]
     fields: dict[str, Any] = {
         "id": "pay_" + "x" * 251,
@@ -158,7 +158,7 @@ def test_the_most_that_is_accepted_is_stored_and_read_back_unchanged() -> None:
 @pytest.mark.case(17)
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1e400"])
 @pytest.mark.parametrize("place", ['"amount": 10000', '"x": {"y": [10000]}'])
-def test_numbers_that_are_none_go_to_quarantine(number: str, place: str) -> None:
+def test_invalid_numbers_go_to_quarantine(number: str, place: str) -> None:
     """In a JSON column SQLite and MariaDB refuse them by a rule of the column: an IntegrityError, like a duplicate."""
     raw = json.dumps(event(factories.payment(x={"y": [10000]}))).replace(place, place.replace("10000", number))
     assert number in raw
@@ -168,7 +168,7 @@ def test_numbers_that_are_none_go_to_quarantine(number: str, place: str) -> None
 
 
 @pytest.mark.case(19)
-def test_nul_in_every_text_is_kept_in_the_bytes_and_replaced_in_the_mirror() -> None:
+def test_nul_in_every_text_is_kept_in_the_body_and_replaced_in_the_mirror() -> None:
     odd = "a\x00b"
     data = factories.payment(
         merchant_reference=odd, method_code=odd, failure_reason=odd, checkout_url=odd, status=odd, flow=odd,
@@ -193,7 +193,7 @@ def test_nul_in_every_text_is_kept_in_the_bytes_and_replaced_in_the_mirror() -> 
 
 @pytest.mark.case(26)
 @pytest.mark.promise(2)
-def test_names_that_differ_by_case_or_a_space_never_meet(receiver: Receiver) -> None:
+def test_names_that_differ_by_case_or_a_space_are_never_mixed_up(receiver: Receiver) -> None:
     names = ["pay_a", "pay_A", "pay_a "]
     for name in names:
         for item in factories.life(name)[:2]:
@@ -204,11 +204,11 @@ def test_names_that_differ_by_case_or_a_space_never_meet(receiver: Receiver) -> 
     assert set(Payment.objects.values_list("pk", flat=True)) == set(names)
     assert dict(Refund.objects.values_list("payment_id", "pk")) == {name: f"ref{name[3:]}" for name in names}
     assert set(DueRefresh.objects.values_list("object_id", flat=True)) == set(names)
-    inbox.tell()
-    assert Telling.objects.filter(object_kind="payment").count() == len(names)
+    inbox.dispatch()
+    assert ObjectDispatch.objects.filter(object_kind="payment").count() == len(names)
     for name in names:
         mine = [item["id"] for item in factories.life(name)[:2]]
-        assert [told for told in receiver.told if told in mine] == mine
+        assert [item for item in receiver.dispatched if item in mine] == mine
     changes = StatusChange.objects.filter(object_kind="payment").values_list("object_id", flat=True)
     assert sorted(changes) == sorted(names)
 
@@ -216,7 +216,7 @@ def test_names_that_differ_by_case_or_a_space_never_meet(receiver: Receiver) -> 
 @pytest.mark.case(26)
 @pytest.mark.promise(5)
 def test_keys_that_differ_by_case_are_two_intents(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("payments_integration.services.calls._send_deferred", lambda pk: None)
+    monkeypatch.setattr("payments_integration.outbox.submission._send_deferred", lambda pk: None)
     made = {key: services.defer(services.create_payment, **PAYMENT, idempotency_key=key).pk for key in ("k", "K")}
     assert len(set(made.values())) == Operation.objects.count() == 2
     for key in made:
@@ -232,25 +232,25 @@ def test_a_manual_redelivery_on_day_29_has_no_effect(receiver: Receiver, prune: 
     for item in events:
         assert client.post("/payments/webhook/", **signed_delivery(item, "whsec_default")).status_code == 200
     inbox.process()
-    inbox.tell()
+    inbox.dispatch()
     before = Payment.objects.values().get()
-    told = list(receiver.told)
-    assert len(told) == 5
+    dispatched = list(receiver.dispatched)
+    assert len(dispatched) == 5
     with time_machine.travel(timezone.now() + timedelta(days=29)):
         if prune:
             reconciliation.prune()
         for item in (events[1], events[4]):
             assert client.post("/payments/webhook/", **signed_delivery(item, "whsec_default")).status_code == 200
         inbox.process()
-        inbox.tell()
+        inbox.dispatch()
     assert Event.objects.count() == 5
     assert Payment.objects.values().get() == before
-    assert receiver.told == told
+    assert receiver.dispatched == dispatched
     assert not DueRefresh.objects.exists()
 
 
 @pytest.mark.case(32)
-def test_a_database_that_would_cut_is_not_relied_on() -> None:
+def test_long_values_do_not_rely_on_the_database_to_refuse_them() -> None:
     """Every text that a row of the inbox or the ledger takes from outside has a limit that is checked before."""
     row = receiving.read("default", body(factories.life()[0]), source="webhook")
     row.type = "x" * 256

@@ -1,4 +1,4 @@
-"""``payments_archive``: what is in the files, and that nothing goes which is not."""
+"""``payments_archive`` writes complete files and deletes only events that are in them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from django.utils import timezone
 
 from payments_integration import inbox
 from payments_integration.models import Event, EventSource, EventState
-from payments_integration.reconciliation import archiving
+from payments_integration.reconciliation import retention
 from tests import factories
-from tests.unit.admin import rows
+from tests.factories import rows
 from tests.unit.management.test_prune import many
 
 pytestmark = pytest.mark.django_db
@@ -47,9 +47,9 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_every_column_is_in_the_file_and_the_bytes_are_exact(tmp_path: Path) -> None:
+def test_an_archive_file_holds_every_column_and_the_exact_bytes(tmp_path: Path) -> None:
     young = event(59)
-    old = event(61, body=bytes(range(256)), told_at=ago(61), error="")
+    old = event(61, body=bytes(range(256)), dispatched_at=ago(61), error="")
     blank = event(62, body=None)
     before = {row.pk: row for row in Event.objects.filter(pk__in=(old.pk, blank.pk))}
     out = run(tmp_path)
@@ -71,31 +71,31 @@ def test_every_column_is_in_the_file_and_the_bytes_are_exact(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "state", [EventState.PENDING, EventState.HELD, EventState.APPLIED, EventState.PARKED, EventState.QUARANTINED]
 )
-def test_never_what_is_not_done(state: str, tmp_path: Path) -> None:
+def test_only_done_events_are_archived(state: str, tmp_path: Path) -> None:
     row = event(5000, state=state)
     assert run(tmp_path) == "0 events archived\n"
     assert Event.objects.get() == row
 
 
 @pytest.mark.promise(2)
-def test_what_the_provider_may_still_deliver_is_still_known(tmp_path: Path) -> None:
+def test_an_event_that_the_provider_may_deliver_again_stays_known(tmp_path: Path) -> None:
     body = factories.body(factories.life()[0])
     inbox.receive("default", body)
     inbox.process()
     Event.objects.update(created_at=ago(36.9), received_at=ago(36.9))
     run(tmp_path, days=37)
-    Event.objects.update(created_at=ago(3000))  # found late: its row has just begun to stand for it
+    Event.objects.update(created_at=ago(3000))  # it was received late, so the provider may still deliver it
     run(tmp_path, days=37)
     assert inbox.receive("default", body) is inbox.Receipt.KNOWN
     with pytest.raises(CommandError, match="37 days") as refused:
         run(tmp_path, days=36)
     assert refused.value.returncode == 2
     with pytest.raises(ValueError, match="37 days"):
-        next(archiving.archive(tmp_path, days=36))
+        next(retention.archive(tmp_path, days=36))
 
 
-def test_many_files_each_with_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archiving, "FILE_ROWS", 700)
+def test_a_large_archive_is_split_into_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "FILE_ROWS", 700)
     many(1600, 61)
     with CaptureQueriesContext(connection) as queries:
         out = run(tmp_path)
@@ -107,31 +107,31 @@ def test_many_files_each_with_its_share(tmp_path: Path, monkeypatch: pytest.Monk
     ]
     assert [line["id"] for line in lines(tmp_path)] == [f"evt_61_{index:05d}" for index in range(1600)]
     assert not Event.objects.exists()
-    # Keys and rows of four pages and the end; deletions of 500 at most.
+    # Four pages and an empty one, each with keys and rows; deletions of at most 500 events.
     assert len([query for query in queries if "payments_integration_event" in query["sql"]]) <= 9 + 5 * 3
 
 
-def test_one_account(tmp_path: Path) -> None:
+def test_archive_of_one_account_leaves_the_others(tmp_path: Path) -> None:
     event(500)
     other = event(500, account="second")
     assert "1 events archived" in run(tmp_path, "--account", "default")
     assert Event.objects.get() == other
     with pytest.raises(CommandError, match="no account"):
-        run(tmp_path, "--account", "nobody")
+        run(tmp_path, "--account", "missing")
 
 
-def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    """It may be a disk that is not mounted."""
+def test_a_missing_folder_is_not_created(tmp_path: Path) -> None:
+    """The folder may be on a disk that is not mounted."""
     event(500)
-    with pytest.raises(CommandError, match="no folder") as refused:
+    with pytest.raises(CommandError, match="not a folder") as refused:
         run(tmp_path / "mnt")
     assert refused.value.returncode == 2
     assert Event.objects.exists()
 
 
-def test_a_file_that_cannot_be_read_back_costs_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_event_is_deleted_if_its_file_cannot_be_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many(10, 61)
-    write = archiving._write
+    write = retention._write
 
     def torn(path: Path, *rows: Any) -> int:
         written = write(path, *rows)
@@ -143,22 +143,22 @@ def test_a_file_that_cannot_be_read_back_costs_no_event(tmp_path: Path, monkeypa
         return write(path, *rows) + 1
 
     for broken, says in ((torn, "cannot be read back"), (short, "10 events of 11")):
-        monkeypatch.setattr(archiving, "_write", broken)
+        monkeypatch.setattr(retention, "_write", broken)
         with pytest.raises(CommandError, match=says):
             run(tmp_path)
     assert Event.objects.count() == 10
     assert not list(tmp_path.glob("*.jsonl.gz"))
 
 
-def test_who_dies_before_the_deletion_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows are written once more into a file of its own."""
+def test_a_crash_before_the_deletion_loses_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next run writes the events to another file."""
     many(10, 61)
 
     def dies(*_: Any) -> int:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(archiving, "_delete", dies)
+        patched.setattr(retention, "_delete", dies)
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path)
     assert Event.objects.count() == 10
@@ -169,20 +169,20 @@ def test_who_dies_before_the_deletion_loses_nothing(tmp_path: Path, monkeypatch:
     assert len({line["id"] for line in lines(tmp_path)}) == 10
 
 
-def test_what_is_replayed_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_that_is_replayed_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many(3, 61)
-    settle = archiving._settle
+    commit = retention._commit
 
     def replayed(path: Path) -> None:
         inbox.replay(Event.objects.get(pk="evt_61_00001"))
-        settle(path)
+        commit(path)
 
-    monkeypatch.setattr(archiving, "_settle", replayed)
+    monkeypatch.setattr(retention, "_commit", replayed)
     assert "3 events written, 2 deleted" in run(tmp_path)
     assert Event.objects.get().state == EventState.APPLIED
 
 
-def test_only_its_owner_reads_a_file(tmp_path: Path) -> None:
+def test_an_archive_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     event(61, source=EventSource.WEBHOOK)
     run(tmp_path)
     (path,) = tmp_path.iterdir()

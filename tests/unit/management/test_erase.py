@@ -1,4 +1,4 @@
-"""``payments_erase``, as a person types it."""
+"""``payments_erase``, with the arguments that a person types."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from django.core.management import CommandError, call_command
 from payments_integration import inbox
 from payments_integration.models import Erasure, Event, Operation, OperationState, Payment
 from tests import factories
-from tests.unit.admin import rows
-from tests.unit.services.fakes import PAYER
+from tests.factories import rows
+from tests.fake_provider import PAYER
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +31,7 @@ def run(*words: str, stdin: str = "", is_terminal: bool = False) -> str:
 
 @pytest.fixture(autouse=True)
 def _there(woken: list[str]) -> None:
-    """Two payments of Ana's, one with a refund, and somebody else's."""
+    """Two payments of Ana, one of them with a refund, and a payment of another payer."""
     for number in (1, 2):
         data = factories.payment(id=f"pay_{number}", payer=PAYER, merchant_reference=f"order-{number}")
         inbox.receive("default", factories.body(factories.event(data)))
@@ -45,7 +45,7 @@ def erased() -> set[str]:
     return set(Payment.objects.exclude(erased_at=None).values_list("pk", flat=True))
 
 
-def test_by_email() -> None:
+def test_erase_by_email() -> None:
     output = run("--email", "ANA@example.com", "--yes")
     assert output == (
         "Found: 3 event bodies, 1 operation, 2 payments, 1 refund.\n"
@@ -68,25 +68,25 @@ def test_by_email() -> None:
         (["--email", "ana@example.com", "--account", "second"], set()),
     ],
 )
-def test_by_other_things(words: list[str], expected: set[str]) -> None:
+def test_erase_by_other_identifiers(words: list[str], expected: set[str]) -> None:
     output = run(*words, "--yes")
     assert erased() == expected
     assert not [value for value in VALUES if value in output]
 
 
-def test_a_dry_run() -> None:
+def test_a_dry_run_erases_nothing() -> None:
     output = run("--email", "ana@example.com", "--dry-run")
     assert output == "Found: 3 event bodies, 1 operation, 2 payments, 1 refund.\nNothing was erased.\n"
     assert erased() == set()
     assert not Erasure.objects.exists()
 
 
-def test_values_from_the_standard_input() -> None:
+def test_values_are_read_from_standard_input() -> None:
     run("--stdin", "--yes", stdin="email ana@example.com\nid pay_3\n")
     assert erased() == {"pay_1", "pay_2", "pay_3"}
 
 
-def test_the_confirmation() -> None:
+def test_erase_asks_for_confirmation() -> None:
     with pytest.raises(CommandError, match="Nothing was erased"):
         run("--id", "pay_1", stdin="yes\n", is_terminal=True)
     with pytest.raises(CommandError, match="Add --yes") as caught:
@@ -97,7 +97,7 @@ def test_the_confirmation() -> None:
     assert erased() == {"pay_1"}
 
 
-def test_who_asked_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_actor_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     run("--id", "pay_1", "--yes", "--actor", "privacy desk, ticket 12")
     assert set(Erasure.objects.values_list("object_id", "actor")) >= {("pay_1", "privacy desk, ticket 12")}
     monkeypatch.setattr("getpass.getuser", lambda: "ana")
@@ -108,48 +108,48 @@ def test_who_asked_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Erasure.objects.get(object_id="pay_3").actor == "payments_erase"
 
 
-def test_what_must_wait_is_told() -> None:
+def test_data_that_must_wait_is_shown() -> None:
     Operation.objects.update(state=OperationState.NEEDS_PERSON)
     Event.objects.filter(object_id="pay_2").update(state="pending")
     output = run("--email", "ana@example.com", "--yes")
-    assert "Found: 3 event bodies, 1 operation of open outcome, 2 payments, 1 refund." in output
+    assert "Found: 3 event bodies, 1 open operation, 2 payments, 1 refund." in output
     assert "Left until it is closed or applied: 1 event body, 1 operation." in output
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "Say whose data"),
-        (["--yes"], "Say whose data"),
-        (["--email", "ana"], "an e-mail address has an @"),
+        ([], "Choose a payer"),
+        (["--yes"], "Choose a payer"),
+        (["--email", "ana"], "an e-mail address must contain an @"),
         (["--phone", "12"], "at least 7 digits"),
         (["--id", "pay_404"], "nothing is known of pay_404"),
         (["--id", "evt_1"], "is not the id of a payment"),
-        (["--id", "pay_1", "--account", "nobody"], "no account"),
+        (["--id", "pay_1", "--account", "missing"], "no account"),
     ],
 )
-def test_wrong_words(words: list[str], says: str) -> None:
+def test_wrong_arguments_are_refused(words: list[str], says: str) -> None:
     with pytest.raises(CommandError, match=says) as caught:
         run(*words)
     assert caught.value.returncode == 2
     assert erased() == set()
 
 
-def test_wrong_lines_on_the_standard_input() -> None:
+def test_wrong_lines_on_standard_input_are_refused() -> None:
     for line in ("ana@example.com", "name Ana Rojas", "email"):
         with pytest.raises(CommandError, match="Each line") as caught:
             run("--stdin", "--yes", stdin=f"{line}\n")
         assert "Ana" not in str(caught.value)
 
 
-def test_an_id_that_is_wrong_erases_nothing_of_the_others() -> None:
+def test_one_wrong_id_prevents_the_whole_erasure() -> None:
     with pytest.raises(CommandError):
         run("--id", "pay_1", "--id", "pay_404", "--yes")
     assert erased() == set()
 
 
 @pytest.mark.case(85)
-def test_nothing_of_it_is_logged(caplog: pytest.LogCaptureFixture, capsys: Any) -> None:
+def test_no_personal_data_is_logged(caplog: pytest.LogCaptureFixture, capsys: Any) -> None:
     caplog.set_level("DEBUG", logger="payments_integration")
     output = run("--email", "ana@example.com", "--phone", "+56912345678", "--document", "12345678-5", "--yes")
     shown = caplog.text + output + "".join(capsys.readouterr())

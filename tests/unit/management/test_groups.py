@@ -1,4 +1,4 @@
-"""``payments_groups``: what each group may, and what none of them may by mistake."""
+"""``payments_groups``: each group has its permissions and no others."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.core.management import CommandError, call_command
 
-from payments_integration import permissions
-from payments_integration.management.groups import groups
-from payments_integration.services.permissions import APPROVE, CLOSE, REQUIRED, RESOLVE
+from payments_integration import permissions, services
+from payments_integration.management.commands.payments_groups import groups
+from payments_integration.outbox.approvals import APPROVE
+from payments_integration.outbox.resolution import CLOSE, RESOLVE
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +31,7 @@ def of(name: str) -> set[str]:
     return {permission.codename for permission in found}
 
 
-def test_they_are_created_with_what_they_need() -> None:
+def test_groups_are_created_with_their_permissions() -> None:
     output = run()
     assert set(Group.objects.values_list("name", flat=True)) == {SUPPORT, FINANCE, OPERATIONS}
     for name, codenames in groups().items():
@@ -45,15 +46,16 @@ def test_they_are_created_with_what_they_need() -> None:
     assert not any(codename.startswith(("add_", "delete_")) for name in groups() for codename in of(name))
 
 
-def test_everything_can_be_done_by_one_of_them() -> None:
+def test_every_permission_belongs_to_a_group() -> None:
     mine = Permission.objects.filter(content_type__app_label="payments_integration")
     all_of_them = set().union(*groups().values())
     own = {permission.codename for permission in mine if not permission.codename.startswith(("add_", "delete_"))}
-    assert all_of_them >= {*REQUIRED.values(), APPROVE, RESOLVE, CLOSE, "replay_event", "run_reconciliation"}
+    required = {call.permission for call in services.operations.CALLS.values()} - {""}
+    assert all_of_them >= {*required, APPROVE, RESOLVE, CLOSE, "replay_event", "run_reconciliation"}
     assert own - all_of_them == {name for name in own if name.startswith("change_") and name != RESOLVE}
 
 
-def test_a_member_may_what_the_group_may() -> None:
+def test_a_member_has_the_permissions_of_the_group() -> None:
     run()
     user = User.objects.create(username="ana", is_staff=True)
     user.groups.add(Group.objects.get(name=SUPPORT))
@@ -61,7 +63,7 @@ def test_a_member_may_what_the_group_may() -> None:
     assert not permissions.may(user, "create_payout")
 
 
-def test_again_it_adds_what_is_missing_and_leaves_the_rest() -> None:
+def test_a_repeated_run_adds_missing_permissions_and_keeps_others() -> None:
     run()
     assert run() == "".join(f"{name}: nothing to do\n" for name in groups())
     group = Group.objects.get(name=SUPPORT)
@@ -70,19 +72,19 @@ def test_again_it_adds_what_is_missing_and_leaves_the_rest() -> None:
         Permission.objects.get(codename="create_payout"), Permission.objects.get(codename="view_user")
     )
     output = run()
-    assert f"{SUPPORT}: added: refund_payment; left as they are: create_payout\n" in output
+    assert f"{SUPPORT}: added: refund_payment; left unchanged: create_payout\n" in output
     assert of(SUPPORT) == groups()[SUPPORT] | {"create_payout", "view_user"}
 
 
-def test_exactly_what_it_says_but_of_this_app_only() -> None:
+def test_exact_removes_other_permissions_of_this_app_only() -> None:
     run()
     group = Group.objects.get(name=SUPPORT)
     group.permissions.add(*Permission.objects.filter(codename__in=["create_payout", "view_user"]))
-    assert f"{SUPPORT}: taken away: create_payout\n" in run("--exact")
+    assert f"{SUPPORT}: removed: create_payout\n" in run("--exact")
     assert of(SUPPORT) == groups()[SUPPORT] | {"view_user"}
 
 
-def test_before_migrate_nothing_is_made() -> None:
+def test_before_migrate_no_group_is_created() -> None:
     Permission.objects.filter(codename="approve_operation").delete()
     with pytest.raises(CommandError, match="no permission approve_operation: run "):
         run()

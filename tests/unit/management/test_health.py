@@ -1,4 +1,4 @@
-"""``payments_health``, as cron and a person run it."""
+"""``payments_health``: its output, its JSON and its exit codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from payments_integration.models import AccountState, OperationState
-from tests.unit.admin import rows
+from tests.factories import rows
 
 pytestmark = pytest.mark.django_db
 
@@ -42,7 +42,7 @@ def well() -> None:
             rows.run(account=account, kind=kind, started_at=at)
 
 
-def test_all_is_well() -> None:
+def test_health_exits_with_0_if_nothing_needs_attention() -> None:
     code, output = run()
     assert code == 0
     assert "default: all is well" in output
@@ -50,7 +50,7 @@ def test_all_is_well() -> None:
     assert "complete up to 3 min ago" in output
 
 
-def test_what_waits_for_a_second_person_needs_one() -> None:
+def test_operations_that_await_approval_need_attention() -> None:
     for hours in (3, 30):
         rows.operation(
             state=OperationState.AWAITING_APPROVAL, created_at=timezone.now() - timedelta(hours=hours),
@@ -64,16 +64,18 @@ def test_what_waits_for_a_second_person_needs_one() -> None:
     assert 30 * 3600 <= waiting["age_seconds"] < 30 * 3600 + 60
 
 
-def test_a_person_is_told_what_to_do() -> None:
+def test_each_problem_is_shown_with_what_to_do() -> None:
     rows.operation(state=OperationState.NEEDS_PERSON, created_at=timezone.now() - timedelta(hours=5))
     rows.endpoint(events=[], secret_token="")
     code, output = run()
     assert code == 1
-    assert "default: needs a person" in output
+    assert "default: needs attention" in output
     assert "second: all is well" in output
-    (line,) = [line.strip() for line in output.splitlines() if "operation_needs_person" in line]
-    assert line.startswith("operation_needs_person: 1 operations wait for a person's decision, the oldest for 5 h.")
-    assert "To do: settle it (admin: Operations" in line
+    (line,) = [line.strip() for line in output.splitlines() if "operation_needs_resolution" in line]
+    assert line.startswith(
+        "operation_needs_resolution: 1 operations need a resolution by a person, the oldest for 5 h."
+    )
+    assert "To do: look it up, then resolve it (admin: Operations" in line
     assert "does not subscribe to" in output
     code, output = run("--account", "second")
     assert code == 0
@@ -88,7 +90,7 @@ def test_removed_accounts_are_shown() -> None:
     assert "removed_account" in output
 
 
-#: The structure that is documented, with what stands for a value.
+#: The documented structure, with the type of each value.
 WAITING = {"count": int, "age_seconds": (float, type(None))}
 RUN = {
     "age_seconds": (float, type(None)),
@@ -107,7 +109,7 @@ ACCOUNT = {
     "webhook_lag": {"median_seconds": (float, type(None)), "longest_seconds": (float, type(None))},
     "backlog": {
         "age_seconds": (float, type(None)),
-        **dict.fromkeys(("pending", "untold", "held", "refreshes", "operations"), WAITING),
+        **dict.fromkeys(("pending", "undispatched", "held", "refreshes", "operations"), WAITING),
     },
     "operations": dict.fromkeys(("unknown", "needs_person", "awaiting_approval"), WAITING),
     "events": dict.fromkeys(("not_applied", "parked", "quarantined"), WAITING),
@@ -123,7 +125,7 @@ ACCOUNT = {
             "id": str,
             "url": str,
             "status": str,
-            "complaint": str,
+            "problem": str,
             "secret_is_known": bool,
             "secret_is_readable": bool,
             "secret_age_seconds": (float, type(None)),
@@ -157,7 +159,7 @@ def assert_shape(value: Any, shape: Any, place: str = "$") -> None:
         assert isinstance(value, shape), place
 
 
-def test_the_structure_of_the_json() -> None:
+def test_the_json_has_the_expected_structure() -> None:
     rows.operation(account="gone", state=OperationState.UNKNOWN)
     rows.endpoint(events=[], secret_token="")
     code, output = run("--json")
@@ -170,7 +172,7 @@ def test_the_structure_of_the_json() -> None:
     assert report["problems"]
 
 
-def test_the_structure_is_documented() -> None:
+def test_the_documented_json_has_the_same_structure() -> None:
     page = (ROOT / "docs" / "8-operate.md").read_text()
     example = json.loads(page.partition("```json\n")[2].partition("```")[0])
     removed = {"old": REPORT["removed_accounts"]["gone"]}
@@ -181,7 +183,7 @@ def test_the_structure_is_documented() -> None:
 
 
 def typed(*words: str, database: str) -> subprocess.CompletedProcess[str]:
-    """As typed in a shell, with the settings of the example."""
+    """Run the command in a shell, with the settings of the example project."""
     return subprocess.run(
         check=False,
         args=[sys.executable, "-W", "error", "manage.py", "payments_health", *words],
@@ -194,14 +196,14 @@ def typed(*words: str, database: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", ["not/there/db.sqlite3", "empty.sqlite3"])
-def test_a_database_that_is_down_or_empty(tmp_path: Path, name: str) -> None:
+def test_a_database_that_is_down_or_empty_is_a_problem(tmp_path: Path, name: str) -> None:
     ended = typed(database=str(tmp_path / name))
     assert ended.returncode == 1
-    assert "database: the database could not be read: OperationalError. To do: bring the database" in ended.stdout
+    assert "database: the database could not be read: OperationalError. To do: start the database" in ended.stdout
     assert "Traceback" not in ended.stdout + ended.stderr
 
 
-def test_a_database_that_is_down_as_json(tmp_path: Path) -> None:
+def test_a_database_that_is_down_is_shown_as_json(tmp_path: Path) -> None:
     ended = typed("--json", database=str(tmp_path / "not" / "there.sqlite3"))
     assert ended.returncode == 1
     report = json.loads(ended.stdout)
@@ -210,8 +212,8 @@ def test_a_database_that_is_down_as_json(tmp_path: Path) -> None:
     assert str(tmp_path) not in ended.stdout
 
 
-@pytest.mark.parametrize("words", [["--account", "nobody"], ["--nonsense"]])
-def test_wrong_words(tmp_path: Path, words: list[str]) -> None:
+@pytest.mark.parametrize("words", [["--account", "missing"], ["--nonsense"]])
+def test_wrong_arguments_exit_with_2(tmp_path: Path, words: list[str]) -> None:
     ended = typed(*words, database=str(tmp_path / "db.sqlite3"))
     assert ended.returncode == 2
     assert ended.stdout == ""

@@ -1,4 +1,4 @@
-"""``payments_prune``: what goes, and above all what stays."""
+"""``payments_prune``: which rows are deleted, and which stay."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from django.utils import timezone
 
 from payments_integration import conf, inbox, reconciliation, tasks
 from payments_integration.models import AccountState, Event, EventState, Operation, ReconciliationRun, StatusChange
-from payments_integration.reconciliation import pruning
+from payments_integration.reconciliation import retention
 from payments_integration.testing import ProviderSandbox
 from tests import factories
-from tests.unit.admin import rows
+from tests.factories import rows
 
 pytestmark = pytest.mark.django_db
 
@@ -37,11 +37,11 @@ def event(days: float, *, received: float | None = None, **fields: Any) -> Event
     return rows.event(created_at=ago(days), received_at=ago(days if received is None else received), **fields)
 
 
-def test_bodies_go_first_then_rows_then_nothing_is_left_to_do() -> None:
+def test_bodies_are_pruned_before_events() -> None:
     young, middle, old = event(89), event(91), event(401)
     assert run() == (
         "2 raw event bodies removed\n1 events deleted\n0 records of passes deleted\n"
-        "0 things erased that an erasure had to leave\n"
+        "0 rows erased that an erasure had to leave\n"
     )
     kept = {row.pk: row.body for row in Event.objects.all()}
     assert set(kept) == {young.pk, middle.pk}
@@ -54,7 +54,7 @@ def test_bodies_go_first_then_rows_then_nothing_is_left_to_do() -> None:
 @pytest.mark.parametrize(
     "state", [EventState.PENDING, EventState.HELD, EventState.APPLIED, EventState.PARKED, EventState.QUARANTINED]
 )
-def test_never_what_is_not_done(state: str) -> None:
+def test_only_done_events_are_pruned(state: str) -> None:
     row = event(5000, state=state)
     content = bytes(row.body or b"")
     run()
@@ -62,8 +62,8 @@ def test_never_what_is_not_done(state: str) -> None:
     assert bytes(row.body or b"") == content
 
 
-def test_what_the_provider_may_still_deliver_is_still_known(settings: Any) -> None:
-    """Also with the shortest retention: a redelivery of day 30 meets its row."""
+def test_an_event_that_the_provider_may_deliver_again_is_not_pruned(settings: Any) -> None:
+    """Also with the shortest retention, a redelivery on day 30 finds its row."""
     settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "EVENT_DAYS": 37, "EVENT_BODY_DAYS": 37}
     body = factories.body(factories.life()[0])
     assert inbox.receive("default", body) is inbox.Receipt.NEW
@@ -71,7 +71,7 @@ def test_what_the_provider_may_still_deliver_is_still_known(settings: Any) -> No
     Event.objects.update(created_at=ago(36.9), received_at=ago(36.9))
     run()
     assert inbox.receive("default", body) is inbox.Receipt.KNOWN
-    # Found late: its row has just begun to stand for it.
+    # It was received late, so the provider may still deliver it.
     Event.objects.update(created_at=ago(3000), received_at=ago(36.9))
     run()
     assert inbox.receive("default", body) is inbox.Receipt.KNOWN
@@ -86,14 +86,14 @@ def test_a_shorter_retention_is_refused() -> None:
         assert problem.id == "E007"
 
 
-def test_passes_go_after_ninety_days_also_those_that_died() -> None:
+def test_records_of_passes_are_pruned_after_ninety_days() -> None:
     for days, state in ((91, "done"), (91, "running"), (91, "failed"), (89, "done"), (1, "running")):
         rows.run(started_at=ago(days), state=state)
     assert "3 records of passes deleted" in run()
     assert ReconciliationRun.objects.count() == 2
 
 
-def test_the_history_and_the_ledger_stay() -> None:
+def test_history_and_operations_are_never_pruned() -> None:
     rows.change(at=ago(5000), event=event(5000))
     rows.balance()
     rows.operation(created_at=ago(5000))
@@ -104,7 +104,7 @@ def test_the_history_and_the_ledger_stay() -> None:
     assert bytes(Operation.objects.get().body or b"")
 
 
-def test_one_account() -> None:
+def test_pruning_one_account_leaves_the_others() -> None:
     event(500)
     other = event(500, account="second")
     rows.run(account="second", started_at=ago(100))
@@ -117,16 +117,16 @@ def test_a_dry_run_only_counts() -> None:
     event(401)
     rows.run(started_at=ago(100))
     assert run("--dry-run") == (
-        "Nothing is removed; what would be:\n"
+        "Nothing was removed. This would be removed:\n"
         "2 raw event bodies removed\n1 events deleted\n1 records of passes deleted\n"
     )
     assert Event.objects.filter(body__isnull=False).count() == 2
     assert ReconciliationRun.objects.count() == 1
 
 
-def test_an_unknown_account() -> None:
+def test_an_unknown_account_is_refused() -> None:
     with pytest.raises(CommandError, match="no account"):
-        run("--account", "nobody")
+        run("--account", "missing")
 
 
 def many(number: int, days: float) -> None:
@@ -136,7 +136,7 @@ def many(number: int, days: float) -> None:
             id=f"evt_{days}_{index:05d}",
             account="default",
             type="payment.created",
-            created_at=at + timedelta(seconds=index // 3),  # several at the same time
+            created_at=at + timedelta(seconds=index // 3),  # several events have the same time
             received_at=at,
             object_kind="payment",
             object_id="pay_1",
@@ -149,8 +149,8 @@ def many(number: int, days: float) -> None:
     )
 
 
-def test_in_batches_each_row_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "BATCH", 10)
+def test_pruning_in_batches_reads_each_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "BATCH", 10)
     many(95, 100)
     with CaptureQueriesContext(connection) as queries:
         assert "95 raw event bodies removed" in run()
@@ -159,14 +159,14 @@ def test_in_batches_each_row_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(updates) == 10
     selects = [query["sql"] for query in queries if "ORDER BY" in query["sql"] and "body" in query["sql"]]
     assert len(selects) == 11
-    # From where the last one ended, not from the beginning.
+    # Each page starts where the last one ended.
     assert all(">=" in query for query in selects[1:])
 
 
-def test_it_can_be_interrupted_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "BATCH", 10)
+def test_pruning_can_be_interrupted_and_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "BATCH", 10)
     many(35, 500)
-    real, calls = pruning.deleted, []
+    real, calls = retention.deleted, []
 
     def dying(found: Any) -> int:
         calls.append(1)
@@ -174,32 +174,32 @@ def test_it_can_be_interrupted_and_repeated(monkeypatch: pytest.MonkeyPatch) -> 
             raise KeyboardInterrupt
         return real(found)
 
-    monkeypatch.setattr(pruning, "deleted", dying)
+    monkeypatch.setattr(retention, "deleted", dying)
     with pytest.raises(KeyboardInterrupt):
         run()
     assert Event.objects.count() == 15
-    monkeypatch.setattr(pruning, "deleted", real)
+    monkeypatch.setattr(retention, "deleted", real)
     assert "15 events deleted" in run()
     assert not Event.objects.exists()
 
 
-def test_what_is_parked_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A replay between looking and deleting brings an event back to work."""
+def test_an_event_that_is_replayed_meanwhile_is_not_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event is replayed after it was selected and before it is deleted."""
     many(3, 500)
-    real = pruning.deleted
+    real = retention.deleted
 
     def late(found: Any) -> int:
         Event.objects.filter(pk__endswith="00001").update(state=EventState.APPLIED)
         return real(found)
 
-    monkeypatch.setattr(pruning, "deleted", late)
+    monkeypatch.setattr(retention, "deleted", late)
     run()
     assert Event.objects.get().state == EventState.APPLIED
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "BATCH", 20)
+def test_two_processes_can_prune_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "BATCH", 20)
     many(300, 500)
     many(300, 100)
     together, counts, errors = threading.Barrier(2), [], []
@@ -223,13 +223,13 @@ def test_two_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Event.objects.count() == Event.objects.filter(body=None).count() == 300
 
 
-def test_the_task_does_the_same() -> None:
+def test_the_prune_task_prunes() -> None:
     event(401)
     tasks.prune()
     assert not Event.objects.exists()
 
 
-def test_cron_does_it_with_the_sweep_of_the_day(
+def test_payments_process_prunes_after_the_daily_sweep(
     payments_sandbox: ProviderSandbox, settings: Any, woken: list[str]
 ) -> None:
     only = settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]

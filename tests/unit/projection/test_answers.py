@@ -1,4 +1,4 @@
-"""Answers never overwrite a newer state, and say when they cannot tell."""
+"""Answers never overwrite a newer state, and say when the order is unclear."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from payments_integration import inbox, projection, wire
+from payments_integration import inbox, projection, schemas
 from payments_integration.enums import Kind
 from payments_integration.models import (
     Balance,
@@ -23,8 +23,7 @@ from payments_integration.models import (
     StatusChange,
     WebhookEndpoint,
 )
-from payments_integration.projection import ABSENT, Snapshot
-from payments_integration.projection.endpoints import forget_secrets
+from payments_integration.projection import ABSENT, Snapshot, forget_secrets
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import T0, body, event
@@ -32,12 +31,12 @@ from tests.factories import T0, body, event
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken"), pytest.mark.promise(3)]
 
 
-def payment(**fields: Any) -> wire.Payment:
-    return wire.parse_resource(factories.payment(**fields), wire.Payment)
+def payment(**fields: Any) -> schemas.Payment:
+    return schemas.parse_resource(factories.payment(**fields), schemas.Payment)
 
 
-def refund(**fields: Any) -> wire.Refund:
-    return wire.parse_resource(factories.refund(**fields), wire.Refund)
+def refund(**fields: Any) -> schemas.Refund:
+    return schemas.parse_resource(factories.refund(**fields), schemas.Refund)
 
 
 def at(seconds: float) -> datetime:
@@ -73,7 +72,7 @@ def marks() -> list[str]:
     return list(DueRefresh.objects.order_by("pk").values_list("reason", flat=True))
 
 
-def test_a_first_answer_makes_the_row() -> None:
+def test_a_first_answer_inserts_the_row() -> None:
     row = write(payment())
     assert (row.pk, row.status, row.state_by, row.state_at) == ("pay_1", "created", "answer", T0)
     assert StatusChange.objects.get().event is None
@@ -91,7 +90,7 @@ def test_a_newer_answer_replaces_an_older_one() -> None:
 
 
 @pytest.mark.case(45)
-def test_an_answer_is_dropped_when_the_row_moved_on_meanwhile() -> None:
+def test_an_answer_is_dropped_if_the_row_changed_meanwhile() -> None:
     arrive(factories.life()[0])
     before = projection.snapshot(Kind.PAYMENT, "default", "pay_1")
     arrive(factories.life()[3])
@@ -101,7 +100,7 @@ def test_an_answer_is_dropped_when_the_row_moved_on_meanwhile() -> None:
 
 
 @pytest.mark.case(45)
-def test_an_answer_is_dropped_when_an_event_was_stored_meanwhile() -> None:
+def test_an_answer_is_dropped_if_an_event_was_stored_meanwhile() -> None:
     arrive(factories.life()[0])
     before = projection.snapshot(Kind.PAYMENT, "default", "pay_1")
     inbox.receive("default", body(factories.life()[3]))
@@ -151,7 +150,9 @@ class TestEventsAfterAnswers:
             (93, "created", []),
         ],
     )
-    def test_order(self, seconds: float, status: str, asked: list[str]) -> None:
+    def test_an_answer_is_compared_with_the_rows_event_by_time(
+        self, seconds: float, status: str, asked: list[str]
+    ) -> None:
         write(payment(), seconds=100, duration=1)
         arrive(event(factories.payment(status="succeeded"), seconds=seconds))
         assert Payment.objects.get().status == status
@@ -174,24 +175,24 @@ class TestEventsAfterAnswers:
         assert Payment.objects.get().status == "created"
         assert marks() == ["order_unclear"]
 
-    def test_without_a_date_the_same_content_says_nothing(self) -> None:
+    def test_without_a_date_the_same_content_changes_nothing(self) -> None:
         write(payment(), seconds=100)
         row = write(payment(), seconds=None)
-        assert (row.state_at, row.state_span) == (at(100), 0.1)
+        assert (row.state_at, row.answer_seconds) == (at(100), 0.1)
         arrive(event(factories.payment(status="succeeded"), seconds=106))
         assert Payment.objects.get().status == "succeeded"
         assert not marks()
 
-    def test_without_a_date_other_content_is_taken(self) -> None:
+    def test_without_a_date_different_content_is_written(self) -> None:
         arrive(event(factories.payment(), seconds=30))
         assert write(payment(status="succeeded"), seconds=None).status == "succeeded"
         [change] = StatusChange.objects.filter(status="succeeded")
-        assert change.at == at(30)  # told after what it followed
+        assert change.at == at(30)  # dispatched after the change before it
         assert not marks()
 
     @pytest.mark.case(78)
     @pytest.mark.parametrize("off", [3600, -3600])
-    def test_a_date_that_cannot_be_is_no_date(self, off: int) -> None:
+    def test_an_impossible_date_counts_as_missing(self, off: int) -> None:
         with time_machine.travel(at(0), tick=False):
             projection.write_answer("default", payment(), answered_at=at(off), duration=0.1, before=projection.ABSENT)
         arrive(event(factories.payment(status="succeeded"), seconds=60))
@@ -200,7 +201,7 @@ class TestEventsAfterAnswers:
     @pytest.mark.case(78)
     @pytest.mark.promise(3)
     @pytest.mark.parametrize("off", [600, -600])
-    def test_a_clock_of_ours_that_is_off_has_no_older_event_win(self, off: int) -> None:
+    def test_a_wrong_local_clock_does_not_let_an_older_event_win(self, off: int) -> None:
         canceled = payment(status="canceled")
         with time_machine.travel(at(off), tick=False):
             projection.write_answer("default", canceled, answered_at=at(0), duration=0.1, before=projection.ABSENT)
@@ -211,7 +212,7 @@ class TestEventsAfterAnswers:
 
 @pytest.mark.case(89)
 class TestRepeatedPost:
-    def test_it_proves_identity_only(self) -> None:
+    def test_the_answer_of_a_repeated_post_does_not_change_a_known_row(self) -> None:
         arrive(*factories.life()[:4])
         row = projection.record_identity("default", payment())
         assert row.status == "succeeded"
@@ -223,7 +224,7 @@ class TestRepeatedPost:
 
 
 @pytest.mark.case(31)
-def test_a_refunds_change_has_its_payment_read() -> None:
+def test_a_change_of_a_refund_refreshes_its_payment() -> None:
     write(refund())
     assert [(mark.object_kind, mark.object_id) for mark in DueRefresh.objects.all()] == [("payment", "pay_1")]
     assert Refund.objects.get().payment_id == "pay_1"
@@ -232,15 +233,15 @@ def test_a_refunds_change_has_its_payment_read() -> None:
 @pytest.mark.case(93)
 def test_an_object_of_another_account_is_refused() -> None:
     write(payment())
-    with pytest.raises(wire.WireError, match="another account"):
+    with pytest.raises(schemas.WireError, match="another account"):
         write(payment(status="failed"), seconds=60, account="second")
-    with pytest.raises(wire.WireError, match="another account"):
+    with pytest.raises(schemas.WireError, match="another account"):
         projection.record_identity("second", payment())
     assert Payment.objects.get().status == "created"
 
 
 @pytest.mark.case(87)
-def test_erased_data_stays_erased_and_is_no_drift() -> None:
+def test_erased_data_stays_erased_and_does_not_count_as_drift() -> None:
     row = write(payment(payer={"name": "Ana"}))
     Payment.objects.update(payer=None, erased_at=timezone.now())
     row.refresh_from_db()
@@ -248,9 +249,9 @@ def test_erased_data_stays_erased_and_is_no_drift() -> None:
     assert write(payment(payer={"name": "Ana"}, status="failed"), seconds=60).payer is None
 
 
-def test_balances() -> None:
-    def balances(available: int) -> list[wire.Balance]:
-        return [wire.parse_resource(factories.balance(available=available), wire.Balance)]
+def test_balances_are_written_once_per_change() -> None:
+    def balances(available: int) -> list[schemas.Balance]:
+        return [schemas.parse_resource(factories.balance(available=available), schemas.Balance)]
 
     def write_all(available: int, seconds: int) -> Balance:
         before = {"CLP": projection.snapshot(Kind.BALANCE, "default", "CLP")}
@@ -267,14 +268,14 @@ def test_balances() -> None:
     assert list(BalanceChange.objects.order_by("pk").values_list("available", flat=True)) == [5, 6]
 
 
-def a_list(**available: int) -> list[wire.Balance]:
+def a_list(**available: int) -> list[schemas.Balance]:
     return [
-        wire.parse_resource(factories.balance(currency=currency, available=amount), wire.Balance)
+        schemas.parse_resource(factories.balance(currency=currency, available=amount), schemas.Balance)
         for currency, amount in available.items()
     ]
 
 
-def test_balances_cost_the_same_however_many_there_are() -> None:
+def test_any_number_of_balances_takes_the_same_statements() -> None:
     def cost(seconds: int, **available: int) -> int:
         with time_machine.travel(at(seconds), tick=False), CaptureQueriesContext(connection) as queries:
             before = projection.balance_snapshots("default")
@@ -288,7 +289,7 @@ def test_balances_cost_the_same_however_many_there_are() -> None:
     assert set(Balance.objects.values_list("state_at", flat=True)) == {at(120)}
 
 
-def test_each_balance_of_an_answer_is_judged_by_itself() -> None:
+def test_each_balance_of_an_answer_is_ordered_by_itself() -> None:
     with time_machine.travel(at(0), tick=False):
         projection.write_balances("second", a_list(CLP=7), answered_at=at(0), duration=0, before={})
         projection.write_balances("default", a_list(CLP=1, USD=1, MXN=1), answered_at=at(0), duration=0, before={})
@@ -309,22 +310,22 @@ def test_each_balance_of_an_answer_is_judged_by_itself() -> None:
 
 def test_an_event_during_the_first_reading_of_a_balance_is_not_overwritten() -> None:
     arrive(event(factories.balance(available=900), seconds=1))
-    resource = wire.parse_resource(factories.balance(available=100), wire.Balance)
+    resource = schemas.parse_resource(factories.balance(available=100), schemas.Balance)
     with time_machine.travel(at(1), tick=False):
         (row,) = projection.write_balances("default", [resource], answered_at=at(1), duration=1, before={})
     assert row.available == 900
     assert marks() == ["changed_meanwhile"]
 
 
-def test_a_change_that_an_answer_brought_is_told_after_the_event_before_it(receiver: Receiver) -> None:
+def test_a_change_by_an_answer_is_dispatched_after_the_event_before_it(receiver: Receiver) -> None:
     """Dates are whole seconds, and the provider's parts may be a few apart."""
     arrive(event(factories.payment(status="processing"), seconds=10.4))
     write(payment(status="succeeded"), seconds=10)
-    inbox.tell()
+    inbox.dispatch()
     assert receiver.statuses == [("", "processing"), ("processing", "succeeded")]
 
 
-def test_what_a_get_asks_for_itself_does_not_hurry_the_next_one() -> None:
+def test_a_refresh_requested_by_a_get_does_not_cancel_the_backoff() -> None:
     later = timezone.now() + timedelta(hours=1)
     DueRefresh.objects.create(
         account="default", object_kind="payment", object_id="pay_1", reason="x", due_at=later, attempts=4
@@ -338,14 +339,14 @@ def test_what_a_get_asks_for_itself_does_not_hurry_the_next_one() -> None:
     assert mark.due_at < later
 
 
-def test_gone() -> None:
+def test_a_gone_object_keeps_its_row() -> None:
     write(payment())
     projection.mark_gone("default", Kind.PAYMENT, "pay_1")
     assert Payment.objects.get().gone_at is not None
     assert write(payment(status="failed"), seconds=60).gone_at is None
 
 
-def test_a_mark_that_is_asked_for_again_counts_up_and_becomes_due() -> None:
+def test_a_repeated_refresh_request_counts_up_and_becomes_due() -> None:
     later = timezone.now() + timedelta(hours=1)
     projection.request_refresh("default", "payment", "pay_1", "first", due_at=later)
     projection.request_refresh("default", "payment", "pay_1", "second")
@@ -356,20 +357,20 @@ def test_a_mark_that_is_asked_for_again_counts_up_and_becomes_due() -> None:
     assert DueRefresh.objects.get().due_at == mark.due_at
 
 
-def test_a_change_that_is_old_news_is_not_told(receiver: Receiver) -> None:
+def test_a_change_of_an_object_that_is_too_old_is_not_dispatched(receiver: Receiver) -> None:
     old = factories.iso(datetime.now(UTC) - timedelta(days=40))
     write(payment(created_at=old, status="succeeded"))
     write(payment(id="pay_2", status="succeeded"))
-    inbox.tell()
+    inbox.dispatch()
     assert receiver.statuses == [("", "succeeded")]
 
 
 class TestSecrets:
     @pytest.fixture(autouse=True)
     def endpoint(self) -> WebhookEndpoint:
-        resource = wire.parse_resource(
+        resource = schemas.parse_resource(
             {"object": "webhook_endpoint", "id": "whk_1", "url": "https://x", "events": [], "status": "active"},
-            wire.WebhookEndpoint,
+            schemas.WebhookEndpoint,
         )
         row: WebhookEndpoint = write(resource)
         return row
@@ -379,7 +380,7 @@ class TestSecrets:
         assert projection.active_secrets("default") == ("whsec_default", "whsec_a")
         assert projection.active_secrets("second") == ("whsec_second",)
 
-    def test_the_previous_one_stays_valid_24_hours(self) -> None:
+    def test_the_previous_secret_stays_valid_for_24_hours(self) -> None:
         projection.store_secret("default", "whk_1", "whsec_a")
         projection.store_secret("default", "whk_1", "whsec_b")
         assert set(projection.active_secrets("default")) == {"whsec_default", "whsec_a", "whsec_b"}
@@ -387,7 +388,7 @@ class TestSecrets:
         forget_secrets()
         assert set(projection.active_secrets("default")) == {"whsec_default", "whsec_b"}
 
-    def test_the_same_secret_again_changes_nothing(self) -> None:
+    def test_storing_the_same_secret_again_changes_nothing(self) -> None:
         projection.store_secret("default", "whk_1", "whsec_a")
         projection.store_secret("default", "whk_1", "whsec_a")
         assert WebhookEndpoint.objects.get().previous_secret_token == ""
@@ -398,10 +399,12 @@ class TestSecrets:
         assert projection.active_secrets("default") == ("whsec_default",)
 
     @pytest.mark.case(85)
-    def test_no_repr_shows_it(self, endpoint: WebhookEndpoint) -> None:
+    def test_no_repr_shows_a_secret(self, endpoint: WebhookEndpoint) -> None:
         endpoint.secret = "whsec_hidden"  # type: ignore[attr-defined]
         assert "hidden" not in repr(endpoint)
-        struct = wire.WebhookEndpoint(id="whk_1", url="https://x", events=[], status="active", secret="whsec_hidden")
+        struct = schemas.WebhookEndpoint(
+            id="whk_1", url="https://x", events=[], status="active", secret="whsec_hidden"
+        )
         assert "hidden" not in repr(struct)
 
 
@@ -415,11 +418,11 @@ def test_snapshots_count_events_of_the_object_only() -> None:
 
 
 @pytest.mark.promise(6)
-def test_a_change_is_told_after_what_it_followed_though_dates_are_whole_seconds(receiver: Receiver) -> None:
+def test_changes_within_one_second_are_dispatched_in_order(receiver: Receiver) -> None:
     created = {"created_at": factories.iso(at(0.82))}
     projection.record_identity("default", payment(**created))
     write(payment(**created), seconds=0)  # nothing new, and a Date before the object was made
     write(payment(status="canceled", **created), seconds=0)
     assert list(StatusChange.objects.order_by("at", "pk").values_list("status", flat=True)) == ["created", "canceled"]
-    inbox.tell()
+    inbox.dispatch()
     assert receiver.statuses == [("", "created"), ("created", "canceled")]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from payments_integration.projection.ordering import (
-    UNDATED_SPAN,
+    UNDATED,
     Order,
     answer_may_replace_event,
     event_after_answer,
@@ -37,33 +37,35 @@ def test_events_are_ordered_exactly(seconds: float, order: Order) -> None:
         (-7.001, Order.OLDER),
     ],
 )
-def test_an_answer_covers_its_span_and_a_margin(seconds: float, order: Order) -> None:
-    assert event_after_answer(after(seconds), AT, span=2) is order
+def test_an_answer_covers_its_duration_and_a_margin(seconds: float, order: Order) -> None:
+    assert event_after_answer(after(seconds), AT, duration=2) is order
 
 
 @pytest.mark.parametrize("days", [-400, -1, 0, 1, 400])
-def test_nothing_stands_before_or_after_an_answer_that_nobody_can_date(days: int) -> None:
-    assert event_after_answer(after(days * 86400), AT, UNDATED_SPAN) is Order.UNCLEAR
+def test_no_event_is_older_or_newer_than_an_undated_answer(days: int) -> None:
+    assert event_after_answer(after(days * 86400), AT, UNDATED) is Order.UNCLEAR
 
 
-def test_an_answer_read_clearly_before_an_event_says_nothing_about_it() -> None:
+def test_an_answer_read_clearly_before_an_event_does_not_replace_it() -> None:
     assert answer_may_replace_event(AT, 2, after(5))
     assert not answer_may_replace_event(AT, 2, after(5.001))
-    assert answer_may_replace_event(AT, UNDATED_SPAN, after(5.001))
+    assert answer_may_replace_event(AT, UNDATED, after(5.001))
 
 
 @pytest.mark.case(78)
 @pytest.mark.parametrize(
-    ("date", "at", "span"),
+    ("date", "at", "duration"),
     [
         (after(0), 0, 2),
         (after(-300), -300, 2),
         (after(300), 300, 2),
-        (after(301), 301, UNDATED_SPAN),
-        (after(-86400), -86400, UNDATED_SPAN),
-        (after(2 * 86400), 0, UNDATED_SPAN),  # cannot be
-        (None, 0, UNDATED_SPAN),
+        (after(301), 301, UNDATED),
+        (after(-86400), -86400, UNDATED),
+        (after(2 * 86400), 0, UNDATED),  # cannot be
+        (None, 0, UNDATED),
     ],
 )
-def test_a_date_that_contradicts_our_clock_dates_nothing(date: datetime | None, at: float, span: float) -> None:
-    assert when_read(date, AT, 2) == (after(at), span)
+def test_a_date_that_contradicts_our_clock_makes_the_answer_undated(
+    date: datetime | None, at: float, duration: float
+) -> None:
+    assert when_read(date, AT, 2) == (after(at), duration)

@@ -24,7 +24,7 @@ def receiver() -> Receiver:
 
 @pytest.fixture
 def engine(clock: Clock, receiver: Receiver) -> Iterator[Engine]:
-    """An engine on a frozen clock; whatever a test did to it, its books must add up at the end."""
+    """An engine on a frozen clock. Its audit must find no errors at the end of each test."""
     engine = Engine(clock=clock, rate_limits=False, transport=receiver)
     yield engine
     assert engine.audit() == []

@@ -1,4 +1,4 @@
-"""Helpers of the sandbox's tests: a client without sockets, a receiver of deliveries, and ready-made bodies."""
+"""Helpers of the sandbox's tests: a client without sockets, a receiver of deliveries, and example bodies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PAYER = {
 
 @dataclass
 class Reply:
-    """An answer: status, headers and the decoded body."""
+    """A response: status, headers and body."""
 
     status: int
     headers: dict[str, str]
@@ -113,7 +113,7 @@ class Client:
 
 @dataclass
 class Receiver:
-    """A merchant's webhook: a transport that keeps what it gets and answers as told."""
+    """A merchant's webhook: a transport that stores each delivery and returns ``status`` or raises ``error``."""
 
     status: int = 200
     error: Exception | None = None

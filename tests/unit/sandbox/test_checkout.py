@@ -1,4 +1,4 @@
-"""The hosted checkout page and the overview, as a browser sees them."""
+"""The hosted checkout page and the dashboard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from payments_integration.sandbox import Engine, Fault, SandboxError
-from payments_integration.sandbox.checkout import parse_amount
+from payments_integration.sandbox.views import parse_amount
 
 from .support import Client, Reply, types_of
 
@@ -25,7 +25,7 @@ def press(client: Client, payment: dict[str, Any], action: str, amount: str = ""
     return client.call("POST", urlsplit(payment["checkout_url"]).path, raw, content_type=form, **headers)
 
 
-def test_opening_shows_the_payment_and_marks_it(engine: Engine, client: Client) -> None:
+def test_opening_the_page_shows_the_payment_and_sets_requires_action(engine: Engine, client: Client) -> None:
     payment = client.card(merchant_reference="order <7>", payer={"name": "Ana & Co"})
     page = open_page(client, payment)
     assert (page.status, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
@@ -41,7 +41,9 @@ def test_opening_shows_the_payment_and_marks_it(engine: Engine, client: Client) 
 
 
 @pytest.mark.parametrize(("action", "status"), [("pay", "succeeded"), ("fail", "failed"), ("expire", "expired")])
-def test_the_buttons_and_the_way_back(engine: Engine, client: Client, action: str, status: str) -> None:
+def test_each_button_changes_the_payment_and_returns_to_the_shop(
+    engine: Engine, client: Client, action: str, status: str
+) -> None:
     payment = client.card(return_url=BACK)
     reply = press(client, payment, action)
     assert reply.status == 303
@@ -77,7 +79,7 @@ def test_a_transfer_of_another_amount(engine: Engine, client: Client) -> None:
 @pytest.mark.parametrize(
     "amount", ["", "abc", "-5", "0", "1e30", "10.5", "10,5", "1.000", "1,000", "NaN", "1" * 40, "1234567890123"]
 )
-def test_an_amount_that_makes_no_sense(engine: Engine, client: Client, amount: str) -> None:
+def test_an_invalid_amount_is_refused(engine: Engine, client: Client, amount: str) -> None:
     payment = client.bank(return_url=BACK)
     reply = press(client, payment, "pay_other", amount)
     assert reply.status == 422
@@ -88,7 +90,7 @@ def test_an_amount_that_makes_no_sense(engine: Engine, client: Client, amount: s
     assert engine.payments[payment["id"]]["amount_received"] == 0
 
 
-def test_amounts_as_people_type_them() -> None:
+def test_amounts_are_parsed_with_point_or_comma() -> None:
     assert parse_amount(" 12.34 ", "USD") == 1_234
     assert parse_amount("100,5", "USD") == 10_050
     assert parse_amount("12", "USD") == 1_200
@@ -98,17 +100,17 @@ def test_amounts_as_people_type_them() -> None:
             parse_amount(text, currency)
 
 
-def test_a_wrong_amount_is_not_markup(client: Client) -> None:
+def test_a_refused_amount_is_escaped(client: Client) -> None:
     text = press(client, client.bank(), "pay_other", "%22%3E%3Cb%3E").raw.decode()
     assert 'value="&quot;&gt;&lt;b&gt;"' in text
 
 
-def test_no_page_asks_for_an_icon(client: Client) -> None:
+def test_no_page_requests_an_icon(client: Client) -> None:
     for path in ("/", urlsplit(client.card()["checkout_url"]).path, "/checkout/pay_none"):
         assert '<link rel="icon" href="data:,">' in client.call("GET", path).raw.decode()
 
 
-def test_paying_late(engine: Engine, client: Client) -> None:
+def test_an_expired_payment_can_be_paid_late(engine: Engine, client: Client) -> None:
     payment = client.card()
     press(client, payment, "expire")
     assert "Pay late" in open_page(client, payment).raw.decode()
@@ -116,7 +118,7 @@ def test_paying_late(engine: Engine, client: Client) -> None:
     assert engine.payments[payment["id"]]["status"] == "succeeded"
 
 
-def test_what_cannot_be_done(engine: Engine, client: Client) -> None:
+def test_impossible_actions_are_refused(engine: Engine, client: Client) -> None:
     payment = client.card()
     assert press(client, payment, "dance").status == 422
     press(client, payment, "pay")
@@ -134,14 +136,14 @@ def test_forms_of_other_sites_are_refused(engine: Engine, client: Client) -> Non
     assert press(client, payment, "pay", origin="http://127.0.0.1:8400", host="127.0.0.1:8400").status == 303
 
 
-def test_the_page_of_another_projects_payment(engine: Engine) -> None:
+def test_payments_of_every_project_have_a_page(engine: Engine) -> None:
     engine.add_project("sk_test_two")
     payment = Client(engine, "sk_test_two").card()
     assert press(Client(engine), payment, "pay").status == 303
     assert engine.projects["sk_test_two"].payments[payment["id"]]["status"] == "succeeded"
 
 
-def test_the_overview(engine: Engine, client: Client) -> None:
+def test_the_dashboard_shows_all_objects(engine: Engine, client: Client) -> None:
     engine.fund("CLP", 1_000_000)
     engine.add_endpoint("https://shop.example/hook")
     payment = client.card(merchant_reference="<b>7</b>")
@@ -151,7 +153,7 @@ def test_the_overview(engine: Engine, client: Client) -> None:
     engine.faults.add(Fault("html"))
     text = client.call("GET", "/").raw.decode()
     ids = (payment["id"], payout["id"], refund["id"], engine.events[-1]["id"])
-    texts = ("https://shop.example/hook", "CLP 989,410", "&lt;b&gt;7&lt;/b&gt;", "sk_test_sandbox", "faults in force")
+    texts = ("https://shop.example/hook", "CLP 989,410", "&lt;b&gt;7&lt;/b&gt;", "sk_test_sandbox", "active faults")
     heads = ("Payment", "Payout", "Refund", "Endpoint", "Event", "Attempt", "Available")
     # Times are short; all of them is in the title.
     times = (

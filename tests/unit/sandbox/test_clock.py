@@ -19,7 +19,7 @@ def real() -> Iterator[time_machine.Traveller]:
         yield traveller
 
 
-def test_it_runs_in_real_time_in_utc(real: time_machine.Traveller) -> None:
+def test_the_clock_runs_in_real_time_in_utc(real: time_machine.Traveller) -> None:
     clock = Clock()
     assert clock.now() == datetime.now(UTC)
     real.shift(7)
@@ -28,7 +28,7 @@ def test_it_runs_in_real_time_in_utc(real: time_machine.Traveller) -> None:
     assert not clock.is_frozen
 
 
-def test_freeze_advance_and_unfreeze(real: time_machine.Traveller) -> None:
+def test_a_frozen_clock_can_be_advanced_and_unfrozen(real: time_machine.Traveller) -> None:
     clock = Clock()
     clock.freeze(AT)
     real.shift(7)
@@ -45,7 +45,7 @@ def test_freeze_advance_and_unfreeze(real: time_machine.Traveller) -> None:
         clock.freeze(datetime(2026, 1, 1))  # noqa: DTZ001
 
 
-def test_offset_and_advance_of_a_running_clock(real: time_machine.Traveller) -> None:
+def test_a_running_clock_can_be_offset_and_advanced(real: time_machine.Traveller) -> None:
     clock = Clock()
     clock.set_offset(-600)
     real.shift(7)
@@ -55,7 +55,7 @@ def test_offset_and_advance_of_a_running_clock(real: time_machine.Traveller) -> 
     assert clock.now() == datetime.now(UTC) + timedelta(minutes=10)
 
 
-def test_stamps_always_grow_and_now_is_never_before_one() -> None:
+def test_stamps_always_increase_and_now_is_never_before_a_stamp() -> None:
     clock = Clock()
     clock.freeze(AT)
     stamps = [clock.stamp() for _ in range(3)]
@@ -63,7 +63,7 @@ def test_stamps_always_grow_and_now_is_never_before_one() -> None:
     assert clock.now() == stamps[-1]
 
 
-def test_a_step_back_by_hand_is_a_step_back() -> None:
+def test_the_clock_can_be_moved_back() -> None:
     clock = Clock()
     clock.freeze(AT)
     clock.stamp()
@@ -71,22 +71,22 @@ def test_a_step_back_by_hand_is_a_step_back() -> None:
     assert clock.now() == AT - timedelta(seconds=60) == clock.stamp()
 
 
-def test_moves_tell_the_engine_and_keep_none_alive() -> None:
+def test_moving_the_clock_notifies_engines_without_keeping_them_alive() -> None:
     clock = Clock()
     engine = Engine(clock=clock)
-    told: list[int] = []
+    calls: list[int] = []
 
     class Listener:
         def heard(self) -> None:
-            told.append(1)
+            calls.append(1)
 
     listener = Listener()
     clock.subscribe(listener.heard)
     clock.advance(1)
     clock.freeze()
-    assert len(told) == 2
+    assert len(calls) == 2
     del listener, engine
     gc.collect()
     clock.advance(1)
-    assert len(told) == 2
+    assert len(calls) == 2
     assert clock._listeners == []

@@ -1,4 +1,4 @@
-"""``manage.py payments_sandbox`` as a process of its own."""
+"""``manage.py payments_sandbox`` in a process of its own."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def start() -> Iterator[Start]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_a_signal(start: Start, number: signal.Signals) -> None:
+def test_the_command_serves_until_a_signal(start: Start, number: signal.Signals) -> None:
     process, shown = start("--api-key", "sk_test_mine", "--fund", "clp=5000", "--fund", "USD=7",
                            "--webhook-url", "http://127.0.0.1:9/hook", "--webhook-secret", "whsec_mine")  # fmt: skip
     match = re.search(r"Base URL\s+(http://\S+)", shown)
@@ -79,19 +79,19 @@ def test_it_serves_until_a_signal(start: Start, number: signal.Signals) -> None:
     assert process.returncode == 0
 
 
-def test_it_needs_no_checks_and_no_migrations() -> None:
+def test_the_command_needs_no_checks_and_no_migrations() -> None:
     assert Command.requires_system_checks == []
     assert Command.requires_migrations_checks is False
 
 
-def test_the_amounts_of_fund() -> None:
+def test_fund_takes_a_currency_and_minor_units() -> None:
     assert funding("clp=100") == ("CLP", 100)
     for text in ("CLP", "CLP=", "CLP=1.5", "CLP=-1"):
         with pytest.raises(ArgumentTypeError, match="minor units"):
             funding(text)
 
 
-def test_options_that_do_not_fit() -> None:
+def test_invalid_options_are_refused() -> None:
     parser = Command().create_parser("manage.py", "payments_sandbox")
     for arguments in (["--webhook-secret", "x"], ["--fund", "EUR=5"]):
         options = vars(parser.parse_args(arguments))

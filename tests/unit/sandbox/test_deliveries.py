@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from payments_integration.sandbox import Clock, Engine, SandboxError, transport
+from payments_integration.sandbox import Clock, Engine, SandboxError, deliveries
+from payments_integration.sandbox.deliveries import HttpTransport, NotAcknowledgedError
 
 from .support import Client, Receiver
 
@@ -21,7 +22,7 @@ URL = "https://shop.example/hook"
 
 @pytest.fixture
 def endpoint(engine: Engine) -> dict[str, str]:
-    """Subscribed to one type only: payments that expire meanwhile do not disturb the counting."""
+    """It subscribes to one type only, so that expiring payments do not add deliveries."""
     return engine.add_endpoint(URL, ["payment.created"])
 
 
@@ -36,7 +37,7 @@ def signed(secret: str, unix_time: int, body: bytes) -> str:
     return hmac.new(secret.encode(), f"{unix_time}.".encode() + body, hashlib.sha256).hexdigest()
 
 
-def test_a_delivery_is_the_signed_event(
+def test_a_delivery_contains_the_signed_event(
     engine: Engine, client: Client, clock: Clock, receiver: Receiver, endpoint: dict[str, str]
 ) -> None:
     payment = client.card(merchant_reference="pedido ñ")
@@ -51,7 +52,7 @@ def test_a_delivery_is_the_signed_event(
     assert "ñ".encode() in body
 
 
-def test_two_signatures_for_24_hours_after_a_rotation(
+def test_deliveries_have_two_signatures_for_24_hours_after_a_rotation(
     engine: Engine, client: Client, clock: Clock, receiver: Receiver, endpoint: dict[str, str]
 ) -> None:
     new = client.post(f"/webhook-endpoints/{endpoint['id']}/rotate-secret").json["secret"]
@@ -72,14 +73,16 @@ def test_two_signatures_for_24_hours_after_a_rotation(
     assert orders == [["new"], ["new", "old"], ["old", "new"]]
 
 
-def test_only_the_types_an_endpoint_subscribes_to(engine: Engine, client: Client, receiver: Receiver) -> None:
+def test_an_endpoint_receives_only_the_types_it_subscribes_to(
+    engine: Engine, client: Client, receiver: Receiver
+) -> None:
     engine.add_endpoint(URL, ["payment.succeeded"])
     engine.pay(client.card()["id"])
     engine.deliver_due()
     assert receiver.types == ["payment.succeeded"]
 
 
-def test_every_endpoint_gets_the_same_bytes(engine: Engine, client: Client, receiver: Receiver) -> None:
+def test_every_endpoint_receives_the_same_bytes(engine: Engine, client: Client, receiver: Receiver) -> None:
     engine.add_endpoint("https://one.example/")
     engine.add_endpoint("https://two.example/")
     client.card()
@@ -88,7 +91,7 @@ def test_every_endpoint_gets_the_same_bytes(engine: Engine, client: Client, rece
     assert len({body for _, _, body in receiver.got}) == 1
 
 
-def test_events_before_the_endpoint_are_not_sent(engine: Engine, client: Client, receiver: Receiver) -> None:
+def test_events_older_than_the_endpoint_are_not_sent(engine: Engine, client: Client, receiver: Receiver) -> None:
     client.card()
     engine.add_endpoint(URL)
     assert engine.deliver_due() == 0
@@ -98,7 +101,9 @@ SCHEDULE = [MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY,
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_the_retry_schedule_step_by_step(engine: Engine, client: Client, clock: Clock, receiver: Receiver) -> None:
+def test_failed_deliveries_follow_the_retry_schedule(
+    engine: Engine, client: Client, clock: Clock, receiver: Receiver
+) -> None:
     receiver.status = 500
     client.card()
     assert engine.deliver_due() == 1
@@ -113,12 +118,12 @@ def test_the_retry_schedule_step_by_step(engine: Engine, client: Client, clock: 
     assert engine.deliver_due() == 0
     assert engine.pending_deliveries == []
     assert len({body for _, _, body in receiver.got}) == 1
-    assert len({headers["Service-Signature"] for _, headers, _ in receiver.got}) == 9  # signed anew each time
+    assert len({headers["Service-Signature"] for _, headers, _ in receiver.got}) == 9  # a new one per attempt
 
 
 @pytest.mark.usefixtures("endpoint")
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-def test_any_2xx_acknowledges(engine: Engine, client: Client, receiver: Receiver, status: int) -> None:
+def test_any_2xx_acknowledges_a_delivery(engine: Engine, client: Client, receiver: Receiver, status: int) -> None:
     receiver.status = status
     client.card()
     engine.deliver_due()
@@ -128,7 +133,9 @@ def test_any_2xx_acknowledges(engine: Engine, client: Client, receiver: Receiver
 
 @pytest.mark.usefixtures("endpoint")
 @pytest.mark.parametrize("status", [100, 199, 300, 302, 400, 404, 410, 500, 503])
-def test_nothing_else_does(engine: Engine, client: Client, receiver: Receiver, status: int) -> None:
+def test_other_statuses_do_not_acknowledge_a_delivery(
+    engine: Engine, client: Client, receiver: Receiver, status: int
+) -> None:
     receiver.status = status
     client.card()
     engine.deliver_due()
@@ -137,8 +144,10 @@ def test_nothing_else_does(engine: Engine, client: Client, receiver: Receiver, s
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_no_answer_is_logged_and_retried(engine: Engine, client: Client, clock: Clock, receiver: Receiver) -> None:
-    receiver.error = transport.NotAcknowledgedError("timed out")
+def test_a_delivery_without_an_answer_is_logged_and_retried(
+    engine: Engine, client: Client, clock: Clock, receiver: Receiver
+) -> None:
+    receiver.error = NotAcknowledgedError("timed out")
     client.card()
     engine.deliver_due()
     assert (engine.deliveries[0]["status"], engine.deliveries[0]["error"]) == (None, "timed out")
@@ -154,15 +163,15 @@ def fail_once(engine: Engine, client: Client, receiver: Receiver) -> None:
     engine.deliver_due()
 
 
-def test_failing_after_3_days_of_failures(
+def test_an_endpoint_is_failing_after_3_days_of_failures(
     engine: Engine, client: Client, clock: Clock, receiver: Receiver, endpoint: dict[str, str]
 ) -> None:
     fail_once(engine, client, receiver)
     clock.advance(3 * DAY - 1)
     assert engine.endpoint(endpoint["id"]).failing is False
     clock.advance(1)
-    inner = engine.endpoint(endpoint["id"])
-    assert (inner.failing, inner.status) == (True, "active")
+    state = engine.endpoint(endpoint["id"])
+    assert (state.failing, state.status) == (True, "active")
     listed = client.get("/webhook-endpoints").json["data"][0]
     assert (listed["status"], "failing" in listed) == ("active", False)
     assert client.get("/events", type="payment.created").json["data"]  # still readable
@@ -172,7 +181,7 @@ def test_failing_after_3_days_of_failures(
     assert engine.endpoint(endpoint["id"]).failing is False
 
 
-def test_disabled_after_7_days_of_failures_in_a_row(
+def test_an_endpoint_is_disabled_after_7_days_of_failures(
     engine: Engine, client: Client, clock: Clock, receiver: Receiver, endpoint: dict[str, str]
 ) -> None:
     for _ in range(7):
@@ -194,7 +203,7 @@ def test_disabled_after_7_days_of_failures_in_a_row(
     assert engine.deliver_due() >= 1
 
 
-def test_a_success_in_between_ends_the_row(
+def test_a_success_ends_a_series_of_failures(
     engine: Engine, client: Client, clock: Clock, receiver: Receiver, endpoint: dict[str, str]
 ) -> None:
     for day in range(12):
@@ -208,7 +217,7 @@ def test_a_success_in_between_ends_the_row(
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_events_are_kept_30_days(engine: Engine, client: Client, clock: Clock) -> None:
+def test_events_are_kept_for_30_days(engine: Engine, client: Client, clock: Clock) -> None:
     client.card()
     event = engine.events[0]
     clock.advance(30 * DAY - 1)
@@ -220,7 +229,9 @@ def test_events_are_kept_30_days(engine: Engine, client: Client, clock: Clock) -
         engine.redeliver(event["id"])
 
 
-def test_manual_redelivery(engine: Engine, client: Client, receiver: Receiver, endpoint: dict[str, str]) -> None:
+def test_an_event_can_be_delivered_again(
+    engine: Engine, client: Client, receiver: Receiver, endpoint: dict[str, str]
+) -> None:
     other = engine.add_endpoint("https://other.example/", ["refund.created"])
     client.card()
     engine.deliver_due()
@@ -237,7 +248,7 @@ def test_manual_redelivery(engine: Engine, client: Client, receiver: Receiver, e
             engine.redeliver(*arguments)
 
 
-def test_a_deleted_endpoint_gets_nothing_more(
+def test_a_deleted_endpoint_receives_no_more_deliveries(
     engine: Engine, client: Client, receiver: Receiver, endpoint: dict[str, str]
 ) -> None:
     client.card()
@@ -246,11 +257,11 @@ def test_a_deleted_endpoint_gets_nothing_more(
     assert receiver.got == []
 
 
-# over real HTTP
+# over HTTP
 
 
 class Shop:
-    """A merchant's server on this machine; ``answer`` writes the answer to one delivery."""
+    """A merchant's server on this machine, with the ``status`` and ``delay`` of its answers."""
 
     def __init__(self) -> None:
         shop = self
@@ -292,7 +303,7 @@ class Shop:
         self.server.server_close()
 
 
-def test_a_real_delivery_ignores_redirects_proxies_and_netrc(
+def test_deliveries_over_http_ignore_redirects_proxies_and_netrc(
     engine: Engine, client: Client, monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
     netrc = f"{tmp_path}/netrc"
@@ -314,7 +325,7 @@ def test_a_real_delivery_ignores_redirects_proxies_and_netrc(
         assert engine.deliveries[0]["status"] == 302
 
 
-def test_an_answer_that_comes_too_late(engine: Engine, client: Client) -> None:
+def test_a_late_answer_does_not_acknowledge_a_delivery(engine: Engine, client: Client) -> None:
     assert engine.dispatcher.ack_timeout == 10.0
     engine.transport = None
     engine.dispatcher.ack_timeout = 0.1
@@ -330,20 +341,20 @@ def test_an_answer_that_comes_too_late(engine: Engine, client: Client) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "in_time"), [(10.0, True), (10.1, False)])
-def test_an_answer_counts_for_10_seconds_in_all(
+def test_an_answer_counts_within_10_seconds_in_total(
     monkeypatch: pytest.MonkeyPatch, seconds: float, in_time: bool
 ) -> None:
     readings = iter([100.0, 100.0 + seconds])
-    monkeypatch.setattr(transport, "time", SimpleNamespace(monotonic=lambda: next(readings)))
-    with Shop() as shop, transport.HttpTransport() as send:
+    monkeypatch.setattr(deliveries, "time", SimpleNamespace(monotonic=lambda: next(readings)))
+    with Shop() as shop, HttpTransport() as send:
         if in_time:
             assert send(shop.url, {}, b"{}") == 200
         else:
-            with pytest.raises(transport.NotAcknowledgedError, match="after more than 10 seconds"):
+            with pytest.raises(NotAcknowledgedError, match="after more than 10 seconds"):
                 send(shop.url, {}, b"{}")
 
 
-def test_nobody_listens(engine: Engine, client: Client) -> None:
+def test_a_refused_connection_is_logged(engine: Engine, client: Client) -> None:
     engine.transport = None
     engine.add_endpoint("http://127.0.0.1:9/hook")
     client.card()
@@ -351,25 +362,25 @@ def test_nobody_listens(engine: Engine, client: Client) -> None:
     assert "ConnectionError" in engine.deliveries[0]["error"]
 
 
-def test_the_pump_delivers_by_itself_and_stops(engine: Engine, client: Client) -> None:
+def test_the_scheduler_delivers_until_it_is_stopped(engine: Engine, client: Client) -> None:
     engine.transport = None
     with Shop() as shop:
         engine.add_endpoint(f"{shop.url}/hook")
-        engine.start_pump()
-        engine.start_pump()  # once more does nothing
+        engine.start_scheduler()
+        engine.start_scheduler()  # a second call does nothing
         try:
             client.card()
             assert shop.arrived.wait(30)
         finally:
-            engine.stop_pump()
-    assert not engine.pump.running
+            engine.stop_scheduler()
+    assert not engine.scheduler.running
     names = [thread.name for thread in threading.enumerate()]
-    assert "payments-sandbox-pump" not in names
+    assert "payments-sandbox-scheduler" not in names
     client.card()
     assert len(engine.pending_deliveries) == 1
 
 
-def test_the_pump_outlives_a_failure(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scheduler_continues_after_an_exception(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     twice = threading.Event()
 
@@ -380,14 +391,14 @@ def test_the_pump_outlives_a_failure(engine: Engine, monkeypatch: pytest.MonkeyP
         raise RuntimeError("boom")
 
     monkeypatch.setattr(engine, "tick", broken)
-    engine.start_pump()
+    engine.start_scheduler()
     try:
         assert twice.wait(30)
     finally:
-        engine.stop_pump()
+        engine.stop_scheduler()
 
 
-def test_log_entries_name_everything(engine: Engine, client: Client, endpoint: dict[str, str]) -> None:
+def test_the_delivery_log_has_all_fields(engine: Engine, client: Client, endpoint: dict[str, str]) -> None:
     client.card()
     engine.deliver_due()
     assert engine.deliveries == [
@@ -406,7 +417,7 @@ def test_log_entries_name_everything(engine: Engine, client: Client, endpoint: d
     ]
 
 
-def test_deliveries_go_out_in_the_order_of_the_events(engine: Engine, client: Client, receiver: Receiver) -> None:
+def test_deliveries_are_sent_in_the_order_of_the_events(engine: Engine, client: Client, receiver: Receiver) -> None:
     engine.add_endpoint(URL)
     for _ in range(10):
         engine.pay(client.card()["id"])

@@ -1,4 +1,4 @@
-"""docs/sandbox.md says what is there: methods, errors, operations, faults, controls and options."""
+"""docs/sandbox.md lists every method, error, operation, fault, control and option."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from django.core.management.base import CommandParser
 from payments_integration.management.commands.payments_sandbox import Command
 from payments_integration.sandbox import Engine
 from payments_integration.sandbox.catalog import FEE_BASIS_POINTS, METHODS, PAYOUT_FEES
-from payments_integration.sandbox.control import ACTIONS, MOVES
+from payments_integration.sandbox.control_api import OBJECT_ACTIONS, PROJECT_ACTIONS
 from payments_integration.sandbox.controls import SETTABLE_TERMS, Controls
-from payments_integration.sandbox.errors import CATALOGUE
 from payments_integration.sandbox.faults import DELIVERY_KINDS, REQUEST_KINDS, Fault
 from payments_integration.sandbox.operations import OPERATIONS
+from payments_integration.sandbox.protocol import CATALOGUE
 
 from .support import Client
 
@@ -26,7 +26,7 @@ def section(title: str) -> str:
     return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
-def test_every_method_is_listed_as_it_is() -> None:
+def test_the_docs_list_every_payment_method() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (\w\w) \| (\w{3}) \| (\w+) \| ([\w, ]+) \|$", PAGE, re.MULTILINE)
     assert rows == [
         (method.code, method.family, method.country, method.currency, method.next_action, ", ".join(method.uses))
@@ -34,7 +34,7 @@ def test_every_method_is_listed_as_it_is() -> None:
     ]
 
 
-def test_fees() -> None:
+def test_the_docs_list_every_fee() -> None:
     text = " ".join(section("Payment methods").split())
     for family, points in FEE_BASIS_POINTS.items():
         assert f"{family} {points / 100:g} %" in text
@@ -42,29 +42,29 @@ def test_fees() -> None:
         assert f"{currency} {fee}" in text
 
 
-def test_errors() -> None:
+def test_the_docs_list_every_error_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\d+)[^|]*\| (\w+)", section("How to reach each error code"), re.MULTILINE)
     assert {code: (int(status), kind) for code, status, kind in rows} == CATALOGUE
 
 
-def test_operations_faults_and_fields() -> None:
+def test_the_docs_list_every_operation_and_fault() -> None:
     text = section("Faults")
     for name in (*OPERATIONS, *REQUEST_KINDS, *DELIVERY_KINDS, *Fault.__dataclass_fields__):
         assert f"`{name}`" in text, name
     assert len(OPERATIONS) == 21
 
 
-def test_controls() -> None:
+def test_the_docs_list_every_control() -> None:
     text = section("What you can do at the controls")
     names = [name for name in vars(Controls) if not name.startswith("_") and name not in ("lock", "project_of")]
     assert [name for name in names if f"`{name}" not in text] == []
     interface = section("The control interface over HTTP")
-    assert [action for _, action in MOVES if not re.search(rf"`{action}`|/{action}`", interface)] == []
-    assert [action for _, action in ACTIONS if f"/_sandbox/{action}" not in interface] == []
+    assert [action for _, action in OBJECT_ACTIONS if not re.search(rf"`{action}`|/{action}`", interface)] == []
+    assert [action for _, action in PROJECT_ACTIONS if f"/_sandbox/{action}" not in interface] == []
     assert [name for name in SETTABLE_TERMS if f"`{name}`" not in interface] == []
 
 
-def test_options_of_the_command() -> None:
+def test_the_docs_list_every_option_of_the_command() -> None:
     parser = CommandParser(add_help=False)
     Command().add_arguments(parser)
     options = [option for action in parser._actions for option in action.option_strings]
@@ -73,6 +73,6 @@ def test_options_of_the_command() -> None:
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
-def test_examples_run(block: str) -> None:
+def test_the_examples_in_the_docs_run(block: str) -> None:
     engine = Engine(rate_limits=False)
     exec(block, {"engine": engine, "Fault": Fault, "client": Client(engine)})

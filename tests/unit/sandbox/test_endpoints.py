@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from payments_integration.sandbox import Clock, Engine
-from payments_integration.sandbox.shapes import EVENT_TYPES
+from payments_integration.sandbox.protocol import EVENT_TYPES
 
 from .support import Client
 
 HOOK = {"url": "https://shop.example/hook"}
 
 
-def test_the_secret_is_shown_on_creation_and_rotation_only(client: Client) -> None:
+def test_the_secret_is_shown_only_on_creation_and_rotation(client: Client) -> None:
     created = client.make("/webhook-endpoints", {**HOOK, "events": ["payment.succeeded"]})
     assert created["status"] == "active"
     assert created["secret"]
@@ -25,7 +25,7 @@ def test_the_secret_is_shown_on_creation_and_rotation_only(client: Client) -> No
     assert "secret" not in client.get("/webhook-endpoints").json["data"][0]
 
 
-def test_all_events_unless_some_are_named(client: Client) -> None:
+def test_an_endpoint_subscribes_to_all_events_by_default(client: Client) -> None:
     assert client.make("/webhook-endpoints", HOOK)["events"] == list(EVENT_TYPES)
     chosen = ["refund.created", "payment.created", "refund.created"]
     assert client.make("/webhook-endpoints", {**HOOK, "events": chosen})["events"] == [
@@ -33,7 +33,7 @@ def test_all_events_unless_some_are_named(client: Client) -> None:
     ]  # fmt: skip
 
 
-def test_the_event_types_are_those_of_the_specification() -> None:
+def test_event_types_match_the_specification() -> None:
     assert len(EVENT_TYPES) == 25
     assert "payout.delayed" in EVENT_TYPES
     assert "refund.canceled" not in EVENT_TYPES
@@ -57,18 +57,18 @@ def test_the_event_types_are_those_of_the_specification() -> None:
         ({**HOOK, "secret": "mine"}, "parameter_invalid", "secret"),
     ],
 )
-def test_a_body_that_is_refused(engine: Engine, client: Client, body: Any, code: str, param: str) -> None:
+def test_an_invalid_endpoint_is_refused(engine: Engine, client: Client, body: Any, code: str, param: str) -> None:
     reply = client.post("/webhook-endpoints", body)
     assert (reply.status, reply.error["code"], reply.error["param"]) == (400, code, param)
     assert engine.endpoints == {}
 
 
 @pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1:8000", "[::1]:8000", "127.1.2.3", "shop.localhost"])
-def test_plain_http_is_let_through_for_this_machine(client: Client, host: str) -> None:
+def test_plain_http_is_allowed_for_loopback_hosts(client: Client, host: str) -> None:
     client.make("/webhook-endpoints", {"url": f"http://{host}/hook"})
 
 
-def test_ten_can_be_active(engine: Engine, client: Client) -> None:
+def test_at_most_ten_endpoints_can_be_active(engine: Engine, client: Client) -> None:
     ids = [client.make("/webhook-endpoints", HOOK)["id"] for _ in range(10)]
     reply = client.post("/webhook-endpoints", HOOK)
     assert (reply.status, reply.error["code"]) == (422, "limit_exceeded")
@@ -78,7 +78,7 @@ def test_ten_can_be_active(engine: Engine, client: Client) -> None:
     assert client.post("/webhook-endpoints", HOOK).status == 201
 
 
-def test_deletion(client: Client) -> None:
+def test_a_deleted_endpoint_is_gone(client: Client) -> None:
     endpoint = client.make("/webhook-endpoints", HOOK)
     reply = client.delete(f"/webhook-endpoints/{endpoint['id']}")
     assert (reply.status, reply.json) == (
@@ -88,14 +88,14 @@ def test_deletion(client: Client) -> None:
     assert client.delete(f"/webhook-endpoints/{endpoint['id']}").error["code"] == "resource_not_found"
 
 
-def test_the_old_secret_is_valid_for_24_hours(engine: Engine, client: Client, clock: Clock) -> None:
+def test_the_old_secret_is_valid_for_24_hours_after_a_rotation(engine: Engine, client: Client, clock: Clock) -> None:
     endpoint = client.make("/webhook-endpoints", HOOK)
     first = endpoint["secret"]
     second = client.post(f"/webhook-endpoints/{endpoint['id']}/rotate-secret").json["secret"]
-    inner = engine.endpoint(endpoint["id"])
-    assert inner.secrets_at(clock.now()) == [second, first]
+    state = engine.endpoint(endpoint["id"])
+    assert state.secrets_at(clock.now()) == [second, first]
     clock.advance(86_399)
     third = client.post(f"/webhook-endpoints/{endpoint['id']}/rotate-secret").json["secret"]
-    assert inner.secrets_at(clock.now()) == [third, second]
+    assert state.secrets_at(clock.now()) == [third, second]
     clock.advance(86_400)
-    assert inner.secrets_at(clock.now()) == [third]
+    assert state.secrets_at(clock.now()) == [third]

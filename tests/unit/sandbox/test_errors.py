@@ -1,4 +1,4 @@
-"""The envelope, the status of each code, and a way to reach every one of them."""
+"""The error envelope, and how to cause each error code with its status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from payments_integration.sandbox import Engine, Fault
-from payments_integration.sandbox.errors import CATALOGUE
+from payments_integration.sandbox.protocol import CATALOGUE
 
 from .support import CARD, DEPOSIT, PAYOUT, Client, Reply
 
@@ -41,7 +41,7 @@ def test_the_catalogue_has_every_code_and_type() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
-def test_every_code_can_be_asked_for(engine: Engine, client: Client, code: str) -> None:
+def test_every_code_can_be_caused_by_a_fault(engine: Engine, client: Client, code: str) -> None:
     engine.faults.add(Fault("error", code=code, operation="create_payment"))
     status, kind = CATALOGUE[code]
     check(client.post("/payments", CARD), status, kind, code)
@@ -49,7 +49,7 @@ def test_every_code_can_be_asked_for(engine: Engine, client: Client, code: str) 
     assert client.post("/payments", CARD).status == 201
 
 
-def test_request_ids_differ_and_are_logged(engine: Engine, client: Client) -> None:
+def test_request_ids_are_unique_and_logged(engine: Engine, client: Client) -> None:
     ids = [client.get("/payments/pay_none").error["request_id"] for _ in range(2)]
     assert ids[0] != ids[1]
     assert [entry["request_id"] for entry in engine.requests] == ids
@@ -59,7 +59,7 @@ def test_request_ids_differ_and_are_logged(engine: Engine, client: Client) -> No
     "header", [None, "", "Bearer", "Bearer ", "Bearer sk_test_other", "Basic c2s6", "sk_test_sandbox"]
 )
 @pytest.mark.parametrize("path", ["/v1/payments", "/v1/nothing"])
-def test_a_missing_or_wrong_key(client: Client, header: str | None, path: str) -> None:
+def test_a_missing_or_wrong_api_key(client: Client, header: str | None, path: str) -> None:
     client.api_key = None
     headers = {} if header is None else {"authorization": header}
     reply = client.call("GET", path, **headers)
@@ -67,14 +67,14 @@ def test_a_missing_or_wrong_key(client: Client, header: str | None, path: str) -
     assert reply.headers["WWW-Authenticate"] == "Bearer"
 
 
-def test_a_revoked_key(engine: Engine, client: Client) -> None:
+def test_a_revoked_api_key(engine: Engine, client: Client) -> None:
     engine.add_key("sk_test_new")
     engine.revoke_key()
     check(client.get("/payments"), 401, "authentication_error", "api_key_revoked")
     assert Client(engine, "sk_test_new").get("/payments").status == 200
 
 
-def test_a_merchant_that_is_not_active(engine: Engine, client: Client) -> None:
+def test_an_inactive_merchant_is_refused(engine: Engine, client: Client) -> None:
     engine.terms.active = False
     check(client.get("/balances"), 403, "permission_error", "merchant_not_active")
     check(client.post("/payments", CARD), 403, "permission_error", "merchant_not_active")
@@ -83,7 +83,9 @@ def test_a_merchant_that_is_not_active(engine: Engine, client: Client) -> None:
 @pytest.mark.parametrize(
     ("path", "body"), [("/payments", CARD), ("/payouts", PAYOUT), ("/deposit-references", DEPOSIT)]
 )
-def test_the_terms_of_the_agreement(engine: Engine, client: Client, path: str, body: dict[str, Any]) -> None:
+def test_requests_outside_the_agreement_are_refused(
+    engine: Engine, client: Client, path: str, body: dict[str, Any]
+) -> None:
     code = body["method_code"]
     engine.fund("CLP", 100_000)
     engine.terms.broken_methods = {code}
@@ -100,7 +102,7 @@ def test_the_terms_of_the_agreement(engine: Engine, client: Client, path: str, b
 
 
 @pytest.mark.parametrize("payer", [{"email": "bad@example.com"}, {"document": {"type": "CC", "number": "666"}}])
-def test_a_blocked_payer(engine: Engine, client: Client, payer: dict[str, Any]) -> None:
+def test_a_blocked_payer_is_refused(engine: Engine, client: Client, payer: dict[str, Any]) -> None:
     body = {**CARD, "payer": payer}
     assert client.post("/payments", body).status == 201
     engine.terms.blocked_payers = {"bad@example.com", "666"}
@@ -125,7 +127,7 @@ def test_an_object_that_does_not_exist(client: Client, path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/payments/pay_x/cancel", "/payouts/pout_x/cancel", "/webhook-endpoints/whk_x/rotate-secret"]
 )
-def test_a_move_of_an_object_that_does_not_exist(client: Client, path: str) -> None:
+def test_an_action_on_an_object_that_does_not_exist(client: Client, path: str) -> None:
     check(client.post(path), 404, "not_found_error", "resource_not_found")
 
 
@@ -147,7 +149,7 @@ def test_a_path_that_does_not_exist(client: Client, path: str, method: str) -> N
         ("OPTIONS", "/events", "GET"),
     ],
 )
-def test_a_method_that_is_not_allowed(client: Client, method: str, path: str, allowed: str) -> None:
+def test_an_http_method_that_is_not_allowed(client: Client, method: str, path: str, allowed: str) -> None:
     reply = client.call(method, f"/v1{path}")
     check(reply, 405, "invalid_request_error", "method_not_allowed")
     assert reply.headers["Allow"] == allowed
@@ -166,7 +168,7 @@ def test_a_body_that_is_not_json(client: Client, raw: bytes) -> None:
     check(reply, 400, "invalid_request_error", "parameter_invalid")
 
 
-def test_a_body_of_another_type(client: Client) -> None:
+def test_a_body_with_another_content_type(client: Client) -> None:
     for content_type in ("text/plain", "application/x-www-form-urlencoded", ""):
         reply = client.call("POST", "/v1/payments", b"{}", idempotency_key="k", content_type=content_type)
         check(reply, 415, "invalid_request_error", "parameter_invalid")
@@ -176,7 +178,7 @@ def test_a_body_of_another_type(client: Client) -> None:
     check(reply, 400, "invalid_request_error", "parameter_missing", "amount")
 
 
-def test_the_size_of_a_body(client: Client) -> None:
+def test_a_body_above_256_kb_is_refused(client: Client) -> None:
     def send(size: int) -> Reply:
         raw = b'{"merchant_reference": "x"}'
         return client.call("POST", "/v1/payments", raw + b" " * (size - len(raw)), idempotency_key="k")
@@ -185,18 +187,20 @@ def test_the_size_of_a_body(client: Client) -> None:
     check(send(256 * 1024 + 1), 413, "invalid_request_error", "parameter_invalid")
 
 
-def test_requests_without_a_body(client: Client) -> None:
+def test_operations_without_a_body_refuse_one(client: Client) -> None:
     payment = client.card()
     path = f"/payments/{payment['id']}/cancel"
     check(client.post(path, {"reason": "x"}), 400, "invalid_request_error", "parameter_invalid", "reason")
     assert client.post(path, {}).status == 200
 
 
-def test_a_bug_is_told_as_an_internal_error(engine: Engine, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_the_sandbox_is_an_internal_error(
+    engine: Engine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*args: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(engine.default_project.inner.pay_ins, "create", broken)
+    monkeypatch.setattr(engine.default_project.state.payments, "create", broken)
     check(client.post("/payments", CARD, key="k"), 500, "api_error", "internal_error")
     monkeypatch.undo()
     assert client.post("/payments", CARD, key="k").status == 201

@@ -17,7 +17,7 @@ URL = "https://shop.example/hook"
 
 
 class Remote:
-    """Calls a running server with a client that neither retries nor follows redirects."""
+    """A client of a running server, without retries and redirects."""
 
     def __init__(self, server: SandboxServer, session: requests.Session) -> None:
         self.server, self.session = server, session
@@ -39,7 +39,7 @@ def remote(server: SandboxServer) -> Iterator[Remote]:
 
 
 @pytest.mark.parametrize("work", [False, True])
-def test_a_reset_before_and_after_the_work(engine: Engine, remote: Remote, work: bool) -> None:
+def test_a_reset_before_or_after_the_request_is_executed(engine: Engine, remote: Remote, work: bool) -> None:
     fault = engine.faults.add(Fault("reset", work=work))
     with pytest.raises(requests.ConnectionError) as caught:
         remote.post()
@@ -51,7 +51,7 @@ def test_a_reset_before_and_after_the_work(engine: Engine, remote: Remote, work:
     assert len(engine.payments) == 1  # with the same key it is the same payment
 
 
-def test_a_truncated_answer(engine: Engine, remote: Remote) -> None:
+def test_truncate_sends_half_of_the_body(engine: Engine, remote: Remote) -> None:
     engine.faults.add(Fault("truncate"))
     with pytest.raises(requests.exceptions.ChunkedEncodingError):
         remote.post()
@@ -59,7 +59,7 @@ def test_a_truncated_answer(engine: Engine, remote: Remote) -> None:
     assert remote.post().status_code == 201
 
 
-def test_a_slow_drip(engine: Engine, remote: Remote) -> None:
+def test_drip_sends_the_body_in_pieces(engine: Engine, remote: Remote) -> None:
     engine.faults.add(Fault("drip", delay=0.02, count=10))
     began = time.monotonic()
     assert remote.post().status_code == 201
@@ -67,7 +67,7 @@ def test_a_slow_drip(engine: Engine, remote: Remote) -> None:
 
 
 @pytest.mark.parametrize("work", [False, True])
-def test_a_slow_answer(engine: Engine, remote: Remote, work: bool) -> None:
+def test_slow_delays_the_response(engine: Engine, remote: Remote, work: bool) -> None:
     engine.faults.add(Fault("slow", delay=0.1, work=work))
     began = time.monotonic()
     assert remote.post().status_code == 201
@@ -75,7 +75,7 @@ def test_a_slow_answer(engine: Engine, remote: Remote, work: bool) -> None:
     assert len(engine.payments) == 1
 
 
-def test_stopping_does_not_wait_for_slow_answers(engine: Engine) -> None:
+def test_stopping_does_not_wait_for_slow_responses(engine: Engine) -> None:
     with SandboxServer(engine, deliver=False) as server, requests.Session() as session:
         engine.faults.add(Fault("slow", delay=60))
         with pytest.raises(requests.Timeout):
@@ -95,7 +95,7 @@ def test_stopping_does_not_wait_for_slow_answers(engine: Engine) -> None:
         (Fault("rate_limited"), 429, "rate_limited"),
     ],
 )
-def test_an_envelope_before_or_after_the_work(
+def test_an_error_before_or_after_the_request_is_executed(
     engine: Engine, client: Client, fault: Fault, status: int, code: str, work: bool
 ) -> None:
     engine.faults.add(Fault(fault.kind, code=fault.code, status=fault.status, work=work))
@@ -106,7 +106,7 @@ def test_an_envelope_before_or_after_the_work(
     assert len(engine.payments) == 1
 
 
-def test_html_with_200(engine: Engine, client: Client) -> None:
+def test_html_is_sent_with_status_200(engine: Engine, client: Client) -> None:
     engine.faults.add(Fault("html"))
     reply = client.post("/payments", CARD)
     assert (reply.status, reply.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
@@ -114,7 +114,7 @@ def test_html_with_200(engine: Engine, client: Client) -> None:
     assert engine.payments == {}
 
 
-def test_a_redirect(engine: Engine, remote: Remote) -> None:
+def test_redirect_sends_a_302(engine: Engine, remote: Remote) -> None:
     engine.faults.add(Fault("redirect"))
     reply = remote.post()
     assert (reply.status_code, reply.headers["Location"]) == (302, "/maintenance")
@@ -122,13 +122,13 @@ def test_a_redirect(engine: Engine, remote: Remote) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "-1", "999999", "soon", "0"])
-def test_429_with_any_retry_after(engine: Engine, client: Client, value: str | None) -> None:
+def test_rate_limited_sends_retry_after_unchanged(engine: Engine, client: Client, value: str | None) -> None:
     engine.faults.add(Fault("rate_limited", retry_after=value))
     reply = client.get("/balances")
     assert (reply.status, reply.headers.get("Retry-After")) == (429, value)
 
 
-def test_a_wrong_id_or_kind(engine: Engine, client: Client) -> None:
+def test_a_response_with_a_wrong_id_or_type(engine: Engine, client: Client) -> None:
     engine.faults.add(Fault("wrong_id"))
     wrong = client.post("/payments", CARD, key="k").json
     assert wrong["id"].startswith("pay_")
@@ -144,13 +144,13 @@ def test_a_wrong_id_or_kind(engine: Engine, client: Client) -> None:
     assert client.get("/balances").json["data"][0]["currency"] == "CLP"  # nothing to falsify
 
 
-def test_no_date(engine: Engine, remote: Remote) -> None:
+def test_no_date_omits_the_header(engine: Engine, remote: Remote) -> None:
     engine.faults.add(Fault("no_date"))
     assert "Date" not in remote.get("/balances").headers
     assert "Date" in remote.get("/balances").headers
 
 
-def test_an_empty_page_that_promises_more(engine: Engine, client: Client) -> None:
+def test_an_empty_page_with_has_more(engine: Engine, client: Client) -> None:
     client.card()
     engine.faults.add(Fault("empty_page", operation="list_payments"))
     assert client.get("/payments").json == {"object": "list", "has_more": True, "data": []}
@@ -172,13 +172,13 @@ def test_an_empty_page_that_promises_more(engine: Engine, client: Client) -> Non
         ({"probability": 0.0}, False),
     ],
 )
-def test_what_a_fault_matches(engine: Engine, client: Client, filters: dict[str, Any], hit: bool) -> None:
+def test_which_requests_a_fault_matches(engine: Engine, client: Client, filters: dict[str, Any], hit: bool) -> None:
     fault = engine.faults.add(Fault("error", **filters))
     assert client.post("/payments", CARD).status == (500 if hit else 201)
     assert fault.used == int(hit)
 
 
-def test_how_often_a_fault_strikes(engine: Engine, client: Client) -> None:
+def test_a_fault_applies_as_often_as_times_says(engine: Engine, client: Client) -> None:
     engine.faults.add(Fault("error", times=2))
     assert [client.get("/balances").status for _ in range(4)] == [500, 500, 200, 200]
     engine.faults.add(Fault("error", times=None))
@@ -187,13 +187,13 @@ def test_how_often_a_fault_strikes(engine: Engine, client: Client) -> None:
     assert client.get("/balances").status == 200
 
 
-def test_only_the_first_match_strikes(engine: Engine, client: Client) -> None:
+def test_only_the_first_matching_fault_applies(engine: Engine, client: Client) -> None:
     first, second = engine.faults.add(Fault("html")), engine.faults.add(Fault("error"))
     client.get("/balances")
     assert (first.used, second.used) == (1, 0)
 
 
-def test_probabilities_repeat_with_the_seed(clock: Clock) -> None:
+def test_the_same_seed_gives_the_same_faults(clock: Clock) -> None:
     def run(seed: int) -> list[int]:
         engine = Engine(clock=clock, rate_limits=False, seed=seed)
         engine.faults.add(Fault("error", times=None, probability=0.5))
@@ -209,7 +209,7 @@ def test_probabilities_repeat_with_the_seed(clock: Clock) -> None:
     [{"kind": "explode"}, {"kind": "error", "code": "nope"}, {"kind": "drop", "event_type": "x"},
      {"kind": "error", "probability": 2}],
 )  # fmt: skip
-def test_a_fault_that_makes_no_sense(fields: dict[str, Any]) -> None:
+def test_an_invalid_fault_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"unknown|probability"):
         Fault(**fields)
 
@@ -227,7 +227,7 @@ def references(receiver: Receiver) -> list[str]:
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_duplicate(engine: Engine, client: Client, receiver: Receiver) -> None:
+def test_duplicate_sends_a_delivery_twice(engine: Engine, client: Client, receiver: Receiver) -> None:
     engine.faults.add(Fault("duplicate"))
     client.card()
     assert engine.deliver_due() == 2
@@ -236,7 +236,7 @@ def test_duplicate(engine: Engine, client: Client, receiver: Receiver) -> None:
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_reorder(engine: Engine, client: Client, receiver: Receiver) -> None:
+def test_reorder_sends_a_delivery_after_later_ones(engine: Engine, client: Client, receiver: Receiver) -> None:
     engine.faults.add(Fault("reorder", count=2))
     for name in "abcd":
         client.card(merchant_reference=name)
@@ -245,7 +245,7 @@ def test_reorder(engine: Engine, client: Client, receiver: Receiver) -> None:
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_reorder_waits_for_later_ones_but_not_for_ever(
+def test_reorder_waits_for_later_deliveries_only_for_its_delay(
     engine: Engine, client: Client, receiver: Receiver, clock: Clock
 ) -> None:
     engine.faults.add(Fault("reorder", delay=30))
@@ -258,7 +258,7 @@ def test_reorder_waits_for_later_ones_but_not_for_ever(
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_the_retry_of_an_earlier_one_lets_nothing_go(
+def test_the_retry_of_an_earlier_delivery_does_not_release_a_reordered_one(
     engine: Engine, client: Client, receiver: Receiver, clock: Clock
 ) -> None:
     receiver.status = 500
@@ -276,7 +276,7 @@ def test_the_retry_of_an_earlier_one_lets_nothing_go(
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_drop_is_never_sent_and_stays_in_the_list(
+def test_drop_sends_nothing_and_keeps_the_event(
     engine: Engine, client: Client, receiver: Receiver, clock: Clock
 ) -> None:
     engine.faults.add(Fault("drop"))
@@ -290,7 +290,7 @@ def test_drop_is_never_sent_and_stays_in_the_list(
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_delay(engine: Engine, client: Client, receiver: Receiver, clock: Clock) -> None:
+def test_delay_sends_a_delivery_later(engine: Engine, client: Client, receiver: Receiver, clock: Clock) -> None:
     engine.faults.add(Fault("delay", delay=120))
     client.card(merchant_reference="a")
     client.card(merchant_reference="b")
@@ -303,7 +303,7 @@ def test_delay(engine: Engine, client: Client, receiver: Receiver, clock: Clock)
     assert references(receiver) == ["b", "a"]
 
 
-def test_bad_signature_on_the_first_attempt_only(
+def test_bad_signature_applies_to_the_first_attempt_only(
     engine: Engine, client: Client, receiver: Receiver, clock: Clock, endpoint: dict[str, Any]
 ) -> None:
     engine.faults.add(Fault("bad_signature"))
@@ -339,7 +339,7 @@ def test_which_deliveries_a_fault_matches(
 
 
 @pytest.mark.usefixtures("endpoint")
-def test_faults_of_requests_and_deliveries_do_not_mix(engine: Engine, client: Client, receiver: Receiver) -> None:
+def test_faults_of_requests_do_not_apply_to_deliveries(engine: Engine, client: Client, receiver: Receiver) -> None:
     delivery, request = engine.faults.add(Fault("drop")), engine.faults.add(Fault("error", method="GET"))
     client.card()
     engine.deliver_due()
@@ -348,7 +348,7 @@ def test_faults_of_requests_and_deliveries_do_not_mix(engine: Engine, client: Cl
     assert (delivery.used, request.used) == (1, 1)
 
 
-def test_a_fault_as_json_round_trips() -> None:
+def test_a_fault_can_be_read_from_json() -> None:
     fault = Fault.from_wire({"kind": "slow", "delay": 0.5, "operation": "create_payout"})
     assert json.loads(json.dumps(fault.wire()))["delay"] == 0.5
     for data in ({}, {"kind": "slow", "surprise": 1}, {"kind": 5}):

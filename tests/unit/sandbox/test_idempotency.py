@@ -14,7 +14,7 @@ from .support import CARD, DEPOSIT, PAYOUT, Client
 DAY = 86_400
 
 
-def test_every_post_needs_a_key(engine: Engine, client: Client) -> None:
+def test_a_post_without_an_idempotency_key_is_refused(engine: Engine, client: Client) -> None:
     for path in ("/payments", "/payouts", "/refunds", "/deposit-references", "/webhook-endpoints",
                  "/payments/p/cancel", "/payouts/p/cancel", "/webhook-endpoints/w/rotate-secret"):  # fmt: skip
         for headers in ({}, {"idempotency_key": ""}):
@@ -25,7 +25,7 @@ def test_every_post_needs_a_key(engine: Engine, client: Client) -> None:
     assert engine.payments == {}
 
 
-def test_the_length_of_a_key(client: Client) -> None:
+def test_a_key_has_at_most_255_characters(client: Client) -> None:
     assert client.post("/payments", CARD, key="k" * 255).status == 201
     reply = client.post("/payments", CARD, key="k" * 256)
     assert (reply.status, reply.error["code"], reply.error["param"]) == (
@@ -42,7 +42,7 @@ def test_the_length_of_a_key(client: Client) -> None:
         ("/webhook-endpoints", {"url": "https://shop.example/hook"}),
     ],
 )
-def test_the_first_answer_is_repeated_exactly(engine: Engine, client: Client, path: str, body: Any) -> None:
+def test_a_repeated_key_returns_the_first_response(engine: Engine, client: Client, path: str, body: Any) -> None:
     engine.fund("CLP", 100_000)
     first = client.post(path, body, key="k")
     events = len(engine.events)
@@ -53,13 +53,13 @@ def test_the_first_answer_is_repeated_exactly(engine: Engine, client: Client, pa
     assert len(engine.payments) + len(engine.payouts) + len(engine.deposit_references) + len(engine.endpoints) == 1
 
 
-def test_the_repeated_answer_shows_the_object_as_it_was(engine: Engine, client: Client) -> None:
+def test_a_repeated_response_shows_the_old_state_of_the_object(engine: Engine, client: Client) -> None:
     first = client.post("/payments", CARD, key="k")
     engine.pay(first.json["id"])
     assert client.post("/payments", CARD, key="k").raw == first.raw
 
 
-def test_the_secret_of_a_rotation_is_repeated(client: Client) -> None:
+def test_a_repeated_rotation_returns_the_same_secret(client: Client) -> None:
     endpoint = client.make("/webhook-endpoints", {"url": "https://shop.example/hook"})
     path = f"/webhook-endpoints/{endpoint['id']}/rotate-secret"
     first = client.post(path, key="k")
@@ -67,7 +67,7 @@ def test_the_secret_of_a_rotation_is_repeated(client: Client) -> None:
     assert client.post(path, key="other").json["secret"] != first.json["secret"]
 
 
-def test_another_body_is_a_conflict(engine: Engine, client: Client) -> None:
+def test_the_same_key_with_another_body_is_a_conflict(engine: Engine, client: Client) -> None:
     client.post("/payments", CARD, key="k")
     reply = client.post("/payments", {**CARD, "amount": 1}, key="k")
     assert (reply.status, reply.error["type"], reply.error["code"]) == (
@@ -83,14 +83,14 @@ def test_bodies_are_compared_byte_by_byte(client: Client) -> None:
     assert reply.error["code"] == "idempotency_conflict"
 
 
-def test_another_path_is_a_conflict(client: Client) -> None:
+def test_the_same_key_at_another_path_is_a_conflict(client: Client) -> None:
     first, second = client.card(), client.card()
     assert client.post(f"/payments/{first['id']}/cancel", key="k").status == 200
     reply = client.post(f"/payments/{second['id']}/cancel", key="k")
     assert reply.error["code"] == "idempotency_conflict"
 
 
-def test_keys_are_kept_24_hours(engine: Engine, client: Client, clock: Clock) -> None:
+def test_keys_are_kept_for_24_hours(engine: Engine, client: Client, clock: Clock) -> None:
     first = client.post("/payments", CARD, key="k")
     clock.advance(DAY - 1)
     assert client.post("/payments", CARD, key="k").raw == first.raw
@@ -100,7 +100,7 @@ def test_keys_are_kept_24_hours(engine: Engine, client: Client, clock: Clock) ->
     assert len(engine.payments) == 2
 
 
-def test_an_old_key_is_free_for_another_body(client: Client, clock: Clock) -> None:
+def test_a_key_older_than_24_hours_can_be_used_again(client: Client, clock: Clock) -> None:
     client.post("/payments", CARD, key="k")
     clock.advance(DAY)
     assert client.post("/payments", {**CARD, "amount": 5}, key="k").status == 201
@@ -113,7 +113,7 @@ def test_keys_belong_to_a_project(engine: Engine, client: Client) -> None:
     assert first["id"] != second["id"]
 
 
-def test_a_refusal_by_the_operation_is_stored(engine: Engine, client: Client) -> None:
+def test_an_error_of_the_operation_is_stored(engine: Engine, client: Client) -> None:
     first = client.post("/payouts", PAYOUT, key="k")
     assert first.error["code"] == "insufficient_balance"
     engine.fund("CLP", 100_000)
@@ -121,7 +121,7 @@ def test_a_refusal_by_the_operation_is_stored(engine: Engine, client: Client) ->
     assert client.post("/payouts", PAYOUT, key="new").status == 201
 
 
-def test_what_is_refused_before_it_is_not_stored(engine: Engine, client: Client) -> None:
+def test_an_error_before_the_operation_is_not_stored(engine: Engine, client: Client) -> None:
     engine.terms.active = False
     assert client.post("/payments", CARD, key="k").status == 403
     engine.terms.active = True
@@ -137,13 +137,13 @@ def test_a_5xx_is_not_stored(engine: Engine, client: Client) -> None:
     assert len(engine.payments) == 1
 
 
-def test_while_the_first_request_runs(engine: Engine, client: Client) -> None:
+def test_a_key_is_in_progress_while_the_first_request_runs(engine: Engine, client: Client) -> None:
     engine.faults.add(Fault("slow", delay=60))
     replies: list[Any] = []
     thread = threading.Thread(target=lambda: replies.append(client.post("/payments", CARD, key="k")))
     thread.start()
     deadline = time.monotonic() + 30
-    while "k" not in engine.default_project.inner.idempotency._uses and time.monotonic() < deadline:
+    while "k" not in engine.default_project.state.idempotency._uses and time.monotonic() < deadline:
         time.sleep(0.001)
     second = client.post("/payments", CARD, key="k")
     assert second.status == 409
@@ -158,7 +158,7 @@ def test_while_the_first_request_runs(engine: Engine, client: Client) -> None:
     assert len(engine.payments) == 1
 
 
-def test_one_object_from_many_equal_requests_at_once(engine: Engine, client: Client) -> None:
+def test_equal_simultaneous_requests_create_one_object(engine: Engine, client: Client) -> None:
     replies: list[Any] = []
     threads = [
         threading.Thread(target=lambda: replies.append(client.post("/payments", CARD, key="k"))) for _ in range(20)

@@ -1,6 +1,6 @@
-"""The description of the provider's interface says what the sandbox does: paths, words, fields, codes and events.
+"""The OpenAPI document describes what the sandbox does: paths, enums, fields, codes and events.
 
-What a request or an answer really looks like against it is tried in tests/contract.
+tests/contract validates real requests and responses against it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from drf_spectacular.validation import validate_schema
 
-from payments_integration.sandbox import Engine, errors, shapes, urls
-from payments_integration.sandbox.deposits import CREATE_FIELDS as DEPOSIT_FIELDS
+from payments_integration.sandbox import Engine, protocol
+from payments_integration.sandbox.application import URL_PATTERNS
 from payments_integration.sandbox.endpoints import CREATE_FIELDS as ENDPOINT_FIELDS
 from payments_integration.sandbox.openapi import document
-from payments_integration.sandbox.openapi.failures import CODES
+from payments_integration.sandbox.openapi.components import CODES
 from payments_integration.sandbox.operations import OPERATIONS
-from payments_integration.sandbox.payments import CREATE_FIELDS as PAYMENT_FIELDS
+from payments_integration.sandbox.payments import CREATE_FIELDS as PAYMENT_FIELDS, DEPOSIT_FIELDS
 from payments_integration.sandbox.payouts import CREATE_FIELDS as PAYOUT_FIELDS
 from payments_integration.sandbox.refunds import CREATE_FIELDS as REFUND_FIELDS
 from payments_integration.sandbox.views import api
@@ -62,7 +62,7 @@ def everything(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def unknown_fields(value: Any, schema: dict[str, Any], where: str = "") -> list[str]:
-    """The fields of an object that its schema does not name, all the way down."""
+    """The fields of an object, and of all objects in it, that the schema does not name."""
     schema = resolve(schema)
     if isinstance(value, list):
         return [name for item in value for name in unknown_fields(item, schema["items"], where)]
@@ -82,12 +82,12 @@ def unknown_fields(value: Any, schema: dict[str, Any], where: str = "") -> list[
     return found
 
 
-def test_it_is_valid_openapi() -> None:
+def test_the_document_is_valid_openapi() -> None:
     assert DOCUMENT["openapi"].startswith("3.1")
     validate_schema(DOCUMENT)
 
 
-def test_every_reference_leads_somewhere_and_every_component_is_used() -> None:
+def test_every_reference_exists_and_every_component_is_used() -> None:
     used = {part["$ref"] for part in everything(DOCUMENT) if isinstance(part.get("$ref"), str)}
     for target in used:
         assert resolve({"$ref": target})
@@ -100,10 +100,10 @@ def test_every_reference_leads_somewhere_and_every_component_is_used() -> None:
     assert there == used
 
 
-def test_every_path_and_method_of_the_sandbox_and_no_other() -> None:
+def test_paths_and_methods_are_those_of_the_sandbox() -> None:
     routed = {
         (method, re.sub(r"<str:object_id>", "{}", str(route.pattern)).removeprefix("v1"), operation)
-        for route in urls.urlpatterns
+        for route in URL_PATTERNS
         if route.callback is api
         for method, operation in route.default_args["operations"].items()
     }
@@ -116,38 +116,38 @@ def test_every_path_and_method_of_the_sandbox_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("name", "there"),
     [
-        ("Country", shapes.COUNTRIES),
-        ("Currency", shapes.CURRENCIES),
-        ("DocumentType", shapes.DOCUMENT_TYPES),
-        ("AccountType", shapes.ACCOUNT_TYPES),
-        ("MethodFamily", shapes.FAMILIES),
-        ("NextActionType", shapes.NEXT_ACTIONS),
-        ("PaymentStatus", shapes.PAYMENT_STATUSES),
-        ("PayoutStatus", shapes.PAYOUT_STATUSES),
-        ("RefundStatus", shapes.REFUND_STATUSES),
+        ("Country", protocol.COUNTRIES),
+        ("Currency", protocol.CURRENCIES),
+        ("DocumentType", protocol.DOCUMENT_TYPES),
+        ("AccountType", protocol.ACCOUNT_TYPES),
+        ("MethodFamily", protocol.FAMILIES),
+        ("NextActionType", protocol.NEXT_ACTIONS),
+        ("PaymentStatus", protocol.PAYMENT_STATUSES),
+        ("PayoutStatus", protocol.PAYOUT_STATUSES),
+        ("RefundStatus", protocol.REFUND_STATUSES),
         ("DepositReferenceStatus", ("active", "disabled")),
         ("WebhookEndpointStatus", ("active", "disabled")),
-        ("EventType", shapes.EVENT_TYPES),
-        ("ErrorCode", tuple(errors.CATALOGUE)),
-        ("ErrorType", tuple(dict.fromkeys(kind for _, kind in errors.CATALOGUE.values()))),
+        ("EventType", protocol.EVENT_TYPES),
+        ("ErrorCode", tuple(protocol.CATALOGUE)),
+        ("ErrorType", tuple(dict.fromkeys(kind for _, kind in protocol.CATALOGUE.values()))),
     ],
 )
-def test_enums(name: str, there: tuple[str, ...]) -> None:
+def test_enums_are_those_of_the_sandbox(name: str, there: tuple[str, ...]) -> None:
     words = SCHEMAS[name]["enum"]
     assert sorted(words) == sorted(there)
     assert len(words) == len(set(words))
 
 
-def test_limits() -> None:
-    assert SCHEMAS["Metadata"]["maxProperties"] == shapes.MAX_METADATA_KEYS
-    assert SCHEMAS["Metadata"]["additionalProperties"]["maxLength"] == shapes.MAX_METADATA_VALUE
+def test_limits_are_those_of_the_sandbox() -> None:
+    assert SCHEMAS["Metadata"]["maxProperties"] == protocol.MAX_METADATA_KEYS
+    assert SCHEMAS["Metadata"]["additionalProperties"]["maxLength"] == protocol.MAX_METADATA_VALUE
     key = DOCUMENT["components"]["parameters"]["IdempotencyKey"]
-    assert key["schema"]["maxLength"] == shapes.MAX_IDEMPOTENCY_KEY
+    assert key["schema"]["maxLength"] == protocol.MAX_IDEMPOTENCY_KEY
     for name in ("CreatePayment", "CreatePayout", "CreateRefund"):
-        assert SCHEMAS[name]["properties"]["amount"]["maximum"] == shapes.INT64_MAX
+        assert SCHEMAS[name]["properties"]["amount"]["maximum"] == protocol.INT64_MAX
 
 
-def test_every_post_carries_a_key_and_nothing_else_does() -> None:
+def test_only_posts_have_an_idempotency_key() -> None:
     for method, path, operation in described():
         names = [resolve(parameter)["name"] for parameter in operation["parameters"]]
         assert ("Idempotency-Key" in names) == (method == "POST"), path
@@ -156,7 +156,7 @@ def test_every_post_carries_a_key_and_nothing_else_does() -> None:
         ]
 
 
-def test_every_answer_has_the_rate_headers() -> None:
+def test_every_response_has_the_rate_limit_headers() -> None:
     for _, path, operation in described():
         for status, answer in operation["responses"].items():
             headers = resolve(answer)["headers"]
@@ -166,14 +166,14 @@ def test_every_answer_has_the_rate_headers() -> None:
             assert ("WWW-Authenticate" in headers) == (status == "401")
 
 
-def test_error_codes() -> None:
-    assert {name: (code.status, code.kind) for name, code in CODES.items()} == errors.CATALOGUE
+def test_error_codes_are_those_of_the_sandbox() -> None:
+    assert {name: (code.status, code.kind) for name, code in CODES.items()} == protocol.CATALOGUE
 
 
-@pytest.mark.parametrize("code", sorted(errors.CATALOGUE))
-def test_every_error_code_comes_with_its_status_and_type(code: str) -> None:
-    status, kind = errors.CATALOGUE[code]
-    told = 0
+@pytest.mark.parametrize("code", sorted(protocol.CATALOGUE))
+def test_every_error_code_has_its_status_and_type(code: str) -> None:
+    status, kind = protocol.CATALOGUE[code]
+    checked = 0
     for _, path, operation in described():
         for described_status, answer in operation["responses"].items():
             if int(described_status) < 400:
@@ -186,12 +186,12 @@ def test_every_error_code_comes_with_its_status_and_type(code: str) -> None:
             assert described_status in (str(status), *body_statuses), (path, code)
             assert kind in narrowed["type"].get("enum", [narrowed["type"].get("const")])
             assert content["examples"][code]["value"]["error"]["type"] == kind
-            told += 1
-    assert told
+            checked += 1
+    assert checked
     assert f"`{code}`" in SCHEMAS["ErrorCode"]["description"]
 
 
-def test_the_query_parameters_are_those_that_the_sandbox_takes(client: Client) -> None:
+def test_query_parameters_are_those_of_the_sandbox(client: Client) -> None:
     values = {
         "limit": "1", "status": "created", "type": "payment.created", "merchant_reference": "x", "country": "CL",
         "currency": "CLP", "amount": "1", "payment_id": "pay_x", "created_from": "2026-01-01T00:00:00Z",
@@ -217,7 +217,7 @@ def test_the_query_parameters_are_those_that_the_sandbox_takes(client: Client) -
         ("CreateWebhookEndpoint", ENDPOINT_FIELDS),
     ],
 )
-def test_the_fields_of_requests(client: Client, name: str, fields: tuple[str, ...]) -> None:
+def test_the_fields_of_requests_are_those_of_the_sandbox(client: Client, name: str, fields: tuple[str, ...]) -> None:
     assert set(SCHEMAS[name]["properties"]) == set(fields)
     (path,) = [
         path
@@ -236,7 +236,7 @@ def _request_examples(path: str) -> dict[str, Any]:
     return {name: example["value"] for name, example in content["examples"].items()}
 
 
-def test_the_sandbox_takes_every_example_of_a_request(engine: Engine, client: Client) -> None:
+def test_the_sandbox_accepts_every_example_of_a_request(engine: Engine, client: Client) -> None:
     engine.fund("CLP", 1_000_000)
     card, transfer = client.card(amount=12_500), client.bank()
     for payment in (card, transfer):
@@ -254,14 +254,14 @@ def test_the_sandbox_takes_every_example_of_a_request(engine: Engine, client: Cl
     assert taken == 8
 
 
-def test_every_field_that_the_sandbox_shows_is_described(engine: Engine, client: Client, receiver: Receiver) -> None:
+def test_every_field_of_the_sandbox_is_described(engine: Engine, client: Client, receiver: Receiver) -> None:
     full = {"payer": PAYER, "metadata": {"a": "b"}, "merchant_reference": "m", "return_url": "https://x.example/"}
     shown: list[tuple[str, Any]] = [("PaymentMethodList", client.get("/payment-methods").json)]
     engine.fund("CLP", 1_000_000)
     endpoint = client.make("/webhook-endpoints", {"url": "https://shop.example/"})
     shown += [("WebhookEndpointWithSecret", endpoint), ("WebhookEndpointList", client.get("/webhook-endpoints").json)]
     actions = {method["next_action"]: method["code"] for method in shown[0][1]["data"] if method["country"] == "CL"}
-    assert set(actions) == set(shapes.NEXT_ACTIONS)
+    assert set(actions) == set(protocol.NEXT_ACTIONS)
     for code in actions.values():
         if code != "cl_deposit":
             shown.append(("Payment", client.make("/payments", {**CARD, "method_code": code, "flow": "s2s", **full})))
@@ -286,7 +286,7 @@ def test_every_field_that_the_sandbox_shows_is_described(engine: Engine, client:
 
 
 def test_every_event_type_has_a_webhook() -> None:
-    assert set(DOCUMENT["webhooks"]) == set(shapes.EVENT_TYPES)
+    assert set(DOCUMENT["webhooks"]) == set(protocol.EVENT_TYPES)
     for event_type, item in DOCUMENT["webhooks"].items():
         assert set(item) == {"post"}
         assert item["post"]["security"] == []
@@ -296,7 +296,7 @@ def test_every_event_type_has_a_webhook() -> None:
         assert narrowed["data"]["$ref"].rpartition("/")[2].lower() == event_type.partition(".")[0]
 
 
-def test_the_signature_of_deliveries(engine: Engine, client: Client, receiver: Receiver) -> None:
+def test_the_signature_of_deliveries_is_described(engine: Engine, client: Client, receiver: Receiver) -> None:
     parameter = resolve(DOCUMENT["webhooks"]["payment.created"]["post"]["parameters"][0])
     endpoint = client.make("/webhook-endpoints", {"url": "https://shop.example/", "events": ["payment.created"]})
     client.card()
@@ -309,7 +309,7 @@ def test_the_signature_of_deliveries(engine: Engine, client: Client, receiver: R
         assert re.search(parameter["schema"]["pattern"], headers[parameter["name"]])
 
 
-def test_what_is_not_shown_is_marked_and_said() -> None:
+def test_details_that_the_provider_does_not_show_are_marked() -> None:
     marked = [part for part in everything(DOCUMENT) if "x-not-shown" in part]
     assert marked
     for part in marked:
@@ -331,7 +331,7 @@ def test_what_is_not_shown_is_marked_and_said() -> None:
         "https://[::1]:8000/a", "https://shop.example?a=b",
     ],
 )  # fmt: skip
-def test_a_url_that_is_a_uri_to_the_letter(client: Client, url: str) -> None:
+def test_a_valid_url_is_accepted(client: Client, url: str) -> None:
     assert client.make("/webhook-endpoints", {"url": url})["url"] == url
 
 
@@ -344,13 +344,13 @@ def test_a_url_that_is_a_uri_to_the_letter(client: Client, url: str) -> None:
         "http\u017f://x.example/",
     ],
 )  # fmt: skip
-def test_a_url_that_is_none(client: Client, url: str) -> None:
+def test_an_invalid_url_is_refused(client: Client, url: str) -> None:
     for path, body, name in (("/webhook-endpoints", {}, "url"), ("/payments", CARD, "return_url")):
         reply = client.post(path, {**body, name: url})
         assert (reply.status, reply.error["code"], reply.error["param"]) == (400, "parameter_invalid", name)
 
 
-def test_it_is_served_without_a_key_and_leaves_no_trace(engine: Engine, client: Client) -> None:
+def test_the_document_is_served_without_a_key_and_not_logged(engine: Engine, client: Client) -> None:
     client.api_key = None
     reply = client.call("GET", "/openapi.json")
     assert (reply.status, reply.headers["Content-Type"]) == (200, "application/json")
@@ -364,13 +364,13 @@ def test_it_is_served_without_a_key_and_leaves_no_trace(engine: Engine, client: 
     assert (refused.status, refused.headers["Allow"]) == (405, "GET")
 
 
-def test_it_is_the_callers_to_change() -> None:
+def test_each_call_returns_a_new_document() -> None:
     document()["paths"].clear()
     assert document() == DOCUMENT
     assert DOCUMENT["servers"][0]["variables"]["base_url"]["default"] == "http://127.0.0.1:8400"
 
 
-def test_it_can_be_written_to_a_file() -> None:
+def test_the_command_writes_the_document() -> None:
     program = [sys.executable, "-W", "error", "-m", "payments_integration.sandbox.openapi"]
     done = subprocess.run(program, check=True, capture_output=True, cwd=ROOT)
     assert json.loads(done.stdout) == DOCUMENT

@@ -56,7 +56,7 @@ HOUR, DAY = 3_600, 86_400
         ({"payer": {"email": "blocked@example.com"}}, "blocked_payer", "payer"),
     ],
 )
-def test_a_body_that_is_refused(
+def test_an_invalid_payment_is_refused(
     engine: Engine, client: Client, changes: dict[str, Any], code: str, param: str
 ) -> None:
     reply = client.post("/payments", {**CARD, **changes})
@@ -68,12 +68,12 @@ def test_a_body_that_is_refused(
 
 @pytest.mark.parametrize("kind", ["RUT", "CC", "NIT", "CE", "PASS", "PPT", "RUC", "DL", "DNI", "CPP", "CPF", "CNPJ",
                                   "RFC", "CURP"])  # fmt: skip
-def test_every_document_type_is_taken(client: Client, kind: str) -> None:
+def test_every_document_type_is_accepted(client: Client, kind: str) -> None:
     payer = {"document": {"type": kind, "number": "123"}}
     assert client.card(payer=payer)["payer"] == payer
 
 
-def test_limits_that_are_still_allowed(client: Client) -> None:
+def test_values_at_the_limits_are_accepted(client: Client) -> None:
     metadata = {str(n): "x" * 500 for n in range(20)}
     assert client.card(metadata=metadata)["metadata"] == metadata
     assert client.card(amount=1)["amount"] == 1
@@ -91,13 +91,13 @@ def test_hosted_is_the_default_and_has_a_checkout_page(engine: Engine, client: C
     assert types_of(engine) == ["payment.created", "payment.requires_action"]
 
 
-def test_s2s_asks_for_action_at_once_and_has_no_page(engine: Engine, client: Client) -> None:
+def test_s2s_requires_action_at_once_and_has_no_page(engine: Engine, client: Client) -> None:
     payment = client.card(flow="s2s")
     assert (payment["status"], payment["checkout_url"]) == ("requires_action", None)
     assert types_of(engine) == ["payment.created", "payment.requires_action"]
 
 
-def test_a_direct_card_goes_straight_to_processing(engine: Engine, client: Client) -> None:
+def test_a_direct_card_payment_is_processing_at_once(engine: Engine, client: Client) -> None:
     payment = client.card(flow="s2s", method_code="cl_card_direct")
     assert (payment["status"], payment["next_action"], payment["expires_at"]) == (
         "processing", {"type": "none"}, None,
@@ -106,7 +106,7 @@ def test_a_direct_card_goes_straight_to_processing(engine: Engine, client: Clien
     assert types_of(engine, "payment") == ["payment.created", "payment.processing", "payment.succeeded"]
 
 
-def test_paying_credits_the_amount_less_the_fee(engine: Engine, client: Client) -> None:
+def test_a_paid_payment_adds_the_amount_less_the_fee_to_the_balance(engine: Engine, client: Client) -> None:
     paid = engine.pay(client.card()["id"])
     assert (paid["status"], paid["amount_received"], paid["fee"], paid["net_amount"]) == (
         "succeeded", 10_000, 290, 9_710,
@@ -141,7 +141,7 @@ def put_into(engine: Engine, client: Client, status: str) -> str:
     """A payment in this status; returns its id."""
     transfer = status in ("partially_paid", "overpaid")
     payment_id: str = (client.bank() if transfer else client.card())["id"]
-    moves: dict[str, Any] = {
+    actions: dict[str, Any] = {
         "processing": lambda: engine.process(payment_id),
         "succeeded": lambda: engine.pay(payment_id),
         "failed": lambda: engine.fail(payment_id),
@@ -154,7 +154,7 @@ def put_into(engine: Engine, client: Client, status: str) -> str:
         "requires_action": lambda: engine.open_checkout(payment_id),
         "created": lambda: None,
     }
-    moves[status]()
+    actions[status]()
     assert engine.payments[payment_id]["status"] == status
     return payment_id
 
@@ -184,23 +184,25 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("move", ALLOWED)
+@pytest.mark.parametrize("action", ALLOWED)
 @pytest.mark.parametrize("status", ALL)
-def test_which_move_each_status_allows(engine: Engine, client: Client, move: str, status: str) -> None:
+def test_each_status_of_a_payment_allows_only_its_actions(
+    engine: Engine, client: Client, action: str, status: str
+) -> None:
     payment_id = put_into(engine, client, status)
     before = engine.payments[payment_id]
-    if status in ALLOWED[move]:
-        after = getattr(engine, move)(payment_id)
+    if status in ALLOWED[action]:
+        after = getattr(engine, action)(payment_id)
         assert after["status"] != status
         assert types_of(engine, "payment")[-1] == f"payment.{after['status']}"
     else:
         with pytest.raises(SandboxError):
-            getattr(engine, move)(payment_id)
+            getattr(engine, action)(payment_id)
         assert engine.payments[payment_id] == before
 
 
 @pytest.mark.parametrize("status", ALL)
-def test_each_status_is_told_with_the_object_as_it_was(engine: Engine, client: Client, status: str) -> None:
+def test_each_status_emits_an_event_with_the_object(engine: Engine, client: Client, status: str) -> None:
     payment_id = put_into(engine, client, status)
     event = [event for event in engine.events if event["type"] == f"payment.{status}"][-1]
     assert event["data"]["id"] == payment_id
@@ -223,7 +225,7 @@ def test_a_payment_expires_by_the_clock(
 
 
 @pytest.mark.parametrize("status", ["processing", "succeeded", "failed", "canceled", "on_hold"])
-def test_nothing_else_expires(engine: Engine, client: Client, clock: Clock, status: str) -> None:
+def test_other_statuses_do_not_expire(engine: Engine, client: Client, clock: Clock, status: str) -> None:
     payment_id = put_into(engine, client, status)
     clock.advance(30 * DAY - 60)
     assert engine.payments[payment_id]["status"] == status
@@ -237,7 +239,7 @@ def test_a_late_payment_succeeds_after_expiry(engine: Engine, client: Client, bo
     assert types_of(engine, "payment")[-2:] == ["payment.expired", "payment.succeeded"]
 
 
-def test_transfers_can_be_paid_in_part_and_too_much(engine: Engine, client: Client) -> None:
+def test_transfers_accept_partial_and_excess_amounts(engine: Engine, client: Client) -> None:
     payment = client.bank()
     part = engine.pay(payment["id"], 4_000)
     assert (part["status"], part["amount_received"], part["fee"], part["succeeded_at"]) == (
@@ -253,7 +255,7 @@ def test_transfers_can_be_paid_in_part_and_too_much(engine: Engine, client: Clie
 
 
 @pytest.mark.parametrize("code", ["cl_webpay_card", "cl_khipu", "cl_mach", "cl_servipag"])
-def test_only_transfers_can(engine: Engine, client: Client, code: str) -> None:
+def test_other_methods_refuse_partial_and_excess_amounts(engine: Engine, client: Client, code: str) -> None:
     payment = client.card(method_code=code)
     for amount in (9_999, 10_001):
         with pytest.raises(SandboxError):
@@ -264,12 +266,12 @@ def test_only_transfers_can(engine: Engine, client: Client, code: str) -> None:
 
 
 @pytest.mark.parametrize("amount", [0, -1, True, 1.5, "5", 10**13])
-def test_amounts_at_the_controls_are_checked(engine: Engine, client: Client, amount: Any) -> None:
+def test_an_invalid_amount_of_a_control_is_refused(engine: Engine, client: Client, amount: Any) -> None:
     with pytest.raises(SandboxError):
         engine.pay(client.bank()["id"], amount)
 
 
-def test_money_on_hold_is_pending_until_released(engine: Engine, client: Client) -> None:
+def test_money_on_hold_is_pending_until_it_is_released(engine: Engine, client: Client) -> None:
     payment = client.card()
     held = engine.hold(payment["id"])
     assert (held["status"], held["amount_received"]) == ("on_hold", 10_000)
@@ -280,7 +282,7 @@ def test_money_on_hold_is_pending_until_released(engine: Engine, client: Client)
     assert (engine.balances["CLP"]["pending"], engine.balances["CLP"]["available"]) == (0, 9_710)
 
 
-def test_money_on_hold_goes_back_when_it_fails(engine: Engine, client: Client) -> None:
+def test_money_on_hold_is_returned_when_the_payment_fails(engine: Engine, client: Client) -> None:
     payment = client.card()
     engine.hold(payment["id"])
     failed = engine.fail(payment["id"], "fraud_suspected")
@@ -288,7 +290,7 @@ def test_money_on_hold_goes_back_when_it_fails(engine: Engine, client: Client) -
     assert engine.balances["CLP"]["pending"] == 0
 
 
-def test_chargebacks_are_for_cards_and_become_debt(engine: Engine, client: Client) -> None:
+def test_a_chargeback_of_a_card_payment_can_become_debt(engine: Engine, client: Client) -> None:
     transfer = client.bank()
     engine.pay(transfer["id"])
     with pytest.raises(SandboxError):
@@ -308,23 +310,23 @@ def test_chargebacks_are_for_cards_and_become_debt(engine: Engine, client: Clien
     assert (engine.balances["CLP"]["debt"], engine.balances["CLP"]["available"]) == (0, 5_000)
 
 
-def test_a_later_transfer_does_not_change_when_it_succeeded(engine: Engine, client: Client, clock: Clock) -> None:
+def test_a_later_transfer_does_not_change_succeeded_at(engine: Engine, client: Client, clock: Clock) -> None:
     payment = client.bank()
     succeeded_at = engine.pay(payment["id"])["succeeded_at"]
     clock.advance(60)
     assert engine.pay(payment["id"], 5)["succeeded_at"] == succeeded_at
 
 
-def test_nothing_is_left_to_refund_after_a_chargeback(engine: Engine, client: Client) -> None:
+def test_a_charged_back_payment_cannot_be_refunded(engine: Engine, client: Client) -> None:
     payment = client.card()
     engine.pay(payment["id"])
-    pay_ins = engine.default_project.inner.pay_ins
-    assert pay_ins.refundable(engine.payments[payment["id"]]) == 10_000
+    payments = engine.default_project.state.payments
+    assert payments.refundable(engine.payments[payment["id"]]) == 10_000
     engine.chargeback(payment["id"])
-    assert pay_ins.refundable(engine.payments[payment["id"]]) == 0
+    assert payments.refundable(engine.payments[payment["id"]]) == 0
 
 
-def test_a_reserve_takes_chargebacks_first(engine: Engine, client: Client) -> None:
+def test_a_chargeback_uses_the_reserve_first(engine: Engine, client: Client) -> None:
     card = client.card()
     engine.pay(card["id"])
     engine.set_reserve("CLP", 4_000)

@@ -46,7 +46,7 @@ def funded(engine: Engine) -> None:
         ({"amount": 99_701}, "insufficient_balance", "amount"),
     ],
 )
-def test_a_body_that_is_refused(
+def test_an_invalid_payout_is_refused(
     engine: Engine, client: Client, changes: dict[str, Any], code: str, param: str
 ) -> None:
     reply = client.post("/payouts", {**PAYOUT, **changes})
@@ -63,7 +63,7 @@ def test_amount_and_fee_are_reserved(engine: Engine, client: Client) -> None:
     assert set(types_of(engine)[1:]) == {"balance.updated", "payout.created"}
 
 
-def test_the_last_unit_can_be_paid_out_and_one_more_cannot(engine: Engine, client: Client) -> None:
+def test_the_whole_balance_can_be_paid_out_but_not_more(engine: Engine, client: Client) -> None:
     reply = client.post("/payouts", {**PAYOUT, "amount": 99_701})
     assert (reply.status, reply.error["type"], reply.error["code"]) == (
         422, "invalid_state_error", "insufficient_balance",
@@ -73,7 +73,7 @@ def test_the_last_unit_can_be_paid_out_and_one_more_cannot(engine: Engine, clien
 
 
 @pytest.mark.parametrize("country", ["CO", "EC", "PE", "MX", "BR"])
-def test_money_is_kept_apart_by_currency(engine: Engine, client: Client, country: str) -> None:
+def test_each_currency_has_its_own_balance(engine: Engine, client: Client, country: str) -> None:
     method = next(
         method for method in client.get("/payment-methods", country=country).json["data"] if "payout" in method["uses"]
     )
@@ -83,7 +83,7 @@ def test_money_is_kept_apart_by_currency(engine: Engine, client: Client, country
 
 def put_into(engine: Engine, client: Client, status: str) -> str:
     payout_id: str = client.payout()["id"]
-    moves: dict[str, Any] = {
+    actions: dict[str, Any] = {
         "created": lambda: None,
         "processing": lambda: engine.process_payout(payout_id),
         "succeeded": lambda: engine.succeed_payout(payout_id),
@@ -92,12 +92,12 @@ def put_into(engine: Engine, client: Client, status: str) -> str:
         "on_hold": lambda: engine.hold_payout(payout_id),
         "returned": lambda: (engine.succeed_payout(payout_id), engine.return_payout(payout_id)),
     }
-    moves[status]()
+    actions[status]()
     assert engine.payouts[payout_id]["status"] == status
     return payout_id
 
 
-# status -> what is available and held afterwards, out of 100,000
+# status -> the available balance and the hold, after a start with 100,000
 MONEY = {
     "created": (89_700, 10_300),
     "processing": (89_700, 10_300),
@@ -110,7 +110,7 @@ MONEY = {
 
 
 @pytest.mark.parametrize("status", ALL)
-def test_the_money_and_the_event_of_each_status(engine: Engine, client: Client, status: str) -> None:
+def test_each_status_moves_the_money_and_emits_its_event(engine: Engine, client: Client, status: str) -> None:
     payout_id = put_into(engine, client, status)
     balance = engine.balances["CLP"]
     assert (balance["available"], balance["hold"]) == MONEY[status]
@@ -140,18 +140,20 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("move", ALLOWED)
+@pytest.mark.parametrize("action", ALLOWED)
 @pytest.mark.parametrize("status", ALL)
-def test_which_move_each_status_allows(engine: Engine, client: Client, move: str, status: str) -> None:
+def test_each_status_of_a_payout_allows_only_its_actions(
+    engine: Engine, client: Client, action: str, status: str
+) -> None:
     payout_id = put_into(engine, client, status)
-    if status in ALLOWED[move]:
-        getattr(engine, move)(payout_id)
+    if status in ALLOWED[action]:
+        getattr(engine, action)(payout_id)
     else:
         with pytest.raises(SandboxError):
-            getattr(engine, move)(payout_id)
+            getattr(engine, action)(payout_id)
 
 
-def test_a_delay_is_told_and_changes_nothing(engine: Engine, client: Client) -> None:
+def test_a_delay_emits_an_event_without_a_change(engine: Engine, client: Client) -> None:
     payout_id = put_into(engine, client, "processing")
     before = engine.payouts[payout_id]
     engine.delay_payout(payout_id)
@@ -159,11 +161,11 @@ def test_a_delay_is_told_and_changes_nothing(engine: Engine, client: Client) -> 
     assert engine.events[-1]["data"] == before == engine.payouts[payout_id]
 
 
-def test_reasons_are_kept(engine: Engine, client: Client) -> None:
+def test_the_failure_reason_is_stored(engine: Engine, client: Client) -> None:
     assert engine.fail_payout(client.payout()["id"], "wrong_account")["failure_reason"] == "wrong_account"
 
 
-def test_the_whitelist_when_it_is_needed(engine: Engine, client: Client, clock: Clock) -> None:
+def test_a_required_whitelist_is_enforced_after_24_hours(engine: Engine, client: Client, clock: Clock) -> None:
     engine.terms.require_whitelist = True
     refused = client.post("/payouts", PAYOUT)
     assert (refused.error["code"], refused.error["param"]) == ("parameter_invalid", "destination.account_number")

@@ -53,7 +53,7 @@ def test_the_engine_finds_the_project_of_an_object(engine: Engine) -> None:
     assert second.audit() == []
 
 
-def test_keys_are_taken_once(engine: Engine) -> None:
+def test_an_api_key_can_be_used_by_one_project_only(engine: Engine) -> None:
     with pytest.raises(ValueError, match="already"):
         engine.add_project("sk_test_sandbox")
     engine.add_key("sk_test_second")
@@ -61,7 +61,7 @@ def test_keys_are_taken_once(engine: Engine) -> None:
         engine.add_project("sk_test_second")
 
 
-def test_what_is_handed_out_is_a_copy(engine: Engine, client: Client) -> None:
+def test_returned_objects_are_copies(engine: Engine, client: Client) -> None:
     engine.fund("CLP", 100_000)
     payment, payout = client.card(), client.payout()
     engine.payments[payment["id"]]["amount"] = 1
@@ -75,13 +75,13 @@ def test_what_is_handed_out_is_a_copy(engine: Engine, client: Client) -> None:
     assert engine.events[0]["data"]
 
 
-def test_newest_come_last(engine: Engine, client: Client) -> None:
+def test_the_newest_objects_come_last(engine: Engine, client: Client) -> None:
     ids = [client.card()["id"] for _ in range(3)]
     assert list(engine.payments) == ids
     assert [event["data"]["id"] for event in engine.events] == ids
 
 
-def test_the_request_log(engine: Engine, client: Client) -> None:
+def test_the_request_log_has_all_fields(engine: Engine, client: Client) -> None:
     client.post("/payments", {"amount": 1}, key="k")
     client.post("/payments", {"amount": 1}, key="k")
     entry, again = engine.requests

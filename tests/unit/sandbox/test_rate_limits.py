@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from payments_integration.sandbox import Clock, Engine, RateLimits
-from payments_integration.sandbox.ratelimit import RateLimiter
+from payments_integration.sandbox.common_rules import RateLimiter
 
 from .support import CARD, Client
 
@@ -18,7 +18,7 @@ class Seconds:
 
 
 @pytest.mark.parametrize(("write", "rate"), [(False, 100), (True, 20)])
-def test_twice_the_rate_at_once_then_the_rate(write: bool, rate: int) -> None:
+def test_bursts_of_twice_the_rate_are_allowed(write: bool, rate: int) -> None:
     seconds = Seconds()
     limiter = RateLimiter(RateLimits(), seconds)
     taken = [limiter.take("k", write=write) for _ in range(2 * rate + 1)]
@@ -35,14 +35,14 @@ def test_twice_the_rate_at_once_then_the_rate(write: bool, rate: int) -> None:
     assert sum(limiter.take("k", write=write)[0] for _ in range(3 * rate)) == 2 * rate
 
 
-def test_keys_and_kinds_have_buckets_of_their_own() -> None:
+def test_each_api_key_has_separate_read_and_write_limits() -> None:
     limiter = RateLimiter(RateLimits(reads=1, writes=1, burst=1), Seconds())
     for key, write in (("a", True), ("a", False), ("b", True), ("b", False)):
         assert limiter.take(key, write=write)[0] is True
         assert limiter.take(key, write=write)[0] is False
 
 
-def test_retry_after_is_long_enough() -> None:
+def test_a_request_after_retry_after_is_allowed() -> None:
     seconds = Seconds()
     limiter = RateLimiter(RateLimits(writes=0.25, burst=4), seconds)
     limiter.take("k", write=True)
@@ -52,7 +52,7 @@ def test_retry_after_is_long_enough() -> None:
     assert limiter.take("k", write=True)[0] is True
 
 
-def test_429_over_the_api(clock: Clock) -> None:
+def test_requests_above_the_limit_are_answered_429(clock: Clock) -> None:
     engine = Engine(clock=clock, rate_limits=RateLimits(reads=0.001, writes=0.001, burst=2_000))
     client = Client(engine)
     assert [client.post("/payments", CARD, key="k").status for _ in range(2)] == [201, 201]
@@ -67,7 +67,7 @@ def test_429_over_the_api(clock: Clock) -> None:
     assert client.post("/payments", CARD, key="new").status == 201  # a 429 is not stored under its key
 
 
-def test_the_headers_are_on_every_answer(engine: Engine, client: Client) -> None:
+def test_every_response_has_the_rate_limit_headers(engine: Engine, client: Client) -> None:
     replies = [
         client.get("/balances"),
         client.get("/nothing"),
@@ -83,17 +83,17 @@ def test_the_headers_are_on_every_answer(engine: Engine, client: Client) -> None
         assert all(reply.headers[name].isdigit() for name in HEADERS)
 
 
-def test_remaining_counts_down() -> None:
+def test_the_header_remaining_counts_down() -> None:
     client = Client(Engine(rate_limits=RateLimits(reads=0.001, burst=10_000)))
     counts = [int(client.get("/balances").headers["RateLimit-Remaining"]) for _ in range(3)]
     assert counts == [9, 8, 7]
 
 
-def test_without_limits_nobody_is_refused(client: Client) -> None:
+def test_without_limits_no_request_is_refused(client: Client) -> None:
     assert {client.get("/balances").status for _ in range(300)} == {200}
 
 
-def test_a_frozen_clock_locks_nobody_out(clock: Clock) -> None:
+def test_limits_do_not_depend_on_a_frozen_clock(clock: Clock) -> None:
     client = Client(Engine(clock=clock, rate_limits=RateLimits(reads=1_000, burst=0.001)))
     assert client.get("/balances").status == 200
     for _ in range(1_000):

@@ -28,7 +28,7 @@ def paid_transfer(engine: Engine, client: Client) -> str:
     return payment_id
 
 
-def test_a_card_is_refunded_through_the_provider(engine: Engine, client: Client) -> None:
+def test_a_card_refund_runs_without_a_payout(engine: Engine, client: Client) -> None:
     payment_id = paid_card(engine, client)
     available = engine.balances["CLP"]["available"]
     refund = client.make("/refunds", {"payment_id": payment_id})
@@ -67,7 +67,7 @@ def test_a_deposit_is_refunded_by_a_payout(engine: Engine, client: Client) -> No
     assert refund["payout_id"] in engine.payouts
 
 
-MOVES = [
+ACTIONS = [
     ("process", "processing"),
     ("succeed", "succeeded"),
     ("fail", "failed"),
@@ -76,21 +76,23 @@ MOVES = [
 
 
 @pytest.mark.parametrize("by_card", [True, False])
-@pytest.mark.parametrize(("move", "status"), [*MOVES, ("return", "returned")])
-def test_the_outcomes_of_both_ways(engine: Engine, client: Client, by_card: bool, move: str, status: str) -> None:
+@pytest.mark.parametrize(("action", "status"), [*ACTIONS, ("return", "returned")])
+def test_refunds_by_card_and_by_payout_reach_each_status(
+    engine: Engine, client: Client, by_card: bool, action: str, status: str
+) -> None:
     payment_id = paid_card(engine, client) if by_card else paid_transfer(engine, client)
     destination = {} if by_card else {"destination": ACCOUNT}
     before = engine.balances["CLP"]["available"]
     fee = 0 if by_card else FEE
     refund_id = client.make("/refunds", {"payment_id": payment_id, "amount": 6_000, **destination})["id"]
-    if move == "return":
+    if action == "return":
         engine.succeed_refund(refund_id)
-    refund = getattr(engine, f"{move}_refund")(refund_id)
+    refund = getattr(engine, f"{action}_refund")(refund_id)
     assert refund["status"] == status
     if not by_card:
         assert engine.payouts[refund["payout_id"]]["status"] == status
-    told = [event["data"] for event in engine.events if event["type"] == f"refund.{status}"]
-    assert told == ([] if status == "canceled" else [refund])  # the interface has no event for a canceled one
+    events = [event["data"] for event in engine.events if event["type"] == f"refund.{status}"]
+    assert events == ([] if status == "canceled" else [refund])  # there is no event type refund.canceled
     balance, payment = engine.balances["CLP"], engine.payments[payment_id]
     gone = {"processing": 6_000 + fee, "succeeded": 6_000 + fee, "returned": fee}.get(status, 0)
     assert balance["available"] == before - gone
@@ -100,7 +102,7 @@ def test_the_outcomes_of_both_ways(engine: Engine, client: Client, by_card: bool
     assert (again.status == 201) == (status in ("failed", "canceled", "returned"))
 
 
-def test_a_payout_on_hold_leaves_its_refund_alone(engine: Engine, client: Client) -> None:
+def test_a_payout_on_hold_does_not_change_its_refund(engine: Engine, client: Client) -> None:
     refund = client.make("/refunds", {"payment_id": paid_transfer(engine, client), "destination": ACCOUNT})
     engine.hold_payout(refund["payout_id"])
     assert engine.refunds[refund["id"]]["status"] == "created"
@@ -126,20 +128,22 @@ def test_no_more_than_was_received_can_be_refunded(engine: Engine, client: Clien
 
 
 @pytest.mark.parametrize(("received", "status"), [(4_000, "partially_paid"), (12_000, "overpaid")])
-def test_what_came_in_part_or_too_much_can_go_back(engine: Engine, client: Client, received: int, status: str) -> None:
+def test_partial_and_excess_amounts_can_be_refunded(
+    engine: Engine, client: Client, received: int, status: str
+) -> None:
     payment_id = client.bank()["id"]
     assert engine.pay(payment_id, received)["status"] == status
     refund = client.make("/refunds", {"payment_id": payment_id, "destination": ACCOUNT})
     assert refund["amount"] == received
 
 
-@pytest.mark.parametrize("move", [None, "open_checkout", "process", "fail", "expire", "hold", "chargeback"])
-def test_only_payments_with_money_can_be_refunded(engine: Engine, client: Client, move: str | None) -> None:
+@pytest.mark.parametrize("action", [None, "open_checkout", "process", "fail", "expire", "hold", "chargeback"])
+def test_only_payments_with_money_can_be_refunded(engine: Engine, client: Client, action: str | None) -> None:
     payment_id = client.card()["id"]
-    if move == "chargeback":
+    if action == "chargeback":
         engine.pay(payment_id)
-    if move is not None:
-        getattr(engine, move)(payment_id)
+    if action is not None:
+        getattr(engine, action)(payment_id)
     reply = client.post("/refunds", {"payment_id": payment_id})
     assert (reply.status, reply.error["code"], reply.error["param"]) == (422, "invalid_state", "payment_id")
 
@@ -157,7 +161,7 @@ def test_only_payments_with_money_can_be_refunded(engine: Engine, client: Client
         ({"currency": "CLP"}, "parameter_invalid", "currency"),
     ],
 )
-def test_a_body_that_is_refused(
+def test_an_invalid_refund_is_refused(
     engine: Engine, client: Client, changes: dict[str, Any], code: str, param: str
 ) -> None:
     body = {"payment_id": paid_card(engine, client), **changes}
@@ -166,7 +170,7 @@ def test_a_body_that_is_refused(
     assert engine.refunds == {}
 
 
-def test_too_little_balance(engine: Engine, client: Client) -> None:
+def test_a_refund_above_the_available_balance_is_refused(engine: Engine, client: Client) -> None:
     payment_id = paid_card(engine, client)
     client.payout(amount=engine.balances["CLP"]["available"] - FEE - 9_999)
     reply = client.post("/refunds", {"payment_id": payment_id})
@@ -176,7 +180,7 @@ def test_too_little_balance(engine: Engine, client: Client) -> None:
     assert client.post("/refunds", {"payment_id": payment_id, "amount": 9_999}).status == 201
 
 
-def test_a_refund_by_payout_needs_its_fee_too(engine: Engine, client: Client) -> None:
+def test_a_refund_by_payout_also_needs_its_fee(engine: Engine, client: Client) -> None:
     payment_id = paid_transfer(engine, client)
     client.payout(amount=engine.balances["CLP"]["available"] - FEE - 10_299)
     body = {"payment_id": payment_id, "destination": ACCOUNT}
@@ -198,7 +202,7 @@ def test_a_debt_blocks_payouts_and_refunds(engine: Engine, client: Client) -> No
     assert client.post("/refunds", {"payment_id": kept, "amount": 1}).status == 201
 
 
-def test_a_chargeback_leaves_out_what_was_refunded(engine: Engine, client: Client) -> None:
+def test_a_chargeback_excludes_the_refunded_amount(engine: Engine, client: Client) -> None:
     payment_id = paid_card(engine, client)
     engine.succeed_refund(client.make("/refunds", {"payment_id": payment_id, "amount": 3_000})["id"])
     available = engine.balances["CLP"]["available"]
@@ -210,7 +214,7 @@ def test_a_chargeback_leaves_out_what_was_refunded(engine: Engine, client: Clien
         engine.chargeback(full)
 
 
-def test_the_list_is_filtered_by_payment(engine: Engine, client: Client) -> None:
+def test_refunds_can_be_listed_by_payment(engine: Engine, client: Client) -> None:
     first, second = paid_card(engine, client), paid_card(engine, client)
     wanted = client.make("/refunds", {"payment_id": first, "amount": 1})
     client.make("/refunds", {"payment_id": second, "amount": 1})
@@ -227,18 +231,20 @@ ALLOWED = {
 }
 
 
-@pytest.mark.parametrize("move", ALLOWED)
+@pytest.mark.parametrize("action", ALLOWED)
 @pytest.mark.parametrize("status", ALL)
-def test_which_move_each_status_allows(engine: Engine, client: Client, move: str, status: str) -> None:
+def test_each_status_of_a_refund_allows_only_its_actions(
+    engine: Engine, client: Client, action: str, status: str
+) -> None:
     refund_id = client.make("/refunds", {"payment_id": paid_card(engine, client)})["id"]
     if status == "returned":
         engine.succeed_refund(refund_id)
     if status != "created":
         verb = {"processing": "process", "succeeded": "succeed", "failed": "fail", "canceled": "cancel"}
         getattr(engine, f"{verb.get(status, 'return')}_refund")(refund_id)
-    if status in ALLOWED[move]:
-        getattr(engine, f"{move}_refund")(refund_id)
+    if status in ALLOWED[action]:
+        getattr(engine, f"{action}_refund")(refund_id)
     else:
         with pytest.raises(SandboxError):
-            getattr(engine, f"{move}_refund")(refund_id)
+            getattr(engine, f"{action}_refund")(refund_id)
         assert engine.refunds[refund_id]["status"] == status

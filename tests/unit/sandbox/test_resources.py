@@ -1,4 +1,4 @@
-"""Every resource has the fields of the specification's tables, with their types, and no others."""
+"""Every resource has exactly the fields of the specification, with their types."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def check(item: dict[str, Any], kind: str) -> None:
         assert item["id"].startswith(PREFIXES[kind])
 
 
-def test_a_payment_in_every_stage(engine: Engine, client: Client) -> None:
+def test_a_payment_has_all_fields_in_every_status(engine: Engine, client: Client) -> None:
     full = {
         "payer": PAYER,
         "metadata": {"order": "7"},
@@ -148,13 +148,13 @@ def test_a_payment_in_every_stage(engine: Engine, client: Client) -> None:
     assert "return_url" not in paid
 
 
-def test_absent_optional_fields_are_left_out(client: Client) -> None:
+def test_absent_optional_fields_are_omitted(client: Client) -> None:
     payment = client.card()
     assert not {"payer", "merchant_reference"} & set(payment)
     assert payment["metadata"] == {}
 
 
-def test_a_payout_and_a_refund(engine: Engine, client: Client) -> None:
+def test_payouts_and_refunds_have_all_fields(engine: Engine, client: Client) -> None:
     engine.fund("CLP", 1_000_000)
     payout = client.payout(merchant_reference="p-1", metadata={"a": "b"})
     check(payout, "payout")
@@ -169,14 +169,14 @@ def test_a_payout_and_a_refund(engine: Engine, client: Client) -> None:
     check(client.get(f"/payouts/{refund['payout_id']}").json, "payout")
 
 
-def test_a_deposit_reference_and_its_payment(engine: Engine, client: Client) -> None:
+def test_a_deposit_reference_and_its_payment_have_all_fields(engine: Engine, client: Client) -> None:
     reference = client.make("/deposit-references", {**DEPOSIT, "payer": PAYER, "merchant_reference": "user-1"})
     check(reference, "deposit_reference")
     check(client.get(f"/deposit-references/{reference['id']}").json, "deposit_reference")
     check(engine.transfer(reference["id"], 500), "payment")
 
 
-def test_balances_events_and_endpoints(engine: Engine, client: Client) -> None:
+def test_balances_events_and_endpoints_have_all_fields(engine: Engine, client: Client) -> None:
     engine.fund("CLP", 100_000)
     client.payout(amount=1_000)
     for balance in client.get("/balances").json["data"]:
@@ -206,7 +206,7 @@ def test_balances_events_and_endpoints(engine: Engine, client: Client) -> None:
         ("cl_chek", "phone_otp", "reference"),
     ],
 )
-def test_next_action_by_method(client: Client, code: str, kind: str, field: str) -> None:
+def test_each_method_has_its_next_action(client: Client, code: str, kind: str, field: str) -> None:
     payment = client.card(method_code=code, flow="s2s")
     action = payment["next_action"]
     assert (payment["status"], action["type"]) == ("requires_action", kind)
@@ -230,7 +230,7 @@ def test_every_country_has_every_family_and_next_action(client: Client) -> None:
     assert {method["currency"] for method in methods} == {"CLP", "COP", "PEN", "MXN", "BRL", "USD"}
 
 
-def test_every_listed_method_does_what_its_uses_say(engine: Engine, client: Client) -> None:
+def test_every_listed_method_can_be_used_as_listed(engine: Engine, client: Client) -> None:
     for method in client.get("/payment-methods").json["data"]:
         body = {
             "country": method["country"],

@@ -48,7 +48,7 @@ def raw(server: SandboxServer, data: bytes, *, read_until_close: bool = True) ->
         return answer
 
 
-def test_the_api_over_http(server: SandboxServer, session: requests.Session, clock: Clock) -> None:
+def test_the_api_answers_over_http(server: SandboxServer, session: requests.Session, clock: Clock) -> None:
     created = post(session, server, "/payments", CARD, "k")
     assert created.status_code == 201
     assert created.headers["Content-Type"] == "application/json"
@@ -58,7 +58,7 @@ def test_the_api_over_http(server: SandboxServer, session: requests.Session, clo
     assert session.get(f"{server.url}/v1/payments/{payment['id']}", timeout=30).json() == payment
 
 
-def test_a_connection_is_kept(server: SandboxServer) -> None:
+def test_a_connection_is_kept_alive(server: SandboxServer) -> None:
     host, port = server.url.removeprefix("http://").split(":")
     request = b"GET /v1/balances HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk_test_sandbox\r\n\r\n"
     with closing(socket.create_connection((host, int(port)), timeout=30)) as connection:
@@ -72,22 +72,20 @@ def test_a_connection_is_kept(server: SandboxServer) -> None:
             assert len(rest) == length
 
 
-def test_bodies_that_nobody_reads_do_not_spoil_the_connection(
-    server: SandboxServer, session: requests.Session
-) -> None:
+def test_unread_bodies_do_not_break_the_connection(server: SandboxServer, session: requests.Session) -> None:
     for _ in range(2):
         refused = session.post(f"{server.url}/v1/nothing", data=b"x" * 1_000_000, timeout=30)
         assert refused.status_code == 404
         assert session.get(f"{server.url}/v1/balances", data=b"ignored", timeout=30).status_code == 200
 
 
-def test_a_large_body_is_refused_with_an_envelope(server: SandboxServer, session: requests.Session) -> None:
+def test_a_large_body_is_refused_with_an_error_envelope(server: SandboxServer, session: requests.Session) -> None:
     body = {**CARD, "metadata": {"a": "x" * 300_000}}
     refused = post(session, server, "/payments", body, "k")
     assert (refused.status_code, refused.json()["error"]["code"]) == (413, "parameter_invalid")
 
 
-def test_a_chunked_body(server: SandboxServer, session: requests.Session) -> None:
+def test_a_chunked_body_is_accepted(server: SandboxServer, session: requests.Session) -> None:
     pieces = iter([json.dumps(CARD).encode()[:20], json.dumps(CARD).encode()[20:]])
     created = session.post(
         f"{server.url}/v1/payments",
@@ -103,7 +101,7 @@ def test_a_chunked_body(server: SandboxServer, session: requests.Session) -> Non
     "head",
     [b"Content-Length: abc", b"Content-Length: -5", b"Transfer-Encoding: chunked\r\n\r\nzz", b"Content-Length: 50"],
 )
-def test_a_body_that_is_badly_framed(server: SandboxServer, engine: Engine, head: bytes) -> None:
+def test_an_invalid_content_length_or_chunk_is_refused(server: SandboxServer, engine: Engine, head: bytes) -> None:
     host, port = server.url.removeprefix("http://").split(":")
     with closing(socket.create_connection((host, int(port)), timeout=30)) as connection:
         connection.sendall(b"POST /v1/payments HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\nshort")
@@ -115,7 +113,7 @@ def test_a_body_that_is_badly_framed(server: SandboxServer, engine: Engine, head
     assert engine.requests == []
 
 
-def test_expect_100_continue(server: SandboxServer) -> None:
+def test_expect_100_continue_is_answered_at_once(server: SandboxServer) -> None:
     body = json.dumps(CARD).encode()
     host, port = server.url.removeprefix("http://").split(":")
     with closing(socket.create_connection((host, int(port)), timeout=30)) as connection:
@@ -128,19 +126,19 @@ def test_expect_100_continue(server: SandboxServer) -> None:
         assert connection.recv(65_536).startswith(b"HTTP/1.1 201")
 
 
-def test_http_1_0_and_nonsense(server: SandboxServer) -> None:
+def test_http_1_0_is_answered_and_invalid_http_is_refused(server: SandboxServer) -> None:
     assert raw(server, b"GET /v1/balances HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.1 401")
     assert b"400" in raw(server, b"nonsense\r\n\r\n").split(b"\r\n")[0]
 
 
-def test_head_has_no_body(server: SandboxServer) -> None:
+def test_a_response_to_head_has_no_body(server: SandboxServer) -> None:
     answer = raw(server, b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200")
     assert body == b""
 
 
-def test_many_clients_at_once(server: SandboxServer, engine: Engine) -> None:
+def test_many_clients_are_served_at_once(server: SandboxServer, engine: Engine) -> None:
     statuses: list[int] = []
 
     def work(number: int) -> None:
@@ -158,17 +156,17 @@ def test_many_clients_at_once(server: SandboxServer, engine: Engine) -> None:
     assert len(engine.payments) == 50
 
 
-def test_stopping_leaves_nothing_behind(engine: Engine, session: requests.Session) -> None:
+def test_stopping_ends_all_threads_and_connections(engine: Engine, session: requests.Session) -> None:
     before = set(threading.enumerate())
     server = SandboxServer(engine)
     server.start()
     url = server.url
-    session.get(f"{url}/v1/balances", timeout=30)  # leaves a kept connection
+    session.get(f"{url}/v1/balances", timeout=30)  # keeps a connection open
     began = time.monotonic()
     server.stop()
     server.stop()
     assert time.monotonic() - began < 20
-    assert set(threading.enumerate()) <= before  # what another test left may end meanwhile
+    assert set(threading.enumerate()) <= before  # threads of other tests may end meanwhile
     assert engine.base_url is None
     with pytest.raises(requests.ConnectionError):
         session.get(f"{url}/v1/balances", timeout=30)
@@ -180,7 +178,7 @@ def test_stopping_leaves_nothing_behind(engine: Engine, session: requests.Sessio
             server.start()
 
 
-def test_a_port_that_is_taken(server: SandboxServer) -> None:
+def test_a_port_in_use_raises_an_error(server: SandboxServer) -> None:
     port = int(server.url.rsplit(":", 1)[1])
     second = SandboxServer(Engine(), port=port)
     with pytest.raises(OSError, match="in use"):
@@ -188,7 +186,7 @@ def test_a_port_that_is_taken(server: SandboxServer) -> None:
     second.stop()
 
 
-def test_a_public_address_is_kept(clock: Clock) -> None:
+def test_a_given_base_url_is_kept(clock: Clock) -> None:
     engine = Engine(clock=clock, base_url="https://sandbox.example/")
     with SandboxServer(engine, deliver=False):
         assert engine.page_url("pay_1") == "https://sandbox.example/checkout/pay_1"
@@ -207,7 +205,9 @@ def test_a_public_address_is_kept(clock: Clock) -> None:
     USE_THOUSAND_SEPARATOR=True,
     SECURE_SSL_REDIRECT=True,
 )
-def test_the_merchants_settings_do_not_matter(server: SandboxServer, session: requests.Session) -> None:
+def test_the_sandbox_does_not_depend_on_the_merchants_settings(
+    server: SandboxServer, session: requests.Session
+) -> None:
     payment = post(session, server, "/payments", CARD, "k").json()
     assert session.get(f"{server.url}/v1/payments?limit=1&status=created", timeout=30).json()["data"] == [payment]
     page = session.get(payment["checkout_url"], timeout=30)

@@ -57,7 +57,7 @@ def test_the_same_key_of_two_customers_is_two_payments(
         (("a", "1"), ("a", "1", "1")),
     ],
 )
-def test_other_keys_and_scopes_are_other_keys(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+def test_different_keys_or_scopes_make_different_scoped_keys(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     assert services.scoped_key(one[0], *one[1:], "shop") != services.scoped_key(other[0], *other[1:], "shop")
 
 
@@ -72,13 +72,13 @@ def test_any_text_becomes_a_key_that_can_be_sent(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", None, 5])
-def test_a_key_is_a_text(key: Any) -> None:
+def test_a_key_that_is_empty_or_no_text_is_refused(key: Any) -> None:
     with pytest.raises(ValidationError) as error:
         services.scoped_key(key, 7)
     assert "key" in error.value.message_dict
 
 
 @pytest.mark.parametrize("scope", [(), (None,), ("",), ("shop", None)])
-def test_somebody_must_own_the_key(scope: tuple[Any, ...]) -> None:
+def test_a_scoped_key_needs_an_owner(scope: tuple[Any, ...]) -> None:
     with pytest.raises(ValueError, match="whose key"):
         services.scoped_key("x", *scope)

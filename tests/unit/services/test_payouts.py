@@ -11,9 +11,7 @@ from django.db import transaction
 from payments_integration import services
 from payments_integration.exceptions import InvalidState, NoAnswer, TransactionRefused
 from payments_integration.models import Balance, Operation, OperationState, Payout
-
-from .conftest import only
-from .fakes import PAYOUT, Fake, refusal, timeout
+from tests.fake_provider import PAYOUT, Fake, only_operation, refusal, timeout
 
 
 @pytest.fixture
@@ -25,12 +23,12 @@ def known(fake: Fake) -> Fake:
     return fake
 
 
-def test_what_the_balance_covers_is_sent_without_asking(known: Fake) -> None:
+def test_a_payout_that_the_balance_covers_is_sent_without_reading_it(known: Fake) -> None:
     assert isinstance(services.create_payout(**{**PAYOUT, "amount": 6_000}), Payout)
     assert known.reads == []
 
 
-def test_what_it_does_not_cover_is_refused_with_the_figures(known: Fake) -> None:
+def test_a_payout_over_the_balance_is_refused_with_the_figures(known: Fake) -> None:
     with pytest.raises(ValidationError) as caught:
         services.create_payout(**{**PAYOUT, "amount": 6_001})
     (message,) = caught.value.message_dict["amount"]
@@ -42,7 +40,7 @@ def test_what_it_does_not_cover_is_refused_with_the_figures(known: Fake) -> None
     assert not Operation.objects.exists()
 
 
-def test_nothing_is_paid_out_while_there_is_a_debt(known: Fake) -> None:
+def test_a_payout_is_refused_while_there_is_a_debt(known: Fake) -> None:
     known.debt = 20
     services.sync_balances()
     known.reads.clear()
@@ -52,20 +50,20 @@ def test_nothing_is_paid_out_while_there_is_a_debt(known: Fake) -> None:
     assert known.calls == []
 
 
-def test_a_debt_that_is_paid_does_not_refuse(known: Fake) -> None:
+def test_a_debt_that_is_paid_does_not_refuse_a_payout(known: Fake) -> None:
     known.debt = 20
     services.sync_balances()
     known.debt = 0
     assert services.create_payout(**{**PAYOUT, "amount": 1})
 
 
-def test_an_old_balance_does_not_refuse(known: Fake) -> None:
+def test_an_old_balance_is_read_again_before_a_payout_is_refused(known: Fake) -> None:
     known.available = 7_000
     assert services.create_payout(**{**PAYOUT, "amount": 6_500})
     assert known.reads == ["list balances"]
 
 
-def test_where_it_cannot_be_read_anew_nothing_is_sent(known: Fake) -> None:
+def test_no_payout_is_sent_if_the_balance_cannot_be_read_again(known: Fake) -> None:
     known.read_script = [timeout()]
     with pytest.raises(NoAnswer):
         services.create_payout(**{**PAYOUT, "amount": 6_500})
@@ -73,14 +71,14 @@ def test_where_it_cannot_be_read_anew_nothing_is_sent(known: Fake) -> None:
 
 
 @pytest.mark.parametrize("change", [{"account": "second"}, {"currency": "PEN"}])
-def test_of_what_is_not_known_the_provider_decides(known: Fake, change: dict[str, Any]) -> None:
+def test_the_provider_decides_about_a_payout_without_a_mirrored_balance(known: Fake, change: dict[str, Any]) -> None:
     known.script = [refusal(InvalidState, 422, "insufficient_balance")]
     with pytest.raises(InvalidState):
         services.create_payout(**{**PAYOUT, "amount": 6_500, **change})
 
 
 @pytest.mark.parametrize("within", [False, True])
-def test_a_deferred_one_is_left_to_the_provider(
+def test_the_provider_decides_about_a_deferred_payout(
     known: Fake, within: bool, django_capture_on_commit_callbacks: Any
 ) -> None:
     given = {**PAYOUT, "amount": 6_500}
@@ -89,18 +87,18 @@ def test_a_deferred_one_is_left_to_the_provider(
             services.defer(services.create_payout, **given)
     else:
         services.defer(services.create_payout, **given)
-    assert only().state == OperationState.DONE
+    assert only_operation().state == OperationState.DONE
     assert known.reads == []
 
 
-def test_a_repeated_key_is_answered_whatever_is_left(known: Fake) -> None:
+def test_a_repeated_key_is_answered_without_checking_the_balance(known: Fake) -> None:
     first = services.create_payout(**PAYOUT, idempotency_key="k1")
     known.available = 0
     services.sync_balances()
     assert services.create_payout(**PAYOUT, idempotency_key="k1") == first
 
 
-def test_the_cover_is_what_the_provider_says_now(known: Fake, woken: list[str]) -> None:
+def test_payout_cover_reads_the_balance_at_the_provider(known: Fake, woken: list[str]) -> None:
     woken.clear()
     known.available = 1_000
     cover = services.payout_cover("CLP")
@@ -113,7 +111,7 @@ def test_the_cover_is_what_the_provider_says_now(known: Fake, woken: list[str]) 
     assert services.payout_cover("CLP", account="second") is None
 
 
-def test_the_cover_of_nothing_known(known: Fake) -> None:
+def test_payout_cover_of_an_unknown_currency_is_refused(known: Fake) -> None:
     with pytest.raises(ValidationError) as caught:
         services.payout_cover("EUR")
     assert list(caught.value.message_dict) == ["currency"]

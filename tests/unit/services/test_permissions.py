@@ -12,9 +12,19 @@ from django.core.exceptions import PermissionDenied
 from payments_integration import inbox, permissions, services
 from payments_integration.models import Event, EventState, Operation, OperationState
 from tests import factories
-
-from .conftest import only
-from .fakes import DEPOSIT, ENDPOINT, PAYMENT, PAYOUT, Fake, Lost, endpoint, payment, payout, timeout
+from tests.fake_provider import (
+    DEPOSIT,
+    ENDPOINT,
+    PAYMENT,
+    PAYOUT,
+    Fake,
+    Lost,
+    endpoint,
+    only_operation,
+    payment,
+    payout,
+    timeout,
+)
 
 
 @pytest.fixture
@@ -75,10 +85,10 @@ def test_each_call_needs_its_permission_and_no_other(
         assert (fake.calls, fake.reads) == ([], [])
     function(*args, **kwargs, actor=allow(ana, codename))
     assert len(fake.calls) == 1
-    assert only().actor_id == str(ana.pk)
+    assert only_operation().actor_id == str(ana.pk)
 
 
-def test_it_is_asked_before_the_arguments_are_looked_at(fake: Fake, ana: User) -> None:
+def test_the_permission_is_checked_before_the_arguments(fake: Fake, ana: User) -> None:
     with pytest.raises(PermissionDenied):
         services.create_payout(**{**PAYOUT, "amount": "much"}, actor=ana)
     with pytest.raises(PermissionDenied):
@@ -88,16 +98,16 @@ def test_it_is_asked_before_the_arguments_are_looked_at(fake: Fake, ana: User) -
 
 
 @pytest.mark.parametrize("actor", [None, "job", AnonymousUser(), User(pk=7, username="customer")])
-def test_who_is_not_staff_is_the_callers_matter(fake: Fake, actor: Any) -> None:
+def test_an_actor_who_is_not_staff_needs_no_permission(fake: Fake, actor: Any) -> None:
     assert services.create_payout(**PAYOUT, actor=actor)
 
 
-def test_taking_payments_needs_none(fake: Fake, ana: User) -> None:
+def test_taking_payments_needs_no_permission(fake: Fake, ana: User) -> None:
     assert services.create_payment(**PAYMENT, actor=ana)
     assert services.create_deposit_reference(**DEPOSIT, actor=ana)
 
 
-def test_an_inactive_superuser_may_nothing(fake: Fake, db: None) -> None:
+def test_an_inactive_superuser_may_do_nothing(fake: Fake, db: None) -> None:
     boss = User.objects.create(username="boss", is_staff=True, is_superuser=True)
     assert services.create_payout(**PAYOUT, actor=boss)
     boss.is_active = False
@@ -106,7 +116,7 @@ def test_an_inactive_superuser_may_nothing(fake: Fake, db: None) -> None:
 
 
 @pytest.mark.parametrize("by_id", [False, True])
-def test_a_permission_for_one_row_is_one_for_that_row(
+def test_a_permission_for_one_row_allows_that_row_only(
     fake: Fake, rows: dict[str, Any], ana: User, mirrored: Any, settings: Any, by_id: bool
 ) -> None:
     settings.AUTHENTICATION_BACKENDS = ["tests.unit.admin.backends.OnePaymentBackend"]
@@ -136,7 +146,7 @@ class TestOperations:
         ids=["look_up", "retry", "mark_happened", "mark_never_happened"],
     )
     @pytest.mark.case(88)
-    def test_settling_needs_its_permission(
+    def test_each_resolution_needs_its_permission(
         self, fake: Fake, stuck: Operation, ana: User, decide: Any, codename: str
     ) -> None:
         made = fake.made("payout")[0].id
@@ -144,15 +154,15 @@ class TestOperations:
         with pytest.raises(PermissionDenied, match=codename):
             decide(stuck, allow(ana, *(ALL - {codename})), made)
         assert (fake.calls, fake.reads) == ([], [])
-        assert only().state == OperationState.NEEDS_PERSON
+        assert only_operation().state == OperationState.NEEDS_PERSON
         operation = decide(stuck, allow(ana, codename), made)
         assert operation.state in (OperationState.DONE, OperationState.CLOSED)
         assert f"{ana.pk}:ana" in operation.note
 
-    def test_of_a_job_it_is_said_who(self, stuck: Operation) -> None:
+    def test_the_name_of_a_job_is_noted(self, stuck: Operation) -> None:
         assert "nightly has it looked up" in services.look_up(stuck, "nightly").note
 
-    def test_without_anybody_nothing_is_noted(self, stuck: Operation) -> None:
+    def test_a_look_up_without_an_actor_notes_no_name(self, stuck: Operation) -> None:
         assert "has it looked up" not in services.look_up(stuck).note
 
 
@@ -168,7 +178,7 @@ def test_replaying_needs_its_permission(ana: User, woken: list[str]) -> None:
     assert Event.objects.get().state == EventState.APPLIED
 
 
-def test_who_has_no_permissions_at_all_may_nothing() -> None:
+def test_a_staff_object_without_permissions_may_do_nothing() -> None:
     class Stranger:
         is_staff = True
 

@@ -13,10 +13,8 @@ from django.views.debug import ExceptionReporter
 
 from payments_integration import conf, services
 from payments_integration.exceptions import InvalidState, OutcomeUnknown
-from payments_integration.services import calls, payouts
-
-from .conftest import make_due, only
-from .fakes import DESTINATION, PAYER, PAYMENT, PAYOUT, Fake, refusal, timeout
+from payments_integration.services import payouts, service
+from tests.fake_provider import DESTINATION, PAYER, PAYMENT, PAYOUT, Fake, make_due, only_operation, refusal, timeout
 
 PERSONAL = ["Ana Rojas", "ana@example.com", "+56912345678", "12345678-5", "12.345.678-5", "00123456789"]
 
@@ -41,7 +39,9 @@ def assert_clean(text: str) -> None:
         [timeout(), timeout(), RuntimeError("a bug")],
     ],
 )
-def test_logs_and_errors(fake: Fake, caplog: pytest.LogCaptureFixture, script: list[Any]) -> None:
+def test_logs_and_errors_of_a_call_show_no_personal_data(
+    fake: Fake, caplog: pytest.LogCaptureFixture, script: list[Any]
+) -> None:
     caplog.set_level(logging.DEBUG)
     fake.script = script
     with pytest.raises((OutcomeUnknown, InvalidState)) as caught:
@@ -49,7 +49,12 @@ def test_logs_and_errors(fake: Fake, caplog: pytest.LogCaptureFixture, script: l
     for _ in range(2):
         make_due()
         services.resume_operations()
-    assert_clean("".join(traceback.format_exception(caught.value)) + caplog.text + repr(only()) + only().note)
+    assert_clean(
+        "".join(traceback.format_exception(caught.value))
+        + caplog.text
+        + repr(only_operation())
+        + only_operation().note
+    )
 
 
 @pytest.mark.case(85)
@@ -68,21 +73,23 @@ def test_a_validation_error_repeats_no_value(fake: Fake) -> None:
 
 
 @pytest.mark.case(85)
-def test_an_intent_shows_none(fake: Fake) -> None:
-    intent = calls._prepare[services.create_payout](**PAYOUT)
+def test_the_repr_of_an_intent_shows_no_personal_data(fake: Fake) -> None:
+    intent = service._prepare[services.create_payout](**PAYOUT)
     assert_clean(repr(intent))
     assert intent.body is not None
 
 
 @pytest.mark.case(85)
 @pytest.mark.parametrize("function", [services.create_payout, services.defer])
-def test_error_reports_of_django(fake: Fake, monkeypatch: pytest.MonkeyPatch, function: Any) -> None:
+def test_error_reports_of_django_show_no_personal_data(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, function: Any
+) -> None:
     """Django mails the variables of every frame to the admins."""
 
     def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(payouts.shapes, "destination", fail)
+    monkeypatch.setattr(payouts.objects, "destination", fail)
     destination = dict(DESTINATION)
     args = [services.create_payout] if function is services.defer else []
     try:

@@ -10,19 +10,18 @@ from django.core.exceptions import ValidationError
 from payments_integration import services
 from payments_integration.exceptions import NoAnswer, NotFound
 from payments_integration.models import Balance, Payment
-
-from .fakes import MAKERS, Fake, payment, timeout
+from tests.fake_provider import MAKERS, Fake, payment, timeout
 
 
 @pytest.mark.parametrize("kind", ["payment", "payout", "refund", "deposit_reference", "webhook_endpoint"])
-def test_the_same_instance_is_brought_up_to_date(fake: Fake, mirrored: Any, kind: str) -> None:
+def test_refresh_updates_and_returns_the_same_instance(fake: Fake, mirrored: Any, kind: str) -> None:
     row = mirrored(MAKERS[kind]())
     fake.objects[row.pk].status = "disabled"
     assert services.refresh(row) is row
     assert row.status == "disabled"
 
 
-def test_an_id_gives_its_row(fake: Fake, mirrored: Any) -> None:
+def test_refresh_of_an_id_returns_its_row(fake: Fake, mirrored: Any) -> None:
     made = fake.add(payment())
     row = services.refresh(made.id)
     assert isinstance(row, Payment)
@@ -34,7 +33,7 @@ def test_an_id_gives_its_row(fake: Fake, mirrored: Any) -> None:
         services.refresh("evt_1")
 
 
-def test_gone(fake: Fake, mirrored: Any) -> None:
+def test_refresh_marks_an_object_that_is_gone(fake: Fake, mirrored: Any) -> None:
     row = mirrored(payment(), known=False)
     with pytest.raises(NotFound):
         services.refresh(row)
@@ -42,14 +41,14 @@ def test_gone(fake: Fake, mirrored: Any) -> None:
     assert row.gone_at is not None
 
 
-def test_no_answer_comes_out_as_it_is(fake: Fake, mirrored: Any) -> None:
+def test_refresh_raises_no_answer(fake: Fake, mirrored: Any) -> None:
     row = mirrored(payment())
     fake.read_script = [timeout()]
     with pytest.raises(NoAnswer):
         services.refresh(row)
 
 
-def test_balances(fake: Fake, woken: list[str]) -> None:
+def test_balances_are_read_and_refreshed_per_account(fake: Fake, woken: list[str]) -> None:
     (row,) = services.sync_balances()
     assert (row.currency, row.available, row.account) == ("CLP", 7, "default")
     assert services.refresh(row) is row
@@ -64,7 +63,7 @@ def test_balances(fake: Fake, woken: list[str]) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("obj", [5, None, "evt_1", object()])
-def test_what_cannot_be_refreshed_is_told(obj: Any) -> None:
+def test_an_object_that_cannot_be_refreshed_is_refused(obj: Any) -> None:
     with pytest.raises(ValidationError) as caught:
         services.refresh(obj)
     assert "obj" in caught.value.message_dict

@@ -14,9 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from payments_integration import services
 from payments_integration.exceptions import InvalidState, OutcomeUnknown, PaymentsError
-from payments_integration.models import Operation, OperationState, Payment
-
-from .fakes import DEPOSIT, ENDPOINT, PAYMENT, PAYOUT, Fake, Next, payment, payout, refusal, timeout
+from tests.fake_provider import DEPOSIT, ENDPOINT, PAYMENT, PAYOUT, Fake, Next, payment, payout, refusal, timeout
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,7 +39,7 @@ ASKED: dict[str, tuple[Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]], 
     # The row is read, snapped, locked and compared: see "Which state is newer" in docs/architecture.md.
     "cancel_payment": (lambda mirrored: ((mirrored(payment()),), {}), Counts(11, 6), Counts(5, 4)),
     "cancel_payout": (lambda mirrored: ((mirrored(payout()),), {}), Counts(11, 6), Counts(5, 4)),
-    # The payment is locked, everything that takes of it counted, and it is marked to be read anew.
+    # The payment is locked, everything that reduces its rest is counted, and it is marked for a refresh.
     "create_refund": (
         lambda mirrored: ((mirrored(payment(status="succeeded", amount_received=10_000)),), {"amount": 1_000}),
         Counts(17, 4),
@@ -66,25 +64,25 @@ def service(name: str, mirrored: Any) -> Callable[[str | None], Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_first_call(fake: Fake, mirrored: Any, name: str) -> None:
+def test_the_first_call_takes_a_fixed_number_of_statements(fake: Fake, mirrored: Any, name: str) -> None:
     call, most = service(name, mirrored), ASKED[name][1]
     assert counted(lambda: call("k1")) == most
     assert len(fake.calls) == 1
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("create_") and name != "create_refund"])
-def test_what_makes_something_takes_eight_at_most(name: str) -> None:
+def test_a_creation_takes_at_most_eight_statements(name: str) -> None:
     assert ASKED[name][1].statements <= 8
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_a_key_nobody_is_looked_for(fake: Fake, mirrored: Any, name: str) -> None:
+def test_a_call_without_a_key_takes_one_statement_less(fake: Fake, mirrored: Any, name: str) -> None:
     call, most = service(name, mirrored), ASKED[name][1]
     assert counted(lambda: call(None)).statements == most.statements - 1
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_call_again(fake: Fake, mirrored: Any, name: str) -> None:
+def test_a_repeated_call_only_reads(fake: Fake, mirrored: Any, name: str) -> None:
     """The ledger, the row that was made, and what the call is about; no transaction."""
     call = service(name, mirrored)
     call("k1")
@@ -97,7 +95,7 @@ def test_the_same_call_again(fake: Fake, mirrored: Any, name: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "raised"), [(refusal(InvalidState, 422, "invalid_state"), InvalidState), (timeout(), OutcomeUnknown)]
 )
-def test_what_comes_to_nothing(
+def test_a_call_that_fails_takes_a_fixed_number_of_statements(
     fake: Fake, mirrored: Any, name: str, answer: Next, raised: type[PaymentsError]
 ) -> None:
     call, most = service(name, mirrored), ASKED[name][2]
@@ -108,37 +106,7 @@ def test_what_comes_to_nothing(
             call("k1")
 
     assert counted(failing) == most
-    # Again, what is known of it is told: the ledger, and what the call is about.
+    # The repeated call reads the ledger and the target.
     about = bool(ASKED[name][0](mirrored)[0])
     assert counted(failing) == Counts(2 + about, 0)
     assert len(fake.calls) == 1
-
-
-def test_the_operation_is_as_it_was_written(fake: Fake) -> None:
-    """It is not read again after its outcome: what the caller holds must be what there is."""
-    fake.script = [timeout()]
-    with pytest.raises(OutcomeUnknown) as caught:
-        services.create_payment(**PAYMENT, idempotency_key="k1")
-    held = caught.value.operation
-    kept = Operation.objects.get()
-    names = [field.attname for field in Operation._meta.concrete_fields]
-    assert [(name, getattr(held, name)) for name in names] == [(name, getattr(kept, name)) for name in names]
-    assert held.state == OperationState.UNKNOWN
-    assert held.lease_token == ""
-
-
-@pytest.mark.promise(2)
-@pytest.mark.promise(3)
-def test_an_event_that_is_faster_than_the_answer(fake: Fake, mirrored: Any) -> None:
-    """What was just made is inserted without being looked for; the database says that it is there already."""
-
-    def overtaken(made: Any) -> Any:
-        mirrored(payment(id=made.id, status="succeeded", amount_received=10_000))
-        return made
-
-    fake.script = [overtaken]
-    row = services.create_payment(**PAYMENT, idempotency_key="k1")
-    assert row == Payment.objects.get()
-    assert row.status == "succeeded", "the answer is older"
-    operation = Operation.objects.get()
-    assert (operation.state, operation.result_id) == (OperationState.DONE, row.pk)

@@ -10,8 +10,7 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 
 from payments_integration import services
 from payments_integration.models import Operation
-
-from .fakes import DEPOSIT, DESTINATION, ENDPOINT, PAYER, PAYMENT, PAYOUT, Fake, payment, payout
+from tests.fake_provider import DEPOSIT, DESTINATION, ENDPOINT, PAYER, PAYMENT, PAYOUT, Fake, payment, payout
 
 LONG = "x" * 256
 
@@ -98,7 +97,7 @@ PAYMENT_ERRORS: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("name", "value"), PAYMENT_ERRORS)
 @pytest.mark.case(32)
-def test_payment_arguments(fake: Fake, name: str, value: Any) -> None:
+def test_invalid_payment_arguments_are_refused_by_name(fake: Fake, name: str, value: Any) -> None:
     with pytest.raises(ValidationError) as caught:
         services.create_payment(**{**PAYMENT, name: value})
     assert list(caught.value.message_dict) == [name]
@@ -127,7 +126,7 @@ DESTINATION_ERRORS: list[Any] = [
 
 
 @pytest.mark.parametrize("value", DESTINATION_ERRORS)
-def test_payout_destination(fake: Fake, value: Any) -> None:
+def test_invalid_payout_destinations_are_refused(fake: Fake, value: Any) -> None:
     with pytest.raises(ValidationError) as caught:
         services.create_payout(**{**PAYOUT, "destination": value})
     assert list(caught.value.message_dict) == ["destination"]
@@ -135,7 +134,7 @@ def test_payout_destination(fake: Fake, value: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["amount", "currency", "country", "method_code", "metadata"])
-def test_payout_arguments(fake: Fake, name: str) -> None:
+def test_invalid_payout_arguments_are_refused_by_name(fake: Fake, name: str) -> None:
     with pytest.raises(ValidationError) as caught:
         services.create_payout(**{**PAYOUT, name: 0.5})
     assert list(caught.value.message_dict) == [name]
@@ -146,7 +145,7 @@ def test_payout_arguments(fake: Fake, name: str) -> None:
     ("name", "value"),
     [("country", "AR"), ("currency", "EUR"), ("method_code", ""), ("payer", []), ("merchant_reference", LONG)],
 )
-def test_deposit_reference_arguments(fake: Fake, name: str, value: Any) -> None:
+def test_invalid_deposit_reference_arguments_are_refused_by_name(fake: Fake, name: str, value: Any) -> None:
     with pytest.raises(ValidationError) as caught:
         services.create_deposit_reference(**{**DEPOSIT, name: value})
     assert list(caught.value.message_dict) == [name]
@@ -168,7 +167,7 @@ def test_deposit_reference_arguments(fake: Fake, name: str, value: Any) -> None:
         ("events", [["payment.succeeded"]]),
     ],
 )
-def test_endpoint_arguments(fake: Fake, name: str, value: Any) -> None:
+def test_invalid_endpoint_arguments_are_refused_by_name(fake: Fake, name: str, value: Any) -> None:
     with pytest.raises(ValidationError) as caught:
         services.create_webhook_endpoint(**{**ENDPOINT, name: value})
     assert list(caught.value.message_dict) == [name]
@@ -179,7 +178,7 @@ def test_endpoint_arguments(fake: Fake, name: str, value: Any) -> None:
     ("name", "value"),
     [("amount", 0), ("amount", 1.5), ("amount", True), ("destination", {}), ("reason", "x" * 2049), ("reason", "")],
 )
-def test_refund_arguments(fake: Fake, mirrored: Any, name: str, value: Any) -> None:
+def test_invalid_refund_arguments_are_refused_by_name(fake: Fake, mirrored: Any, name: str, value: Any) -> None:
     row = mirrored(payment(status="succeeded", amount_received=10_000))
     with pytest.raises(ValidationError) as caught:
         services.create_refund(row, **{name: value})
@@ -188,7 +187,7 @@ def test_refund_arguments(fake: Fake, mirrored: Any, name: str, value: Any) -> N
 
 
 @pytest.mark.parametrize("given", ["", "pout_1", "pay_", "pay_../x", "pay_1?x=1", "pay_ñ", 7, None, "pay_" + LONG])
-def test_object_ids(fake: Fake, given: Any) -> None:
+def test_invalid_object_ids_are_refused(fake: Fake, given: Any) -> None:
     for call in (services.cancel_payment, services.create_refund):
         with pytest.raises(ValidationError) as caught:
             call(given)
@@ -198,14 +197,14 @@ def test_object_ids(fake: Fake, given: Any) -> None:
     assert not fake.calls
 
 
-def test_another_kind_of_instance(fake: Fake, mirrored: Any) -> None:
+def test_an_instance_of_another_kind_is_refused(fake: Fake, mirrored: Any) -> None:
     row = mirrored(payout())
     with pytest.raises(ValidationError) as caught:
         services.cancel_payment(row)
     assert list(caught.value.message_dict) == ["payment"]
 
 
-def test_the_account_of_the_row_counts(fake: Fake, mirrored: Any) -> None:
+def test_the_account_of_the_row_is_used(fake: Fake, mirrored: Any) -> None:
     row = mirrored(payment(), account="second")
     with pytest.raises(ValidationError) as caught:
         services.cancel_payment(row.pk, account="default")
@@ -216,13 +215,13 @@ def test_the_account_of_the_row_counts(fake: Fake, mirrored: Any) -> None:
         services.refresh(row, account="default")
 
 
-def test_an_account_that_does_not_exist(fake: Fake) -> None:
+def test_an_account_that_does_not_exist_is_refused(fake: Fake) -> None:
     with pytest.raises(ImproperlyConfigured):
         services.create_payment(**PAYMENT, account="third")
     assert not Operation.objects.exists()
 
 
-def test_everything_wrong_is_said_at_once(fake: Fake) -> None:
+def test_all_invalid_arguments_are_named_at_once(fake: Fake) -> None:
     with pytest.raises(ValidationError) as caught:
         services.create_payment(
             amount=0,
@@ -244,7 +243,7 @@ def test_a_request_is_at_most_256_kb(fake: Fake) -> None:
     assert not Operation.objects.exists()
 
 
-def test_what_is_allowed_leaves_as_it_was_given(fake: Fake) -> None:
+def test_valid_arguments_are_sent_unchanged(fake: Fake) -> None:
     services.create_payment(
         **{**PAYMENT, "currency": Text("CLP"), "method_code": Text("cl_khipu")},
         payer=PAYER,
@@ -271,12 +270,12 @@ def test_what_is_allowed_leaves_as_it_was_given(fake: Fake) -> None:
     assert fake.calls[0].key == "k" * 255
 
 
-def test_what_is_none_in_a_dict_is_left_out(fake: Fake) -> None:
+def test_none_in_a_dict_is_left_out(fake: Fake) -> None:
     services.create_payment(**PAYMENT, payer={"name": "Ana", "email": None, "document": None})
     assert b'"payer":{"name":"Ana"}' in fake.calls[0].body
 
 
-def test_listing_payment_methods(fake: Fake) -> None:
+def test_payment_methods_are_listed_by_valid_filters(fake: Fake) -> None:
     assert [method.code for method in services.list_payment_methods(country="CL", currency="CLP", amount=5)] == [
         "cl_khipu"
     ]

@@ -10,11 +10,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from example_project.demo import home as homes
-from example_project.demo import story
+from example_project.demo import home as homes, story
 from example_project.demo.home import Home
 from example_project.demo.processes import Children, DemoError, Stopped, raise_on_signals
-from example_project.demo.screen import Screen
+from example_project.demo.stage import Screen
 
 
 class Command(BaseCommand):
@@ -35,7 +34,7 @@ class Command(BaseCommand):
         try:
             self._play(home, once=options["once"])
         except BrokenPipeError:
-            # Nobody reads any more, as after ``demo | head``. Python's own last flush must find something to write to.
+            # The reader is gone, as after ``demo | head``. Python still flushes its output at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
 

@@ -1,0 +1,327 @@
+"""The dashboard's money: volume by currency and status, money in and out, refunds, and success by method.
+
+Everything counts on the day it was created. Amounts of different currencies are never added.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Model
+from django.utils.formats import date_format, number_format
+from django.utils.timezone import localtime
+from django.utils.translation import gettext as _, gettext_lazy, ngettext
+
+from payments_integration.admin.dashboard.charts import Chart, Series
+from payments_integration.admin.dashboard.statistics import Group, Statistics
+from payments_integration.admin.lists.filters import FROM as DAYS_FROM
+from payments_integration.admin.shared import display
+from payments_integration.enums import (
+    ENDED_PAYMENT_STATUSES,
+    RECEIVED_PAYMENT_STATUSES,
+    VAIN_PAYMENT_STATUSES,
+    Currency,
+    PaymentStatus,
+    PayoutStatus,
+    RefundStatus,
+)
+from payments_integration.models import Payment, Payout, Refund
+from payments_integration.money import exponent, format_money
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+#: A charged back payment had succeeded before.
+_SUCCEEDED = ENDED_PAYMENT_STATUSES - VAIN_PAYMENT_STATUSES
+
+#: The frequent statuses first, because the first looks are the easiest to distinguish.
+_LOOKS: tuple[str, ...] = (
+    PaymentStatus.SUCCEEDED, PaymentStatus.FAILED, PaymentStatus.PROCESSING, PaymentStatus.EXPIRED,
+    PaymentStatus.CANCELED, PaymentStatus.CREATED, PaymentStatus.REQUIRES_ACTION, PaymentStatus.CHARGEBACK,
+    PaymentStatus.ON_HOLD, PaymentStatus.PARTIALLY_PAID, PaymentStatus.OVERPAID,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An amount, the number of its rows and the URL of their list."""
+
+    amount: str
+    count: int
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    label: str
+    today: Cell
+    period: Cell
+
+    @property
+    def cells(self) -> tuple[Cell, Cell]:
+        return (self.today, self.period)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrencyPanel:
+    currency: str
+    #: Money in and out.
+    flows: list[Row]
+    charts: list[Chart]
+    #: Refunds by status.
+    refunds: list[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One kind of money: its model, the amount that counts, and the groups that count as moved."""
+
+    model: type[Model]
+    label: StrOrPromise
+    look: int
+    moved: Callable[[Group], bool]
+    amount: Callable[[Group], int]
+    filters: dict[str, str]
+
+
+class MoneyPanels:
+    """The money of one account for one user.
+
+    ``link(model, **filters)``: the URL of a list; ``sees(model)``: whether the user may see such rows.
+    """
+
+    def __init__(self, found: Statistics, link: Callable[..., str], sees: Callable[[type[Model]], bool]) -> None:
+        self._found = found
+        self._link = link
+        self._sees = sees
+        self._groups: dict[type[Model], list[Group]] = {
+            Payment: found.payments,
+            Payout: found.payouts,
+            Refund: found.refunds,
+        }
+        bounds = found.days.bounds[:-1]
+        self._dates = [localtime(at).date().isoformat() for at in bounds]
+        # Labels are made from noon, which is on the right day even if clocks skip midnight.
+        self._labels = tuple(date_format(localtime(at + timedelta(hours=12)), "MONTH_DAY_FORMAT") for at in bounds)
+
+    def context(self) -> dict[str, Any]:
+        kinds = [kind for kind in _KINDS if self._sees(kind.model)]
+        return {
+            "money_shown": bool(kinds),
+            "currencies": [self._panel(currency, kinds) for currency in self._currencies(kinds)],
+            "methods": self._methods() if self._sees(Payment) else None,
+        }
+
+    def _currencies(self, kinds: Iterable[_Kind]) -> list[str]:
+        """The currencies with any money, in the order of the spec, then unknown ones."""
+        present = {group.currency for kind in kinds for group in self._groups[kind.model]}
+        known = [currency for currency in Currency.values if currency in present]
+        return known + sorted(present.difference(known))
+
+    def _panel(self, currency: str, kinds: list[_Kind]) -> CurrencyPanel:
+        charts = list(self._volume(currency)) if self._sees(Payment) else []
+        return CurrencyPanel(
+            currency=currency,
+            flows=[self._flow(kind, currency) for kind in kinds],
+            charts=[*charts, *self._flow_chart(currency, kinds)],
+            refunds=list(self._refunds(currency)) if self._sees(Refund) else [],
+        )
+
+    # Payments by status
+
+    def _volume(self, currency: str) -> Iterator[Chart]:
+        groups = [group for group in self._found.payments if group.currency == currency]
+        statuses = _in_order({group.status for group in groups}, PaymentStatus.values)
+        amounts = _table(groups, lambda group: group.status, lambda group: group.amount)
+        if not statuses:
+            return
+        yield Chart(
+            id=f"pi-volume-{_slug(currency)}",
+            title=_("%(currency)s: payments by day and status") % {"currency": currency},
+            kind="bars",
+            stacked=True,
+            heading=_("Day"),
+            labels=self._labels,
+            series=tuple(
+                self._daily(_label(status, PaymentStatus), amounts[status], currency, _look(status))
+                for status in statuses
+            ),
+            decimals=exponent(currency),
+            unit=currency,
+        )
+        today = self._found.days.last
+        counts = _table(groups, lambda group: group.status, lambda group: group.count)
+        now = [status for status in statuses if counts[status].get(today)]
+        if now:
+            yield Chart(
+                id=f"pi-today-{_slug(currency)}",
+                title=_("%(currency)s: today's payments by status") % {"currency": currency},
+                kind="rows",
+                heading=_("Status"),
+                labels=tuple(_label(status, PaymentStatus) for status in now),
+                series=(
+                    Series(
+                        _("Amount"),
+                        tuple(amounts[status].get(today, 0) for status in now),
+                        tuple(
+                            _with_count(amounts[status].get(today, 0), counts[status][today], currency)
+                            for status in now
+                        ),
+                    ),
+                ),
+                decimals=exponent(currency),
+                unit=currency,
+            )
+
+    # Money in and out
+
+    def _flow(self, kind: _Kind, currency: str) -> Row:
+        groups = [group for group in self._groups[kind.model] if group.currency == currency and kind.moved(group)]
+        return self._row(str(kind.label), kind, groups, currency, kind.filters)
+
+    def _row(self, label: str, kind: _Kind, groups: list[Group], currency: str, filters: dict[str, str]) -> Row:
+        today = [group for group in groups if group.day == self._found.days.last]
+
+        def cell(some: list[Group], first: int) -> Cell:
+            count = sum(group.count for group in some)
+            amount = format_money(sum(map(kind.amount, some)), currency)
+            return Cell(amount, count, self._list(kind.model, first, currency=currency, **filters) if count else "")
+
+        return Row(label, cell(today, self._found.days.last), cell(groups, 0))
+
+    def _flow_chart(self, currency: str, kinds: list[_Kind]) -> Iterator[Chart]:
+        series = []
+        for kind in kinds:
+            groups = [group for group in self._groups[kind.model] if group.currency == currency and kind.moved(group)]
+            amounts = _table(groups, lambda group: "", kind.amount)[""]
+            series.append(self._daily(kind.label, amounts, currency, kind.look))
+        if any(any(one.values) for one in series):
+            yield Chart(
+                id=f"pi-flow-{_slug(currency)}",
+                title=_("%(currency)s: money in and out by day") % {"currency": currency},
+                kind="bars",
+                heading=_("Day"),
+                labels=self._labels,
+                series=tuple(series),
+                decimals=exponent(currency),
+                unit=currency,
+            )
+
+    def _refunds(self, currency: str) -> Iterator[Row]:
+        groups = [group for group in self._found.refunds if group.currency == currency]
+        for status in _in_order({group.status for group in groups}, RefundStatus.values):
+            some = [group for group in groups if group.status == status]
+            yield self._row(_label(status, RefundStatus), _REFUNDED, some, currency, {"status": status})
+
+    # Success by method
+
+    def _methods(self) -> Chart | None:
+        ended: dict[str, int] = defaultdict(int)
+        succeeded: dict[str, int] = defaultdict(int)
+        for group in self._found.payments:
+            ended[group.method] += group.count if group.status in ENDED_PAYMENT_STATUSES else 0
+            succeeded[group.method] += group.count if group.status in _SUCCEEDED else 0
+        methods = sorted((method for method in ended if ended[method]), key=lambda method: (-ended[method], method))
+        if not methods:
+            return None
+        # Tenths of a percent, rounded half up.
+        rates = [(succeeded[method] * 2000 + ended[method]) // (2 * ended[method]) for method in methods]
+        return Chart(
+            id="pi-methods",
+            title=_("Payments that succeeded, of those that have ended, by method"),
+            kind="rows",
+            heading=_("Method"),
+            labels=tuple(display.text(method) for method in methods),
+            series=(
+                Series(
+                    _("Succeeded"),
+                    tuple(rates),
+                    tuple(
+                        _("%(rate)s %% (%(succeeded)s of %(ended)s)")
+                        % {
+                            "rate": number_format(Decimal(rate) / 10, 1),
+                            "succeeded": number_format(succeeded[method], use_l10n=True),
+                            "ended": number_format(ended[method], use_l10n=True),
+                        }
+                        for method, rate in zip(methods, rates, strict=True)
+                    ),
+                ),
+            ),
+            decimals=1,
+            unit="%",
+        )
+
+    def _daily(self, name: StrOrPromise, amounts: dict[int, int], currency: str, look: int) -> Series:
+        values = tuple(amounts.get(day, 0) for day in range(len(self._found.days)))
+        return Series(name, values, tuple(format_money(value, currency) if value else "" for value in values), look)
+
+    def _list(self, model: type[Model], first: int, **filters: str) -> str:
+        """The URL of the list of rows created since a day."""
+        return self._link(model, **filters, **{DAYS_FROM: self._dates[first]})
+
+
+def _table(
+    groups: Iterable[Group], key: Callable[[Group], str], amount: Callable[[Group], int]
+) -> dict[str, dict[int, int]]:
+    """Sums by key and day."""
+    sums: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for group in groups:
+        sums[key(group)][group.day] += amount(group)
+    return sums
+
+
+def _in_order(present: set[str], known: list[str]) -> list[str]:
+    return [*(status for status in known if status in present), *sorted(present.difference(known))]
+
+
+def _label(status: str, choices: Any) -> str:
+    return display.text(dict(choices.choices).get(status, status))
+
+
+def _look(status: str) -> int:
+    return _LOOKS.index(status) if status in _LOOKS else len(_LOOKS)
+
+
+def _with_count(amount: int, count: int, currency: str) -> str:
+    payments = ngettext("%(count)d payment", "%(count)d payments", count) % {"count": count}
+    return f"{format_money(amount, currency)} · {payments}"
+
+
+def _slug(currency: str) -> str:
+    """An HTML id: an unknown currency may be any text."""
+    return "".join(char if char.isalnum() and char.isascii() else f"-{ord(char):x}" for char in currency)
+
+
+_REFUNDED = _Kind(
+    model=Refund,
+    label=gettext_lazy("Refunded"),
+    look=1,
+    moved=lambda group: group.status == RefundStatus.SUCCEEDED,
+    amount=lambda group: group.amount,
+    filters={"status": RefundStatus.SUCCEEDED.value},
+)
+_KINDS = (
+    _Kind(
+        model=Payment,
+        label=gettext_lazy("Received"),
+        look=0,
+        moved=lambda group: bool(group.received) and group.status in RECEIVED_PAYMENT_STATUSES,
+        amount=lambda group: group.received,
+        filters={},
+    ),
+    _REFUNDED,
+    # A payout that executes a refund is counted as that refund.
+    _Kind(
+        model=Payout,
+        label=gettext_lazy("Paid out, without refunds"),
+        look=2,
+        moved=lambda group: group.status == PayoutStatus.SUCCEEDED and not group.refund,
+        amount=lambda group: group.amount,
+        filters={"status": PayoutStatus.SUCCEEDED.value},
+    ),
+)

@@ -1,0 +1,22 @@
+"""Pages that do something: each calls one service, most of them after a confirmation.
+
+They are loaded when the first one is opened. Django imports the model pages in every process, also where no admin
+page is ever served.
+"""
+
+from typing import TYPE_CHECKING
+
+from payments_integration import lazy
+
+if TYPE_CHECKING:
+    from payments_integration.admin.flows.bulk_refund import (
+        MAX_PAYMENTS as MAX_PAYMENTS,
+        BulkRefundPage as BulkRefundPage,
+        bulk_refund_url as bulk_refund_url,
+    )
+    from payments_integration.admin.flows.payment_methods import PaymentMethodsPage as PaymentMethodsPage
+    from payments_integration.admin.flows.payout import PayoutPage as PayoutPage
+    from payments_integration.admin.flows.refund import RefundPage as RefundPage
+    from payments_integration.admin.flows.webhook_endpoint import WebhookEndpointPage as WebhookEndpointPage
+else:
+    __getattr__, __dir__, __all__ = lazy.exports(__name__)

@@ -1,0 +1,226 @@
+"""The base of pages that move money: a form, then in words what will happen, then one service call; all at one URL."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from django import forms
+from django.contrib import messages
+from django.contrib.admin import helpers
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.options import IS_POPUP_VAR, TO_FIELD_VAR, get_content_type_for_model
+from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.utils.translation import gettext_lazy
+from django.views.decorators.debug import sensitive_variables
+
+from payments_integration.admin.flows.forms import Fact, KeyedForm
+from payments_integration.admin.shared.buttons import new_key
+from payments_integration.admin.shared.display import SENT_BEFORE, explain, validation_messages
+from payments_integration.exceptions import ApprovalRequired, IdempotencyMismatch, OutcomeUnknown, PaymentsError
+from payments_integration.models import Operation
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+    from payments_integration.admin.base import ReadOnlyAdmin
+
+#: The parameter for the step, and the steps. Only CONFIRM calls the service.
+STEP, REVIEW, CHANGE, CONFIRM = "step", "review", "change", "confirm"
+
+NEEDS_APPROVAL = gettext_lazy("Because of its amount, another person must approve it before it is sent.")
+ASK_FOR_APPROVAL = gettext_lazy("Ask for approval")
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The content of the confirmation page."""
+
+    #: What will happen, as a sentence.
+    sentence: str
+    #: The label of the button that does it.
+    button: StrOrPromise
+    facts: Sequence[Fact]
+    notes: Sequence[StrOrPromise] = ()
+    #: The balance that the money comes from.
+    balance: Sequence[Fact] = ()
+
+
+class ConfirmationPage(ABC):
+    """One request of such a page; the view has checked the permission.
+
+    The form has an idempotency key that stays the same in every step, so that a form that is confirmed twice is done
+    once. The confirmation page repeats the values as they were typed, and they are validated again.
+    """
+
+    template: ClassVar[str]
+    title: ClassVar[StrOrPromise]
+    #: The titles of the form's groups with their fields. Fields in no group are hidden.
+    groups: ClassVar[tuple[tuple[StrOrPromise | None, tuple[str, ...]], ...]]
+
+    def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
+        self.admin = model_admin
+        self.request = request
+
+    @abstractmethod
+    def form(self, *args: Any, **kwargs: Any) -> KeyedForm: ...
+
+    @abstractmethod
+    def initial(self) -> dict[str, Any]:
+        """The form's initial values, without its key."""
+
+    @abstractmethod
+    def check(self, form: KeyedForm) -> None:
+        """Read what the confirmation page needs. What cannot be done becomes an error of the form."""
+
+    @abstractmethod
+    def confirmation(self, form: Any) -> Confirmation: ...
+
+    @abstractmethod
+    def call(self, form: Any) -> Any:
+        """Call the service; returns the mirror row."""
+
+    @abstractmethod
+    def done(self, row: Any) -> tuple[Any, str, str]:
+        """(the row whose history gets an entry, the entry, the message to the user), after success."""
+
+    @abstractmethod
+    def recorded(self, operation: Operation) -> tuple[Any, str]:
+        """(the row whose history gets an entry, the entry), while the operation is still open."""
+
+    @abstractmethod
+    def back(self, row: Any = None) -> HttpResponse:
+        """The redirect afterwards. ``row``: the mirror row that was created."""
+
+    @abstractmethod
+    def crumbs(self) -> list[tuple[str, StrOrPromise]]:
+        """(URL or "", name) of the breadcrumbs below the app."""
+
+    def account(self, form: Any) -> str | None:
+        """The account that was chosen; None if the page offers no choice."""
+        return None
+
+    def context(self, form: KeyedForm) -> dict[str, Any]:
+        """Further context of the form's template."""
+        return {}
+
+    def message(self, form: KeyedForm, name: str | None, message: str) -> str:
+        """A message of the service, with amounts as a person reads them."""
+        return message
+
+    # The steps
+
+    # Error reports must not contain the bank account, in this function and those that it calls.
+    @sensitive_variables()
+    def respond(self) -> HttpResponse:
+        if self.request.method in ("GET", "HEAD"):
+            return self._page(self._unbound(self.initial()))
+        if self.request.method != "POST":
+            return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
+        step = self.request.POST.get(STEP, REVIEW)
+        if step == CHANGE:
+            return self._page(self._unbound(self.request.POST.dict()))
+        form = self.form(self.request.POST)
+        if form.is_valid():
+            if step == CONFIRM:
+                return self._send(form)
+            self.check(form)
+            if not form.errors:
+                return self._confirm(form)
+        return self._page(form)
+
+    def _unbound(self, values: dict[str, Any]) -> KeyedForm:
+        return self.form(initial={**values, "idempotency_key": values.get("idempotency_key") or new_key()})
+
+    def _send(self, form: KeyedForm) -> HttpResponse:
+        site, key = self.admin.admin_site, form.cleaned_data["idempotency_key"]
+        # Read before the call. A repeated form gets the first one's outcome, which is in the history already.
+        repeated = Operation.objects.filter(idempotency_key=key).exists()
+        account = self.account(form)
+        if account is not None and was_sent_for_another(key, account):
+            self.admin.message_user(self.request, SENT_BEFORE, messages.WARNING)
+            return self.back()
+        try:
+            row = self.call(form)
+        except ValidationError as error:
+            for argument, message in validation_messages(error):
+                name, shown = form.field_of(argument, message)
+                form.add_error(name, self.message(form, name, shown))
+            return self._page(form)
+        except (OutcomeUnknown, ApprovalRequired) as error:
+            # Leave the form, because it must not be sent again.
+            log(self.admin, self.request, *self.recorded(error.operation), about=error.operation.pk, repeated=repeated)
+            self.admin.message_user(self.request, explain(site, error), messages.WARNING)
+            return self.back()
+        except IdempotencyMismatch as error:
+            self.admin.message_user(self.request, explain(site, error), messages.WARNING)
+            return self.back()
+        except (PaymentsError, ImproperlyConfigured) as error:
+            form.add_error(None, explain(site, error))
+            # This key keeps this refusal for ever, so another try gets a new key.
+            form.data = {**self.request.POST.dict(), "idempotency_key": new_key()}
+            return self._page(form)
+        subject, entry, message = self.done(row)
+        log(self.admin, self.request, subject, entry, about=row.pk, repeated=repeated)
+        self.admin.message_user(self.request, message, messages.SUCCESS)
+        return self.back(row)
+
+    # The pages
+
+    def _page(self, form: KeyedForm) -> HttpResponse:
+        shown = [
+            (title, {"fields": [name for name in names if name in form.fields]})
+            for title, names in self.groups
+            if any(name in form.fields for name in names)
+        ]
+        # Of fields in no group, only the errors are shown.
+        hidden = [bound for bound in form if not any(bound.name in names for _title, names in self.groups)]
+        context = {
+            **self.context(form),
+            "form": form,
+            "hidden": hidden,
+            "adminform": helpers.AdminForm(cast("Any", form), cast("Any", shown), {}, (), model_admin=self.admin),
+        }
+        return self._render(self.template, form, context)
+
+    def _confirm(self, form: KeyedForm) -> HttpResponse:
+        context = {"form": form, "confirmation": self.confirmation(form)}
+        return self._render("admin/payments_integration/confirm.html", form, context)
+
+    def _render(self, template: str, form: forms.Form, context: dict[str, Any]) -> HttpResponse:
+        given = self.request.POST if self.request.method == "POST" else self.request.GET
+        common = {
+            "title": self.title,
+            "media": self.admin.media + form.media,
+            # In a popup, the page returns the new object to another page's form.
+            "is_popup": IS_POPUP_VAR in given,
+            "is_popup_var": IS_POPUP_VAR,
+            "to_field": given.get(TO_FIELD_VAR, ""),
+            "to_field_var": TO_FIELD_VAR,
+        }
+        return self.admin.render_page(self.request, template, {**common, **context}, self.crumbs())
+
+
+def was_sent_for_another(key: str, account: str) -> bool:
+    """Whether a form's key belongs to an operation of another account.
+
+    Keys are unique per account. Without this check, a form sent twice with another account would be done twice.
+    """
+    return Operation.objects.filter(idempotency_key=key).exclude(account=account).exists()
+
+
+def log(model_admin: Any, request: HttpRequest, subject: Any, entry: str, *, about: object, repeated: bool) -> None:
+    """Add an entry to a row's history; after a repeated form only if the first one left no entry."""
+    if repeated:
+        known = LogEntry.objects.filter(
+            user_id=cast("int", request.user.pk),
+            content_type=get_content_type_for_model(subject),
+            object_id=str(subject.pk),
+            change_message__contains=str(about),
+        )
+        if known.exists():
+            return
+    model_admin.log_change(request, subject, entry)

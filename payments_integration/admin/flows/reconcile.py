@@ -1,0 +1,131 @@
+"""Run a pass of reconciliation now: in a worker if PROCESSING is "celery", otherwise within the request."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin import AdminSite
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from payments_integration import conf, permissions, reconciliation
+from payments_integration.admin.shared import display
+from payments_integration.admin.shared.buttons import Outcome
+from payments_integration.models import AccountState, ReconciliationRun, RunKind, RunState
+
+logger = logging.getLogger(__name__)
+
+#: The maximum seconds of a pass within the request, and of waiting for the broker.
+MAX_SECONDS = 20.0
+_BROKER_SECONDS = 3.0
+#: A task that no worker took within these seconds is dropped: the schedule has run the pass since.
+_EXPIRES = 900
+
+#: The kinds that can be started here, in the order of the buttons.
+KINDS: tuple[RunKind, ...] = (RunKind.EVENTS, RunKind.OBJECTS, RunKind.BALANCES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """How a kind of pass is run: by a task, or here until a deadline."""
+
+    task: Any
+    run: Callable[[str, float], ReconciliationRun]
+
+
+def _passes() -> dict[str, _Pass]:
+    # Celery is not loaded before a pass is started.
+    from payments_integration import tasks  # noqa: PLC0415
+
+    return {
+        RunKind.EVENTS: _Pass(
+            tasks.reconcile_events,
+            lambda account, deadline: reconciliation.reconcile_events(account, deadline=deadline),
+        ),
+        RunKind.OBJECTS: _Pass(
+            tasks.reconcile_objects,
+            lambda account, deadline: reconciliation.reconcile_objects(account, deadline=deadline),
+        ),
+        RunKind.BALANCES: _Pass(
+            tasks.sync_balances, lambda account, deadline: reconciliation.reconcile_balances(account)
+        ),
+    }
+
+
+def url(site: AdminSite) -> str:
+    """The URL that the buttons post ``account`` and ``kind`` to."""
+    return reverse("admin:payments_integration_reconciliationrun_run", current_app=site.name)
+
+
+def start(account: str, kind: str, user: Any) -> tuple[Outcome, ReconciliationRun | AccountState]:
+    """Run a pass, or have a worker run it. Returns the message, and the row whose history records the action.
+
+    A pass is recorded as skipped while another one of the account is running. Raises PermissionDenied.
+    """
+    permissions.require(user, "run_reconciliation")
+    chosen = _passes()[kind]
+    if conf.current().PROCESSING == "celery":
+        return _start_in_worker(account, kind, chosen.task), AccountState(account=account)
+    run = chosen.run(account, time.monotonic() + MAX_SECONDS)
+    return _outcome(run), run
+
+
+def _start_in_worker(account: str, kind: str, task: Any) -> Outcome:
+    if not _publish(task, account):
+        return Outcome(
+            _("The broker did not accept the task, so nothing was started. The schedule runs this pass anyway."),
+            messages.ERROR,
+        )
+    if kind == RunKind.EVENTS and _is_running(account):
+        words = _("The pass was sent to a worker. It is skipped if another pass of this account is still running.")
+        return Outcome(words, messages.WARNING)
+    return Outcome(_("The pass was sent to a worker. It appears in the list once it has begun."))
+
+
+def _outcome(run: ReconciliationRun) -> Outcome:
+    if run.state == RunState.SKIPPED:
+        return Outcome(_("Another pass of this account is running, so this one was skipped."), messages.WARNING)
+    if run.error.startswith(f"{reconciliation.DeadlinePassed.__name__}:"):
+        words = _(
+            "Not finished within %(seconds)d seconds. What was read is kept; the next pass continues from there."
+        )
+        return Outcome(words % {"seconds": MAX_SECONDS}, messages.WARNING)
+    if run.state == RunState.FAILED:
+        # Only the error's class: its message may quote a row. The run's page shows it to those who may see it.
+        kind = run.error.partition(":")[0]
+        return Outcome(_("The pass failed: %(error)s") % {"error": display.text(kind)}, messages.ERROR)
+    words = _("Done: %(seen)d seen, %(recovered)d recovered, %(drifted)d differed, %(repaired)d repaired.")
+    return Outcome(
+        words % {"seen": run.seen, "recovered": run.recovered, "drifted": run.drifted, "repaired": run.repaired}
+    )
+
+
+def _is_running(account: str) -> bool:
+    """Whether a pass over the events has the account's lease now."""
+    return AccountState.objects.filter(pk=account, lease_until__gt=timezone.now()).exists()
+
+
+def _publish(task: Any, account: str) -> bool:
+    """Send a task in a thread, so that a dead or hanging broker does not block the request."""
+    sent, finished = threading.Event(), threading.Event()
+
+    def publish() -> None:
+        try:
+            task.apply_async(kwargs={"account": account}, retry=False, expires=_EXPIRES)
+        except Exception:
+            logger.exception("No message for %s of account %s", task.name, account)
+        else:
+            sent.set()
+        finally:
+            finished.set()
+
+    threading.Thread(target=publish, name="payments-run-now", daemon=True).start()
+    finished.wait(_BROKER_SECONDS)
+    return sent.is_set()

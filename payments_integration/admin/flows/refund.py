@@ -1,0 +1,228 @@
+"""The page that refunds a payment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from django import forms
+from django.contrib.admin.widgets import AdminTextareaWidget
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+from django.utils.translation import gettext as _, gettext_lazy
+
+from payments_integration import services
+from payments_integration.admin.flows.confirmation import (
+    ASK_FOR_APPROVAL,
+    NEEDS_APPROVAL,
+    Confirmation,
+    ConfirmationPage,
+)
+from payments_integration.admin.flows.forms import (
+    BANK_ACCOUNT_FIELDS,
+    NEW_ACCOUNT,
+    DestinationForm,
+    KeyedForm,
+    MoneyField,
+    amount_in_words,
+    destination_facts,
+    destination_in_words,
+)
+from payments_integration.admin.shared import display
+from payments_integration.admin.shared.display import explain
+from payments_integration.enums import MethodFamily
+from payments_integration.exceptions import PaymentsError
+from payments_integration.models import (
+    Operation,
+    OperationState,
+    Payment,
+    Refund,
+    open_refund_operations,
+    refundable_rest,
+)
+from payments_integration.money import format_money, to_major
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+    from payments_integration.admin.base import ReadOnlyAdmin
+
+
+class ReasonForm(KeyedForm):
+    """The reason of a refund."""
+
+    reason = forms.CharField(
+        label=gettext_lazy("Reason"),
+        required=False,
+        max_length=2000,
+        widget=AdminTextareaWidget(attrs={"rows": 2}),
+    )
+
+    def clean_reason(self) -> str:
+        # Browsers send different line breaks; the reason has "\n".
+        return "\n".join(cast("str", self.cleaned_data["reason"]).splitlines())
+
+
+class RefundForm(ReasonForm):
+    """The amount and the reason of a refund."""
+
+    def __init__(self, payment: Payment, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["amount"] = MoneyField(
+            currency=payment.currency,
+            label=_("Amount in %(currency)s") % {"currency": payment.currency},
+            help_text=_("Without thousands separators, for example %(example)s.")
+            % {"example": to_major(123450, payment.currency)},
+        )
+
+
+class BankRefundForm(RefundForm, DestinationForm):
+    """A refund that runs as a payout to the payer's bank account."""
+
+    def __init__(self, payment: Payment, *args: Any, **kwargs: Any) -> None:
+        super().__init__(payment, *args, country=payment.country, **kwargs)
+
+
+class RefundPage(ConfirmationPage):
+    """Refund one payment: to its card, or to a bank account that is typed."""
+
+    template = "admin/payments_integration/payment/refund.html"
+    title = gettext_lazy("Refund payment")
+    groups = (
+        (None, ("amount", "reason")),
+        (gettext_lazy("Where the money goes"), BANK_ACCOUNT_FIELDS),
+    )
+
+    def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest, payment: Payment) -> None:
+        super().__init__(model_admin, request)
+        self.payment = payment
+        self.by_card = payment.method_family == MethodFamily.CARD
+
+    def form(self, *args: Any, **kwargs: Any) -> RefundForm:
+        return (RefundForm if self.by_card else BankRefundForm)(self.payment, *args, **kwargs)
+
+    def initial(self) -> dict[str, Any]:
+        rest = refundable_rest(self.payment)
+        initial = {"amount": to_major(rest, self.payment.currency) if rest > 0 else ""}
+        # The payer prefills the bank account's holder, for users who may see personal data.
+        if not self.by_card and self.admin.sees_personal(self.request):
+            payer = _dict(self.payment.payer)
+            document = _dict(payer.get("document"))
+            initial["holder_name"] = payer.get("name") or ""
+            initial["document_type"] = document.get("type") or ""
+            initial["document_number"] = document.get("number") or ""
+        return initial
+
+    def check(self, form: KeyedForm) -> None:
+        amount = form.cleaned_data["amount"]
+        try:
+            rest = services.refundable(self.payment, at_least=amount)
+        except (PaymentsError, ImproperlyConfigured) as error:
+            form.add_error(None, explain(self.admin.admin_site, error))
+            return
+        self.payment.refresh_from_db()
+        if amount > rest:
+            form.add_error("amount", self._at_most(rest) if rest > 0 else _("Nothing is left to refund."))
+
+    def confirmation(self, form: RefundForm) -> Confirmation:
+        currency, amount = self.payment.currency, form.cleaned_data["amount"]
+        shown, rest = format_money(amount, currency), refundable_rest(self.payment)
+        destination = _destination(form)
+        card = _("the card that was charged")
+        waits = destination is not None and services.operations.reaches_approval_limit(amount, currency)
+        words = {"amount": shown, "recipient": destination_in_words(destination) if destination else card}
+        return Confirmation(
+            sentence=_("%(amount)s will be sent back to %(recipient)s.") % words,
+            button=ASK_FOR_APPROVAL if waits else _("Refund %(amount)s") % {"amount": shown},
+            facts=[
+                (_("Payment"), display.text(self.payment.pk)),
+                (_("Merchant reference"), display.text(self.payment.merchant_reference)),
+                (_("Amount"), display.money(amount, currency)),
+                (_("In words"), amount_in_words(amount, currency)),
+                *(destination_facts(destination) if destination else [(_("Goes to"), card)]),
+                (_("Reason"), display.text(form.cleaned_data["reason"])),
+                (_("Left to refund now"), display.money(rest, currency)),
+                (_("Left to refund afterwards"), display.money(rest - amount, currency)),
+            ],
+            notes=[*([NEEDS_APPROVAL] if waits else []), *([NEW_ACCOUNT] if destination else [])],
+        )
+
+    def call(self, form: RefundForm) -> Refund:
+        return services.create_refund(
+            self.payment,
+            amount=form.cleaned_data["amount"],
+            destination=_destination(form),
+            reason=form.cleaned_data["reason"] or None,
+            idempotency_key=form.cleaned_data["idempotency_key"],
+            actor=self.request.user,
+        )
+
+    def message(self, form: KeyedForm, name: str | None, message: str) -> str:
+        rest = refundable_rest(self.payment)
+        if name == "amount" and form.cleaned_data.get("amount", 0) > rest > 0:
+            # The service's message has minor units.
+            return self._at_most(rest)
+        return message
+
+    def done(self, row: Refund) -> tuple[Payment, str, str]:
+        amount = format_money(row.amount, row.currency)
+        message = format_html(
+            _("Refund {refund} of {amount} was made; its status is: {status}."),
+            refund=display.admin_link(self.admin.admin_site, Refund, row.pk),
+            amount=amount,
+            status=display.text(dict(Refund.Status.choices).get(row.status, row.status)),
+        )
+        return self.payment, _("Refunded %(amount)s: %(id)s.") % {"amount": amount, "id": row.pk}, message
+
+    def recorded(self, operation: Operation) -> tuple[Payment, str]:
+        return self.payment, _("Refund asked for: operation %(id)s.") % {"id": operation.pk}
+
+    def back(self, row: Refund | None = None) -> HttpResponse:
+        return self.admin.back(self.request, self.payment)
+
+    def crumbs(self) -> list[tuple[str, StrOrPromise]]:
+        site, may_view = self.admin.admin_site, self.admin.has_view_permission(self.request, self.payment)
+        return [
+            ((display.list_url(site, Payment) if may_view else ""), _("Payments")),
+            ((self.admin.object_url("change", self.payment) if may_view else ""), display.text(self.payment.pk)),
+            ("", _("Refund")),
+        ]
+
+    def context(self, form: KeyedForm) -> dict[str, Any]:
+        self.payment.refresh_from_db()
+        site, payment = self.admin.admin_site, self.payment
+        rest = refundable_rest(payment)
+        family = dict(MethodFamily.choices).get(payment.method_family, payment.method_family)
+        open_operations = open_refund_operations(payment.pk).order_by("-created_at")
+        return {
+            "subtitle": str(payment.pk),
+            "payment_url": self.admin.object_url("change", payment),
+            "may_view": self.admin.has_view_permission(self.request, payment),
+            "summary": [
+                (_("Status"), display.status(payment.status, Payment.Status)),
+                (_("Merchant reference"), display.text(payment.merchant_reference)),
+                (_("Method"), display.text(f"{payment.method_code} ({family})")),
+                (_("Received"), display.money(payment.amount_received, payment.currency)),
+                (_("Refunded"), display.money(payment.refunded_amount or 0, payment.currency)),
+                (_("Left to refund"), display.money(max(rest, 0), payment.currency)),
+            ],
+            "nothing_left": rest <= 0,
+            "open_operations": [
+                (display.admin_link(site, Operation, operation.pk), display.status(operation.state, OperationState))
+                for operation in open_operations[:10]
+            ],
+            "note": None if self.by_card else NEW_ACCOUNT,
+        }
+
+    def _at_most(self, rest: int) -> str:
+        return _("At most %(rest)s can be refunded.") % {"rest": format_money(rest, self.payment.currency)}
+
+
+def _destination(form: RefundForm) -> dict[str, Any] | None:
+    """The bank account that the money goes to; None if it goes back to the card."""
+    return form.destination if isinstance(form, BankRefundForm) else None
+
+
+def _dict(value: object) -> dict[str, Any]:
+    """A dict of the provider; empty if the provider sent something else."""
+    return value if isinstance(value, dict) else {}

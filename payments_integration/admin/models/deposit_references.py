@@ -1,0 +1,98 @@
+"""Deposit references, and the payments that probably came in through one.
+
+The provider turns each transfer to a reference into a payment and does not say which reference it was (spec, "Deposit
+references"). Such a payment has the reference's flow, method, country, currency and merchant reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
+from payments_integration.admin.lists import filters
+from payments_integration.admin.shared import columns, display
+from payments_integration.admin.shared.sections import Page, Section, Table
+from payments_integration.enums import ActiveStatus, Country, Flow
+from payments_integration.models import DepositReference, Payment
+
+TITLE = _("Payments that probably came in through it")
+NOTE = _(
+    "The provider does not say which reference a payment came in through. These have the same merchant reference, "
+    "method, country and currency, and were made after it; another reference of the same payer may have brought them."
+)
+NO_REFERENCE = _("This deposit reference has no merchant reference, so its payments cannot be identified.")
+
+
+@admin.register(DepositReference)
+class DepositReferenceAdmin(MirrorAdmin):
+    list_display = (
+        "id", "status_shown", "method_code", "country_shown", "currency", "reference_shown", "account", "created_at",
+    )  # fmt: skip
+    list_filter = (
+        filters.known("status", _("status"), ActiveStatus),
+        filters.COUNTRY,
+        filters.CURRENCY,
+        filters.ACCOUNT,
+        filters.days("created_at"),
+    )
+    search_fields = ("id__startswith", "merchant_reference__exact")
+    search_help_text = _("The beginning of an id, or a whole merchant reference")
+    list_defer = ("details", "extra")
+    personal = ("details_shown", "extra_shown")
+    export = (
+        "id", "status", "country", "currency", "method_code", "merchant_reference", "account", "created_at",
+    )  # fmt: skip
+    fieldsets = (
+        (None, {"fields": ("id", "status_shown", "reference_shown", "method_code", "country_shown", "currency")}),
+        (_("Instructions for the payer"), {"fields": ("details_shown",)}),
+        (_("Times"), {"fields": ("created_at",)}),
+        MIRROR_FIELDS,
+    )
+
+    status_shown = columns.status(_("status"), ActiveStatus)
+    reference_shown = columns.plain("merchant_reference", _("merchant reference"))
+    country_shown = columns.choice("country", _("country"), Country)
+    details_shown = columns.next_action("details", _("details"))
+
+    def sections(self, page: Page, obj: DepositReference) -> Iterable[Section]:
+        yield from payments_section(page, obj)
+        yield from super().sections(page, obj)
+
+
+def payments_section(page: Page, obj: DepositReference) -> Iterable[Section]:
+    if not obj.merchant_reference:
+        if page.may_view(Payment):
+            yield Table(TITLE, (), [], "", NO_REFERENCE)
+        return
+    yield from page.section(
+        TITLE,
+        probable_payments(obj).order_by("-created_at", "-pk"),
+        {
+            _("Payment"): lambda row: display.admin_link(page.site, Payment, row.pk),
+            _("Status"): lambda row: display.status(row.status, Payment.Status),
+            _("Received"): lambda row: display.money(row.amount_received, row.currency),
+            _("Merchant reference"): lambda row: display.text(row.merchant_reference),
+            _("Created at"): lambda row: display.moment(row.created_at),
+        },
+        obj.merchant_reference,
+        note=NOTE,
+    )
+
+
+def probable_payments(obj: DepositReference) -> QuerySet[Payment]:
+    """The payments that share the reference's fields, found by the index on the merchant reference."""
+    # A payment may have no flow. One with another flow did not come in through a deposit reference.
+    by_deposit = Q(flow=Flow.DEPOSIT_REFERENCE) | Q(flow=None) | Q(flow="")
+    return Payment.objects.filter(
+        by_deposit,
+        account=obj.account,
+        merchant_reference=obj.merchant_reference,
+        method_code=obj.method_code,
+        country=obj.country,
+        currency=obj.currency,
+        created_at__gte=obj.created_at,
+    ).defer("payer", "next_action", "metadata", "extra")

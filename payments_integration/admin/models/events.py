@@ -1,0 +1,209 @@
+"""Events, status changes, and the objects that wait for dispatch to handlers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db import router, transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import URLPattern
+from django.utils.translation import gettext_lazy as _, ngettext
+
+from payments_integration import inbox, wakeup
+from payments_integration.admin.base import ReadOnlyAdmin, outside_transactions
+from payments_integration.admin.lists import filters
+from payments_integration.admin.shared import columns
+from payments_integration.admin.shared.buttons import Button, Outcome, may
+from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.enums import EVENT_TYPES
+from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange
+
+#: Dispatched and parked rows can be dispatched again, quarantined events can be parsed again.
+REPLAYABLE = (EventState.PARKED, EventState.DONE, EventState.QUARANTINED)
+#: The seconds that a page waits for receivers; a worker or the scheduled sweeper does the rest.
+_MAX_WAIT = 4.0
+
+
+def replay(item: Any, actor: Any) -> None:
+    """Have a row dispatched again (or, in quarantine, parsed again), and wake the processor after commit."""
+    inbox.replay(item, actor=actor)
+    _wake(item.account)
+
+
+def _wake(account: str) -> None:
+    transaction.on_commit(
+        lambda: wakeup.wake(account, deadline=time.monotonic() + _MAX_WAIT),
+        using=router.db_for_write(Event),
+        robust=True,
+    )
+
+
+def _replayed(item: Any | None) -> Outcome:
+    if item is None:
+        return Outcome(_("It left the quarantine and is now processed like any other event."))
+    if item.state == EventState.QUARANTINED:
+        return Outcome(_("It still cannot be understood, and stays in quarantine."), messages.WARNING)
+    return Outcome(_("It will be dispatched again."))
+
+
+class ReplayAdmin(ReadOnlyAdmin):
+    """Rows that are dispatched to receivers, and that can be replayed."""
+
+    actions = ("replay_selected",)
+    buttons = (
+        Button(
+            name="replay",
+            label=_("Replay"),
+            permission="replay",
+            call=lambda obj, press: replay(obj, press.user),
+            done=_replayed,
+            logged=_("Replayed."),
+            shown=lambda obj: obj.state in REPLAYABLE,
+            question=_("Every receiver is called again. A quarantined event is parsed again."),
+        ),
+    )
+
+    def get_urls(self) -> list[URLPattern]:
+        urls = super().get_urls()
+        for url in urls:
+            # The list's action replays, and receivers run outside transactions.
+            if url.name == self.url_name("changelist"):
+                outside_transactions(url.callback)
+        return urls
+
+    def has_replay_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, "replay_event", obj)
+
+    @admin.action(description=_("Replay selected rows"), permissions=["replay"])
+    def replay_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        accounts = set()
+        replayed = released = kept = skipped = 0
+        for item in list(queryset):
+            if item.state not in REPLAYABLE:
+                skipped += 1
+                continue
+            inbox.replay(item, actor=request.user)
+            self.log_change(request, item, str(_("Replayed.")))
+            accounts.add(item.account)
+            if item.state != EventState.QUARANTINED:
+                replayed += 1
+            elif self.model._default_manager.filter(pk=item.pk).exists():
+                kept += 1
+            else:
+                released += 1
+        for account in accounts:
+            _wake(account)
+        if replayed:
+            text = ngettext("%d will be dispatched again.", "%d will be dispatched again.", replayed) % replayed
+            self.message_user(request, text, messages.SUCCESS)
+        if released:
+            text = ngettext("%d left the quarantine.", "%d left the quarantine.", released) % released
+            self.message_user(request, text, messages.SUCCESS)
+        if kept:
+            text = ngettext("%d stays in quarantine.", "%d stay in quarantine.", kept) % kept
+            self.message_user(request, text, messages.WARNING)
+        if skipped:
+            text = ngettext(
+                "%d was left out because it has not been dispatched yet.",
+                "%d were left out because they have not been dispatched yet.",
+                skipped,
+            )
+            self.message_user(request, text % skipped, messages.WARNING)
+
+
+@admin.register(Event)
+class EventAdmin(ReplayAdmin):
+    list_display = (
+        "id", "type", "object_shown", "state_shown", "created_at", "source", "attempts", "account",
+    )  # fmt: skip
+    list_filter = (
+        filters.known("state", _("state"), EventState, open_ended=False),
+        filters.known("type", _("type"), lambda: [(name, name) for name in EVENT_TYPES]),
+        filters.ACCOUNT,
+        filters.days("created_at"),
+    )
+    ordering = ("-created_at", "-pk")
+    sortable_by = ("created_at",)
+    search_fields = ("id__startswith", "object_id__exact")
+    search_help_text = _("The beginning of an event's id, or the whole id of its object")
+    list_defer = ("body", "error")
+    personal = ("body_shown", "error_shown")
+    export = (
+        "id", "type", "object_kind", "object_id", "state", "source", "attempts", "previous_status", "account",
+        "created_at", "received_at", "dispatched_at",
+    )  # fmt: skip
+    fieldsets = (
+        (None, {"fields": ("id", "type", "object_shown", "account", "source", "created_at", "received_at")}),
+        (_("Dispatch"), {"fields": ("state_shown", "previous_status", "dispatched_at", "attempts", "error_shown")}),
+        (_("Content"), {"fields": ("body_shown", "content_hash")}),
+    )
+
+    state_shown = columns.status(_("state"), EventState, "state")
+    object_shown = columns.object_link(_("object"))
+    error_shown = columns.traceback("error", _("error"))
+    # A quarantined body is shown exactly as it was delivered.
+    body_shown = columns.body("body", _("body"), exact=lambda obj: obj.state == EventState.QUARANTINED)
+
+    def sections(self, page: Page, obj: Event) -> Iterable[Section]:
+        return page.changes(obj.status_changes.order_by("-at", "-pk"), obj.object_id)
+
+
+@admin.register(StatusChange)
+class StatusChangeAdmin(ReplayAdmin):
+    list_display = (
+        "id", "object_shown", "kind_shown", "previous_status_shown", "new_status_shown", "event_link", "state_shown",
+        "account", "at",
+    )  # fmt: skip
+    list_filter = (
+        filters.known("state", _("state"), EventState, open_ended=False),
+        filters.ACCOUNT,
+        filters.days("at"),
+    )
+    ordering = ("-at", "-pk")
+    sortable_by = ("at",)
+    search_fields = ("object_id__exact", "event_id__exact")
+    search_help_text = _("The whole id of an object or of an event")
+    list_defer = ("error",)
+    personal = ("error_shown",)
+    export = (
+        "object_kind", "object_id", "previous_status", "status", "event_id", "state", "attempts", "account", "at",
+        "recorded_at", "dispatched_at",
+    )  # fmt: skip
+    fieldsets = (
+        (
+            None,
+            {"fields": ("object_shown", "kind_shown", "account", "previous_status_shown", "new_status_shown", "at")},
+        ),
+        (_("Brought by"), {"fields": ("event_link", "recorded_at")}),
+        (_("Dispatch"), {"fields": ("state_shown", "dispatched_at", "attempts", "error_shown")}),
+    )
+
+    object_shown = columns.object_link(_("object"))
+    kind_shown = columns.plain("object_kind", _("kind"))
+    previous_status_shown = columns.status_word("previous_status", _("previous status"))
+    new_status_shown = columns.status_word("status", _("status"))
+    event_link = columns.row_link("event_id", _("event"), Event)
+    state_shown = columns.status(_("state"), EventState, "state")
+    error_shown = columns.traceback("error", _("error"))
+
+
+@admin.register(ObjectDispatch)
+class ObjectDispatchAdmin(ReadOnlyAdmin):
+    """The dispatch state of each object, with the time of the next attempt."""
+
+    list_display = ("id", "object_shown", "kind_shown", "account", "next_attempt_at")
+    list_filter = (filters.ACCOUNT,)
+    # Most rows have no next attempt, so its time is not a useful order.
+    ordering = ("-pk",)
+    sortable_by = ()
+    search_fields = ("object_id__exact",)
+    search_help_text = _("The whole id of an object")
+    export = ("object_kind", "object_id", "account", "next_attempt_at")
+    fieldsets = ((None, {"fields": ("object_shown", "kind_shown", "account", "next_attempt_at")}),)
+
+    object_shown = columns.object_link(_("object"))
+    kind_shown = columns.plain("object_kind", _("kind"))

@@ -1,0 +1,189 @@
+"""Operations: what was asked of the provider, by whom, and what came of it.
+
+The list begins with the operations that need attention: to be decided, waiting for approval, or with an unknown
+outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern
+from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration import services
+from payments_integration.admin.base import ReadOnlyAdmin
+from payments_integration.admin.flows import decisions
+from payments_integration.admin.lists import filters
+from payments_integration.admin.shared import columns, display
+from payments_integration.admin.shared.buttons import may
+from payments_integration.models import MIRRORS, Operation, OperationState
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+
+def _choices() -> list[tuple[str, StrOrPromise]]:
+    return [(call.name, call.label) for call in services.operations.CALLS.values()]
+
+
+#: The states that need attention, most urgent first, with the label of the link to all such operations.
+ATTENTION_STATES: dict[OperationState, StrOrPromise] = {
+    OperationState.NEEDS_PERSON: _("All that a person must decide"),
+    OperationState.AWAITING_APPROVAL: _("All that wait for approval"),
+    OperationState.UNKNOWN: _("All whose outcome is not known yet"),
+}
+#: The operations shown per state: those that have waited longest.
+ATTENTION_ROWS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The operations that need attention, as a table."""
+
+    columns: tuple[StrOrPromise, ...]
+    rows: list[tuple[str, ...]]
+    #: Label and URL of the list of each state.
+    lists: list[tuple[StrOrPromise, str]]
+
+
+@admin.register(Operation)
+class OperationAdmin(ReadOnlyAdmin):
+    list_display = (
+        "id", "operation_shown", "state_shown", "amount_shown", "objects_shown", "actor", "account", "created_at",
+    )  # fmt: skip
+    list_filter = (
+        filters.known("state", _("state"), OperationState, open_ended=False),
+        filters.known("operation", _("operation"), _choices),
+        filters.ACCOUNT,
+        filters.days("created_at"),
+    )
+    ordering = ("-created_at", "-pk")
+    sortable_by = ("created_at",)
+    search_fields = (
+        "id__startswith", "target_id__exact", "result_id__exact", "merchant_reference__exact",
+        "idempotency_key__exact",
+    )  # fmt: skip
+    search_help_text = _("The beginning of an id; a whole object id, merchant reference or idempotency key")
+    buttons = (decisions.LOOK_UP, decisions.SEND_AGAIN, decisions.HAPPENED, decisions.NEVER_HAPPENED)
+    list_defer = ("arguments", "body", "error", "note", "request_ids")
+    personal = ("note_shown", "error_shown", "arguments_shown", "body_shown")
+    export = (
+        "id", "operation", "state", "amount", "currency", "target_id", "result_kind", "result_id",
+        "merchant_reference", "actor", "approved_by", "approved_at", "attempts", "account", "created_at",
+        "first_sent_at", "last_sent_at", "closed_at",
+    )  # fmt: skip
+    fieldsets = (
+        (
+            None,
+            {
+                "fields": (
+                    "id", "operation_shown", "state_shown", "note_shown", "error_shown", "request_ids_shown", "actor",
+                )
+            },
+        ),
+        (_("Request"), {"fields": ("amount_shown", "target_shown", "merchant_reference", "arguments_shown")}),
+        (_("Approval"), {"fields": ("approved_by", "approved_at")}),
+        (_("Result"), {"fields": ("result_shown",)}),
+        (
+            _("Sending"),
+            {
+                "fields": (
+                    "created_at", "first_sent_at", "last_sent_at", "next_attempt_at", "closed_at", "attempts",
+                    "may_have_run", "deferred", "account", "idempotency_key",
+                )
+            },
+        ),
+        (_("Exact request"), {"classes": ("collapse",), "fields": ("body_shown",)}),
+    )  # fmt: skip
+
+    state_shown = columns.status(_("state"), OperationState, "state")
+    amount_shown = columns.money("amount", _("amount"))
+    result_shown = columns.object_link(_("result"), "result_kind", "result_id")
+    note_shown = columns.note("note", _("note"), quoting="arguments")
+    error_shown = columns.provider_error("error", _("the provider's error"))
+    arguments_shown = columns.json("arguments", _("arguments"))
+    body_shown = columns.body("body", _("body"))
+
+    def get_urls(self) -> list[URLPattern]:
+        own = [
+            self.object_path(button.name, self.button_view(button))
+            for button in (decisions.APPROVE, decisions.REJECT, decisions.TAKE_BACK)
+        ]
+        return [*own, *super().get_urls()]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        # Only above the unfiltered first page.
+        if not request.GET and self.has_view_permission(request):
+            extra_context = {"pi_attention": self.attention(), **(extra_context or {})}
+        return super().changelist_view(request, extra_context)
+
+    def attention(self) -> Attention:
+        """The operations that need attention, found with one short index read per state."""
+        found: list[Operation] = []
+        for state in ATTENTION_STATES:
+            oldest = Operation.objects.filter(state=state).order_by("created_at", "pk")
+            found += oldest.defer("arguments", "body", "error", "note", "request_ids")[:ATTENTION_ROWS]
+        cells: dict[StrOrPromise, Callable[[Operation], str]] = {
+            _("Operation"): lambda row: display.admin_link(self.admin_site, Operation, row.pk),
+            _("Asked for"): self.operation_shown,
+            _("State"): lambda row: display.status(row.state, OperationState),
+            _("Amount"): lambda row: display.money(row.amount, row.currency),
+            _("About"): self.objects_shown,
+            _("Asked by"): lambda row: display.text(row.actor),
+            _("Created at"): lambda row: display.moment(row.created_at),
+        }
+        rows = [tuple(cell(operation) for cell in cells.values()) for operation in found]
+        url = display.list_url(self.admin_site, Operation)
+        lists = [(label, f"{url}?{urlencode({'state': state.value})}") for state, label in ATTENTION_STATES.items()]
+        return Attention(tuple(cells), rows, lists)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        obj = kwargs.get("obj")
+        if obj is not None and decisions.waits(obj):
+            may_approve = self.has_approve_permission(request, obj)
+            context["pi_panel"] = decisions.approval_panel(self, request, obj, may_approve=may_approve)
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def has_resolve_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, "change_operation", obj)
+
+    def has_close_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, "close_operation", obj)
+
+    def has_approve_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, "approve_operation", obj)
+
+    def has_take_back_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return obj is not None and services.is_requester(obj, request.user)
+
+    @admin.display(description=_("operation"))
+    def operation_shown(self, obj: Operation) -> str:
+        return display.operation_name(obj.operation)
+
+    @admin.display(description=_("request ids"))
+    def request_ids_shown(self, obj: Operation) -> str:
+        return display.text(", ".join(map(str, obj.request_ids or ())))
+
+    @admin.display(description=_("target and result"))
+    def objects_shown(self, obj: Operation) -> str:
+        """Target and result in one column, because the list would otherwise be too wide."""
+        target, result = self.target_shown(obj), self.result_shown(obj)
+        if not obj.result_id or obj.result_id == obj.target_id:
+            return target
+        return format_html("{} →<br>{}", target, result) if obj.target_id else result
+
+    @admin.display(description=_("target"))
+    def target_shown(self, obj: Operation) -> str:
+        call = services.operations.get(obj.operation)
+        if call is None or call.target is None:
+            return display.text(obj.target_id)
+        return display.admin_link(self.admin_site, MIRRORS[call.target], obj.target_id)

@@ -1,0 +1,179 @@
+"""Payments: money that came in, and the links to refund it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, reverse
+from django.utils.decorators import method_decorator
+from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.debug import sensitive_post_parameters
+
+from payments_integration import services
+from payments_integration.admin import flows
+from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
+from payments_integration.admin.lists import filters
+from payments_integration.admin.lists.filters import Lookup
+from payments_integration.admin.shared import columns, display, masking
+from payments_integration.admin.shared.buttons import Button, Tool, canceled, may
+from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.enums import (
+    CANCELABLE_PAYMENT_STATUSES,
+    Country,
+    Flow,
+    MethodFamily,
+    PaymentStatus,
+)
+from payments_integration.models import Payment, payer_document, payer_email, refundable_rest
+
+
+@admin.register(Payment)
+class PaymentAdmin(MirrorAdmin):
+    list_display = (
+        "id", "status_shown", "amounts_shown", "method_shown", "reference_shown", "account", "created_at",
+    )  # fmt: skip
+    list_filter = (
+        filters.known("status", _("status"), PaymentStatus),
+        filters.FAMILY,
+        filters.COUNTRY,
+        filters.CURRENCY,
+        filters.ACCOUNT,
+        filters.days("created_at"),
+    )
+    search_fields = ("id__startswith", "merchant_reference__exact")
+    search_help_text = _(
+        "The beginning of an id, or a whole merchant reference, payer's e-mail address or document number"
+    )
+    list_defer = ("payer", "next_action", "metadata", "extra", "checkout_url", "failure_reason")
+    personal = ("payer_shown", "next_action_shown", "metadata_shown", "extra_shown")
+    actions = ("refund_selected",)
+    buttons = (
+        REFRESH,
+        Button(
+            name="cancel",
+            label=_("Cancel payment"),
+            permission="cancel",
+            call=lambda obj, press: services.cancel_payment(obj, idempotency_key=press.key, actor=press.user),
+            done=canceled,
+            logged=_("Canceled at the provider."),
+            shown=lambda obj: obj.status in CANCELABLE_PAYMENT_STATUSES,
+            question=_("The payer can no longer pay it."),
+        ),
+    )
+    export = (
+        "id", "status", "amount", "amount_received", "refunded_amount", "fee", "net_amount", "currency", "country",
+        "method_code", "method_family", "flow", "merchant_reference", "failure_reason", "payer_email",
+        "payer_document", "account", "created_at", "expires_at", "succeeded_at",
+    )  # fmt: skip
+    export_personal = ("payer_email", "payer_document")
+    fieldsets = (
+        (None, {"fields": ("id", "status_shown", "failure_shown", "reference_shown", "country_shown")}),
+        (
+            _("Money"),
+            {
+                "fields": (
+                    "amount_shown", "received_shown", "refunded_shown", "rest_shown", "fee_shown", "net_shown",
+                    "currency",
+                )
+            },
+        ),
+        (
+            _("Method"),
+            {"fields": ("method_code", "family_shown", "flow_shown", "checkout_link", "next_action_shown")},
+        ),
+        (_("Payer"), {"fields": ("payer_shown", "metadata_shown")}),
+        (_("Times"), {"fields": ("created_at", "expires_at", "succeeded_at")}),
+        MIRROR_FIELDS,
+    )  # fmt: skip
+
+    status_shown = columns.status(_("status"), PaymentStatus)
+    country_shown = columns.choice("country", _("country"), Country)
+    family_shown = columns.choice("method_family", _("method family"), MethodFamily)
+    flow_shown = columns.choice("flow", _("flow"), Flow)
+    amount_shown = columns.money("amount", _("amount"))
+    amounts_shown = columns.refunded("amount", _("amount"))
+    received_shown = columns.money("amount_received", _("amount received"))
+    refunded_shown = columns.money("refunded_amount", _("refunded"))
+    fee_shown = columns.money("fee", _("fee"))
+    net_shown = columns.money("net_amount", _("net amount"))
+    failure_shown = columns.plain("failure_reason", _("failure reason"))
+    reference_shown = columns.plain("merchant_reference", _("merchant reference"))
+    checkout_link = columns.web_link("checkout_url", _("checkout URL"))
+    next_action_shown = columns.next_action("next_action", _("next action"))
+    payer_shown = columns.json("payer", _("payer"))
+    metadata_shown = columns.json("metadata", _("metadata"))
+
+    @admin.display(description=_("refundable"))
+    def rest_shown(self, obj: Payment) -> str:
+        return display.money(max(0, refundable_rest(obj)), obj.currency)
+
+    @admin.display(description=_("method and country"))
+    def method_shown(self, obj: Payment) -> str:
+        return format_html(
+            '{}<br><span class="pi-less">{}</span>', display.text(obj.method_code), self.country_shown(obj)
+        )
+
+    def get_lookups(self, request: HttpRequest, term: str) -> list[Lookup]:
+        found = super().get_lookups(request, term)
+        # Whether a search finds an address reveals personal data, so it needs the permission to see it.
+        if self.sees_personal(request):
+            email, document = payer_email({"email": term}), payer_document({"document": {"number": term}})
+            if "@" in email:
+                found.append(Lookup(Q(payer_email=email)))
+            if document:
+                found.append(Lookup(Q(payer_document=document)))
+        return found
+
+    def has_refund_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, "refund_payment", obj)
+
+    def has_cancel_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, "cancel_payment", obj)
+
+    def get_urls(self) -> list[URLPattern]:
+        return [
+            self.list_path("refund-selected", self.refund_selected_view),
+            self.list_path("methods", self.methods_view),
+            self.object_path("refund", self.refund_view),
+            *super().get_urls(),
+        ]
+
+    # An error report must not contain the bank account.
+    @method_decorator(sensitive_post_parameters(*masking.SENSITIVE_FIELDS))
+    def refund_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        payment = self.permitted(request, object_id, "refund")
+        return flows.RefundPage(self, request, payment).respond()
+
+    @admin.action(description=_("Refund selected payments"), permissions=["refund"])
+    def refund_selected(self, request: HttpRequest, queryset: QuerySet[Payment]) -> HttpResponse | None:
+        chosen = list(queryset[: flows.MAX_PAYMENTS + 1])
+        if len(chosen) > flows.MAX_PAYMENTS:
+            words = _("Select at most %(most)d payments to refund at once.") % {"most": flows.MAX_PAYMENTS}
+            self.message_user(request, words, messages.WARNING)
+            return None
+        if len(chosen) == 1:
+            return HttpResponseRedirect(self.object_url("refund", chosen[0]))
+        return HttpResponseRedirect(flows.bulk_refund_url(self, [payment.pk for payment in chosen]))
+
+    def refund_selected_view(self, request: HttpRequest) -> HttpResponse:
+        return flows.BulkRefundPage(self, request).respond()
+
+    def methods_view(self, request: HttpRequest) -> HttpResponse:
+        return flows.PaymentMethodsPage(self, request).respond()
+
+    def list_links(self, request: HttpRequest) -> Iterable[Tool]:
+        url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)
+        yield Tool(_("Payment methods"), url, post=False)
+
+    def links(self, request: HttpRequest, obj: Payment) -> Iterable[Tool]:
+        if self.has_refund_permission(request, obj) and refundable_rest(obj) > 0:
+            yield Tool(_("Refund"), self.object_url("refund", obj), post=False)
+
+    def sections(self, page: Page, obj: Payment) -> Iterable[Section]:
+        yield from page.refunds(obj.refunds.all(), obj.object_id)
+        yield from super().sections(page, obj)

@@ -1,0 +1,122 @@
+"""Webhook endpoints: create, rotate and delete them. No page shows a secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern
+from django.utils.translation import gettext as _, gettext_lazy
+
+from payments_integration import services
+from payments_integration.admin import flows
+from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin, outside_transactions
+from payments_integration.admin.lists import filters
+from payments_integration.admin.shared import columns, display
+from payments_integration.admin.shared.buttons import Button, Outcome, may
+from payments_integration.admin.shared.display import NO_SECRET
+from payments_integration.admin.shared.sections import STYLES
+from payments_integration.enums import ActiveStatus
+from payments_integration.models import WebhookEndpoint
+
+
+def _exists(endpoint: WebhookEndpoint) -> bool:
+    return endpoint.deleted_at is None
+
+
+def _rotated(endpoint: WebhookEndpoint | None) -> Outcome:
+    if endpoint is not None and not endpoint.secret_token:
+        return Outcome(_("The secret was rotated. %s") % NO_SECRET, messages.WARNING)
+    return Outcome(
+        _(
+            "The secret was rotated. The new one is stored encrypted and used from now on. "
+            "The old one stays valid for 24 hours."
+        )
+    )
+
+
+@admin.register(WebhookEndpoint)
+class WebhookEndpointAdmin(MirrorAdmin):
+    """Endpoints, and whether their secret is known."""
+
+    list_display = ("id", "status_shown", "url", "secret_shown", "secret_age", "account", "created_at")
+    list_filter = (filters.known("status", gettext_lazy("status"), ActiveStatus), filters.ACCOUNT)
+    search_fields = ("id__startswith", "url__exact")
+    search_help_text = gettext_lazy("The beginning of an id, or a whole URL")
+    list_defer = ("extra", "events")
+    buttons = (
+        REFRESH,
+        Button(
+            name="rotate",
+            label=gettext_lazy("Rotate secret"),
+            permission="rotate",
+            call=lambda obj, press: services.rotate_webhook_secret(obj, idempotency_key=press.key, actor=press.user),
+            done=_rotated,
+            logged=gettext_lazy("Secret rotated at the provider."),
+            shown=lambda obj: _exists(obj) and obj.gone_at is None,
+            question=gettext_lazy("The provider makes a new secret; the old one stays valid for 24 hours."),
+        ),
+        Button(
+            # The name "delete" belongs to Django's own delete page, which is closed.
+            name="remove",
+            label=gettext_lazy("Delete endpoint"),
+            permission="manage",
+            call=lambda obj, press: services.delete_webhook_endpoint(obj, idempotency_key=press.key, actor=press.user),
+            done=gettext_lazy("The endpoint was deleted. Its row stays, without its secret."),
+            logged=gettext_lazy("Deleted at the provider."),
+            shown=_exists,
+            question=gettext_lazy("Nothing is delivered to this URL any more. Reconciliation still finds events."),
+        ),
+    )
+    export = ("id", "status", "url", "secret_since", "account", "created_at")
+    fieldsets = (
+        (None, {"fields": ("id", "status_shown", "url_link", "events_shown")}),
+        (
+            gettext_lazy("Secret"),
+            {"fields": ("secret_shown", "secret_since", "secret_age", "previous_secret_until")},
+        ),
+        (gettext_lazy("Times"), {"fields": ("created_at", "deleted_at")}),
+        MIRROR_FIELDS,
+    )
+
+    status_shown = columns.status(gettext_lazy("status"), ActiveStatus)
+    url_link = columns.web_link("url", gettext_lazy("URL"))
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return may(request, "manage_webhookendpoint")
+
+    def has_manage_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, "manage_webhookendpoint", obj)
+
+    def has_rotate_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, "rotate_webhookendpoint", obj)
+
+    def get_urls(self) -> list[URLPattern]:
+        urls = super().get_urls()
+        for url in urls:
+            # The add page calls the provider.
+            if url.name == self.url_name("add"):
+                outside_transactions(url.callback)
+        return urls
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        return flows.WebhookEndpointPage(self, request).respond()
+
+    @admin.display(description=gettext_lazy("event types"))
+    def events_shown(self, obj: WebhookEndpoint) -> str:
+        return display.text(", ".join(map(str, obj.events or ())))
+
+    @admin.display(description=gettext_lazy("secret known"), boolean=True)
+    def secret_shown(self, obj: WebhookEndpoint) -> bool:
+        return bool(obj.secret_token)
+
+    @admin.display(description=gettext_lazy("age of the secret"))
+    def secret_age(self, obj: WebhookEndpoint) -> str:
+        return display.time_since(obj.secret_since)
+
+    class Media:
+        css = {"all": STYLES}

@@ -1,0 +1,106 @@
+"""Buttons on a row's page: one POST, one service call, one message."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.admin import AdminSite
+from django.db.models import Model
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from payments_integration import permissions
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """One click on a button."""
+
+    user: Any
+    #: The idempotency key of the page, so that a double click is one intent.
+    key: str | None
+    #: The cleaned data of the button's form.
+    answers: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The message after a click."""
+
+    text: StrOrPromise
+    level: int = messages.SUCCESS
+
+
+def canceled(row: Any | None) -> Outcome:
+    """The message after a cancel. The provider's answer may have another status than canceled."""
+    if row is None or row.status == "canceled":
+        return Outcome(_("It was canceled."))
+    status = dict(row.Status.choices).get(row.status, row.status)
+    return Outcome(_("The provider was asked to cancel it. Its status is: %s.") % status, messages.WARNING)
+
+
+#: ``call(row, press)`` calls a service.
+Call = Callable[[Any, Press], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Button:
+    #: The last part of its URL.
+    name: str
+    label: StrOrPromise
+    #: ``has_<permission>_permission(request, obj)`` of the ModelAdmin decides who may use it.
+    permission: str
+    call: Call
+    #: The message afterwards. A function receives the row as it is then, or None if it no longer exists.
+    done: StrOrPromise | Callable[[Any | None], Outcome]
+    #: The entry in the row's history; empty if the button changes nothing at the provider.
+    logged: StrOrPromise = ""
+    #: Whether the button is useful for this row, as far as the mirror knows. The service decides.
+    shown: Callable[[Any], bool] = lambda obj: True
+    #: Shown before the confirming click.
+    question: StrOrPromise = ""
+    #: A form to fill in first, and its initial values.
+    form: type[forms.Form] | None = None
+    initial: Callable[[Any], dict[str, Any]] = lambda obj: {}
+
+    def outcome(self, obj: Any | None) -> Outcome:
+        return self.done(obj) if callable(self.done) else Outcome(self.done)
+
+    def unbound(self, obj: Any) -> forms.Form | None:
+        """Its empty form. Field ids contain the button's name, because a page may have several such forms."""
+        return self.form(initial=self.initial(obj), auto_id=f"pi-{self.name}-%s") if self.form else None
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A button or link in a page."""
+
+    label: StrOrPromise
+    url: str
+    post: bool = True
+    question: StrOrPromise = ""
+    key: str = ""
+    form: forms.Form | None = None
+
+
+def may(request: HttpRequest, codename: str, obj: Any = None) -> bool:
+    """Whether the user has one of the app's permissions, for all rows or for this one."""
+    return permissions.may(request.user, codename, obj)
+
+
+def may_view(site: AdminSite, request: HttpRequest, model: type[Model]) -> bool:
+    """Whether the model is registered on the site and the user may see it."""
+    return site.is_registered(model) and site.get_model_admin(model).has_view_permission(request)
+
+
+def new_key() -> str:
+    """An idempotency key for one form or button of one page view."""
+    return f"admin-{uuid.uuid4().hex}"

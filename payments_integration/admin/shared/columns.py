@@ -1,0 +1,271 @@
+"""Columns and fields of the admin, made from a field's name. Assigned in a ModelAdmin, they become its methods.
+
+A column with personal data may have an attribute ``masked``, another column that is shown to users who may not see
+personal data (``ListAdmin.personal``). Without it they see ``•••`` if there is a value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.contrib.admin.utils import label_for_field
+from django.db.models import Model
+from django.db.models.options import Options
+from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from payments_integration.admin.shared import display, masking
+from payments_integration.models import Mirror
+from payments_integration.next_action import ActionType, BankTransfer, NextAction, parse
+from payments_integration.next_action.codes import qr_code
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+#: ``column(model_admin, row)``
+Column = Callable[[Any, Any], str]
+
+
+def _column(description: StrOrPromise, shown: Column, masked: Column | None = None) -> Column:
+    """A method of a ModelAdmin, with its content for all users and for those who may not see personal data."""
+
+    @admin.display(description=description)
+    def column(self: Any, obj: Any) -> str:
+        return shown(self, obj)
+
+    if masked is not None:
+        column.masked = masked  # type: ignore[attr-defined]
+    return column
+
+
+def _value(
+    name: str, description: StrOrPromise, shown: Callable[[Any], str], masked: Callable[[Any], str] | None = None
+) -> Column:
+    """The same for the value of the field ``name``."""
+    return _column(
+        description,
+        lambda _admin, obj: shown(getattr(obj, name)),
+        None if masked is None else lambda _admin, obj: masked(getattr(obj, name)),
+    )
+
+
+@functools.cache
+def masked(model_admin: Any, name: str) -> Callable[[Any], str]:
+    """The column or field ``name`` of a ModelAdmin, for users who may not see personal data."""
+    own = getattr(model_admin, name, None)
+    replacement: Column | None = getattr(own, "masked", None)
+    label: Any = label_for_field(name, model_admin.model, model_admin)
+
+    @admin.display(description=label)
+    def column(obj: Any) -> str:
+        if replacement is not None:
+            return replacement(model_admin, obj)
+        shown = own(obj) if callable(own) else getattr(obj, name)
+        return shown if shown in (display.EMPTY, display.ERASED) else (masking.MASK if shown else display.EMPTY)
+
+    # Django uses it in CSS classes.
+    column.__name__ = name
+    return column
+
+
+@functools.cache
+def moment(opts: Options[Any], name: str) -> Callable[[Any], str]:
+    """A field with a time, in the format of all times; takes the place of the field's name in ``list_display``."""
+
+    @admin.display(description=getattr(opts.get_field(name), "verbose_name", name), ordering=name)
+    def column(obj: Any) -> str:
+        return display.moment(getattr(obj, name))
+
+    # Django uses it in CSS classes.
+    column.__name__ = name
+    return column
+
+
+@functools.cache
+def aged(opts: Options[Any], name: str) -> Callable[[Any], str]:
+    """The same with its age, which shows in a list what is stuck."""
+    exact = moment(opts, name)
+
+    @admin.display(description=exact.short_description, ordering=name)  # type: ignore[attr-defined]
+    def column(obj: Any) -> str:
+        return display.aged(getattr(obj, name))
+
+    column.__name__ = name
+    return column
+
+
+def plain(name: str, description: StrOrPromise) -> Column:
+    """A value as text; a dash if it is empty."""
+    return _value(name, description, display.text)
+
+
+def status(description: StrOrPromise, choices: Any, name: str = "status") -> Column:
+    """A status in the words of ``choices``, or as the provider sent it."""
+    return _value(name, description, lambda value: display.status(value, choices))
+
+
+def choice(name: str, description: StrOrPromise, choices: Any) -> Column:
+    """A value in the words of ``choices``, or as the provider sent it."""
+    return _value(name, description, lambda value: display.text(dict(choices.choices).get(value, value)))
+
+
+def status_word(name: str, description: StrOrPromise) -> Column:
+    """A status of the object that a row is about, in words."""
+    return _column(description, lambda _admin, obj: display.status_word(obj.object_kind, getattr(obj, name)))
+
+
+def refunded(name: str, description: StrOrPromise) -> Column:
+    """A payment's amount, and below it how much of the received amount was refunded."""
+
+    def shown(_admin: Any, obj: Any) -> str:
+        amount = display.money(getattr(obj, name), obj.currency)
+        if not obj.refunded_amount:
+            return amount
+        share = display.refunded_share(obj.refunded_amount, obj.amount_received)
+        back = display.money(obj.refunded_amount, obj.currency)
+        return format_html('{}<br><span class="pi-less">{} ({})</span>', amount, share, back)
+
+    return _column(description, shown)
+
+
+def money(name: str, description: StrOrPromise, *, currency: str = "currency") -> Column:
+    """An amount in the row's currency. ``currency``: the dotted path to the currency."""
+    currency_of = attrgetter(currency)
+    return _column(description, lambda _admin, obj: display.money(getattr(obj, name), currency_of(obj)))
+
+
+def json(name: str, description: StrOrPromise) -> Column:
+    """JSON. A mirror's personal field is masked as a whole, other JSON only where it is personal."""
+
+    def masked(_admin: Any, obj: Any) -> str:
+        value = getattr(obj, name)
+        hidden = masking.field(name, value) if isinstance(obj, Mirror) else masking.masked(value)
+        return _erased(obj, name) or display.pretty_json(hidden)
+
+    return _column(
+        description, lambda _admin, obj: _erased(obj, name) or display.pretty_json(getattr(obj, name)), masked
+    )
+
+
+def web_link(name: str, description: StrOrPromise) -> Column:
+    return _value(name, description, display.web_link)
+
+
+def body(name: str, description: StrOrPromise, *, exact: Callable[[Any], bool] = lambda obj: False) -> Column:
+    """The bytes of a request or an event. ``exact(row)``: whether a row's bytes are shown without indentation."""
+    return _column(
+        description,
+        lambda _admin, obj: display.body(getattr(obj, name), exact=exact(obj)),
+        lambda _admin, obj: display.masked_body(getattr(obj, name)),
+    )
+
+
+def preformatted(name: str, description: StrOrPromise) -> Column:
+    return _value(name, description, _preformatted)
+
+
+def note(name: str, description: StrOrPromise, *, quoting: str) -> Column:
+    """Sentences that may quote the JSON field ``quoting``, whose personal values are masked in them."""
+    return _column(
+        description,
+        lambda _admin, obj: _preformatted(getattr(obj, name)),
+        lambda _admin, obj: _preformatted(masking.without(getattr(obj, name), getattr(obj, quoting))),
+    )
+
+
+def provider_error(name: str, description: StrOrPromise) -> Column:
+    """The provider's error; masked: its codes without its message, which may quote what was sent."""
+    return _value(
+        name, description, display.pretty_json, lambda value: display.pretty_json(masking.provider_error(value))
+    )
+
+
+def traceback(name: str, description: StrOrPromise) -> Column:
+    """A traceback; masked: its frames and the class of the error, without the message."""
+    return _value(
+        name, description, _preformatted, lambda value: _preformatted(masking.traceback(value) if value else value)
+    )
+
+
+def row_link(name: str, description: StrOrPromise, model: type[Model]) -> Column:
+    """A link to the row whose id is in the field ``name``."""
+    return _column(description, lambda self, obj: display.admin_link(self.admin_site, model, getattr(obj, name)))
+
+
+def object_link(description: StrOrPromise, kind: str = "object_kind", pk: str = "object_id") -> Column:
+    """A link to the mirrored object that a row is about."""
+    return _column(
+        description,
+        lambda self, obj: display.object_link(self.admin_site, obj.account, getattr(obj, kind), getattr(obj, pk)),
+    )
+
+
+def next_action(name: str, description: StrOrPromise) -> Column:
+    """A next action as the payer sees it; masked: its JSON without personal values."""
+    return _column(
+        description,
+        lambda _admin, obj: _erased(obj, name) or next_action_html(getattr(obj, name)),
+        lambda _admin, obj: _erased(obj, name) or display.pretty_json(masking.field(name, getattr(obj, name))),
+    )
+
+
+def next_action_html(value: Any) -> str:
+    """The next action as HTML; as JSON if it does not follow the spec."""
+    action = parse(value)
+    if action is None or not action.is_known:
+        return display.pretty_json(value)
+    terms = [(label, shown) for label, shown in _terms(action) if shown]
+    further = display.pretty_json(action.further) if action.further else ""
+    return format_html(
+        '<div class="pi-next"><p>{}</p>{}{}{}</div>',
+        ActionType(action.type).label,
+        qr_code(action.qr_payload, css_class="pi-qr"),
+        format_html("<dl>{}</dl>", format_html_join("", "<dt>{}</dt><dd>{}</dd>", terms)) if terms else "",
+        further,
+    )
+
+
+def _terms(action: NextAction) -> Iterable[tuple[StrOrPromise, str]]:
+    yield _("Address"), display.web_link(action.redirect_url) if action.redirect_url else ""
+    yield _("QR content"), _code(action.qr_payload)
+    yield _("Voucher code"), _code(action.voucher_code)
+    # The spec does not say which kind of bar code it is, so it is shown as the digits that a cashier types.
+    yield _("Barcode"), _code(action.voucher_barcode)
+    bank = action.bank_transfer or BankTransfer()
+    yield _("Bank"), _plain(bank.bank_name)
+    yield _("Account number"), _code(bank.account_number)
+    yield _("Account holder"), _plain(bank.account_holder)
+    yield _("Reference"), _code(action.reference)
+    yield _("Valid until"), _moment(action.expires_at)
+
+
+def _plain(value: str) -> str:
+    return display.text(value) if value else ""
+
+
+def _code(value: str) -> str | SafeString:
+    """Text to copy or type, in a monospaced font, so that 0 and O differ."""
+    return format_html('<code class="pi-code">{}</code>', display.text(value)) if value else ""
+
+
+def _moment(value: str) -> str:
+    """A time in the admin's format; other text unchanged."""
+    at = None
+    with contextlib.suppress(ValueError):
+        at = parse_datetime(value)
+    return display.moment(at) if at else _plain(value)
+
+
+def _erased(obj: Any, name: str) -> str:
+    return str(display.ERASED) if getattr(obj, "erased_at", None) and name in obj.personal else ""
+
+
+def _preformatted(value: str | None) -> str:
+    return display.preformatted(value) if value else display.EMPTY

@@ -1,0 +1,252 @@
+"""Values and errors as people read them. Everything is escaped here or by the template."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.admin import AdminSite
+from django.contrib.admin.utils import quote
+from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.db.models import Model
+from django.urls import NoReverseMatch, reverse
+from django.utils.formats import date_format
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
+from django.utils.timezone import is_aware, localtime, now
+from django.utils.translation import gettext as _, gettext_lazy
+
+from payments_integration import services
+from payments_integration.admin.shared import masking
+from payments_integration.enums import Kind
+from payments_integration.exceptions import (
+    ApprovalRequired,
+    IdempotencyMismatch,
+    NoAnswer,
+    OutcomeUnknown,
+    PaymentsError,
+    ProviderError,
+    WireError,
+)
+from payments_integration.models import MIRRORS, Operation, OperationState
+from payments_integration.money import format_money
+from payments_integration.validation.text import visible
+from payments_integration.validation.urls import is_staff_link
+
+#: Shown for an empty value.
+EMPTY = "–"  # noqa: RUF001  (a dash, on purpose)
+#: Shown in place of personal data that was erased.
+ERASED = gettext_lazy("erased")
+SENT_BEFORE = gettext_lazy(
+    "This form was already sent with other values, so nothing was sent now. Check what the first one did. "
+    "To send another, open the page again."
+)
+#: The provider sends a secret once. If that answer is lost, the secret must be rotated.
+NO_SECRET = gettext_lazy("Its secret is not known. Rotate it, because no delivery can be verified without it.")
+
+#: How a status looks. The word is always shown too, because not everyone can distinguish the colours.
+_TONES = {
+    "good": {"succeeded", "active", "done"},
+    "bad": {
+        "failed", "chargeback", "returned", "disabled", "parked", "quarantined", "rejected", "needs_person",
+    },
+    "open": {
+        "created", "requires_action", "processing", "on_hold", "partially_paid", "overpaid", "pending", "held",
+        "applied", "due", "unknown", "running", "awaiting_approval",
+    },
+    "quiet": {"expired", "canceled", "closed", "skipped"},
+}  # fmt: skip
+_TONE_OF = {status: tone for tone, statuses in _TONES.items() for status in statuses}
+
+#: Durations shorter than this are shown in seconds.
+_MAX_SECONDS = 120.0
+
+
+def text(value: object) -> str:
+    """Plain text in which nothing hides, and that any response can encode: no invisible character, no surrogate."""
+    return EMPTY if value is None or value == "" else visible(str(value), keep="\n\t")
+
+
+def status(value: str | None, choices: Any) -> str:
+    """A status in words. A status that this version does not know is shown as the provider sent it."""
+    if not value:
+        return EMPTY
+    label = dict(choices.choices).get(value, value)
+    return format_html('<span class="pi-status pi-status-{}">{}</span>', _TONE_OF.get(value, "odd"), text(label))
+
+
+def status_word(kind: str, value: str | None) -> str:
+    """A mirrored object's status in words, as plain text."""
+    choices = getattr(MIRRORS.get(kind), "Status", None)
+    return text(dict(choices.choices).get(value, value) if choices is not None else value)
+
+
+def operation_name(operation: str) -> str:
+    """An operation in words; the name as it is, if another version of the app stored it."""
+    call = services.operations.get(operation)
+    return text(call.label if call is not None else operation)
+
+
+def moment(at: datetime | None) -> str:
+    """A time to the second, in one format everywhere, so that the order within a minute is visible."""
+    if not at:
+        return EMPTY
+    return date_format(localtime(at) if is_aware(at) else at, "Y-m-d H:i:s")
+
+
+def aged(at: datetime | None) -> str:
+    """A time with its age."""
+    if not at:
+        return EMPTY
+    is_new = now() - at < timedelta(minutes=1)
+    age = _("just now") if is_new else _("%(age)s ago") % {"age": timesince(at, depth=1)}
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time><br><span class="pi-less">{}</span>',
+        at.isoformat(), moment(at), moment(at), age,
+    )  # fmt: skip
+
+
+def duration(seconds: float | None) -> str:
+    """``12 s``, ``3 hours``; a dash for None."""
+    if seconds is None:
+        return EMPTY
+    if abs(seconds) < _MAX_SECONDS:
+        return _("%(seconds)d s") % {"seconds": round(seconds)}
+    end = now()
+    return timesince(end - timedelta(seconds=abs(seconds)), end, depth=1)
+
+
+def time_since(at: datetime | None) -> str:
+    """How long ago a time was, as a duration."""
+    return duration(None if at is None else max(0.0, (now() - at).total_seconds()))
+
+
+def refunded_share(part: int, whole: int) -> str:
+    """The refunded percentage of what was received. Rounding never turns part of it into 0 % or 100 %."""
+    if part >= whole:
+        return _("refunded in full")
+    return _("refunded %(percent)d %%") % {"percent": max(1, part * 100 // whole)}
+
+
+def money(amount: int | None, currency: str) -> str:
+    """An amount in minor units, with the decimals of its currency."""
+    if amount is None:
+        return EMPTY
+    return format_html('<span class="pi-money">{}</span>', text(format_money(amount, currency)))
+
+
+def pretty_json(value: object) -> str:
+    """JSON, indented."""
+    if value in (None, {}, []):
+        return EMPTY
+    return preformatted(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def body(raw: bytes | memoryview | None, *, exact: bool = False) -> str:
+    """The bytes of a request or an event: JSON is indented, unless ``exact``; other bytes are shown unchanged."""
+    if raw is None:
+        return _("no longer kept")
+    raw = bytes(raw)
+    if not raw:
+        return EMPTY
+    content = raw.decode("utf-8", "backslashreplace")
+    if not exact:
+        with contextlib.suppress(ValueError, RecursionError):
+            content = json.dumps(json.loads(content), indent=2, ensure_ascii=False)
+    return preformatted(content)
+
+
+def masked_body(raw: bytes | memoryview | None) -> str:
+    """The same without personal data. A body that is not a JSON object is not shown at all."""
+    if raw is None or not bytes(raw):
+        return body(raw)
+    content = masking.body(bytes(raw))
+    return _("hidden: it may hold personal data") if content is None else preformatted(content)
+
+
+def preformatted(content: str) -> SafeString:
+    """Text with its line breaks and spaces kept, such as a traceback."""
+    return format_html('<pre class="pi-pre">{}</pre>', text(content))
+
+
+def web_link(url: str | None) -> str:
+    """A link for http and https. Any other address, such as ``javascript:…``, is shown as text."""
+    if not url or not is_staff_link(url):
+        return text(url)
+    return format_html('<a href="{}" rel="noopener noreferrer" target="_blank">{}</a>', text(url), text(url))
+
+
+def admin_link(site: AdminSite, model: type[Model], pk: object, label: object = None) -> str:
+    """A link to a row's page. It needs no query; the row may not exist yet, because references are soft."""
+    if not pk:
+        return EMPTY
+    url = change_url(site, model, pk)
+    shown = text(pk if label is None else label)
+    return format_html('<a href="{}">{}</a>', url, shown) if url else shown
+
+
+def object_link(site: AdminSite, account: str, kind: str, object_id: str) -> str:
+    """A link to the mirrored object that an event or an operation is about."""
+    model = MIRRORS.get(kind)
+    if model is None or not object_id:
+        return text(object_id or kind)
+    if kind != Kind.BALANCE:
+        return admin_link(site, model, object_id)
+    # A balance has no provider id. The list, filtered by account and currency, shows its one row.
+    url = list_url(site, model)
+    query = urlencode({"account": account, "currency": object_id})
+    return format_html('<a href="{}?{}">{}</a>', url, query, text(object_id)) if url else text(object_id)
+
+
+def change_url(site: AdminSite, model: type[Model], pk: object) -> str:
+    """The URL of a row's page; empty if the model is not registered on the site."""
+    return page_url(site, model, "change", pk)
+
+
+def list_url(site: AdminSite, model: type[Model]) -> str:
+    """The URL of a model's list; empty if the model is not registered on the site."""
+    return page_url(site, model, "changelist")
+
+
+def page_url(site: AdminSite, model: type[Model], page: str, *keys: object) -> str:
+    name = f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}"
+    try:
+        return reverse(name, args=[quote(str(key)) for key in keys], current_app=site.name)
+    except NoReverseMatch:
+        return ""
+
+
+def explain(site: AdminSite, error: PaymentsError | WireError | ImproperlyConfigured) -> str:
+    """An error as one paragraph, for the person who caused it."""
+    if isinstance(error, OutcomeUnknown | ApprovalRequired):
+        if isinstance(error, ApprovalRequired):
+            words = _("Another person must approve this first; nothing was sent. Operation: {}")
+        elif error.operation.state == OperationState.NEEDS_PERSON:
+            words = _("The outcome is not known, and a person must decide. Do not repeat it. Operation: {}")
+        else:
+            words = _("The outcome is not known yet and is being resolved. Do not repeat it. Operation: {}")
+        return format_html(words, admin_link(site, Operation, error.operation.pk))
+    if isinstance(error, IdempotencyMismatch):
+        return str(SENT_BEFORE)
+    if isinstance(error, ProviderError):
+        return _("The provider refused: %(message)s (code %(code)s, request id %(request_id)s)") % {
+            "message": text(error.message),
+            "code": text(error.code),
+            "request_id": text(error.request_id),
+        }
+    if isinstance(error, NoAnswer):
+        return _("The provider gave no usable answer. Nothing was changed; try again later.")
+    if isinstance(error, WireError):
+        return _("The provider's answer cannot be understood: %(error)s") % {"error": text(error)}
+    return _("This was not done: %(error)s") % {"error": text(error)}
+
+
+def validation_messages(error: ValidationError) -> list[tuple[str, str]]:
+    """(argument, message) for each message of a service's ValidationError; argument "" if it names none."""
+    if hasattr(error, "error_dict"):
+        return [(name, message) for name, found in error.message_dict.items() for message in found]
+    return [("", message) for message in error.messages]

@@ -1,0 +1,129 @@
+"""Sections below the fields of a row's page: tables of refunds, payouts and status changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
+
+from django.contrib.admin import AdminSite
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration.admin.shared import display, masking
+from payments_integration.admin.shared.buttons import may, may_view
+from payments_integration.models import Event, Payment, Payout, Refund, StatusChange
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+#: Loaded by pages with charts, in this order.
+SCRIPTS = ("payments_integration/vendor/chart.js/chart.umd.min.js", "payments_integration/dashboard.js")
+STYLES = ("payments_integration/dashboard.css",)
+
+#: Rows per table, newest first. The list has the others.
+ROWS = 25
+
+Cell = Callable[[Any], str]
+
+
+class Section:
+    """Something below the fields. Its template receives it as ``section``."""
+
+    __slots__ = ()
+
+    template: ClassVar[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Section):
+    template: ClassVar[str] = "admin/payments_integration/includes/section.html"
+
+    title: StrOrPromise
+    columns: tuple[StrOrPromise, ...]
+    rows: list[tuple[str, ...]]
+    #: The URL of the list with all rows; empty if all are shown.
+    more: str
+    #: An explanation above the table.
+    note: StrOrPromise = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The page that is shown: its site and its request."""
+
+    site: AdminSite
+    request: HttpRequest
+
+    def may_view(self, model: type[Model]) -> bool:
+        return may_view(self.site, self.request, model)
+
+    def section(
+        self,
+        title: StrOrPromise,
+        rows: QuerySet[Any],
+        columns: dict[StrOrPromise, Cell],
+        search: str,
+        *,
+        note: StrOrPromise = "",
+    ) -> Iterable[Section]:
+        """One table, if the user may see such rows. ``search`` is the term that finds all of them in the list."""
+        model = rows.model
+        if not self.may_view(model):
+            return
+        found = list(rows[: ROWS + 1])
+        more = ""
+        if len(found) > ROWS:
+            more = f"{display.list_url(self.site, model)}?{urlencode({'q': search})}"
+        cells = [tuple(cell(row) for cell in columns.values()) for row in found[:ROWS]]
+        yield Table(title, tuple(columns), cells, more, note)
+
+    def personal(self, value: str | None) -> str:
+        """A text, masked if the user may not see personal data."""
+        return display.text(masking.MASK if value and not may(self.request, "view_personal_data") else value)
+
+    def changes(self, rows: QuerySet[StatusChange], search: str) -> Iterable[Section]:
+        return self.section(
+            _("Status changes"),
+            rows,
+            {
+                _("At"): lambda row: display.admin_link(self.site, StatusChange, row.pk, display.moment(row.at)),
+                _("From"): lambda row: display.status_word(row.object_kind, row.previous_status),
+                _("To"): lambda row: display.status_word(row.object_kind, row.status),
+                _("Brought by"): lambda row: (
+                    display.admin_link(self.site, Event, row.event_id) if row.event_id else str(_("an answer"))
+                ),
+            },
+            search,
+        )
+
+    def refunds(self, rows: QuerySet[Refund], search: str) -> Iterable[Section]:
+        return self.section(
+            _("Refunds"),
+            rows.order_by("-created_at", "-pk"),
+            {
+                _("Refund"): lambda row: display.admin_link(self.site, Refund, row.pk),
+                _("Status"): lambda row: display.status(row.status, Refund.Status),
+                _("Amount"): lambda row: display.money(row.amount, row.currency),
+                _("Payment"): lambda row: display.admin_link(self.site, Payment, row.payment_id),
+                _("Payout"): lambda row: display.admin_link(self.site, Payout, row.payout_id),
+                _("Reason"): lambda row: self.personal(row.reason),
+                _("Created at"): lambda row: display.moment(row.created_at),
+            },
+            search,
+        )
+
+    def payouts(self, rows: QuerySet[Payout], search: str) -> Iterable[Section]:
+        return self.section(
+            _("Payouts"),
+            rows.order_by("-created_at", "-pk"),
+            {
+                _("Payout"): lambda row: display.admin_link(self.site, Payout, row.pk),
+                _("Status"): lambda row: display.status(row.status, Payout.Status),
+                _("Amount"): lambda row: display.money(row.amount, row.currency),
+                _("Created at"): lambda row: display.moment(row.created_at),
+            },
+            search,
+        )

@@ -1,0 +1,175 @@
+"""The timeline of an object, newest first: its events, status changes, operations and the actions in this admin.
+
+Events and status changes have the provider's time, operations and actions have ours.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
+
+from django.contrib.admin import AdminSite
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.options import get_content_type_for_model
+from django.db.models import Model, Q, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.translation import gettext as _, gettext_lazy
+
+from payments_integration.admin.shared import display
+from payments_integration.admin.shared.buttons import may_view
+from payments_integration.admin.shared.sections import Section
+from payments_integration.models import (
+    Event,
+    EventSource,
+    EventState,
+    Mirror,
+    Operation,
+    OperationState,
+    StatusChange,
+)
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+#: Entries shown, and read from each source. The lists have the others.
+ENTRIES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    at: datetime
+    #: Of two entries with the same time, the one with the higher rank is shown as the later.
+    rank: int
+    kind: StrOrPromise
+    #: Links, badges and plain text, escaped.
+    title: str
+    details: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> tuple[float, int]:
+        return (self.at.timestamp(), self.rank)
+
+    @property
+    def shown_at(self) -> str:
+        return display.moment(self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline(Section):
+    template: ClassVar[str] = "admin/payments_integration/includes/timeline.html"
+
+    entries: list[Entry]
+    #: Label and URL of the lists with all entries.
+    lists: list[tuple[StrOrPromise, str]]
+
+
+def timeline(site: AdminSite, request: HttpRequest, obj: Mirror) -> Timeline:
+    """The newest entries of a mirrored object that this user may see, in four queries at most."""
+    sources: list[list[Entry]] = []
+    lists: list[tuple[StrOrPromise, str]] = []
+    operations: list[Operation] = []
+    if may_view(site, request, Event):
+        sources.append([_event(site, row) for row in _newest(about(Event, obj).defer("body", "error"), "created_at")])
+        lists.append((gettext_lazy("All events"), _found(site, Event, obj)))
+    if may_view(site, request, StatusChange):
+        sources.append([_change(site, row) for row in _newest(about(StatusChange, obj).defer("error"), "at")])
+        lists.append((gettext_lazy("All status changes"), _found(site, StatusChange, obj)))
+    if may_view(site, request, Operation):
+        operations = _operations(obj)
+        sources.append([_operation(site, row) for row in operations])
+        lists.append((gettext_lazy("All operations"), _found(site, Operation, obj)))
+    sources.append([_log(site, row, obj) for row in _logged(obj, operations)])
+    lists.append((gettext_lazy("All actions in this admin"), display.page_url(site, type(obj), "history", obj.pk)))
+    entries = heapq.nlargest(ENTRIES, (entry for source in sources for entry in source), key=lambda entry: entry.order)
+    return Timeline(entries, [(label, url) for label, url in lists if url])
+
+
+def about(model: type[Any], obj: Mirror) -> QuerySet[Any]:
+    """Rows of ``model`` about a mirrored object."""
+    rows: QuerySet[Any] = model._default_manager.filter(
+        account=obj.account, object_kind=obj.kind, object_id=obj.object_id
+    )
+    return rows
+
+
+def _newest(rows: QuerySet[Any], time: str) -> Iterator[Any]:
+    return iter(rows.order_by(f"-{time}", "-pk")[:ENTRIES])
+
+
+def _operations(obj: Mirror) -> list[Operation]:
+    """The operations on the object and the one that created it.
+
+    A union, because each half has its own index. With OR a database may scan all operations by time.
+    """
+    rows = Operation.objects.filter(account=obj.account).defer("body", "arguments", "error", "note")
+    both = rows.filter(target_id=obj.object_id).union(rows.filter(result_id=obj.object_id), all=True)
+    # An operation whose target is also its result, such as a cancel, is in both halves.
+    found = {row.pk: row for row in both.order_by("-created_at")[: 2 * ENTRIES]}
+    return list(found.values())[:ENTRIES]
+
+
+def _logged(obj: Mirror, operations: list[Operation]) -> Iterator[LogEntry]:
+    """The actions in this admin on the object and on the operations that are shown."""
+    wanted = Q(content_type=get_content_type_for_model(obj), object_id=str(obj.pk))
+    if operations:
+        ids = [operation.pk for operation in operations]
+        wanted |= Q(content_type=get_content_type_for_model(Operation), object_id__in=ids)
+    rows = LogEntry.objects.filter(wanted).select_related("user").order_by("-action_time", "-pk")
+    return iter(rows[:ENTRIES])
+
+
+def _event(site: AdminSite, row: Event) -> Entry:
+    source = dict(EventSource.choices).get(row.source, row.source)
+    details = [_("received %(at)s by %(source)s") % {"at": display.moment(row.received_at), "source": source}]
+    title = display.admin_link(site, Event, row.pk, row.type)
+    if row.state != EventState.DONE:
+        title = format_html("{} {}", title, display.status(row.state, EventState))
+    return Entry(row.created_at, 1, gettext_lazy("Event"), title, (*details, display.text(row.pk)))
+
+
+def _change(site: AdminSite, row: StatusChange) -> Entry:
+    before = display.status_word(row.object_kind, row.previous_status) if row.previous_status else _("new")
+    words = f"{before} → {display.status_word(row.object_kind, row.status)}"
+    brought = display.admin_link(site, Event, row.event_id) if row.event_id else _("an answer")
+    return Entry(
+        row.at,
+        2,
+        gettext_lazy("Status"),
+        display.admin_link(site, StatusChange, row.pk, words),
+        (format_html(_("brought by {}"), brought),),
+    )
+
+
+def _operation(site: AdminSite, row: Operation) -> Entry:
+    title = format_html(
+        "{} {} {}",
+        display.admin_link(site, Operation, row.pk, display.operation_name(row.operation)),
+        display.money(row.amount, row.currency) if row.amount is not None else "",
+        display.status(row.state, OperationState),
+    )
+    details = []
+    if row.actor:
+        details.append(_("asked by %(who)s") % {"who": display.text(row.actor)})
+    if row.approved_by:
+        values = {"who": display.text(row.approved_by), "at": display.moment(row.approved_at)}
+        details.append(_("approved by %(who)s at %(at)s") % values)
+    if row.request_ids:
+        details.append(_("request ids %(ids)s") % {"ids": display.text(", ".join(map(str, row.request_ids)))})
+    return Entry(row.created_at, 0, gettext_lazy("Operation"), title, tuple(details))
+
+
+def _log(site: AdminSite, row: LogEntry, obj: Mirror) -> Entry:
+    words = f"{row.user.get_username()}: {row.get_change_message()}"
+    is_own = row.content_type_id == get_content_type_for_model(obj).pk
+    details = () if is_own else (display.admin_link(site, Operation, row.object_id),)
+    return Entry(row.action_time, 3, gettext_lazy("Person"), display.text(words), details)
+
+
+def _found(site: AdminSite, model: type[Model], obj: Mirror) -> str:
+    url = display.list_url(site, model)
+    return f"{url}?{urlencode({'q': obj.object_id})}" if url else ""

@@ -1,0 +1,124 @@
+"""The exception for a reply that is not a success (spec, "Errors")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from payments_integration import schemas
+from payments_integration.client.rate_limit import retry_after
+from payments_integration.exceptions import (
+    PROVIDER_ERRORS,
+    ApiError,
+    AuthenticationFailed,
+    IdempotencyError,
+    InvalidRequest,
+    InvalidState,
+    NoAnswer,
+    NotFound,
+    PermissionRefused,
+    ProviderError,
+    RateLimited,
+)
+
+if TYPE_CHECKING:
+    from payments_integration.client.transport import Reply
+
+TOO_MANY = 429
+
+#: For an envelope whose ``type`` this version does not know.
+_BY_STATUS: dict[int, type[ProviderError]] = {
+    400: InvalidRequest,
+    401: AuthenticationFailed,
+    403: PermissionRefused,
+    404: NotFound,
+    405: InvalidRequest,
+    409: IdempotencyError,
+    422: InvalidState,
+}
+_MAX_MESSAGE = 500
+_MAX_CODE = 64
+_MAX_NAME = 255
+
+#: Fields of a request whose values an error message might repeat.
+_PERSONAL = frozenset(
+    {"name", "email", "phone", "ip", "device_id", "number", "account_number", "account_holder", "holder_name"}
+)
+#: Shorter values would mask half of every message.
+_MIN_MASKED = 4
+
+
+def rate_limited(reply: Reply, *, mask: tuple[str, ...] = ()) -> RateLimited:
+    """The error of a 429, with a ``retry_after`` of 1 to 60 seconds even if its envelope is malformed."""
+    body = _envelope(reply)
+    return RateLimited(
+        _clean(body.message, _MAX_MESSAGE, mask) if body else "too many requests",
+        status_code=reply.status_code,
+        code=_clean(body.code, _MAX_CODE) if body else "rate_limited",
+        request_id=_clean(body.request_id, _MAX_NAME) if body else reply.request_id,
+        param=_param(body, mask),
+        type=_clean(body.type, _MAX_CODE) if body else None,
+        retry_after=retry_after(reply.headers),
+    )
+
+
+def error_of(reply: Reply, *, mask: tuple[str, ...] = ()) -> ProviderError | NoAnswer:
+    """The exception for any reply that is not 2xx. ``mask``: texts that it must not repeat."""
+    if reply.status_code == TOO_MANY:
+        return rate_limited(reply, mask=mask)
+    if not 400 <= reply.status_code < 600:
+        return reply.no_answer("a redirect, not followed" if 300 <= reply.status_code < 400 else "no usable status")
+    body = _envelope(reply)
+    if body is None:
+        return reply.no_answer(reply.problem or "no error envelope")
+    if reply.status_code >= 500:
+        # A 5xx does not say whether the work was done, even if its envelope does.
+        kind: type[ProviderError] = ApiError
+    else:
+        kind = PROVIDER_ERRORS.get(body.type) or _BY_STATUS.get(reply.status_code, ApiError)
+    return kind(
+        _clean(body.message, _MAX_MESSAGE, mask),
+        status_code=reply.status_code,
+        code=_clean(body.code, _MAX_CODE),
+        request_id=_clean(body.request_id, _MAX_NAME),
+        param=_param(body, mask),
+        type=_clean(body.type, _MAX_CODE),
+        retry_after=retry_after(reply.headers) if kind is RateLimited else None,
+    )
+
+
+def personal_texts(body: bytes | None) -> tuple[str, ...]:
+    """The names, documents, account numbers and addresses in a request body, longest first."""
+    if body is None:
+        return ()
+    try:
+        found = _personal_texts(schemas.decode_object(body))
+    except schemas.WireError:
+        return ()
+    return tuple(sorted(set(found), key=len, reverse=True))
+
+
+def _personal_texts(value: object) -> Iterator[str]:
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, child in children:
+        if isinstance(child, str) and name in _PERSONAL and len(child) >= _MIN_MASKED:
+            yield child
+        yield from _personal_texts(child)
+
+
+def _envelope(reply: Reply) -> schemas.ErrorBody | None:
+    try:
+        return schemas.decode_error(reply.body)
+    except schemas.WireError:
+        return None
+
+
+def _param(body: schemas.ErrorBody | None, mask: tuple[str, ...]) -> str | None:
+    return _clean(body.param, _MAX_NAME, mask) if body and body.param is not None else None
+
+
+def _clean(text: str, length: int, mask: tuple[str, ...] = ()) -> str:
+    """The provider's text, safe for a log line: cut to ``length``, on one line, without the texts in ``mask``."""
+    for secret in mask:
+        text = text.replace(secret, "***")
+    return "".join(letter if letter.isprintable() else " " for letter in text[:length])

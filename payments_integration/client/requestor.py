@@ -1,0 +1,164 @@
+"""One account's requests: checks before sending, the rate limit, 429, and errors as exceptions."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from django.views.decorators.debug import sensitive_variables
+
+from payments_integration import conf
+from payments_integration.client.errors import TOO_MANY, error_of, personal_texts
+from payments_integration.client.rate_limit import Bucket, RateLimiter
+from payments_integration.exceptions import NoAnswer, ProviderError, RateLimited, UnsendableRequest
+from payments_integration.validation.validator import IDEMPOTENCY_KEY, MAX_BODY_BYTES
+
+if TYPE_CHECKING:
+    from payments_integration.client.transport import Reply, Transport
+
+#: Seconds that one call may wait, for the rate limit and after 429s together, if its caller names no other limit:
+#: interactive calls, and background jobs.
+INTERACTIVE_WAIT = 10.0
+BACKGROUND_WAIT = 120.0
+
+_MAX_ID = 255
+
+
+@dataclass(frozen=True, slots=True)
+class _ProcessState:
+    """Sockets, locks and counters belong to one process: they do not survive a fork."""
+
+    pid: int
+    transport: Transport
+    limiter: RateLimiter
+
+
+class Requestor:
+    """Sends one account's requests. Thread-safe, and safe to keep across a fork."""
+
+    def __init__(
+        self,
+        account: conf.Account,
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._account = account
+        self._sleep = sleep
+        self._monotonic = monotonic
+        self._state = self._new_state()
+
+    def get(
+        self,
+        path: str,
+        params: Mapping[str, object] | None = None,
+        *,
+        max_wait: float | None = None,
+        background: bool = False,
+    ) -> Reply:
+        """``params`` that are None are left out; times are sent in UTC."""
+        if max_wait is None:
+            max_wait = BACKGROUND_WAIT if background else INTERACTIVE_WAIT
+        query = {name: _text(value) for name, value in (params or {}).items() if value is not None}
+        return self._send("GET", path, params=query or None, max_wait=max_wait, background=background)
+
+    @sensitive_variables("body")
+    def post(self, path: str, body: bytes | None, *, idempotency_key: str, max_wait: float) -> Reply:
+        if not IDEMPOTENCY_KEY.fullmatch(idempotency_key):
+            raise UnsendableRequest("an Idempotency-Key is 1 to 255 visible ASCII characters")
+        if body is not None and len(body) > MAX_BODY_BYTES:
+            raise UnsendableRequest(f"a request body is at most {MAX_BODY_BYTES} bytes")
+        return self._send("POST", path, body=body, idempotency_key=idempotency_key, max_wait=max_wait)
+
+    def delete(self, path: str, *, max_wait: float) -> Reply:
+        return self._send("DELETE", path, max_wait=max_wait)
+
+    @sensitive_variables("body", "params")
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        idempotency_key: str | None = None,
+        max_wait: float,
+        background: bool = False,
+    ) -> Reply:
+        """The 2xx reply, or ProviderError or NoAnswer.
+
+        A request that was answered 429 was not executed: it is sent again, with the same key, until ``max_wait``
+        seconds have passed.
+        """
+        state = self._own_state()
+        bucket: Bucket = "read" if method == "GET" else "write"
+        # Time spent on requests that were answered 429 counts as waiting, so that a caller who holds a lease on the
+        # operation knows when the last request can begin.
+        last_start = self._monotonic() + max_wait
+        leave_reserve = background
+        while True:
+            wait = state.limiter.acquire(bucket, leave_reserve=leave_reserve)
+            if wait > 0:
+                # A background call leaves the reserve for one window only; otherwise it could wait for ever.
+                leave_reserve = False
+                error = RateLimited(
+                    "waiting for the rate limit to reset would take too long; nothing was sent",
+                    status_code=TOO_MANY,
+                    code="rate_limited",
+                    retry_after=wait,
+                )
+            else:
+                reply = state.transport.exchange(
+                    method, path, params=params, body=body, idempotency_key=idempotency_key
+                )
+                state.limiter.update(bucket, reply.headers)
+                if 200 <= reply.status_code < 300:
+                    return reply
+                refusal = self._refusal(reply, body)
+                if not isinstance(refusal, RateLimited) or reply.status_code != TOO_MANY:
+                    raise refusal
+                error, wait = refusal, refusal.retry_after or 0.0
+            if self._monotonic() + wait > last_start:
+                raise error
+            self._sleep(wait)
+
+    def _refusal(self, reply: Reply, body: bytes | None) -> ProviderError | NoAnswer:
+        # Not in the frame that raises: error reports show the variables of every frame.
+        return error_of(reply, mask=(self._account.api_key, *personal_texts(body)))
+
+    def _own_state(self) -> _ProcessState:
+        if self._state.pid != os.getpid():
+            self._state = self._new_state()
+        return self._state
+
+    def _new_state(self) -> _ProcessState:
+        # Importing requests and urllib3 takes long; a process that sends nothing does without them.
+        from payments_integration.client.transport import Transport  # noqa: PLC0415
+
+        return _ProcessState(os.getpid(), Transport(self._account), RateLimiter(self._monotonic))
+
+
+def segment(value: str) -> str:
+    """An id quoted as one segment of a path. Raises UnsendableRequest for a text that cannot be one."""
+    # Dots cannot be quoted: every library and proxy on the way resolves "%2E%2E" like "..".
+    if value in {"", ".", ".."} or len(value) > _MAX_ID or not value.isascii() or not value.isprintable():
+        raise UnsendableRequest("an id is 1 to 255 visible ASCII characters and not a relative path")
+    return quote(value, safe="")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise UnsendableRequest("a time in a filter needs a time zone")
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    text = str(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UnsendableRequest("a filter is not valid text") from None
+    return text

@@ -1,0 +1,285 @@
+"""Statements of the busiest paths: SQL that is built once, many rows in one statement, and hints for the planner.
+
+Django builds the SQL on each call, which takes longer than the database needs for one row by its key. It spends most
+of a batch's time on the placeholders of a long INSERT, one for each value of each row: PostgreSQL gets the rows as one
+JSON document instead, which takes a tenth of our time. And PostgreSQL's planner expects few rows in a table that has
+grown since it was last analysed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from enum import Enum
+from functools import cache, lru_cache
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
+
+from django.db import DatabaseError, connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import BinaryField, CharField, DateTimeField, Field, Model, QuerySet, TextField, Value
+from django.db.models.constants import OnConflict
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact
+from django.db.models.sql import InsertQuery
+from django.views.decorators.debug import sensitive_variables
+
+ModelT = TypeVar("ModelT", bound=Model)
+
+
+@sensitive_variables()  # a report of an error would show payers
+def insert(row: Model, *, using: str) -> int:
+    """INSERT one row; returns how many rows were inserted: 0 if the key is taken.
+
+    Only for plain fields: ``pre_save`` (``auto_now``) is not called. A taken key is not an error, because PostgreSQL
+    would write the row to its log. MariaDB raises IntegrityError: its IGNORE would hide other errors too.
+    """
+    model = type(row)
+    values = _columns(model)(row)
+    # An empty value is part of the SQL: a parameter costs as much time as a column.
+    placeholders = tuple(["%s" if value else _placeholder(value) for value in values])
+    key = (model, using, placeholders)
+    if key not in _inserts:
+        _inserts[key] = _insert_sql(row, using, placeholders)
+    sql, columns = _inserts[key]
+    connection = connections[using]
+    parameters: list[Any] = [
+        value if type(value) is plain else _prepared(value, field, connection)
+        for position, field, plain in columns
+        for value in [values[position]]
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return int(cursor.rowcount)
+
+
+def values_by_key(model: type[Model], key: Any, *names: str, using: str) -> tuple[Any, ...] | None:
+    """These columns of one row, without conversion; None if there is no such row."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(_select_sql(model, using, names), [model._meta.pk.get_db_prep_value(key, connections[using])])
+        row: tuple[Any, ...] | None = cursor.fetchone()
+    return row
+
+
+def is_any_in_state(state: str, *models: type[Model], using: str) -> bool:
+    """Whether any row of these models is in this state, in any account: a cheap check before a longer query."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(_state_sql(models, using), [str(state)] * 2 * len(models))
+        (found,) = cursor.fetchone()
+    return bool(found)
+
+
+def is_empty(model: type[Model], *, using: str) -> bool:
+    """Whether a table has no rows: a cheap check before a longer query."""
+    table = connections[using].ops.quote_name(model._meta.db_table)
+    with connections[using].cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")  # noqa: S608  (a table name of ours)
+        return cursor.fetchone() is None
+
+
+@contextmanager
+def in_index_order(using: str) -> Iterator[None]:
+    """Have PostgreSQL read rows by an index in their order. Use it inside a transaction, for one statement.
+
+    Otherwise it collects and sorts the whole backlog for every batch. The index scan also marks dead index entries.
+    """
+    if connections[using].vendor != "postgresql":
+        yield
+        return
+    with connections[using].cursor() as cursor:
+        cursor.execute("SET LOCAL enable_bitmapscan = off")
+        yield
+        cursor.execute("SET LOCAL enable_bitmapscan TO DEFAULT")
+
+
+def of_account(rows: QuerySet[ModelT], account: str | None) -> QuerySet[ModelT]:
+    """Rows of one account (None: of all), for queries that an index on the state serves.
+
+    The column is wrapped in an expression, so that the planner does not choose an index on the account and read all
+    rows of that account.
+    """
+    if account is None:
+        return rows
+    return rows.filter(Exact(Coalesce("account", Value("")), account))
+
+
+class _Parameter(NamedTuple):
+    """A column whose value is a parameter."""
+
+    position: int
+    field: Field[Any, Any]
+    #: Values of exactly this type need no conversion by the field.
+    plain: type | None
+
+
+_inserts: dict[tuple[type[Model], str, tuple[str, ...]], tuple[str, list[_Parameter]]] = {}
+
+
+def _insert_sql(row: Model, using: str, placeholders: tuple[str, ...]) -> tuple[str, list[_Parameter]]:
+    fields = row._meta.local_concrete_fields
+    query = InsertQuery(type(row), on_conflict=None if connections[using].vendor == "mysql" else OnConflict.IGNORE)
+    query.insert_values(fields, [row])
+    [(sql, _)] = query.get_compiler(using=using).as_sql()
+    first, *others = sql.split("%s")
+    text = first + "".join(placeholder + other for placeholder, other in zip(placeholders, others, strict=True))
+    return text, [
+        _Parameter(position, field, _plain(field, connections[using]))
+        for position, field in enumerate(fields)
+        if placeholders[position] == "%s"
+    ]
+
+
+@cache
+def _columns(model: type[Model]) -> Callable[[Model], tuple[Any, ...]]:
+    return attrgetter(*(field.attname for field in model._meta.local_concrete_fields))
+
+
+_TEXT = (CharField.get_prep_value, TextField.get_prep_value)
+
+
+def _plain(field: Field[Any, Any], connection: BaseDatabaseWrapper) -> type | None:
+    if type(field).get_prep_value in _TEXT and type(field).get_db_prep_value is Field.get_db_prep_value:
+        return str
+    if connection.vendor == "postgresql":
+        return {DateTimeField: datetime, BinaryField: bytes}.get(type(field))
+    return None
+
+
+def _prepared(value: Any, field: Field[Any, Any], connection: BaseDatabaseWrapper) -> Any:
+    value = field.get_db_prep_save(value, connection)
+    # psycopg is slow to recognise a choice as text.
+    return value.value if isinstance(value, Enum) else value
+
+
+def _placeholder(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if type(value) is str and not value:
+        return "''"
+    return "0" if type(value) is int and not value else "%s"
+
+
+@cache
+def _select_sql(model: type[Model], using: str, names: tuple[str, ...]) -> str:
+    rows = model._default_manager.using(using).filter(pk=model._meta.pk.get_default()).values_list(*names)
+    return str(rows.query.get_compiler(using=using).as_sql()[0])
+
+
+@cache
+def _state_sql(models: tuple[type[Model], ...], using: str) -> str:
+    quote = connections[using].ops.quote_name
+    state = quote("state")
+    # A range with an order, which only the index on the state serves. If many rows were in this state when the table
+    # was analysed, PostgreSQL would otherwise read the whole table and expect to find one soon.
+    checks = [
+        f"(SELECT 1 FROM {quote(model._meta.db_table)} WHERE {state} >= %s AND {state} <= %s"  # noqa: S608  (table names of ours)
+        f" ORDER BY {state} LIMIT 1) IS NOT NULL"
+        for model in models
+    ]
+    return f"SELECT {' OR '.join(checks)}"
+
+
+def insert_many(rows: Sequence[Model], *, keys: bool = True) -> None:
+    """INSERT unsaved rows of one model; IntegrityError if a key is taken.
+
+    ``keys``: the caller needs the primary keys that the database generates.
+    """
+    if not rows:
+        return
+    model = type(rows[0])
+    using = router.db_for_write(model)
+    has_keys = rows[0].pk is not None
+    if connections[using].vendor == "postgresql" and (has_keys or not keys):
+        _execute(using, _insert_many_sql(model, using, has_keys), rows)
+        for row in rows:
+            row._state.adding, row._state.db = False, using
+    else:
+        model._default_manager.using(using).bulk_create(rows)
+
+
+def update_many(rows: Sequence[Model]) -> None:
+    """UPDATE all columns of these rows of one model. The caller's transaction must have locked them."""
+    if not rows:
+        return
+    model = type(rows[0])
+    using = router.db_for_write(model)
+    connection = connections[using]
+    if connection.vendor == "postgresql":
+        if _execute(using, _update_sql(model, using), rows, [row.pk for row in rows]) != len(rows):
+            raise DatabaseError(f"some rows of {model._meta.db_table} to be updated do not exist")
+        return
+    # An upsert that always updates, because the rows exist.
+    target: dict[str, Any] = {}
+    if connection.features.supports_update_conflicts_with_target:
+        target = {"unique_fields": ["pk"]}
+    names = [field.name for field in _fields(model) if not field.primary_key]
+    model._default_manager.using(using).bulk_create(rows, update_conflicts=True, update_fields=names, **target)
+
+
+@sensitive_variables()  # a report of an error would show payers
+def _execute(using: str, sql: str, rows: Sequence[Model], *parameters: Any) -> int:
+    names = [field.attname for field in _fields(type(rows[0]))]
+    records = [{name: getattr(row, name) for name in names} for row in rows]
+    # Imported with the first bulk write, because every process imports this module.
+    import msgspec  # noqa: PLC0415
+
+    document = msgspec.json.encode(records, enc_hook=_plain_text).decode()
+    # Like Django's own writes: after an error, the outer transaction can only be rolled back.
+    with transaction.atomic(using=using, savepoint=False), connections[using].cursor() as cursor:
+        cursor.execute(sql, [document, *parameters])
+        return int(cursor.rowcount)
+
+
+def _plain_text(value: object) -> str:
+    if isinstance(value, str):  # a subclass, such as a choice or a safe string
+        return str.__str__(value)
+    raise TypeError(f"a row cannot contain a {type(value).__name__}")
+
+
+@lru_cache(maxsize=64)
+def _insert_many_sql(model: type[Model], using: str, has_keys: bool) -> str:
+    fields = [field for field in _fields(model) if has_keys or not field.primary_key]
+    quote = connections[using].ops.quote_name
+    columns = ", ".join(quote(_column(field)) for field in fields)
+    values = ", ".join(_value(field, quote) for field in fields)
+    table = quote(model._meta.db_table)
+    return f"INSERT INTO {table} ({columns}) SELECT {values} FROM {_records(model, using)}"  # noqa: S608  (table names of ours)
+
+
+@lru_cache(maxsize=64)
+def _update_sql(model: type[Model], using: str) -> str:
+    quote = connections[using].ops.quote_name
+    others = [field for field in _fields(model) if not field.primary_key]
+    (key,) = [field for field in _fields(model) if field.primary_key]
+    values = ", ".join(f"{quote(_column(field))} = {_value(field, quote)}" for field in others)
+    table = quote(model._meta.db_table)
+    ours = f"{table}.{quote(_column(key))}"
+    # The planner assumes a hundred rows per document and would read the whole table: the keys show the number.
+    which = f"{ours} = {_value(key, quote)} AND {ours} = ANY(%s)"
+    return f"UPDATE {table} SET {values} FROM {_records(model, using)} WHERE {which}"  # noqa: S608  (table names of ours)
+
+
+def _records(model: type[Model], using: str) -> str:
+    """SQL for the JSON document as a table whose columns are named like the attributes."""
+    connection = connections[using]
+    quote = connection.ops.quote_name
+    columns = ", ".join(f"{quote(field.attname)} {_type(field, connection)}" for field in _fields(model))
+    return f"json_to_recordset(%s) AS records({columns})"
+
+
+def _type(field: Field[Any, Any], connection: Any) -> str:
+    return "text" if isinstance(field, BinaryField) else str(field.db_type(connection))
+
+
+def _value(field: Field[Any, Any], quote: Callable[[str], str]) -> str:
+    value = f"records.{quote(field.attname)}"
+    return f"decode({value}, 'base64')" if isinstance(field, BinaryField) else value
+
+
+def _column(field: Field[Any, Any]) -> str:
+    return str(field.column)
+
+
+def _fields(model: type[Model]) -> list[Field[Any, Any]]:
+    return list(model._meta.concrete_fields)

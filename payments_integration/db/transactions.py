@@ -1,0 +1,259 @@
+"""Transactions that are retried after a conflict, row locks and leases.
+
+Deadlocks, serialization failures, lock timeouts and duplicate keys are normal under concurrency: the whole
+transaction is rolled back and run again. The function must therefore have no effect outside the database.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from django.apps import apps
+from django.db import IntegrityError, OperationalError, connections, router, transaction
+from django.db.models import F, Model, Q, QuerySet
+from django.utils import timezone
+
+from payments_integration.db import statements
+from payments_integration.exceptions import TransactionRefused
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+ModelT = TypeVar("ModelT", bound=Model)
+
+ATTEMPTS = 8
+
+#: SQLSTATE of PostgreSQL: serialization failure, deadlock, lock not available.
+_POSTGRES = {"40001", "40P01", "55P03"}
+#: Error numbers of MariaDB: lock wait timeout, deadlock, record changed since it was read.
+_MYSQL = {1205, 1213, 1020}
+
+#: How long a series of transactions may block SQLite's other writers, and the pause that lets each of them try.
+_WRITE_SECONDS = 0.5
+_PAUSE_SECONDS = 0.15
+
+_retry_until: ContextVar[float | None] = ContextVar("payments_integration_retry_until", default=None)
+
+
+def repeatable(function: Callable[[], T], *, using: str, durable: bool = False, lost_races: bool = True) -> T:
+    """Run ``function`` in a transaction, and again from the start after a conflict.
+
+    Within an outer transaction it runs once: only the outermost transaction can be retried. ``lost_races``: an
+    IntegrityError means that another transaction was faster, and the next attempt sees what it wrote.
+    """
+
+    def transact() -> T:
+        with transaction.atomic(using=using, durable=durable):
+            return function()
+
+    return _retry(transact, using=using, once=not durable, lost_races=lost_races)
+
+
+def inserted(row: Model, *, using: str) -> None:
+    """INSERT one row and commit it. Raises IntegrityError if its key is taken. Sends no signals, like ``bulk_create``.
+
+    Uses autocommit: BEGIN and COMMIT would cost as much as the INSERT.
+    """
+    connection = connections[using]
+
+    def insert() -> None:
+        if not statements.insert(row, using=using):
+            raise IntegrityError("the key is taken")
+
+    if connection.in_atomic_block:
+        # The transaction of a test case; ``durable`` refuses any other.
+        repeatable(insert, using=using, durable=True, lost_races=False)
+    else:
+        # If several transactions insert one key and the first rolls back, MariaDB reports a deadlock to the others.
+        _retry(insert, using=using)
+        if not connection.autocommit:
+            connection.commit()
+    row._state.adding, row._state.db = False, using
+
+
+def updated(rows: QuerySet[Any], **values: Any) -> int:
+    """UPDATE rows in one statement, again after a conflict; returns how many.
+
+    Under REPEATABLE READ, PostgreSQL refuses a row that was written since the statement began, even in autocommit.
+    The next attempt sees the row as it is now.
+    """
+    rows = rows.using(router.db_for_write(rows.model))
+    return _retry(lambda: rows.update(**values), using=rows.db)
+
+
+def deleted(rows: QuerySet[Any]) -> int:
+    """DELETE rows, again after a conflict; returns how many."""
+    rows = rows.using(router.db_for_write(rows.model))
+    return _retry(lambda: rows.delete()[0], using=rows.db)
+
+
+def _retry(function: Callable[[], T], *, using: str, once: bool = True, lost_races: bool = False) -> T:
+    """``once``: do not retry inside an open transaction."""
+    for attempt in range(ATTEMPTS):
+        try:
+            return function()
+        except (IntegrityError, OperationalError) as error:
+            lost = lost_races and isinstance(error, IntegrityError)
+            is_last = attempt + 1 == ATTEMPTS or (once and connections[using].in_atomic_block)
+            if is_last or _is_past_deadline() or not (lost or is_transient(error)):
+                raise
+            logger.info("Retrying a transaction after %s", type(error).__name__)
+            time.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311  (jitter, not a secret)
+    raise AssertionError("unreachable")
+
+
+class RetryDeadline:
+    """A context in which nothing is retried after ``until`` (a ``time.monotonic()``; None: no limit).
+
+    On SQLite it limits also how long a write waits for another writer, for any ``timeout``:
+    a slow receiver may hold the only write lock. Other databases lock rows, and only for an instant.
+    """
+
+    def __init__(self, until: float | None, *, using: str) -> None:
+        self._until = until
+        self._using = using
+        self._token: Token[float | None] | None = None
+        self._usual_timeout: int | None = None
+
+    def __enter__(self) -> None:
+        if self._until is None:
+            return
+        connection = connections[self._using]
+        if connection.vendor == "sqlite":
+            connection.ensure_connection()
+            raw: Any = connection.connection
+            self._usual_timeout = raw.execute("PRAGMA busy_timeout").fetchone()[0]
+            left = max(0, int((self._until - time.monotonic()) * 1000))
+            raw.execute(f"PRAGMA busy_timeout = {min(self._usual_timeout or 0, left)}")
+        self._token = _retry_until.set(min(self._until, _retry_until.get() or self._until))
+
+    def __exit__(self, *error: object) -> None:
+        if self._token is not None:
+            _retry_until.reset(self._token)
+        raw: Any = connections[self._using].connection
+        if self._usual_timeout is not None and raw is not None:
+            raw.execute(f"PRAGMA busy_timeout = {self._usual_timeout}")
+
+
+def _is_past_deadline() -> bool:
+    until = _retry_until.get()
+    return until is not None and time.monotonic() >= until
+
+
+def drop_broken_connections() -> None:
+    """Close connections that are older than ``CONN_MAX_AGE`` or do not answer, as Django does between requests.
+
+    Celery closes every connection after every task, unless ``CELERY_DB_REUSE_MAX`` has it keep them, broken or not.
+    """
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is None or connection.in_atomic_block:
+            continue
+        connection.close_if_unusable_or_obsolete()
+        if connection.connection is not None and not connection.is_usable():
+            connection.close()
+
+
+class WriterPauses:
+    """Pauses between transactions, so that other writers get through on SQLite; elsewhere it does nothing.
+
+    SQLite has no queue: a waiting writer polls about ten times a second, and finds the database locked each time if
+    one transaction follows directly on another.
+    """
+
+    def __init__(self, using: str) -> None:
+        self._needed = connections[using].vendor == "sqlite"
+        self._since = time.monotonic()
+
+    def pause_if_due(self) -> None:
+        """Call between transactions."""
+        if self._needed and time.monotonic() - self._since > _WRITE_SECONDS:
+            time.sleep(_PAUSE_SECONDS)
+            self._since = time.monotonic()
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether a database error means that the whole transaction should be retried."""
+    cause = error.__cause__
+    if getattr(cause, "sqlstate", None) in _POSTGRES:
+        return True
+    if cause is not None and cause.args and cause.args[0] in _MYSQL:
+        return True
+    return "database is locked" in str(error) or "database table is locked" in str(error)
+
+
+def locked(rows: QuerySet[ModelT], *, skip_locked: bool = False) -> QuerySet[ModelT]:
+    """SELECT … FOR UPDATE. ``skip_locked``: leave out rows that another transaction has locked.
+
+    Does not conflict with the lock that PostgreSQL takes on a row when a merchant's foreign key refers to it.
+    Databases without row locks (SQLite) have one writer at a time, so the transaction itself is the lock.
+    """
+    rows = rows.using(router.db_for_write(rows.model))
+    features = connections[rows.db].features
+    return rows.select_for_update(
+        skip_locked=skip_locked and features.has_select_for_update_skip_locked,
+        no_key=features.has_select_for_no_key_update,
+    )
+
+
+def make_conflicts_visible(rows: QuerySet[Any]) -> None:
+    """Write locked rows without changing them.
+
+    Under REPEATABLE READ, PostgreSQL gives the next transaction the lock and still shows it the time before this one.
+    After a write it refuses that transaction, and ``repeatable`` starts it again.
+    """
+    rows.update(account=F("account"))
+
+
+def as_committed(rows: QuerySet[ModelT]) -> QuerySet[ModelT]:
+    """Rows as they are committed now. In a transaction, a plain read may show MariaDB's older snapshot."""
+    rows = rows.using(router.db_for_write(rows.model))
+    connection = connections[rows.db]
+    locks = connection.vendor == "mysql" and connection.in_atomic_block
+    return rows.select_for_update() if locks else rows
+
+
+def ledger_database() -> str:
+    """The alias of the database that operations are written to."""
+    return router.db_for_write(apps.get_model("payments_integration", "Operation"))
+
+
+def in_transaction() -> bool:
+    """Whether the caller has a transaction open, other than the one that a test case opens around its test."""
+    connection = connections[ledger_database()]
+    if not connection.in_atomic_block:
+        # With autocommit off, every statement opens a transaction that only the caller ends.
+        return not connection.get_autocommit()
+    blocks: list[Any] = connection.atomic_blocks
+    return not (blocks and blocks[-1]._from_testcase)
+
+
+def refuse_transaction(function: str) -> None:
+    """Raise TransactionRefused inside a transaction, in the name of ``services.<function>``.
+
+    A request inside a transaction would hold locks for seconds, and its record could be rolled back after money moved.
+    """
+    if in_transaction():
+        raise TransactionRefused(
+            f"services.{function} talks to the provider and cannot run inside a database transaction. What "
+            "changes something there can be handed to services.defer, which sends it after the transaction "
+            "commits; a view under ATOMIC_REQUESTS needs django.db.transaction.non_atomic_requests to call the "
+            "provider itself."
+        )
+
+
+#: How far the clocks of our machines may differ, and how far one of them may be set back.
+CLOCK_SLACK = timedelta(minutes=5)
+
+
+def expired(field: str, length: timedelta, *, now: datetime | None = None) -> Q:
+    """Rows whose lease, which lasts ``length`` and ends at ``field``, has ended. Null does not count as ended.
+
+    A lease that ends later than any lease can was taken while a clock was ahead: it counts as ended too.
+    """
+    now = now or timezone.now()
+    return Q(**{f"{field}__lte": now}) | Q(**{f"{field}__gt": now + length + CLOCK_SLACK})

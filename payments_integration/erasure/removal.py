@@ -1,0 +1,233 @@
+"""Erase objects, each in its own transaction, and later finish those that had to wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from django.db import IntegrityError, router, transaction
+from django.db.models import Q
+from django.utils import timezone
+
+from payments_integration import projection
+from payments_integration.db.transactions import locked, repeatable
+from payments_integration.erasure.search import Found, expand, in_quarantine, operations_of, parts
+from payments_integration.erasure.selection import Selection
+from payments_integration.models import (
+    MIRRORS,
+    OPEN_OPERATION_STATES,
+    DueRefresh,
+    Erasure,
+    Event,
+    EventState,
+    ObjectKey,
+    Operation,
+    StatusChange,
+)
+
+#: Replaces texts that may have held personal data.
+REMOVED = "removed with the personal data"
+#: Arguments of an operation that hold personal data.
+_PERSONAL = ("payer", "destination")
+#: Keys within these arguments that hold no personal data.
+_CODES = frozenset({"type", "bank_code", "account_type"})
+#: Shorter texts are not replaced in notes, because they occur everywhere.
+_MIN_TEXT = 4
+_PAGE = 200
+
+
+@dataclass(slots=True)
+class Erased:
+    """How many rows were erased, by kind, and what could not be erased yet."""
+
+    done: Counter[str] = field(default_factory=Counter)
+    #: Ids of open operations, whose requests may have to be sent again.
+    open_operations: set[str] = field(default_factory=set)
+    #: Events that must be applied first.
+    pending_events: int = 0
+
+    @property
+    def left(self) -> dict[str, int]:
+        """How many rows could not be erased yet, by kind."""
+        left = {"event": self.pending_events, "operation": len(self.open_operations)}
+        return {kind: count for kind, count in left.items() if count}
+
+
+def erase(found: Found, *, actor: str) -> Erased:
+    """Record the request for every object, then erase what can be erased now. Can be interrupted and repeated.
+
+    ``finish`` erases the rest: open operations and pending events. ``actor``: who asked for the erasure.
+    """
+    for part in parts(sorted(found.keys)):
+        for key in part:
+            _record(key, actor)
+    erased = Erased()
+    for part in parts(sorted(found.keys)):
+        _erase_all(part, erased)
+    _erase_quarantined(found.quarantined, erased)
+    return erased
+
+
+def finish(account: str | None = None, *, thorough: bool = False) -> Erased:
+    """Erase what had to wait and can be erased now. Cheap if nothing is left.
+
+    ``thorough``: also check all earlier erasures and the quarantine, for data that arrived during an erasure, for
+    objects that belong to an erased one since then, and for new operations.
+    """
+    erased = Erased()
+    for part in _requests(account, Q(done_at=None)):
+        _erase_all(part, erased)
+    if thorough:
+        ids: set[str] = set()
+        for part in _requests(account, Q()):
+            ids.update(object_id for _, kind, object_id in part if kind != Erasure.OPERATION)
+            _erase_all(_with_something_left(part), erased)
+        if ids:
+            _erase_quarantined(set(in_quarantine(account, Selection(), ids)), erased)
+    return erased
+
+
+def _record(key: ObjectKey, actor: str) -> None:
+    account, kind, object_id = key
+    request = Erasure.objects.filter(projection.of_objects([key]))
+    if request.update(done_at=None):
+        return
+    try:
+        with transaction.atomic(using=router.db_for_write(Erasure)):
+            Erasure.objects.create(account=account, object_kind=kind, object_id=object_id, actor=actor[:255])
+    except IntegrityError:
+        pass  # another process was first
+
+
+def _requests(account: str | None, which: Q) -> Iterator[list[ObjectKey]]:
+    requests = Erasure.objects.filter(which).order_by("pk")
+    if account is not None:
+        requests = requests.filter(account=account)
+    last = 0
+    while page := list(requests.filter(pk__gt=last)[:_PAGE]):
+        last = page[-1].pk
+        yield [request.key for request in page]
+
+
+def _with_something_left(keys: list[ObjectKey]) -> list[ObjectKey]:
+    """These objects and those that belong to them, as far as they still hold personal data."""
+    all_keys = set(keys)
+    expand(all_keys)
+    children = all_keys - set(keys)
+    left: set[ObjectKey] = children - projection.erased(children)
+    for part in parts(sorted(all_keys)):
+        bodies = Event.objects.filter(projection.of_objects(part), body__isnull=False)
+        left.update(bodies.values_list("account", "object_kind", "object_id"))
+        ids = {key[2]: key for key in part}
+        for model in MIRRORS.values():
+            if model.personal:
+                rows = model._default_manager.filter(pk__in=ids, erased_at=None)
+                left.update(ids[pk] for pk in rows.values_list("pk", flat=True))
+        for operation in operations_of(part).filter(_holds_data()):
+            left.update(ids[pk] for pk in (operation.pk, operation.result_id, operation.target_id) if pk in ids)
+    return sorted(left)
+
+
+def _erase_all(keys: list[ObjectKey], erased: Erased) -> None:
+    """Erase these objects and those that belong to them now."""
+    known = set(keys)
+    wanted = set(keys)
+    expand(wanted)
+    for key in sorted(wanted):
+        if key not in known:
+            _record(key, "with what it belongs to")
+        left = _erase_operations(key, erased)
+        if key[1] != Erasure.OPERATION:
+            left += _erase_object(key, erased)
+        if not left:
+            Erasure.objects.filter(projection.of_objects([key]), done_at=None).update(done_at=timezone.now())
+
+
+def _erase_object(key: ObjectKey, erased: Erased) -> int:
+    """Erase its row and its events' bodies and tracebacks; returns how many events must be applied first."""
+    account, kind, object_id = key
+
+    def write() -> tuple[bool, int, int]:
+        is_new = False
+        if kind in MIRRORS:
+            was_erased = MIRRORS[kind]._default_manager.filter(pk=object_id).exclude(erased_at=None).exists()
+            is_new = projection.erase_row(account, kind, object_id) and not was_erased
+        mine = Event.objects.filter(projection.of_objects([key]))
+        # A body is needed until it is applied; it is blanked afterwards.
+        applied = mine.exclude(state=EventState.PENDING)
+        bodies = applied.filter(body__isnull=False).update(body=None)
+        for rows in (applied, StatusChange.objects.filter(projection.of_objects([key]))):
+            rows.exclude(error__in=("", REMOVED)).update(error=REMOVED)
+        DueRefresh.objects.filter(projection.of_objects([key])).exclude(error__in=("", REMOVED)).update(error=REMOVED)
+        return is_new, bodies, mine.filter(state=EventState.PENDING).count()
+
+    is_new, bodies, pending = repeatable(write, using=router.db_for_write(Event))
+    erased.done[kind] += is_new
+    erased.done["event"] += bodies
+    erased.pending_events += pending
+    return pending
+
+
+def _erase_operations(key: ObjectKey, erased: Erased) -> int:
+    """Erase the operations of an object, or the operation itself; returns how many are open."""
+    left = 0
+    for pk in list(operations_of([key]).filter(account=key[0]).values_list("pk", flat=True)):
+        outcome = repeatable(partial(_erase_operation, pk), using=router.db_for_write(Operation))
+        erased.done["operation"] += outcome == "done"
+        if outcome == "open":
+            erased.open_operations.add(pk)
+            left += 1
+    return left
+
+
+def _erase_operation(pk: str) -> str:
+    """Blank a closed operation's arguments and request. Its hash, key and outcome stay, so a repeat is recognised."""
+    operation = locked(Operation.objects.filter(pk=pk)).get()
+    if operation.state in OPEN_OPERATION_STATES:
+        return "open"
+    texts = set(_texts({name: operation.arguments.get(name) for name in _PERSONAL}))
+    values: dict[str, Any] = {
+        "arguments": {},
+        "body": None if operation.body else operation.body,
+        "actor": _without(operation.actor, texts),
+        "approved_by": _without(operation.approved_by, texts),
+        "note": _without(operation.note, texts),
+        "error": {**operation.error, "message": REMOVED} if operation.error else operation.error,
+    }
+    changed = {name: value for name, value in values.items() if getattr(operation, name) != value}
+    if not changed:
+        return ""
+    Operation.objects.filter(pk=pk).update(**changed)
+    return "done"
+
+
+def _holds_data() -> Q:
+    """Closed operations that are not erased yet."""
+    return ~Q(state__in=OPEN_OPERATION_STATES) & (Q(body__isnull=False) & ~Q(body=b"") | ~Q(arguments={}))
+
+
+def _texts(value: Any, name: str = "") -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, name)
+    elif isinstance(value, str) and len(value) >= _MIN_TEXT and name not in _CODES:
+        yield value
+
+
+def _without(text: str, texts: Iterable[str]) -> str:
+    for found in sorted(texts, key=len, reverse=True):
+        text = text.replace(found, "…")
+    return text
+
+
+def _erase_quarantined(ids: set[str], erased: Erased) -> None:
+    """Blank quarantined bodies. Their rows stay, so that the same bytes are not stored again."""
+    for pk in sorted(ids):
+        rows = Event.objects.filter(pk=pk, state=EventState.QUARANTINED)
+        erased.done["quarantined"] += rows.update(body=None, state=EventState.DONE, error=REMOVED)

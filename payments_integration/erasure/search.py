@@ -1,0 +1,201 @@
+"""Search for the objects that hold a payer's personal data."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import Q, QuerySet
+
+from payments_integration import conf
+from payments_integration.enums import Kind, kind_of
+from payments_integration.erasure.selection import Selection, strings_of
+from payments_integration.inbox import QUARANTINE_PREFIX
+from payments_integration.models import (
+    MIRRORS,
+    OPEN_OPERATION_STATES,
+    DepositReference,
+    Erasure,
+    Event,
+    EventState,
+    ObjectKey,
+    Operation,
+    Payment,
+    Payout,
+    Refund,
+)
+from payments_integration.projection import of_objects
+
+#: Rows per page of a search.
+_PAGE = 500
+_REFERENCED = (Payment, Payout, DepositReference)
+
+
+class UnknownObject(LookupError):
+    """No object has one of the ids; the message names it."""
+
+
+@dataclass(slots=True)
+class Found:
+    """Objects to erase, with the objects that belong to them."""
+
+    keys: set[ObjectKey] = field(default_factory=set)
+    #: Ids of quarantined events whose bodies hold the data.
+    quarantined: set[str] = field(default_factory=set)
+
+    def counts(self) -> dict[str, int]:
+        """How many there are of each kind; ``open_operation`` counts operations that must be closed first."""
+        counts: Counter[str] = Counter(kind for _, kind, _ in self.keys if kind != Erasure.OPERATION)
+        counts["event"] = sum(
+            Event.objects.filter(of_objects(part)).exclude(body=None).count() for part in parts(sorted(self.keys))
+        )
+        states = {
+            operation.pk: operation.state
+            for part in parts(sorted(self.keys))
+            for operation in operations_of(part).only("pk", "state")
+        }
+        counts["open_operation"] = sum(state in OPEN_OPERATION_STATES for state in states.values())
+        counts["operation"] = len(states) - counts["open_operation"]
+        counts["quarantined"] = len(self.quarantined)
+        return {kind: count for kind, count in sorted(counts.items()) if count}
+
+
+def select(selection: Selection, account: str | None = None) -> Found:
+    """Find every object, operation and quarantined body that holds the selected data, and what belongs to them.
+
+    ``account``: search only this account. References and ids are found by index; other data is searched for in every
+    row, a page at a time. Raises UnknownObject.
+    """
+    found = Found()
+    quarantined = {object_id for object_id in selection.ids if object_id.startswith(QUARANTINE_PREFIX)}
+    for object_id in sorted(selection.ids - quarantined):
+        found.keys.add(_known(object_id, account))
+    if selection.references:
+        found.keys |= set(_by_reference(selection, account))
+    if selection.has_personal_data:
+        found.keys |= set(_by_content(selection, account))
+    expand(found.keys)
+    ids = {object_id for _, _, object_id in found.keys}
+    found.quarantined = {*in_quarantine(account, selection, ids), *_quarantined(quarantined, account)}
+    return found
+
+
+def expand(keys: set[ObjectKey]) -> None:
+    """Add the objects that belong to them: a payment's refunds, a refund's payout, an operation's object."""
+    new = set(keys)
+    while new:
+        children: set[ObjectKey] = set()
+        for part in parts(sorted(new)):
+            children |= set(_children(part))
+        new = children - keys
+        keys |= new
+
+
+def operations_of(keys: Iterable[ObjectKey]) -> Any:
+    """The operations that created or changed these objects, and the operations among them."""
+    ids = [object_id for _, _, object_id in keys]
+    return Operation.objects.filter(Q(pk__in=ids) | Q(result_id__in=ids) | Q(target_id__in=ids))
+
+
+def in_quarantine(account: str | None, selection: Selection, ids: set[str]) -> Iterator[str]:
+    """Ids of quarantined events whose bodies hold the selected data or one of the ids."""
+    rows = Event.objects.filter(state=EventState.QUARANTINED, body__isnull=False)
+    for pk, body in _pages(rows, account, "body"):
+        raw = bytes(body)
+        if not ids.isdisjoint(strings_of(raw)) or (selection.has_personal_data and selection.is_in_body(raw)):
+            yield pk
+
+
+def parts(keys: list[ObjectKey]) -> Iterator[list[ObjectKey]]:
+    """The keys in parts that fit into a statement."""
+    for start in range(0, len(keys), _PAGE):
+        yield keys[start : start + _PAGE]
+
+
+def _known(object_id: str, account: str | None) -> ObjectKey:
+    kind = Erasure.OPERATION if object_id.startswith("op_") else kind_of(object_id)
+    if kind is None or kind == Kind.WEBHOOK_ENDPOINT:
+        raise UnknownObject(f"{object_id} is not the id of a payment, payout, refund, deposit reference or operation")
+    model = Operation if kind == Erasure.OPERATION else MIRRORS[kind]
+    at = model._default_manager.filter(pk=object_id).values_list("account", flat=True).first()
+    if at is None:
+        # Its events may not be applied yet, or the answer that contained it was lost.
+        events = Event.objects.filter(account__in=conf.aliases(account), object_kind=kind, object_id=object_id)
+        at = events.values_list("account", flat=True).first()
+    if at is None or account not in (None, at):
+        raise UnknownObject(f"nothing is known of {object_id}" + (f" in account {account}" if account else ""))
+    return (at, str(kind), object_id)
+
+
+def _quarantined(quarantined: set[str], account: str | None) -> Iterator[str]:
+    """Quarantined events that were selected by their own id. Raises UnknownObject."""
+    rows = _of(Event.objects.filter(pk__in=quarantined, state=EventState.QUARANTINED), account)
+    found = set(rows.values_list("pk", flat=True))
+    for missing in sorted(quarantined - found):
+        raise UnknownObject(f"{missing} is not in quarantine")
+    yield from found
+
+
+def _by_reference(selection: Selection, account: str | None) -> Iterator[ObjectKey]:
+    for model in _REFERENCED:
+        rows = _of(model._default_manager.filter(merchant_reference__in=selection.references), account)
+        for row_account, pk, reference in rows.values_list("account", "pk", "merchant_reference"):
+            if reference in selection.references:  # some databases ignore case
+                yield (row_account, str(model.kind), pk)
+    asked = _of(Operation.objects.filter(merchant_reference__in=selection.references), account)
+    for row_account, pk, reference in asked.values_list("account", "pk", "merchant_reference"):
+        if reference in selection.references:
+            yield (row_account, Erasure.OPERATION, pk)
+
+
+def _by_content(selection: Selection, account: str | None) -> Iterator[ObjectKey]:
+    for kind, model in MIRRORS.items():
+        if not model.personal:
+            continue
+        for pk, at, *values in _pages(model._default_manager.all(), account, "account", *model.personal):
+            if selection.is_in(dict(zip(model.personal, values, strict=True))):
+                yield (at, str(kind), pk)
+    for pk, at, arguments in _pages(Operation.objects.all(), account, "account", "arguments"):
+        if selection.is_in(arguments):
+            yield (at, Erasure.OPERATION, pk)
+    # Bodies hold values that the rows do not show any more, and objects that are not mirrored.
+    bodies = Event.objects.filter(body__isnull=False).exclude(state=EventState.QUARANTINED)
+    bodies = bodies.exclude(object_kind=Kind.BALANCE)
+    for _, at, kind, object_id, body in _pages(bodies, account, "account", "object_kind", "object_id", "body"):
+        if selection.is_in_body(bytes(body)):
+            yield (at, kind, object_id)
+
+
+def _children(keys: list[ObjectKey]) -> Iterator[ObjectKey]:
+    ids: dict[str, list[str]] = defaultdict(list)
+    for _, kind, object_id in keys:
+        ids[kind].append(object_id)
+    refunds = Q(payment_id__in=ids[Kind.PAYMENT])
+    for at, pk in Refund.objects.filter(refunds).values_list("account", "pk") if ids[Kind.PAYMENT] else ():
+        yield (at, str(Kind.REFUND), pk)
+    if ids[Kind.REFUND]:
+        named = Refund.objects.filter(pk__in=ids[Kind.REFUND]).exclude(payout_id=None)
+        executing = Q(refund_id__in=ids[Kind.REFUND]) | Q(pk__in=list(named.values_list("payout_id", flat=True)))
+        payouts = Payout.objects.filter(executing)
+        for at, pk in payouts.values_list("account", "pk"):
+            yield (at, str(Kind.PAYOUT), pk)
+    made = Operation.objects.filter(pk__in=ids[Erasure.OPERATION]).exclude(result_id="")
+    results = made.values_list("account", "result_kind", "result_id") if ids[Erasure.OPERATION] else ()
+    for at, kind, object_id in results:
+        if getattr(MIRRORS.get(kind), "personal", ()):
+            yield (at, kind, object_id)
+
+
+def _pages(rows: QuerySet[Any], account: str | None, *fields: str) -> Iterator[Any]:
+    """The fields of every row, its key first, with one page in memory at a time."""
+    rows = _of(rows, account).order_by("pk")
+    last: Any = None
+    while page := list((rows if last is None else rows.filter(pk__gt=last)).values_list("pk", *fields)[:_PAGE]):
+        yield from page
+        last = page[-1][0]
+
+
+def _of(rows: QuerySet[Any], account: str | None) -> QuerySet[Any]:
+    return rows if account is None else rows.filter(account=account)

@@ -1,0 +1,229 @@
+"""The rules that turn statistics into problems: what needs attention, and what does not yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from payments_integration import conf
+from payments_integration.health.report import (
+    AccountReport,
+    AccountStatistics,
+    Problem,
+    RemovedAccount,
+    Report,
+    Run,
+    Waiting,
+)
+from payments_integration.health.statistics import LIMIT, account_statistics
+from payments_integration.models import (
+    OPEN_OPERATION_STATES,
+    AccountState,
+    DueRefresh,
+    Event,
+    EventState,
+    Operation,
+    StatusChange,
+)
+from payments_integration.reasons import ACTIONS, Reason
+
+#: Deliveries are refused if the clocks differ by five minutes; the alert comes earlier.
+CLOCK_ALERT = 60.0
+#: Reconciliation runs every few minutes, but a pass may be slow, or fail now and then.
+RUN_ALERT = 3600.0
+#: The provider may be down for a while; an outcome that stays unknown for longer needs attention.
+UNKNOWN_ALERT = 3600.0
+ERASURE_ALERT = timedelta(days=1).total_seconds()
+#: At least so many events in a day without a single delivery are a problem.
+MIN_RECOVERED = 10
+
+_UNFINISHED = (EventState.PENDING, EventState.HELD, EventState.APPLIED, EventState.PARKED)
+
+
+def examine(account: str | None = None) -> Report:
+    """Examine one account, or all of them and those that were removed from the setting.
+
+    Takes a fixed number of queries per account. Raises ImproperlyConfigured for an account that is not in the setting,
+    and what the database raises.
+    """
+    now = timezone.now()
+    accounts: dict[str, AccountReport] = {}
+    for alias in conf.aliases(account):
+        statistics = account_statistics(alias, now)
+        accounts[alias] = AccountReport(statistics, _merged(_problems(alias, statistics)))
+    removed = _removed_accounts() if account is None else {}
+    return Report(now, accounts, removed, _merged(_removed_problems(removed)))
+
+
+def unreachable(now: datetime, error_type: str) -> Report:
+    """The report if the database cannot be read."""
+    return Report(now, problems=[_problem(Reason.DATABASE, 1, f"the database could not be read: {error_type}")])
+
+
+def format_duration(seconds: float) -> str:
+    """A duration in its largest fitting unit, such as ``3 min``."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _merged(problems: Iterable[Problem]) -> list[Problem]:
+    """At most one problem per code, because a metric is named by its account and code."""
+    merged: dict[Reason, Problem] = {}
+    for problem in problems:
+        known = merged.setdefault(problem.code, problem)
+        if known is not problem:
+            count, message = known.count + problem.count, f"{known.message}; {problem.message}"
+            merged[problem.code] = Problem(problem.code, count, message, problem.action)
+    return list(merged.values())
+
+
+def _problem(code: Reason, count: int, message: str) -> Problem:
+    return Problem(code, count, message, ACTIONS[code])
+
+
+def _problems(account: str, statistics: AccountStatistics) -> Iterator[Problem]:
+    yield from _attention(statistics)
+    yield from _backlog(statistics)
+    yield from _reconciliation(statistics)
+    yield from _deliveries(account, statistics)
+    if (offset := statistics.clock_offset_seconds) is not None and abs(offset) > CLOCK_ALERT:
+        direction = "ahead of" if offset > 0 else "behind"
+        yield _problem(
+            Reason.PROVIDER_CLOCK, 1, f"the provider's clock is {format_duration(abs(offset))} {direction} ours"
+        )
+    if (statistics.erasures.age_seconds or 0.0) > ERASURE_ALERT:
+        yield _waiting_problem(Reason.ERASURE_UNFINISHED, statistics.erasures, "erasures are not finished")
+
+
+def _attention(statistics: AccountStatistics) -> Iterator[Problem]:
+    """Work that continues only after a person acts."""
+    operations, events = statistics.operations, statistics.events
+    for code, waiting, what in (
+        (Reason.OPERATION_NEEDS_RESOLUTION, operations.needs_person, "operations need a resolution by a person"),
+        (Reason.OPERATION_AWAITS_APPROVAL, operations.awaiting_approval, "operations wait for approval"),
+        (Reason.DISPATCH_PARKED, events.parked, "events or changes are parked: receivers keep failing"),
+        (Reason.EVENT_QUARANTINED, events.quarantined, "events are quarantined: they cannot be understood"),
+        (Reason.EVENT_NOT_APPLIED, events.not_applied, "events could not be applied"),
+    ):
+        if waiting.count:
+            yield _waiting_problem(code, waiting, what)
+    if (operations.unknown.age_seconds or 0.0) > UNKNOWN_ALERT:
+        yield _waiting_problem(Reason.OPERATION_UNKNOWN, operations.unknown, "operations have an unknown outcome")
+
+
+def _backlog(statistics: AccountStatistics) -> Iterator[Problem]:
+    """Work that should continue by itself, but waits too long."""
+    settings, backlog = conf.current(), statistics.backlog
+    window = settings.REORDER_WINDOW if settings.PROCESSING == "celery" else 0
+    for code, waiting, longest, what in (
+        (Reason.EVENTS_PENDING, backlog.pending, settings.BACKLOG_ALERT + window, "events are not applied"),
+        (Reason.EVENTS_UNDISPATCHED, backlog.undispatched, settings.BACKLOG_ALERT, "changes are not dispatched"),
+        (Reason.EVENTS_HELD, backlog.held, settings.BACKLOG_ALERT, "events wait until their window is complete"),
+        (Reason.REFRESHES_DUE, backlog.refreshes, settings.BACKLOG_ALERT, "objects are due to be read"),
+        (
+            Reason.OPERATIONS_DUE,
+            backlog.operations,
+            settings.BACKLOG_ALERT,
+            "operations are due to be sent or resolved",
+        ),
+    ):
+        if (waiting.age_seconds or 0.0) > longest:
+            yield _waiting_problem(code, waiting, what)
+    if statistics.refreshes_failing:
+        count = statistics.refreshes_failing
+        yield _problem(Reason.REFRESHES_FAIL, count, f"{_number(count)} objects cannot be read")
+
+
+def _reconciliation(statistics: AccountStatistics) -> Iterator[Problem]:
+    if statistics.watermark_age_seconds is None:
+        yield _problem(Reason.NEVER_RECONCILED, 1, "events have never been reconciled completely")
+    elif statistics.watermark_age_seconds > RUN_ALERT:
+        message = f"events are complete only up to {format_duration(statistics.watermark_age_seconds)} ago"
+        yield _problem(Reason.WATERMARK_OLD, 1, message)
+    runs = statistics.runs
+    is_late = (statistics.resync_waits_seconds or 0.0) > conf.current().BACKLOG_ALERT or runs.full.failures
+    if statistics.resync_due and is_late:
+        yield _problem(Reason.GAP_TOO_LONG, 1, "events may be lost; a full comparison of every object is due")
+    for name, run in (("events", runs.events), ("objects", runs.objects), ("balances", runs.balances)):
+        if run.age_seconds is None:
+            continue  # the watermark covers this
+        if run.age_seconds > RUN_ALERT:
+            message = f"the last reconciliation of {name} began {format_duration(run.age_seconds)} ago"
+            yield _problem(Reason.RUNS_STOPPED, 1, message)
+        elif run.failures and _has_failed_for_long(run):
+            message = f"the reconciliation of {name} keeps failing ({_first_line(run.error)})"
+            yield _problem(Reason.RUNS_FAIL, run.failures, message)
+
+
+def _has_failed_for_long(run: Run) -> bool:
+    return run.done_age_seconds is None or run.done_age_seconds > RUN_ALERT
+
+
+def _deliveries(account: str, statistics: AccountStatistics) -> Iterator[Problem]:
+    configured = bool(conf.account(account).webhook_secrets)
+    if not statistics.endpoints and not configured:
+        yield _problem(Reason.NO_ENDPOINT, 1, "no webhook endpoint is known, and no secret is configured")
+    for endpoint in statistics.endpoints:
+        if endpoint.problem:
+            yield _problem(Reason.ENDPOINT, 1, f"{endpoint.id}: {endpoint.problem}")
+        elif not endpoint.secret_is_known and not configured:
+            yield _problem(Reason.SECRET_MISSING, 1, f"{endpoint.id}: its signing secret is not known")
+        if not endpoint.secret_is_readable:
+            yield _problem(
+                Reason.SECRET_UNREADABLE, 1, f"{endpoint.id}: no key can read its secret; deliveries get 503"
+            )
+    count = statistics.recovered_last_day
+    if count >= MIN_RECOVERED and not statistics.webhooks_last_day and (statistics.endpoints or configured):
+        message = f"none of the {_number(count)} events of the last day was delivered by webhook"
+        yield _problem(Reason.DELIVERIES_MISSING, count, message)
+
+
+def _removed_accounts() -> dict[str, RemovedAccount]:
+    """Unfinished work of accounts that are not in the setting any more."""
+    known = list(conf.current().ACCOUNTS)
+    operations, events, refreshes = (
+        Counter(rows.exclude(account__in=known).values_list("account", flat=True)[:LIMIT])
+        for rows in (
+            Operation.objects.filter(state__in=OPEN_OPERATION_STATES),
+            Event.objects.filter(state__in=_UNFINISHED),
+            DueRefresh.objects.all(),
+        )
+    )
+    events.update(
+        StatusChange.objects.filter(state__in=_UNFINISHED)
+        .exclude(account__in=known)
+        .values_list("account", flat=True)[:LIMIT]
+    )
+    gone = AccountState.objects.exclude(pk__in=known).values_list("pk", flat=True)
+    return {
+        alias: RemovedAccount(operations[alias], events[alias], refreshes[alias])
+        for alias in sorted({*gone, *operations, *events, *refreshes})
+    }
+
+
+def _removed_problems(removed: dict[str, RemovedAccount]) -> Iterator[Problem]:
+    for alias, rows in removed.items():
+        if rows.operations or rows.events:
+            message = (
+                f"the account {alias} is not configured any more and has {_number(rows.operations)} open operations "
+                f"and {_number(rows.events)} unfinished events"
+            )
+            yield _problem(Reason.REMOVED_ACCOUNT, rows.operations + rows.events, message)
+
+
+def _waiting_problem(code: Reason, waiting: Waiting, what: str) -> Problem:
+    since = f", the oldest for {format_duration(waiting.age_seconds)}" if waiting.age_seconds is not None else ""
+    return _problem(code, waiting.count, f"{_number(waiting.count)} {what}{since}")
+
+
+def _number(count: int) -> str:
+    return f"{LIMIT} or more" if count >= LIMIT else str(count)
+
+
+def _first_line(text: str) -> str:
+    return (text.splitlines() or ["no error recorded"])[0][:200]

@@ -1,0 +1,113 @@
+"""Reconciliation: its state per account, the record of each pass, and the objects to be refreshed."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration.db.fields import ExactCharField
+from payments_integration.models.base import ObjectRef, Row
+
+
+class AccountState(Row):
+    """Per account: how far events are complete, the lease of the running pass, and the difference of our clocks."""
+
+    account = ExactCharField(_("account"), max_length=64, primary_key=True)
+    #: All events created before this (the provider's clock) are in the inbox; null: no pass was complete yet.
+    watermark = models.DateTimeField(_("watermark"), null=True, blank=True)
+    #: The present window and its last page, so that an interrupted pass resumes.
+    window_from = models.DateTimeField(_("from"), null=True, blank=True)
+    window_to = models.DateTimeField(_("to"), null=True, blank=True)
+    cursor = ExactCharField(default="", blank=True)
+    lease_token = models.CharField(max_length=32, default="", blank=True)
+    lease_until = models.DateTimeField(_("claimed until"), null=True, blank=True)
+    #: The provider's clock minus ours in seconds; null: not measured yet.
+    clock_offset = models.FloatField(_("clock offset"), null=True, blank=True)
+    #: When the last list sweep was started.
+    swept_at = models.DateTimeField(_("swept at"), null=True, blank=True)
+    #: Events may be lost, so all objects must be compared from this time on. The pass that does it moves it ahead.
+    resync_due_at = models.DateTimeField(_("full resync due at"), null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("account state")
+        verbose_name_plural = _("account states")
+
+    def __str__(self) -> str:
+        return str(self.account)
+
+
+class RunKind(models.TextChoices):
+    EVENTS = "events", _("events")
+    OBJECTS = "objects", _("objects")
+    FULL = "full", _("full resync")
+    BALANCES = "balances", _("balances")
+    ENDPOINTS = "endpoints", _("endpoints")
+
+
+class RunState(models.TextChoices):
+    RUNNING = "running", _("running")
+    DONE = "done", _("done")
+    FAILED = "failed", _("failed")
+    SKIPPED = "skipped", _("skipped: another pass is running")
+
+
+class ReconciliationRun(Row):
+    """The record of one pass: its window, what it saw, what was missing or different, and how it ended."""
+
+    account = ExactCharField(_("account"), max_length=64)
+    kind = models.CharField(_("kind"), max_length=16, choices=RunKind)
+    state = models.CharField(_("state"), max_length=16, choices=RunState, default=RunState.RUNNING)
+    started_at = models.DateTimeField(_("started at"), default=timezone.now)
+    finished_at = models.DateTimeField(_("finished at"), null=True, blank=True)
+    window_from = models.DateTimeField(_("from"), null=True, blank=True)
+    window_to = models.DateTimeField(_("to"), null=True, blank=True)
+    pages = models.PositiveIntegerField(_("pages"), default=0)
+    seen = models.PositiveIntegerField(_("seen"), default=0)
+    #: Events or objects that were missing here.
+    recovered = models.PositiveIntegerField(_("recovered"), default=0)
+    #: Objects that differed in at least one field.
+    drifted = models.PositiveIntegerField(_("drifted"), default=0)
+    repaired = models.PositiveIntegerField(_("repaired"), default=0)
+    #: Up to a hundred differences: object, field, ours, theirs (personal data masked).
+    drift = models.JSONField(_("drift"), default=list, blank=True)
+    error = models.TextField(_("error"), default="", blank=True)
+
+    class Meta:
+        verbose_name = _("reconciliation run")
+        verbose_name_plural = _("reconciliation runs")
+        indexes = [
+            # The health report, and payments_process: the last passes of a kind.
+            models.Index(fields=["account", "kind", "started_at"], name="pi_run_started"),
+            # The admin list, and pruning.
+            models.Index(fields=["started_at", "id"], name="pi_run_newest"),
+        ]
+        permissions = [("run_reconciliation", "Can start a reconciliation run")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.account} {self.started_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds; None while it runs."""
+        return (self.finished_at - self.started_at).total_seconds() if self.finished_at else None
+
+
+class DueRefresh(ObjectRef):
+    """A request to read an object by GET, because its state is not certain. Deleted when done."""
+
+    reason = models.CharField(_("reason"), max_length=64)
+    due_at = models.DateTimeField(_("due at"), default=timezone.now)
+    #: Counts the requests: a GET answers only those that were made before it was sent.
+    marks = models.PositiveIntegerField(default=1)
+    attempts = models.PositiveIntegerField(_("attempts"), default=0)
+    error = models.TextField(_("error"), default="", blank=True)
+
+    class Meta:
+        verbose_name = _("due refresh")
+        verbose_name_plural = _("due refreshes")
+        constraints = [
+            models.UniqueConstraint(fields=["account", "object_kind", "object_id"], name="pi_refresh_object")
+        ]
+        # The task that works off refreshes, and the admin list's order.
+        indexes = [models.Index(fields=["due_at"], name="pi_refresh_due")]

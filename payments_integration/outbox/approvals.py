@@ -1,0 +1,180 @@
+"""Approval by a second person: another person than the requester has the operation sent, or rejects it.
+
+The approval is for the recorded bytes; a change needs a rejection and a new request. The precondition is decided again
+at approval, because days may have passed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from django.core.exceptions import ValidationError
+from django.db import Error, transaction
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_variables
+
+from payments_integration import permissions
+from payments_integration.db.transactions import ledger_database, refuse_transaction, repeatable, updated
+from payments_integration.models import Operation, OperationState
+from payments_integration.outbox import ledger, operations, outcomes, recovery, resolution, sending
+from payments_integration.outbox.intents import Intent, PreconditionFailed
+from payments_integration.validation.validator import Json
+
+APPROVE = "approve_operation"
+
+_WAITS = OperationState.AWAITING_APPROVAL
+
+
+# The request holds personal data: error reports leave out the variables of these frames.
+@sensitive_variables()
+def approve(operation: Operation | str, actor: object, comment: str = "", *, digest: str | None = None) -> Any:
+    """Send an operation that waits for approval; returns the mirror row that it made.
+
+    ``actor``: a user with ``approve_operation`` who is not the requester, superusers included. ``digest``: the
+    ``body_digest`` that the page showed. The refundable rest, or the available balance, is read and checked again.
+
+    Raises ValidationError (nothing sent, it still waits), PermissionDenied, TransactionRefused, NoAnswer,
+    PagingError and ProviderError (reading failed and it still waits, or the provider refused it and it is closed: see
+    ``operation.state``), and OutcomeUnknown (approved and kept, being resolved).
+    """
+    refuse_transaction("approve")
+    operation = resolution.load(operation)
+    who = resolution.decider(actor, comment, comment_required=False)
+    if getattr(actor, "pk", None) is None:
+        raise ValidationError({"actor": _("Only a user can approve.")})
+    permissions.require(actor, APPROVE, operation)
+    # Before any request to the provider, and again under the lock.
+    _check(operation, actor, who, digest)
+    intent = _intent(operation)
+    precondition = operations.of(operation).precondition(intent)
+    if precondition is not None:
+        recovery.bring_up_to_date(precondition)
+    note = f"{who} approved it: {comment}" if comment else f"{who} approved it"
+    token = ledger.new_token()
+
+    def write() -> Operation:
+        failure: PreconditionFailed | None = None
+        try:
+            # The precondition's lock comes first, as in recording.
+            if precondition is not None:
+                precondition.decide(intent)
+        except PreconditionFailed as error:
+            failure = error
+        row = Operation.objects.select_for_update().get(pk=operation.pk)
+        if row.lease_token == token:
+            return row  # committed after all, and repeated
+        _check(row, actor, who, digest)
+        if failure is not None:
+            # Raised after the check: if it was sent meanwhile, its state is the better message.
+            raise failure
+        now = timezone.now()
+        # Claimed in the commit that approves it: if this process dies, it is resumed under the same key.
+        fields = ledger.sending_fields(row, token, now) | {
+            "approved_by": who,
+            "approved_at": now,
+            "note": outcomes.with_note(row, note),
+        }
+        for name, value in fields.items():
+            setattr(row, name, value)
+        row.save(update_fields=fields)
+        return row
+
+    try:
+        approved = repeatable(write, using=ledger_database(), durable=True, lost_races=False)
+    except Error as error:
+        with ledger.ask_again(operation, error) as using, transaction.atomic(using=using, durable=True):
+            # A locking read waits for a commit that is still under way.
+            found = Operation.objects.select_for_update().filter(pk=operation.pk, lease_token=token).first()
+        if found is None:
+            raise
+        approved = found
+    return sending.send_now(approved)
+
+
+def reject(operation: Operation | str, actor: object, comment: str) -> Operation:
+    """Close an operation that waits for approval: it will not be sent. Returns the operation.
+
+    A refund's amount can be refunded again. ``actor``: a user with ``approve_operation``, or the requester, who takes
+    it back. ``comment``: why. Raises ValidationError, PermissionDenied.
+    """
+    operation = resolution.load(operation)
+    who = resolution.decider(actor, comment)
+    takes_back = _is_requester(operation, actor, who)
+    if not takes_back:
+        if getattr(actor, "pk", None) is None:
+            raise ValidationError({"actor": _("Only a user can reject what somebody else asked for.")})
+        permissions.require(actor, APPROVE, operation)
+    now = timezone.now()
+    words = "took it back" if takes_back else "rejected it"
+    note = outcomes.with_note(operation, f"{who} {words}: {comment}")
+    waiting = Operation.objects.filter(pk=operation.pk, state=_WAITS)
+    if not updated(waiting, state=OperationState.CLOSED, closed_at=now, next_attempt_at=None, note=note):
+        operation.refresh_from_db()
+        _refuse_settled(operation)
+    operation.refresh_from_db()
+    return operation
+
+
+def _check(operation: Operation, actor: object, who: str, digest: str | None) -> None:
+    """Refuse an operation that this person may not approve as it is."""
+    if operation.state != _WAITS:
+        _refuse_settled(operation)
+    if _is_requester(operation, actor, who) or _has_same_name(operation, actor):
+        raise ValidationError({"actor": _("Another person must approve it: the person who asked for it cannot.")})
+    resolution.check_account(operation)
+    if operation.sent_to not in ("", ledger.fingerprint(operation.account)):
+        resolution.refuse(
+            _("The account has another address or key at the provider since. Reject it, and ask for it again.")
+        )
+    if operation.body is None:
+        resolution.refuse(_("What it asked for was erased; it can only be rejected."))
+    shown = operation.body_digest if digest is None else digest
+    if shown != operation.body_digest or ledger.digest_of(bytes(operation.body)) != operation.body_digest:
+        resolution.refuse(_("It is not what was asked for: it was changed since. Reject it, and ask for it again."))
+    if not operations.of(operation).matches_request(operation, _body(operation)):
+        resolution.refuse(_("Its request and its record differ. Reject it, and ask for it again."))
+
+
+def is_requester(operation: Operation, user: object) -> bool:
+    """Whether this user asked for the operation."""
+    return operation.actor_id != "" and operation.actor_id == permissions.user_id(user)
+
+
+def _is_requester(operation: Operation, actor: object, who: str) -> bool:
+    return is_requester(operation, actor) or who == operation.actor
+
+
+def _has_same_name(operation: Operation, actor: Any) -> bool:
+    """Whether the requester has the name of this user: as text, or as another user of the same name."""
+    asked, mine = operation.actor.casefold(), str(actor.get_username()).casefold()
+    pk, _colon, name = asked.partition(":")
+    return mine in (asked, name) or pk == str(actor.pk).casefold()
+
+
+def _intent(operation: Operation) -> Intent:
+    """The recorded operation as its precondition reads it."""
+    return Intent(
+        operation=operation.operation,
+        account=operation.account,
+        arguments={},
+        body=_body(operation),
+        target_id=operation.target_id,
+        amount=operation.amount,
+        currency=operation.currency,
+        recorded=operation.pk,
+    )
+
+
+def _body(operation: Operation) -> Json:
+    body: Json = json.loads(bytes(operation.body or b"{}"))
+    return body
+
+
+def _refuse_settled(operation: Operation) -> NoReturn:
+    state = operation.get_state_display()
+    if operation.approved_by:
+        words = _("%(who)s has approved it already; it stands at: %(state)s.")
+        resolution.refuse(words % {"who": operation.approved_by, "state": state})
+    resolution.refuse(_("It does not wait for approval; it stands at: %(state)s.") % {"state": state})

@@ -1,0 +1,230 @@
+"""What every provider call has in common. One class per call says everything that the app knows about it.
+
+Admin, API, permissions, limits and recovery ask the class: none of them compares names of operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice, takewhile
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.utils.translation import gettext as _
+
+from payments_integration import conf, sync
+from payments_integration.client import Answer, Client
+from payments_integration.db.transactions import CLOCK_SLACK
+from payments_integration.enums import Kind
+from payments_integration.exceptions import NotFound, ProviderError
+from payments_integration.models import Operation
+from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+#: A look-up reads at most this many objects. With more, a person decides.
+MAX_SCANNED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """A look-up found these objects, newest first; each may be the operation's result."""
+
+    items: list[Any] = field(default_factory=list)
+    #: False: the provider lists more objects than a look-up reads.
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A look-up shows that the call took effect."""
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """A look-up cannot decide; a person does."""
+
+    note: str
+
+
+Finding = Candidates | Happened | Unclear
+
+
+class ProviderCall:
+    """One of the provider's calls that change something.
+
+    Subclasses are stateless; the registry holds one instance of each.
+    """
+
+    #: The service function, and what ``Operation.operation`` stores.
+    name: ClassVar[str]
+    #: The operation in the words of the person who asks for it.
+    label: ClassVar[StrOrPromise]
+    #: The kind of object that it makes or changes.
+    kind: ClassVar[Kind]
+    #: The kind of the object that ``Operation.target_id`` names; None without a target.
+    target: ClassVar[Kind | None] = None
+    #: It makes a new object. The others change the target.
+    creates: ClassVar[bool]
+    #: The permission that staff need; "" where they need none, because the admin takes no payments.
+    permission: ClassVar[str] = ""
+    #: A second request has no further effect, with any key.
+    repeat_is_harmless: ClassVar[bool] = False
+    #: The answer holds a signing secret, once.
+    answers_with_secret: ClassVar[bool] = False
+    #: The object is there afterwards.
+    leaves_object: ClassVar[bool] = True
+    #: What an approver reads first. Keys: who, at, amount.
+    approval_request: ClassVar[StrOrPromise] = ""
+
+    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        """Send the recorded bytes under the recorded key. ``max_wait``: seconds to wait on 429."""
+        raise NotImplementedError
+
+    def contradicts(self, operation: Operation, answer: Any) -> str:
+        """Why this object, of an answer or a mirror row, cannot be the operation's; "" if it can."""
+        raise NotImplementedError
+
+    def look_up(self, client: Client, operation: Operation) -> Finding:
+        """Find out at the provider what became of the operation, without sending it again."""
+        raise NotImplementedError
+
+    def precondition(self, intent: Intent) -> Precondition | None:
+        """What must hold when the intent is recorded."""
+        return None
+
+    def needs_approval(self, intent: Intent) -> bool:
+        """Whether a second person must approve it. Asked after the precondition has filled in the amount."""
+        return False
+
+    def matches_request(self, operation: Operation, body: dict[str, Any]) -> bool:
+        """Whether the recorded request says what the operation's own fields say."""
+        return (body.get("amount"), body.get("currency")) == (operation.amount, operation.currency)
+
+    def shows_effect(self, error: ProviderError) -> bool:
+        """Whether a refusal means that the target is already as the call wants it."""
+        return False
+
+    def after_answer(self, operation: Operation, answer: Any, *, repeated: bool) -> Intent | None:
+        """Write what belongs to a successful answer, in its transaction. Returns a further call to record."""
+        return None
+
+    def after_finding(self, operation: Operation, object_id: str) -> Intent | None:
+        """Likewise where the operation ends without its answer: by a look-up or a person."""
+        return None
+
+
+class Creation(ProviderCall):
+    """A call that makes an object."""
+
+    creates = True
+
+    def contradicts(self, operation: Operation, answer: Any) -> str:
+        if answer is None:
+            return "the answer has no object"
+        if operation.amount is not None and (answer.amount, answer.currency) != (operation.amount, operation.currency):
+            return "the answer has another amount or currency"
+        return ""
+
+    def fits(self, operation: Operation, item: Any) -> bool:
+        """Whether a listed object has the operation's amount, currency and merchant reference."""
+        return not self.contradicts(operation, item) and item.merchant_reference == operation.merchant_reference
+
+    def candidates(self, operation: Operation, items: Iterable[Any]) -> Candidates:
+        """The objects that fit, of a list that runs newest to oldest."""
+        since = sent_since(operation)
+        recent = takewhile(lambda item: item.created_at >= since, items)
+        scanned = list(islice(recent, MAX_SCANNED + 1))
+        fitting = [item for item in scanned[:MAX_SCANNED] if self.fits(operation, item)]
+        return Candidates(fitting, complete=len(scanned) <= MAX_SCANNED)
+
+
+class Change(ProviderCall):
+    """A call that changes the object in its path."""
+
+    creates = False
+
+    def contradicts(self, operation: Operation, answer: Any) -> str:
+        if answer is None:
+            return "the answer has no object"
+        return "" if answer.id == operation.target_id else "the answer is about another object"
+
+
+class Cancel(Change):
+    """A cancel: the target's status shows whether it took effect."""
+
+    cancelable: ClassVar[Collection[str]]
+
+    def precondition(self, intent: Intent) -> Precondition | None:
+        if intent.target is None or self.target is None:
+            return None
+        return StatusIs(self.target.value, intent.target, self.cancelable)
+
+    def look_up(self, client: Client, operation: Operation) -> Finding:
+        try:
+            row = sync.read(self.kind, operation.account, operation.target_id, background=True)
+        except NotFound:
+            return Unclear("the provider does not know the object any more")
+        if row.status == row.Status.CANCELED:
+            return Happened("found canceled by looking it up")
+        return Unclear(f"the object is {row.status}")
+
+
+@dataclass(slots=True)
+class StatusIs(Precondition):
+    """The target has one of these statuses, as far as the mirror knows."""
+
+    #: The argument that an error names.
+    argument: str
+    row: Any
+    statuses: Collection[str]
+
+    def decide(self, intent: Intent) -> Intent:
+        if self.row.status not in self.statuses:
+            message = _("It is %(status)s and cannot be canceled.")
+            raise PreconditionFailed({self.argument: [message % {"status": self.row.status}]})
+        return intent
+
+    def refresh(self) -> None:
+        self.row = sync.read(self.row.kind, self.row.account, self.row.object_id)
+
+
+def sent_since(operation: Operation) -> datetime:
+    """The earliest time at which the provider may have made the operation's object."""
+    since: datetime = (operation.first_sent_at or operation.created_at) - CLOCK_SLACK
+    return since
+
+
+def reaches_approval_limit(amount: int | None, currency: str) -> bool:
+    """Whether this many minor units leave only with a second person's approval (APPROVAL_LIMITS)."""
+    limit = conf.current().APPROVAL_LIMITS.get(currency)
+    return limit is not None and amount is not None and amount >= limit
+
+
+_calls: dict[str, ProviderCall] = {}
+#: Every call by its name, in the order in which people read them. Read-only.
+CALLS: Mapping[str, ProviderCall] = MappingProxyType(_calls)
+
+
+def register(*calls: ProviderCall) -> None:
+    _calls.update({call.name: call for call in calls})
+
+
+def get(name: str) -> ProviderCall | None:
+    """The call of this name; None for a name that another version of the app has stored."""
+    return CALLS.get(name)
+
+
+def of(operation: Operation) -> ProviderCall:
+    """The operation's call. Raises KeyError for one that another version of the app has stored."""
+    return CALLS[operation.operation]
+
+
+def creating(kind: Kind) -> Collection[str]:
+    """The names of the calls that make an object of this kind."""
+    return [call.name for call in CALLS.values() if call.creates and call.kind == kind]

@@ -1,0 +1,55 @@
+"""Pay-ins, and the references that payers transfer to (spec, "Payments" and "Deposit references")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration import sync
+from payments_integration.client import Answer, Client
+from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, Flow, Kind
+from payments_integration.models import Operation
+from payments_integration.outbox.operations.base import Cancel, Candidates, Creation, Unclear, sent_since
+
+
+class CreatePayment(Creation):
+    name, label, kind = "create_payment", _("new payment"), Kind.PAYMENT
+
+    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        return client.payments.create(operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait)
+
+    def look_up(self, client: Client, operation: Operation) -> Candidates:
+        listed = client.payments.list(
+            merchant_reference=operation.merchant_reference,
+            created_from=sent_since(operation),
+            max_wait=sync.WORKER_WAIT,
+            background=True,
+        )
+        return self.candidates(operation, listed)
+
+    def fits(self, operation: Operation, item: Any) -> bool:
+        # Payments of a deposit reference carry its merchant reference, and the provider makes them by itself.
+        return item.flow != Flow.DEPOSIT_REFERENCE and super().fits(operation, item)
+
+
+class CancelPayment(Cancel):
+    name, label, kind = "cancel_payment", _("cancel of a payment"), Kind.PAYMENT
+    target, permission, cancelable = Kind.PAYMENT, "cancel_payment", CANCELABLE_PAYMENT_STATUSES
+
+    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        return client.payments.cancel(
+            operation.target_id, idempotency_key=operation.idempotency_key, max_wait=max_wait
+        )
+
+
+class CreateDepositReference(Creation):
+    name, label, kind = "create_deposit_reference", _("new deposit reference"), Kind.DEPOSIT_REFERENCE
+
+    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        return client.deposit_references.create(
+            operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait
+        )
+
+    def look_up(self, client: Client, operation: Operation) -> Unclear:
+        return Unclear("deposit references cannot be listed; look for it in the provider's dashboard")

@@ -1,0 +1,81 @@
+"""Money out to bank accounts (spec, "Payouts")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext, gettext_lazy as _
+
+from payments_integration import sync
+from payments_integration.client import Answer, Client
+from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, Kind
+from payments_integration.models import Balance, Operation
+from payments_integration.money import format_money
+from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
+from payments_integration.outbox.operations.base import Cancel, Candidates, Creation, reaches_approval_limit
+
+
+class CreatePayout(Creation):
+    name, label, kind = "create_payout", _("new payout"), Kind.PAYOUT
+    permission = "create_payout"
+    approval_request = _("%(who)s asked on %(at)s to send %(amount)s to a bank account.")
+
+    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        return client.payouts.create(operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait)
+
+    def precondition(self, intent: Intent) -> Precondition:
+        return BalanceCovers(intent.account, intent.currency, intent.amount or 0)
+
+    def needs_approval(self, intent: Intent) -> bool:
+        return reaches_approval_limit(intent.amount, intent.currency)
+
+    def look_up(self, client: Client, operation: Operation) -> Candidates:
+        listed = client.payouts.list(
+            merchant_reference=operation.merchant_reference, max_wait=sync.WORKER_WAIT, background=True
+        )
+        return self.candidates(operation, listed)
+
+    def fits(self, operation: Operation, item: Any) -> bool:
+        # A refund that runs as a payout carries the reference of its payment.
+        return item.refund_id is None and super().fits(operation, item)
+
+
+class CancelPayout(Cancel):
+    name, label, kind = "cancel_payout", _("cancel of a payout"), Kind.PAYOUT
+    target, permission, cancelable = Kind.PAYOUT, "cancel_payout", CANCELABLE_PAYOUT_STATUSES
+
+    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        return client.payouts.cancel(operation.target_id, idempotency_key=operation.idempotency_key, max_wait=max_wait)
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceCovers(Precondition):
+    """The available balance covers the payout and there is no debt, as far as the mirror knows.
+
+    It ignores the fee, which is known only afterwards, and takes no lock: it saves a request that the provider would
+    refuse. The provider decides between two payouts at once.
+    """
+
+    #: The mirror may be old, and a transaction cannot bring it up to date.
+    when_deferred: ClassVar[bool] = False
+
+    account: str
+    currency: str
+    amount: int
+
+    def decide(self, intent: Intent) -> Intent:
+        balance = Balance.objects.filter(account=self.account, currency=self.currency, gone_at=None).first()
+        if balance is not None and (balance.available < self.amount or balance.debt > 0):
+            message = gettext("The available balance is %(available)s (hold %(hold)s).")
+            if balance.debt > 0:
+                message = gettext("Nothing is paid out while there is a debt (%(debt)s). Available: %(available)s.")
+            amounts = {
+                name: format_money(getattr(balance, name), self.currency) for name in ("available", "debt", "hold")
+            }
+            raise PreconditionFailed({"amount": ValidationError(message, code="insufficient_balance", params=amounts)})
+        return intent
+
+    def refresh(self) -> None:
+        sync.read_balances(self.account)

@@ -1,0 +1,142 @@
+"""Refunds (spec, "Refunds")."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext, gettext_lazy as _
+
+from payments_integration import sync
+from payments_integration.client import Answer, Client
+from payments_integration.db.transactions import make_conflicts_visible
+from payments_integration.enums import NEVER_REFUNDED_STATUSES, Kind, MethodFamily, PaymentStatus
+from payments_integration.models import (
+    DueRefresh,
+    Operation,
+    OperationState,
+    Payment,
+    Refund,
+    open_refund_operations,
+    refundable_rest,
+)
+from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
+from payments_integration.outbox.operations.base import Candidates, Creation, reaches_approval_limit
+
+
+class CreateRefund(Creation):
+    name, label, kind = "create_refund", _("refund"), Kind.REFUND
+    target, permission = Kind.PAYMENT, "refund_payment"
+    approval_request = _("%(who)s asked on %(at)s to refund %(amount)s to a bank account.")
+
+    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        return client.refunds.create(operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait)
+
+    def precondition(self, intent: Intent) -> Precondition:
+        return WithinRest(
+            intent.account,
+            intent.target_id,
+            takes_all=intent.amount is None,
+            payment=intent.target if isinstance(intent.target, Payment) else None,
+            recorded=intent.recorded,
+        )
+
+    def needs_approval(self, intent: Intent) -> bool:
+        # A refund without a destination goes back to the card that was charged.
+        return "destination" in (intent.body or {}) and reaches_approval_limit(intent.amount, intent.currency)
+
+    def matches_request(self, operation: Operation, body: dict[str, Any]) -> bool:
+        # The currency is the payment's; the request does not name it.
+        return (body.get("amount"), body.get("payment_id")) == (operation.amount, operation.target_id)
+
+    def contradicts(self, operation: Operation, answer: Any) -> str:
+        if answer is not None and answer.payment_id != operation.target_id:
+            return "the answer is about another payment"
+        return super().contradicts(operation, answer)
+
+    def look_up(self, client: Client, operation: Operation) -> Candidates:
+        listed = client.refunds.list(payment_id=operation.target_id, max_wait=sync.WORKER_WAIT, background=True)
+        return self.candidates(operation, listed)
+
+    def fits(self, operation: Operation, item: Any) -> bool:
+        # Refunds have no merchant reference.
+        return not self.contradicts(operation, item)
+
+
+@dataclass(frozen=True, slots=True)
+class WithinRest(Precondition):
+    """The refund fits into the refundable rest of its payment. Decided under the payment's lock."""
+
+    counts_operations: ClassVar[bool] = True
+
+    account: str
+    payment_id: str
+    #: No amount was given: the rest becomes the amount, so the mirror must be up to date.
+    takes_all: bool
+    #: As the service found it; None: not mirrored yet.
+    payment: Payment | None
+    #: The operation that is decided about, if it is recorded already: it does not count against itself.
+    recorded: str = ""
+
+    def prepare(self) -> bool:
+        is_marked = self.payment is not None and _is_marked(self.payment)
+        if self.takes_all or self.payment is None or is_marked:
+            sync.read(Kind.PAYMENT, self.account, self.payment_id)
+        if self.takes_all or is_marked or self._has_refunds():
+            # Refunds are also made elsewhere, such as in the provider's dashboard.
+            sync.read_refunds(self.account, self.payment_id)
+            return True
+        return False
+
+    def decide(self, intent: Intent) -> Intent:
+        payment = Payment.objects.select_for_update().filter(pk=self.payment_id).first()
+        if payment is None:
+            message = gettext("This payment is not known here; read it with services.refresh first.")
+            raise PreconditionFailed({"payment": [message]})
+        make_conflicts_visible(Payment.objects.filter(pk=payment.pk))
+        body = intent.body or {}
+        by_card = payment.method_family == MethodFamily.CARD
+        if by_card and "destination" in body:
+            message = gettext("A card is refunded to the card; leave the destination out.")
+            raise PreconditionFailed({"destination": [message]})
+        if not by_card and "destination" not in body:
+            raise PreconditionFailed({"destination": [gettext("This is required unless a card was charged.")]})
+        if payment.status in NEVER_REFUNDED_STATUSES:
+            message = gettext("A payment that is %(status)s is not refunded.")
+            status = dict(PaymentStatus.choices).get(payment.status, payment.status)
+            raise PreconditionFailed({"payment": [message % {"status": status}]})
+        rest = refundable_rest(payment, without=self.recorded)
+        if rest <= 0:
+            raise PreconditionFailed({"payment": [gettext("Nothing is left to refund.")]})
+        if intent.amount is not None and intent.amount > rest:
+            message = gettext("At most %(rest)d minor units are left to refund.")
+            error = ValidationError(message, code="max_value", params={"rest": rest})
+            raise PreconditionFailed({"amount": error})
+        amount = rest if intent.amount is None else intent.amount
+        # The request always names the amount: a refund never moves more than was decided here.
+        return dataclasses.replace(intent, amount=amount, currency=payment.currency, body={**body, "amount": amount})
+
+    def refresh(self) -> None:
+        sync.read(Kind.PAYMENT, self.account, self.payment_id)
+        sync.read_refunds(self.account, self.payment_id)
+
+    def competitors(self) -> Iterable[Operation]:
+        """Operations that were sent and may have made a refund that has just been read: it would count twice."""
+        sent = open_refund_operations(self.payment_id).filter(
+            account=self.account, state=OperationState.UNKNOWN, may_have_run=True
+        )
+        return sent.exclude(pk=self.recorded)
+
+    def _has_refunds(self) -> bool:
+        if self.payment is None or self.payment.refunded_amount:
+            return True
+        return Refund.objects.filter(payment_id=self.payment_id).exists()
+
+
+def _is_marked(payment: Payment) -> bool:
+    """Whether an event, such as a refund's, has come that the payment's row may not show yet."""
+    marks = DueRefresh.objects.filter(account=payment.account, object_kind=Kind.PAYMENT, object_id=payment.pk)
+    return marks.exists()

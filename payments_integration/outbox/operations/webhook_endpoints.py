@@ -1,0 +1,137 @@
+"""Webhook endpoints and their secrets (spec, "Webhook endpoints")."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration import projection, sync
+from payments_integration.client import Answer, Client
+from payments_integration.enums import Kind
+from payments_integration.exceptions import ProviderError
+from payments_integration.models import Operation, OperationState
+from payments_integration.outbox.intents import Intent
+from payments_integration.outbox.operations.base import (
+    Candidates,
+    Change,
+    Creation,
+    Happened,
+    ProviderCall,
+    Unclear,
+    sent_since,
+)
+
+#: Longer than a key may be sent again, by more than any clock was wrong.
+_RIVAL_SPAN = timedelta(days=2)
+
+
+class _AnswersWithSecret(ProviderCall):
+    """The answer holds the signing secret, once. A secret that is lost is replaced by another rotation."""
+
+    kind = Kind.WEBHOOK_ENDPOINT
+    answers_with_secret = True
+
+    def after_answer(self, operation: Operation, answer: Any, *, repeated: bool) -> Intent | None:
+        if not answer.secret:
+            return self.after_finding(operation, answer.id) if repeated else None
+        is_current = projection.store_secret(
+            operation.account,
+            answer.id,
+            answer.secret,
+            asked_at=operation.first_sent_at,
+            in_doubt=repeated and _has_rival_secret(operation, answer.id),
+        )
+        return None if is_current else self.after_finding(operation, answer.id)
+
+    def after_finding(self, operation: Operation, object_id: str) -> Intent | None:
+        return Intent(
+            operation=RotateWebhookSecret.name,
+            account=operation.account,
+            arguments={"endpoint": object_id},
+            target_id=object_id,
+            idempotency_key=f"{operation.pk}-again",
+            actor=operation.actor,
+            actor_id=operation.actor_id,
+        )
+
+
+class CreateWebhookEndpoint(_AnswersWithSecret, Creation):
+    name, label = "create_webhook_endpoint", _("new webhook endpoint")
+    permission = "manage_webhookendpoint"
+
+    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        return client.webhook_endpoints.create(
+            operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait
+        )
+
+    def look_up(self, client: Client, operation: Operation) -> Candidates:
+        listed = client.webhook_endpoints.list(max_wait=sync.WORKER_WAIT, background=True).data
+        return Candidates([item for item in listed if self.fits(operation, item)])
+
+    def fits(self, operation: Operation, item: Any) -> bool:
+        asked = operation.arguments
+        return (
+            item.url == asked.get("url")
+            and sorted(item.events) == sorted(asked.get("events", []))
+            and (item.created_at is None or item.created_at >= sent_since(operation))
+        )
+
+
+class RotateWebhookSecret(_AnswersWithSecret, Change):
+    name, label = "rotate_webhook_secret", _("rotation of a webhook secret")
+    target, permission = Kind.WEBHOOK_ENDPOINT, "rotate_webhookendpoint"
+
+    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        return client.webhook_endpoints.rotate_secret(
+            operation.target_id, idempotency_key=operation.idempotency_key, max_wait=max_wait
+        )
+
+    def look_up(self, client: Client, operation: Operation) -> Happened:
+        return Happened("its answer is lost; the secret is rotated again")
+
+
+class DeleteWebhookEndpoint(Change):
+    name, label, kind = "delete_webhook_endpoint", _("deletion of a webhook endpoint"), Kind.WEBHOOK_ENDPOINT
+    target, permission = Kind.WEBHOOK_ENDPOINT, "manage_webhookendpoint"
+    repeat_is_harmless, leaves_object = True, False
+
+    def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
+        return client.webhook_endpoints.delete(operation.target_id, max_wait=max_wait)
+
+    def contradicts(self, operation: Operation, answer: Any) -> str:
+        return "" if answer is None else super().contradicts(operation, answer)
+
+    def look_up(self, client: Client, operation: Operation) -> Happened | Unclear:
+        listed = sync.read_endpoints(operation.account, background=True)
+        if any(endpoint.pk == operation.target_id for endpoint in listed):
+            return Unclear("the endpoint is still there")
+        return Happened("the endpoint is gone")
+
+    def shows_effect(self, error: ProviderError) -> bool:
+        return error.status_code == 404
+
+    def after_answer(self, operation: Operation, answer: Any, *, repeated: bool) -> Intent | None:
+        return self.after_finding(operation, operation.target_id)
+
+    def after_finding(self, operation: Operation, object_id: str) -> Intent | None:
+        projection.mark_endpoint_deleted(operation.account, object_id)
+        return None
+
+
+def _has_rival_secret(operation: Operation, endpoint_id: str) -> bool:
+    """Whether another rotation brought a secret while the provider may have carried out this one.
+
+    Both times are from our clock, which may have been set in between.
+    """
+    now = timezone.now()
+    others = Operation.objects.filter(
+        account=operation.account,
+        operation=RotateWebhookSecret.name,
+        state=OperationState.DONE,
+        result_id=endpoint_id,
+        closed_at__range=(now - _RIVAL_SPAN, now + _RIVAL_SPAN),
+    )
+    return others.exclude(pk=operation.pk).exists()

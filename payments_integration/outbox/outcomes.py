@@ -1,0 +1,291 @@
+"""Writing what became of an operation.
+
+Each outcome is one transaction, and only the holder of the lease writes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from payments_integration import projection, signals, sync
+from payments_integration.client import Answer
+from payments_integration.db.transactions import ledger_database, make_conflicts_visible, repeatable
+from payments_integration.exceptions import NoAnswer, ProviderError, UnsendableRequest
+from payments_integration.models import MIRRORS, Operation, OperationState
+from payments_integration.outbox import ledger, operations
+from payments_integration.outbox.intents import Intent
+from payments_integration.outbox.ledger import Claim, release
+from payments_integration.projection import Snapshot
+from payments_integration.reasons import Reason
+
+logger = logging.getLogger(__name__)
+
+FIRST_DELAY = 5.0
+MAX_DELAY = 900.0
+#: With the spread of ±20 %.
+LONGEST_DELAY = MAX_DELAY * 1.2
+_KEPT_REQUEST_IDS = 20
+
+
+def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
+    """A successful answer: close the operation and write the mirror in one transaction; returns the row.
+
+    The answer to a repeated request may be old. It proves only which object was made, and a GET reads that object.
+    """
+    operation, resource, call = claim.operation, answer.data, operations.of(claim.operation)
+    is_repeated = False
+
+    def write() -> Any:
+        nonlocal is_repeated
+        is_first, is_repeated = not is_repeated, True
+        row = None if resource is None else _write_answer(claim, answer, before, is_first=is_first)
+        _record(call.after_answer(operation, resource, repeated=claim.repeated))
+        return row
+
+    row = _settle(
+        claim,
+        write,
+        state=OperationState.DONE,
+        result_kind=call.kind,
+        result_id=getattr(resource, "id", operation.target_id),
+        error=None,
+        next_attempt_at=None,
+        closed_at=timezone.now(),
+        request_ids=_request_ids(operation, answer.request_id),
+    )
+    if claim.repeated and resource is not None:
+        row = _read_quietly(call.kind, operation.account, resource.id) or row
+    if call.answers_with_secret:
+        secret = getattr(resource, "secret", None)
+        if not secret and not claim.repeated:
+            _attention(operation, Reason.SECRET_MISSING, "the provider sent no signing secret; rotate it")
+        # The caller sees it once. It is no field, so that no repr shows it.
+        vars(row)["secret"] = secret
+    return row
+
+
+def link(claim: Claim, object_id: str, note: str, *, resource: Any = None) -> bool:
+    """Close the operation as the one that made this object; False if another operation did.
+
+    ``resource``: what a look-up read, to be mirrored if it is not yet.
+    """
+    operation, call = claim.operation, operations.of(claim.operation)
+
+    def close() -> bool:
+        # The lock on the mirror row: of two operations that found one object, the second sees the first one's link.
+        rows = MIRRORS[call.kind]._default_manager.filter(pk=object_id)
+        if resource is not None:
+            projection.record_identity(operation.account, resource)
+        else:
+            rows.select_for_update().get()
+        make_conflicts_visible(rows)
+        if call.creates and _is_linked(operation, object_id):
+            return False
+        release(claim, **_done_without_answer(claim, object_id, note))
+        _record(call.after_finding(operation, object_id))
+        return True
+
+    is_linked = repeatable(close, using=ledger_database(), durable=True)
+    operation.refresh_from_db()
+    if is_linked and resource is not None:
+        _read_quietly(call.kind, operation.account, object_id)
+    return is_linked
+
+
+def happened(claim: Claim, note: str) -> None:
+    """A look-up, or the provider's refusal, showed that the target is as the operation wanted it."""
+    operation, call = claim.operation, operations.of(claim.operation)
+    _settle(
+        claim,
+        lambda: _record(call.after_finding(operation, operation.target_id)),
+        **_done_without_answer(claim, operation.target_id, note),
+    )
+
+
+def rejected(claim: Claim, error: ProviderError) -> None:
+    """A refusal, and no earlier attempt can have been executed: it did not happen and will not."""
+    operation, call = claim.operation, operations.of(claim.operation)
+
+    def write() -> None:
+        if call.shows_effect(error):
+            _record(call.after_finding(operation, operation.target_id))
+
+    _settle(
+        claim,
+        write,
+        state=OperationState.REJECTED,
+        may_have_run=False,
+        error=error.fields(),
+        next_attempt_at=None,
+        closed_at=timezone.now(),
+        request_ids=_request_ids(operation, error.request_id),
+    )
+    if operation.deferred:
+        # No caller waits for the answer of a deferred operation.
+        _attention(operation, Reason.DEFERRED_REJECTED, f"the provider refused it: {error.code}")
+
+
+def unsent(claim: Claim, error: UnsendableRequest) -> None:
+    """The client refused to send it: closed. If an earlier attempt left, a person decides."""
+    if claim.repeated:
+        needs_person(claim, f"it cannot be sent again: {error}")
+        return
+    _settle(
+        claim,
+        state=OperationState.CLOSED,
+        may_have_run=False,
+        note=with_note(claim.operation, f"it could not be sent: {error}"),
+        next_attempt_at=None,
+        closed_at=timezone.now(),
+    )
+
+
+def due_again(claim: Claim, error: ProviderError) -> None:
+    """Too many requests, and no attempt can have been executed: sent later, as if for the first time."""
+    operation = claim.operation
+    _settle(
+        claim,
+        state=OperationState.DUE,
+        may_have_run=False,
+        first_sent_at=None,
+        sent_to="",
+        next_attempt_at=_next_attempt(operation, error),
+        request_ids=_request_ids(operation, error.request_id),
+    )
+
+
+def unknown(claim: Claim, why: ProviderError | NoAnswer | str) -> None:
+    """It may have been executed: resolved later."""
+    operation = claim.operation
+    request_id = "" if isinstance(why, str) else why.request_id
+    if isinstance(why, ProviderError):
+        # The envelope's message may be long and in any language; code and status are enough.
+        reason = f"answered {why.code} (HTTP {why.status_code}); an attempt may have been executed"
+    else:
+        reason = str(why)
+    logger.warning("Operation %s (%s) has an unknown outcome: %s", operation.pk, operation.operation, reason)
+    _settle(
+        claim,
+        state=OperationState.UNKNOWN,
+        note=with_note(operation, reason[:500]),
+        next_attempt_at=_next_attempt(operation, why),
+        request_ids=_request_ids(operation, request_id),
+    )
+
+
+def needs_person(claim: Claim, why: str, error: ProviderError | None = None) -> None:
+    """A person must decide; ``attention`` reports it."""
+    operation = claim.operation
+    _settle(
+        claim,
+        state=OperationState.NEEDS_PERSON,
+        note=with_note(operation, why),
+        error=error.fields() if error is not None else operation.error,
+        next_attempt_at=None,
+        request_ids=_request_ids(operation, error.request_id if error is not None else ""),
+    )
+    _attention(operation, Reason.OPERATION_NEEDS_RESOLUTION, why)
+
+
+def with_note(operation: Operation, text: str) -> str:
+    """The operation's note with another dated line, unless the last line says the same.
+
+    Further lines of a comment are indented, so that none of them can pass for an entry.
+    """
+    text = "\n    ".join(text.splitlines())
+    if operation.note.endswith(f": {text}"):
+        return operation.note
+    line = f"{timezone.now():%Y-%m-%d %H:%M:%S %Z}: {text}"
+    return f"{operation.note}\n{line}".strip()
+
+
+def _write_answer(claim: Claim, answer: Answer[Any], before: Snapshot, *, is_first: bool) -> Any:
+    """``is_first``: this transaction has not run before. On a repeat, an event may have created the row already."""
+    operation = claim.operation
+    if claim.repeated:
+        return projection.record_identity(operation.account, answer.data)
+    return projection.write_answer(
+        operation.account,
+        answer.data,
+        answered_at=answer.answered_at,
+        duration=answer.duration,
+        before=before,
+        is_new=is_first and operations.of(operation).creates,
+    )
+
+
+def _record(further: Intent | None) -> None:
+    """Record a further call; the next resumption sends it. A crash cannot separate it from what it follows."""
+    if further is not None:
+        ledger.record(further, deferred=True)
+
+
+def _done_without_answer(claim: Claim, object_id: str, note: str) -> dict[str, Any]:
+    return {
+        "state": OperationState.DONE,
+        "result_kind": operations.of(claim.operation).kind,
+        "result_id": object_id,
+        "error": None,
+        "note": with_note(claim.operation, note),
+        "next_attempt_at": None,
+        "closed_at": timezone.now(),
+    }
+
+
+def _settle(claim: Claim, then: Callable[[], Any] = lambda: None, **values: Any) -> Any:
+    """Write an outcome, and ``then`` what belongs to it, in one transaction; returns the result of ``then``."""
+
+    def close() -> Any:
+        written = release(claim, **values)
+        return written, then()
+
+    written, outcome = repeatable(close, using=ledger_database(), durable=True)
+    # As committed. Only the holder of the lease writes it, so there is nothing to read again.
+    for name, value in written.items():
+        setattr(claim.operation, name, value)
+    return outcome
+
+
+def _read_quietly(kind: str, account: str, object_id: str) -> Any | None:
+    """GET after a repeated request. If it fails, the object stays marked and the schedule reads it."""
+    try:
+        return sync.read(kind, account, object_id, background=True)
+    except (ProviderError, NoAnswer) as error:
+        logger.info("Reading %s failed (%s); it stays marked", object_id, type(error).__name__)
+        return None
+
+
+def _is_linked(operation: Operation, object_id: str) -> bool:
+    others = Operation.objects.filter(
+        account=operation.account, operation=operation.operation, result_id=object_id
+    ).exclude(pk=operation.pk)
+    # A locking read: under REPEATABLE READ a plain one would not see a link that was committed meanwhile.
+    return others.select_for_update().first() is not None
+
+
+def _next_attempt(operation: Operation, why: ProviderError | NoAnswer | str) -> datetime:
+    delay = min(MAX_DELAY, FIRST_DELAY * 2 ** min(max(operation.attempts - 1, 0), 20))
+    delay *= random.uniform(0.8, 1.2)  # noqa: S311  (spreading, not secrecy)
+    asked = why.retry_after if isinstance(why, ProviderError) else None
+    return timezone.now() + timedelta(seconds=min(max(delay, asked or 0.0), LONGEST_DELAY))
+
+
+def _request_ids(operation: Operation, request_id: str) -> list[str]:
+    known: list[str] = list(operation.request_ids)
+    return [*known, request_id][-_KEPT_REQUEST_IDS:] if request_id else known
+
+
+def _attention(operation: Operation, reason: Reason, message: str) -> None:
+    signals.call_attention(
+        Operation,
+        reason,
+        account=operation.account,
+        message=f"{operation.operation} {operation.pk}: {message}",
+        instance=operation,
+    )

@@ -1,0 +1,287 @@
+"""Bringing operations to an end that their callers could not: deferred, limited, crashed or unknown ones.
+
+An unknown operation is sent again under its key while the provider knows that key. After that, or where it went to
+another address, it is looked up. A single object that no other operation explains counts as its result; a person
+decides about everything else.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db.models import F, Q
+from django.utils import timezone
+
+from payments_integration import conf, projection, sync, wakeup
+from payments_integration.client import get_client
+from payments_integration.db.transactions import CLOCK_SLACK, refuse_transaction
+from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
+from payments_integration.models import Operation, OperationState, StatusChange
+from payments_integration.outbox import ledger, operations, outcomes, sending
+from payments_integration.outbox.intents import Precondition
+from payments_integration.outbox.ledger import Claim
+
+logger = logging.getLogger(__name__)
+
+#: States that workers resume.
+RESUMABLE = (OperationState.DUE, OperationState.UNKNOWN)
+#: An operation that could not be sent for this long is no longer sent without a person.
+SEND_WITHIN = timedelta(hours=24)
+#: If look-ups have failed for this long since the first attempt, a person decides.
+GIVE_UP_AFTER = timedelta(hours=48)
+DEFAULT_LIMIT = 200
+#: A pass starts no further operation after this many seconds; the next pass continues.
+PASS_SECONDS = 240.0
+#: A call waits this many seconds for another operation on the same object that is being sent.
+COMPETITOR_WAIT = 10.0
+#: A ``Date`` has whole seconds, and the clock offset is as precise.
+DATE_PRECISION = timedelta(seconds=5)
+
+
+def resume_operations(
+    account: str | None = None, *, limit: int = DEFAULT_LIMIT, deadline: float | None = None
+) -> dict[str, int]:
+    """Send, send again or look up the operations that are due. Returns how many ended in which state.
+
+    Keys of the result: the values of OperationState, plus ``skipped`` (another worker holds it) and ``failed`` (an
+    error on our side, logged; after 48 hours a person decides). Without ``account`` this includes operations of
+    accounts that are no longer configured: a person decides about them. ``limit``: operations at most. ``deadline``: a
+    ``time.monotonic()`` after which no further operation is started; by default after four minutes.
+
+    Raises TransactionRefused in a transaction.
+    """
+    refuse_transaction("resume_operations")
+    now = timezone.now()
+    deadline = time.monotonic() + PASS_SECONDS if deadline is None else deadline
+    due = Operation.objects.filter(ledger.free(now), _due(now), state__in=RESUMABLE)
+    if account is not None:
+        due = due.filter(account=conf.account(account).alias)
+    due = due.order_by(F("next_attempt_at").asc(nulls_first=True), "created_at", "pk")
+    counts: dict[str, int] = {}
+    touched: set[str] = set()
+    for pk, alias in list(due.values_list("pk", "account")[:limit]):
+        if time.monotonic() >= deadline:
+            break
+        outcome = _resume_safely(pk)
+        counts[outcome] = counts.get(outcome, 0) + 1
+        touched.add(alias)
+    for alias in conf.aliases():
+        if alias in touched:
+            wakeup.wake(alias)
+    return counts
+
+
+def resume(operation: Operation) -> bool:
+    """Take one operation a step further; False if another worker holds it or it is no longer due for that."""
+    if operation.account not in conf.aliases():
+        # Without its account nothing can be asked or sent.
+        return _hand_over(operation, f"the account {operation.account} is not configured any more")
+    if operation.state == OperationState.DUE:
+        if timezone.now() - operation.created_at > SEND_WITHIN:
+            return _hand_over(operation, "it could not be sent for 24 hours")
+        return send(operation, RESUMABLE)
+    if sending.may_resend(operation):
+        return send(operation, RESUMABLE)
+    claim = ledger.claim_to_resolve(operation, RESUMABLE)
+    if claim is not None:
+        look_up(claim)
+    return claim is not None
+
+
+def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
+    """Claim and send; False if another worker was faster."""
+    claim = ledger.claim_to_send(operation, states)
+    if claim is not None:
+        sending.attempt(claim, max_wait=sync.WORKER_WAIT)
+    return claim is not None
+
+
+def look_up(claim: Claim) -> None:
+    """Resolve an operation by reading, and write the outcome; it stays unknown if reading fails."""
+    operation = claim.operation
+    try:
+        _resolve(claim)
+    except (ProviderError, NoAnswer, PagingError) as error:
+        why = error.code if isinstance(error, ProviderError) else str(error)
+        if operation.first_sent_at and timezone.now() - operation.first_sent_at > GIVE_UP_AFTER:
+            outcomes.needs_person(claim, f"looking it up keeps failing: {why}")
+        else:
+            outcomes.unknown(claim, f"looking it up failed: {why}")
+    except WireError as error:
+        outcomes.needs_person(claim, f"what was found cannot be read: {error}")
+
+
+def bring_up_to_date(precondition: Precondition, *, until: float | None = None) -> None:
+    """Read at the provider everything that a precondition decides on. ``until``: as in ``link_competitors``."""
+    precondition.refresh()
+    link_competitors(precondition, until=until)
+
+
+def link_competitors(precondition: Precondition, *, until: float | None = None) -> None:
+    """Link operations of unknown outcome to the objects that were just read, so that none counts twice.
+
+    It waits for an operation that is being sent, until ``until`` (``time.monotonic()``, by default 10 s from now).
+    One that cannot be linked counts twice, which may refuse the caller's refund but never lets it exceed the rest.
+    """
+    until = time.monotonic() + COMPETITOR_WAIT if until is None else until
+    for operation in precondition.competitors():
+        while _is_held(operation) and time.monotonic() < until:
+            time.sleep(0.1)
+            operation.refresh_from_db()
+        if operation.state == OperationState.UNKNOWN:
+            try:
+                _link_if_found(operation)
+            except (ProviderError, NoAnswer, PagingError, WireError) as error:
+                logger.info("Operation %s could not be looked up: %s", operation.pk, type(error).__name__)
+
+
+def _resolve(claim: Claim) -> None:
+    operation = claim.operation
+    finding = operations.of(operation).look_up(get_client(operation.account), operation)
+    if isinstance(finding, operations.Happened):
+        outcomes.happened(claim, finding.note)
+    elif isinstance(finding, operations.Unclear):
+        outcomes.needs_person(claim, finding.note)
+    else:
+        _resolve_creation(claim, finding)
+
+
+def _resolve_creation(claim: Claim, found: operations.Candidates) -> None:
+    operation = claim.operation
+    free = _without_operation(operation, found)
+    if not found.complete:
+        outcomes.needs_person(claim, f"there are more than {operations.MAX_SCANNED} objects to look through")
+    elif not free:
+        outcomes.needs_person(claim, "it was not found at the provider")
+    elif len(free) > 1:
+        outcomes.needs_person(claim, f"{len(free)} objects fit it: {', '.join(item.id for item in free[:10])}")
+    elif _has_rival(operation):
+        outcomes.needs_person(claim, f"{free[0].id} fits it, and another operation whose outcome is open")
+    elif not outcomes.link(claim, free[0].id, "found by looking it up", resource=free[0]):
+        outcomes.needs_person(claim, f"{free[0].id} fits it, but belongs to another operation")
+
+
+def _link_if_found(operation: Operation) -> None:
+    """Link it if exactly one object fits; otherwise leave it as it is, to be sent again or looked up later.
+
+    Its key is still valid, so only objects that the provider made after the request left may be linked.
+    """
+    as_it_was = {"attempts": operation.attempts, "next_attempt_at": operation.next_attempt_at}
+    claim = ledger.claim_to_resolve(operation, (OperationState.UNKNOWN,))
+    if claim is None:
+        return
+    with suppress(ledger.LeaseLost):
+        try:
+            found = operations.of(operation).look_up(get_client(operation.account), operation)
+            if isinstance(found, operations.Candidates) and found.complete and not _has_rival(operation):
+                free = _made_after_sending(operation, _without_operation(operation, found))
+                if len(free) == 1 and outcomes.link(claim, free[0].id, "found among the listed", resource=free[0]):
+                    wakeup.wake(operation.account)
+                    return
+        except Exception:
+            ledger.release(claim, **as_it_was)
+            raise
+        ledger.release(claim, **as_it_was)
+
+
+def _without_operation(operation: Operation, found: operations.Candidates) -> list[Any]:
+    """The candidates that no operation is linked to."""
+    linked = set(
+        Operation.objects.filter(
+            account=operation.account,
+            operation=operation.operation,
+            result_id__in=[item.id for item in found.items],
+        ).values_list("result_id", flat=True)
+    )
+    return [item for item in found.items if item.id not in linked]
+
+
+def _made_after_sending(operation: Operation, items: list[Any]) -> list[Any]:
+    """Those that the provider made after the request left, and that the mirror did not know before."""
+    sent_at = operation.first_sent_at or operation.created_at
+    clock_offset = projection.provider_time(operation.account) - timezone.now()
+    known_before = StatusChange.objects.filter(
+        account=operation.account,
+        object_kind=operations.of(operation).kind,
+        object_id__in=[item.id for item in items],
+        recorded_at__lt=sent_at,
+    )
+    known = set(known_before.values_list("object_id", flat=True))
+    since = sent_at + clock_offset - DATE_PRECISION
+    return [item for item in items if item.created_at >= since and item.id not in known]
+
+
+def _has_rival(operation: Operation) -> bool:
+    """Whether another operation of open outcome may have made the same object."""
+    return (
+        Operation.objects.filter(
+            account=operation.account,
+            operation=operation.operation,
+            state__in=(OperationState.UNKNOWN, OperationState.NEEDS_PERSON),
+            may_have_run=True,
+            target_id=operation.target_id,
+            merchant_reference=operation.merchant_reference,
+            amount=operation.amount,
+            currency=operation.currency,
+        )
+        .exclude(pk=operation.pk)
+        .exists()
+    )
+
+
+def _is_held(operation: Operation) -> bool:
+    return not Operation.objects.filter(ledger.free(timezone.now()), pk=operation.pk).exists()
+
+
+def _due(now: datetime) -> Q:
+    """Operations whose time has come. A time further ahead than any wait was written under a wrong clock."""
+    latest = now + timedelta(seconds=outcomes.LONGEST_DELAY) + CLOCK_SLACK
+    return Q(next_attempt_at__isnull=True) | Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=latest)
+
+
+def _hand_over(operation: Operation, why: str) -> bool:
+    """Leave it to a person; False if another worker holds it."""
+    claim = ledger.claim_to_resolve(operation, RESUMABLE)
+    if claim is not None:
+        outcomes.needs_person(claim, why)
+    return claim is not None
+
+
+def _resume_safely(pk: str) -> str:
+    """An error with one operation does not stop the others."""
+    try:
+        operation = Operation.objects.get(pk=pk)
+    except Exception:
+        logger.exception("Reading operation %s failed", pk)
+        return "failed"
+    try:
+        if operation.state not in RESUMABLE or not resume(operation):
+            return "skipped"
+        return str(operation.state)
+    except ledger.LeaseLost:
+        return "skipped"
+    except ImproperlyConfigured:
+        raise
+    except Exception as error:
+        logger.exception("Resuming operation %s failed", pk)
+        return _failed(operation, error)
+
+
+def _failed(operation: Operation, error: Exception) -> str:
+    """After an error on our side it is tried again when its lease has run out, for 48 hours at most."""
+    since = operation.first_sent_at or operation.created_at
+    if operation.state not in RESUMABLE or timezone.now() - since <= GIVE_UP_AFTER:
+        return "failed"
+    claim = ledger.Claim(operation, operation.lease_token, repeated=operation.may_have_run)
+    try:
+        # The error's text may repeat what the operation holds; its type does not.
+        outcomes.needs_person(claim, f"an error on our side keeps it from an end: {type(error).__name__}")
+    except Exception:
+        logger.exception("Operation %s could not be handed to a person", operation.pk)
+        return "failed"
+    return str(operation.state)

@@ -1,0 +1,216 @@
+"""Manual resolution: a person has an operation looked up or sent again, or says what happened.
+
+Each function returns the operation as it is afterwards; ``state`` and ``note`` hold the outcome. Staff need the
+permission (PermissionDenied); for other actors the caller has decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from payments_integration import conf, permissions, sync, wakeup
+from payments_integration.db.transactions import refuse_transaction, updated
+from payments_integration.models import Operation, OperationState
+from payments_integration.outbox import ledger, operations, outcomes, recovery, sending
+from payments_integration.validation.validator import MAX_LONG_TEXT, Validator
+
+_OPEN = (OperationState.UNKNOWN, OperationState.NEEDS_PERSON)
+_SENDABLE = (OperationState.DUE, OperationState.UNKNOWN, OperationState.NEEDS_PERSON)
+_FINAL = (OperationState.DONE, OperationState.REJECTED, OperationState.CLOSED)
+RESOLVE = "change_operation"
+CLOSE = "close_operation"
+
+#: Never sent, or left to a person: a person may close it.
+_CLOSABLE = (OperationState.DUE, OperationState.NEEDS_PERSON)
+
+
+def look_up(operation: Operation | str, actor: object = None) -> Operation:
+    """Search the provider for the result of an operation of open outcome. ``actor``: a user or text.
+
+    Raises ValidationError if it is not open.
+    """
+    refuse_transaction("look_up")
+    operation = load(operation)
+    permissions.require_of_staff(actor, RESOLVE, operation)
+    who = _name(actor)
+    check_account(operation)
+    _check_sent(operation)
+    claim = _claimed(operation, ledger.claim_to_resolve(operation, _OPEN))
+    _note(claim, who and f"{who} has it looked up")
+    with _not_taken_over():
+        recovery.look_up(claim)
+    wakeup.wake(operation.account)
+    return operation
+
+
+def retry(operation: Operation | str, actor: object = None) -> Operation:
+    """Send it again now, with the same key and bytes. ``actor``: a user or text.
+
+    Raises ValidationError unless that cannot move money twice: it was never sent, or went to the same place
+    under the same key less than 23 hours ago.
+    """
+    refuse_transaction("retry")
+    operation = load(operation)
+    permissions.require_of_staff(actor, RESOLVE, operation)
+    who = _name(actor)
+    check_account(operation)
+    _known_call(operation)
+    if not sending.may_resend(operation):
+        refuse(_("It cannot be sent again: the provider may have forgotten its key. Look it up instead."))
+    if _has_conflict(operation):
+        refuse(_("It cannot be sent again: the provider knows its key for another request."))
+    claim = _claimed(operation, ledger.claim_to_send(operation, _SENDABLE))
+    _note(claim, who and f"{who} sends it again")
+    with _not_taken_over():
+        sending.attempt(claim, max_wait=sync.WORKER_WAIT)
+    wakeup.wake(operation.account)
+    return operation
+
+
+def mark_never_happened(operation: Operation | str, actor: object, comment: str) -> Operation:
+    """Close an operation that was not executed, as a person has made sure. It will not be sent.
+
+    For operations that need a person or were never sent. Raises ValidationError for others, and without a comment.
+    """
+    operation = load(operation)
+    permissions.require_of_staff(actor, CLOSE, operation)
+    who = decider(actor, comment)
+    now = timezone.now()
+    note = outcomes.with_note(operation, f"{who} closed it as never happened: {comment}")
+    as_read = Operation.objects.filter(ledger.free(now), pk=operation.pk, state__in=_CLOSABLE).filter(
+        attempts=operation.attempts
+    )
+    if not updated(as_read, state=OperationState.CLOSED, closed_at=now, next_attempt_at=None, note=note):
+        refuse(_("It is not waiting for a person, or somebody is working on it now."))
+    operation.refresh_from_db()
+    return operation
+
+
+def mark_happened(operation: Operation | str, object_id: str, actor: object, comment: str) -> Operation:
+    """Link an operation to the object that it made, as a person has found out. The object is read by GET first.
+
+    Raises ValidationError if the object does not fit or belongs to another operation, NotFound, NoAnswer.
+    """
+    refuse_transaction("mark_happened")
+    operation = load(operation)
+    permissions.require_of_staff(actor, RESOLVE, operation)
+    check_account(operation)
+    who = decider(actor, comment)
+    call = _check_sent(operation)
+    if not call.leaves_object:
+        refuse(_("It leaves no object. Look it up instead."))
+    if not call.creates and object_id != operation.target_id:
+        refuse(_("It was about another object."))
+    row = sync.read(call.kind, operation.account, object_id)
+    if call.contradicts(operation, row):
+        refuse(_("The object has another amount, currency or payment."))
+    claim = _claimed(operation, ledger.claim_to_resolve(operation, _OPEN))
+    with _not_taken_over():
+        if not outcomes.link(claim, row.pk, f"{who} linked it to {object_id}: {comment}"):
+            outcomes.needs_person(claim, f"{who} tried to link it to {object_id}, which belongs to another operation")
+            refuse(_("The object belongs to another operation."))
+    wakeup.wake(operation.account)
+    return operation
+
+
+def possible_resolutions(operation: Operation) -> frozenset[str]:
+    """The names of the functions of this module that the operation's state allows now.
+
+    For pages that offer them; each function checks again. It sends no request and asks no permission.
+    """
+    names = {"mark_never_happened"} if operation.state in _CLOSABLE else set()
+    call = operations.get(operation.operation)
+    if call is None or operation.account not in conf.aliases():
+        return frozenset(names)
+    if operation.state in _OPEN and operation.may_have_run:
+        names |= {"look_up", "mark_happened"} if call.leaves_object else {"look_up"}
+    if operation.state in _SENDABLE and sending.may_resend(operation) and not _has_conflict(operation):
+        names.add("retry")
+    return frozenset(names)
+
+
+def load(operation: Operation | str) -> Operation:
+    """The operation as it is now; a page may have shown an older state."""
+    found = Operation.objects.filter(pk=operation.pk if isinstance(operation, Operation) else operation).first()
+    if found is None:
+        refuse(_("There is no such operation."))
+    return found
+
+
+def check_account(operation: Operation) -> None:
+    """Refuse an operation whose account is no longer in the setting: the provider cannot be asked."""
+    if operation.account not in conf.aliases():
+        refuse(_("The account %(account)s is not configured any more.") % {"account": operation.account})
+
+
+def _check_sent(operation: Operation) -> operations.ProviderCall:
+    """Its call. Refuses an operation that was never sent, and one that another version of the app recorded."""
+    if not operation.may_have_run and operation.state not in _FINAL:
+        refuse(_("It was never sent; there is nothing to look up."))
+    return _known_call(operation)
+
+
+def _known_call(operation: Operation) -> operations.ProviderCall:
+    call = operations.get(operation.operation)
+    if call is None:
+        refuse(_("This version of the app does not know the operation %(name)s.") % {"name": operation.operation})
+    return call
+
+
+def _has_conflict(operation: Operation) -> bool:
+    """Whether the provider knows the key for another request."""
+    return isinstance(operation.error, dict) and operation.error.get("code") == "idempotency_conflict"
+
+
+def _claimed(operation: Operation, claim: ledger.Claim | None) -> ledger.Claim:
+    if claim is None:
+        state = operation.get_state_display()
+        refuse(_("It is not open (%(state)s), or somebody is working on it now.") % {"state": state})
+    return claim
+
+
+@contextmanager
+def _not_taken_over() -> Iterator[None]:
+    """Refuse with a message if it took longer than the lease and another worker took over."""
+    try:
+        yield
+    except ledger.LeaseLost:
+        refuse(_("It took too long, and somebody else is working on it now."))
+
+
+def decider(actor: object, comment: str, *, comment_required: bool = True) -> str:
+    """The name of the person who decides. Raises ValidationError without one, or for the comment."""
+    validator = Validator()
+    who = validator.actor("actor", actor)
+    if not who:
+        validator.fail("actor", _("Say who decides."), "required")
+    if comment or comment_required:
+        validator.text("comment", comment, max_length=MAX_LONG_TEXT, required=True)
+    validator.finish()
+    return who
+
+
+def _name(actor: object) -> str:
+    validator = Validator()
+    who = validator.actor("actor", actor)
+    validator.finish()
+    return who
+
+
+def _note(claim: ledger.Claim, text: str) -> None:
+    """Note who acts, under the claim; the outcome adds its own line."""
+    if not text:
+        return
+    claim.operation.note = outcomes.with_note(claim.operation, text)
+    updated(Operation.objects.filter(pk=claim.operation.pk, lease_token=claim.token), note=claim.operation.note)
+
+
+def refuse(message: str) -> NoReturn:
+    """Raise the ValidationError of an operation that cannot be resolved in this way."""
+    raise ValidationError({"operation": message})

@@ -1,0 +1,141 @@
+"""Taking an intent over from a service: record it, then send it at once or after the caller's transaction."""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import connections, transaction
+from django.views.decorators.debug import sensitive_variables
+
+from payments_integration import conf, permissions, signals, wakeup
+from payments_integration.client import get_client
+from payments_integration.db.transactions import in_transaction, ledger_database
+from payments_integration.exceptions import ApprovalRequired, IdempotencyMismatch, OutcomeUnknown, PaymentsError
+from payments_integration.models import MIRRORS, Mirror, Operation, OperationState
+from payments_integration.outbox import ledger, operations, recovery, sending
+from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
+from payments_integration.reasons import Reason
+from payments_integration.schemas import WireError
+from payments_integration.signals import is_dispatching
+
+logger = logging.getLogger(__name__)
+
+
+def check_permission(name: str, actor: object, target: object = None) -> None:
+    """Raise PermissionDenied if the actor is staff and lacks the call's permission. ``target``: a row or its id."""
+    call = operations.CALLS[name]
+    if (
+        actor is None
+        or not call.permission
+        or not permissions.is_staff(actor)
+        or permissions.may(actor, call.permission)
+    ):
+        return
+    row = target if isinstance(target, Mirror) else None
+    if row is None and call.target is not None and isinstance(target, str):
+        row = MIRRORS[call.target]._default_manager.filter(pk=target).first()
+    permissions.require(actor, call.permission, row)
+
+
+def submit(intent: Intent) -> Any:
+    """Record the intent, send it, and return the mirror row.
+
+    Nothing is sent if the key belongs to an operation already, or if a second person must approve first
+    (ApprovalRequired).
+    """
+    known = ledger.find(intent)
+    if known is not None:
+        return ledger.replay(known)
+    get_client(intent.account)  # a wrong setting raises here, before anything is recorded
+    precondition = operations.CALLS[intent.operation].precondition(intent)
+    operation, is_new = _recorded(intent, precondition, deferred=False, may_read=True)
+    if not is_new:
+        return ledger.replay(operation)
+    if operation.state == OperationState.AWAITING_APPROVAL:
+        _ask_for_approval(operation)
+        raise ApprovalRequired(operation)
+    return sending.send_now(operation)
+
+
+def submit_later(intent: Intent) -> Operation:
+    """Record the intent in the caller's transaction; it is sent after that commits. Returns the operation."""
+    conf.account(intent.account)
+    precondition = operations.CALLS[intent.operation].precondition(intent)
+    if precondition is not None and not precondition.when_deferred:
+        precondition = None
+    within = in_transaction()
+    may_read = not within and not is_dispatching()
+    known = ledger.find(intent) if may_read and precondition is not None else None
+    if known is not None:
+        return known
+    operation, is_new = _recorded(intent, precondition, deferred=True, may_read=may_read)
+    # With autocommit off, the caller commits and Django calls no hook: the schedule sends it.
+    caller_commits = within and not connections[ledger_database()].in_atomic_block
+    if is_new and operation.state == OperationState.AWAITING_APPROVAL:
+        if not within:
+            _ask_for_approval(operation)
+        elif not caller_commits:
+            transaction.on_commit(partial(_ask_for_approval, operation), using=ledger_database(), robust=True)
+    elif is_new and not is_dispatching():
+        if not within:
+            _send_deferred(operation.pk)
+            operation.refresh_from_db()
+        elif not caller_commits:
+            transaction.on_commit(partial(_send_deferred, operation.pk), using=ledger_database(), robust=True)
+    return operation
+
+
+@sensitive_variables()
+def _recorded(
+    intent: Intent, precondition: Precondition | None, *, deferred: bool, may_read: bool
+) -> tuple[Operation, bool]:
+    """Record a call that was not known, as ``ledger.record``. ``may_read``: the mirror may be brought up to date."""
+    until = time.monotonic() + recovery.COMPETITOR_WAIT
+    try:
+        if may_read and precondition is not None and precondition.prepare():
+            recovery.link_competitors(precondition, until=until)
+        try:
+            # A call at once was looked up before, a deferred one only if it has a precondition.
+            return ledger.record(intent, precondition, deferred=deferred, is_looked_up=not deferred)
+        except PreconditionFailed:
+            if precondition is None or not may_read:
+                raise
+            recovery.bring_up_to_date(precondition, until=until)
+            return ledger.record(intent, precondition, deferred=deferred)
+    except (OutcomeUnknown, IdempotencyMismatch):
+        raise
+    except (ValidationError, PaymentsError, WireError):
+        # A concurrent call with this key may have been recorded. Then this error would wrongly mean "not executed".
+        known = ledger.find(intent)
+        if known is None:
+            raise
+        return known, False
+
+
+def _ask_for_approval(operation: Operation) -> None:
+    """Call ``attention``, after the operation was committed."""
+    signals.call_attention(
+        Operation,
+        Reason.OPERATION_AWAITS_APPROVAL,
+        account=operation.account,
+        message=f"{operation.operation} {operation.pk} waits for a second person's approval",
+        instance=operation,
+    )
+
+
+def _send_deferred(pk: str) -> None:
+    """Send an operation that was committed. No caller waits: errors are logged, and the schedule resumes it."""
+    try:
+        operation = Operation.objects.get(pk=pk)
+        if recovery.send(operation, (OperationState.DUE,)):
+            wakeup.wake(operation.account)
+    except ledger.LeaseLost:
+        logger.info("Operation %s was taken over by another worker", pk)
+    except OutcomeUnknown:
+        logger.info("The outcome of operation %s is not known yet", pk)
+    except Exception:
+        logger.exception("Sending operation %s failed; it will be resumed", pk)

@@ -1,0 +1,230 @@
+"""The abstract model, manager and queryset for a merchant's orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self, TypeVar
+
+from django.conf import settings
+from django.core import checks
+from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.db import models
+from django.db.models.query import ModelIterable
+
+from payments_integration import conf
+from payments_integration.models import Payment, Refund
+from payments_integration.payable.queries import Key, is_deposit, payments_of, totals_by_key
+from payments_integration.payable.totals import Totals
+
+OrderT = TypeVar("OrderT", bound="Payable")
+
+#: The attribute in which ``with_totals`` keeps a row's totals.
+_READ_AHEAD = "_payable_totals"
+
+
+class PayableQuerySet(models.QuerySet[OrderT]):
+    _totals_wanted = False
+
+    def with_totals(self) -> Self:
+        """Read the totals of all rows together, so that ``totals()`` of a row needs no query: two statements for up to
+        500 rows (per account, if ``payments_account_field`` is set). Not with ``values()`` and ``iterator()``.
+        """
+        clone = self.all()
+        clone._totals_wanted = True
+        return clone
+
+    def of(self, obj: Payment | Refund | None) -> OrderT | None:
+        """The row that a payment, or a refund's payment, belongs to.
+
+        None if the payment has no reference of the merchant's, is a deposit or of another account, or if the refund's
+        payment is not mirrored yet. Raises MultipleObjectsReturned if several rows have the reference.
+        """
+        payment = Payment.objects.filter(pk=obj.payment_id).first() if isinstance(obj, Refund) else obj
+        if payment is None or not payment.merchant_reference:
+            return None
+        model = self.model
+        if not model.payments_include_deposits and is_deposit(payment):
+            return None
+        field: models.Field[Any, Any] = model._meta.get_field(model.merchant_reference_field)  # type: ignore[assignment]
+        try:
+            value = field.to_python(payment.merchant_reference)
+        except ValidationError:
+            return None
+        # The merchant's column may compare loosely: another case (MariaDB), or 7 for "007".
+        rows = [row for row in self.filter(**{field.name: value}) if row._is_of(payment)]
+        if len(rows) > 1:
+            raise model.MultipleObjectsReturned(f"{len(rows)} rows have the reference of {payment.pk}")
+        return rows[0] if rows else None
+
+    def _clone(self) -> Self:
+        clone: Self = super()._clone()  # type: ignore[misc]
+        clone._totals_wanted = self._totals_wanted
+        return clone
+
+    def _fetch_all(self) -> None:
+        unread = self._result_cache is None
+        super()._fetch_all()
+        if unread and self._totals_wanted and issubclass(self._iterable_class, ModelIterable):
+            _read_ahead(self._result_cache or [])
+
+
+class PayableManager(models.Manager[OrderT]):
+    def get_queryset(self) -> PayableQuerySet[OrderT]:
+        return PayableQuerySet(self.model, using=self._db)
+
+    def with_totals(self) -> PayableQuerySet[OrderT]:
+        return self.get_queryset().with_totals()
+
+    def of(self, obj: Payment | Refund | None) -> OrderT | None:
+        return self.get_queryset().of(obj)
+
+
+class Payable(models.Model):
+    """An order, an invoice: anything that payments are made for. Pass the value of ``merchant_reference_field`` to
+    ``create_payment`` as ``merchant_reference``. It must be unique, not empty, and not change after that.
+    """
+
+    #: The field with the reference. Numbers and UUIDs are converted by ``str``.
+    merchant_reference_field: ClassVar[str] = ""
+    #: The account whose payments count; None: all accounts. Another account may have the same reference.
+    payments_account: ClassVar[str | None] = conf.DEFAULT_ACCOUNT
+    #: The field with the account's alias, if rows are paid through different accounts.
+    payments_account_field: ClassVar[str] = ""
+    #: Whether transfers to a deposit reference count, too. Its reference usually names the payer, not an order.
+    payments_include_deposits: ClassVar[bool] = False
+
+    objects: ClassVar[PayableManager[Self]] = PayableManager()
+
+    class Meta:
+        abstract = True
+
+    @property
+    def payments(self) -> models.QuerySet[Payment]:
+        """Every attempt to pay for it, newest first."""
+        account, reference = self._key()
+        return payments_of(account, reference, deposits=self.payments_include_deposits)
+
+    @property
+    def refunds(self) -> models.QuerySet[Refund]:
+        """The refunds of its payments, newest first."""
+        return Refund.objects.filter(payment__in=self.payments.values("pk")).order_by("-created_at", "-pk")
+
+    def totals(self) -> dict[str, Totals]:
+        """Totals by currency, of the currencies that occur. Reads them each time, except after ``with_totals()``."""
+        if _READ_AHEAD not in self.__dict__:
+            key = self._key()
+            return totals_by_key([key], deposits=self.payments_include_deposits).get(key, {})
+        return dict(self.__dict__[_READ_AHEAD])
+
+    def totals_in(self, currency: str) -> Totals:
+        """Totals in one currency; all zero if there is no payment in it."""
+        return self.totals().get(currency, Totals(currency))
+
+    def is_paid(self, amount: int, currency: str) -> bool:
+        """Whether ``amount`` minor units are paid: see ``Totals.paid``."""
+        return self.totals_in(currency).is_paid(amount)
+
+    def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
+        self.__dict__.pop(_READ_AHEAD, None)
+        super().refresh_from_db(*args, **kwargs)
+
+    def _key(self) -> Key:
+        value = getattr(self, self.merchant_reference_field)
+        reference = "" if value is None else str(value)
+        return (self._account(), reference)
+
+    def _account(self) -> str | None:
+        if not self.payments_account_field:
+            return self.payments_account
+        # A row without an account has no payments; None would mean all accounts.
+        return getattr(self, self.payments_account_field) or ""
+
+    def _is_of(self, payment: Payment) -> bool:
+        account, reference = self._key()
+        return account in (None, payment.account) and reference == payment.merchant_reference
+
+    @classmethod
+    def check(cls, **kwargs: Any) -> list[checks.CheckMessage]:
+        return [*super().check(**kwargs), *problems(cls, _NAMES)]
+
+
+def _read_ahead(rows: list[Any]) -> None:
+    """Read the totals of all rows and keep them in the rows."""
+    if rows:
+        found = totals_by_key([row._key() for row in rows], deposits=rows[0].payments_include_deposits)
+        for row in rows:
+            row.__dict__[_READ_AHEAD] = found.get(row._key(), {})
+
+
+#: A field with one of these names would hide a part of Payable.
+_NAMES = frozenset(name for name in vars(Payable) if not name.startswith("_")) - {"objects", "check"}
+
+
+ID = "payments_integration"
+
+
+def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]:
+    """E020: an option names something that does not exist. E021: a field hides a part of ``Payable`` (``names``).
+    W020: two rows may have the same reference.
+    """
+    raw = getattr(settings, conf.NAME, {})
+    account = model.payments_account
+    if account is not None and not model.payments_account_field and not list(conf.problems(raw)):
+        accounts = ", ".join(conf.aliases()) or "none"
+        if account not in conf.aliases():
+            yield checks.Error(
+                f"payments_account names the account {account!r}, which does not exist.",
+                hint=f"Name one of {accounts}, or None for every account's payments.",
+                obj=model,
+                id=f"{ID}.E020",
+            )
+    yield from _hidden(model, names)
+    missing = [name for name in _named(model) if not _has_column(model, name)]
+    for name in missing:
+        yield checks.Error(
+            f"The model has no field {name!r}.",
+            hint='Name a field of the model: merchant_reference_field = "number".',
+            obj=model,
+            id=f"{ID}.E020",
+        )
+    if not missing and not _is_unique(model):
+        yield checks.Warning(
+            f"Two rows may have the same {model.merchant_reference_field}, and would share their payments.",
+            hint="Make it unique.",
+            obj=model,
+            id=f"{ID}.W020",
+        )
+
+
+def _named(model: Any) -> list[str]:
+    account_field = [model.payments_account_field] if model.payments_account_field else []
+    return [model.merchant_reference_field, *account_field]
+
+
+def _has_column(model: type[models.Model], name: str) -> bool:
+    try:
+        return isinstance(model._meta.get_field(name), models.Field)
+    except FieldDoesNotExist:
+        return False
+
+
+def _hidden(model: type[models.Model], names: frozenset[str]) -> Iterator[checks.CheckMessage]:
+    for field in model._meta.get_fields():
+        name = field.name if isinstance(field, models.Field) else getattr(field, "get_accessor_name", lambda: "")()
+        if name in names:
+            yield checks.Error(
+                f"{name!r} is a name of Payable.",
+                hint="Give the field, or the related_name, another one.",
+                obj=model,
+                id=f"{ID}.E021",
+            )
+
+
+def _is_unique(model: Any) -> bool:
+    field = model._meta.get_field(model.merchant_reference_field)
+    if field.unique:
+        return True
+    options = field.model._meta
+    together = [set(names) for names in options.unique_together]
+    together += [set(constraint.fields) for constraint in options.total_unique_constraints]
+    return any(field.name in names and names <= set(_named(model)) for names in together)

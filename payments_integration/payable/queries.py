@@ -1,0 +1,76 @@
+"""Payments by the merchant's reference. The mirror's columns compare references byte for byte on every database."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from django.db.models import Q, QuerySet
+
+from payments_integration.enums import Flow, MethodFamily
+from payments_integration.models import Payment, Refund
+from payments_integration.payable.totals import Totals, compute_totals
+
+#: References of one statement. SQLite takes 32,766 values in one, others more.
+CHUNK = 500
+
+#: The columns that totals are computed from.
+_PAYMENT_FIELDS = (
+    "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at", "gone_at",
+)  # fmt: skip
+_REFUND_FIELDS = ("payment_id", "status", "amount", "currency", "state_at")
+
+#: A transfer to a deposit reference: its ``merchant_reference`` is that of the deposit reference, "e.g. an id of the
+#: payer on the merchant side" (spec, "Deposit reference"), and may equal an order's number by chance.
+DEPOSITS = Q(flow=Flow.DEPOSIT_REFERENCE) | Q(method_family=MethodFamily.DEPOSIT_REFERENCE)
+
+#: An account (None: any) and a reference.
+Key = tuple[str | None, str]
+
+
+def payments_of(account: str | None, reference: str, *, deposits: bool) -> QuerySet[Payment]:
+    """The payments of a reference, newest first. An empty reference has none: it does not name an order."""
+    if not reference:
+        return Payment.objects.none()
+    found = Payment.objects.filter(merchant_reference=reference)
+    return _within(found, account, deposits=deposits).order_by("-created_at", "-pk")
+
+
+def totals_by_key(keys: Iterable[Key], *, deposits: bool) -> dict[Key, dict[str, Totals]]:
+    """Totals by currency, of each key that has payments. Two statements for up to 500 keys of one account."""
+    references: dict[str | None, set[str]] = defaultdict(set)
+    for account, reference in keys:
+        if reference:
+            references[account].add(reference)
+    found: dict[Key, dict[str, Totals]] = {}
+    for account, wanted in references.items():
+        ordered = sorted(wanted)
+        for start in range(0, len(ordered), CHUNK):
+            found |= _totals(account, ordered[start : start + CHUNK], deposits=deposits)
+    return found
+
+
+def is_deposit(payment: Payment) -> bool:
+    """The same as ``DEPOSITS``, for one payment."""
+    return payment.flow == Flow.DEPOSIT_REFERENCE or payment.method_family == MethodFamily.DEPOSIT_REFERENCE
+
+
+def _totals(account: str | None, references: list[str], *, deposits: bool) -> dict[Key, dict[str, Totals]]:
+    found = _within(Payment.objects.filter(merchant_reference__in=references), account, deposits=deposits)
+    payments: dict[Key, list[Payment]] = defaultdict(list)
+    for payment in found.only(*_PAYMENT_FIELDS):
+        payments[account, payment.merchant_reference or ""].append(payment)
+    refunds: dict[str, list[Refund]] = defaultdict(list)
+    # By the payments' condition instead of their ids, of which there may be many.
+    for refund in Refund.objects.filter(payment__in=found.values("pk")).only(*_REFUND_FIELDS):
+        refunds[str(refund.payment_id)].append(refund)
+    return {
+        key: compute_totals(some, [refund for payment in some for refund in refunds[payment.pk]])
+        for key, some in payments.items()
+    }
+
+
+def _within(payments: QuerySet[Payment], account: str | None, *, deposits: bool) -> QuerySet[Payment]:
+    if account is not None:
+        payments = payments.filter(account=account)
+    return payments if deposits else payments.exclude(DEPOSITS)

@@ -1,0 +1,174 @@
+"""The control interface under ``/_sandbox/``: the engine's methods as JSON over HTTP, for other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from django.http import HttpRequest, HttpResponse
+
+from .clock import iso, parse_iso
+from .controls import Controls
+from .engine import Engine
+from .faults import Fault
+from .protocol import Json, encode_json
+from .resources import SandboxError, UnknownObjectError, new_id
+from .views import engine_of, is_cross_site, json_body, query_params
+
+ObjectAction = Callable[[Engine, str, Json], Any]
+ProjectAction = Callable[[Engine, Controls, Json], Any]
+
+
+def _reason(data: Json) -> dict[str, str]:
+    return {"reason": str(data["reason"])} if "reason" in data else {}
+
+
+OBJECT_ACTIONS: Final[dict[tuple[str, str], ObjectAction]] = {
+    ("payments", "open"): lambda engine, object_id, data: engine.open_checkout(object_id),
+    ("payments", "pay"): lambda engine, object_id, data: engine.pay(object_id, data.get("amount")),
+    ("payments", "process"): lambda engine, object_id, data: engine.process(object_id),
+    ("payments", "fail"): lambda engine, object_id, data: engine.fail(object_id, **_reason(data)),
+    ("payments", "expire"): lambda engine, object_id, data: engine.expire(object_id),
+    ("payments", "hold"): lambda engine, object_id, data: engine.hold(object_id),
+    ("payments", "chargeback"): lambda engine, object_id, data: engine.chargeback(object_id),
+    ("payouts", "process"): lambda engine, object_id, data: engine.process_payout(object_id),
+    ("payouts", "succeed"): lambda engine, object_id, data: engine.succeed_payout(object_id),
+    ("payouts", "fail"): lambda engine, object_id, data: engine.fail_payout(object_id, **_reason(data)),
+    ("payouts", "return"): lambda engine, object_id, data: engine.return_payout(object_id, **_reason(data)),
+    ("payouts", "hold"): lambda engine, object_id, data: engine.hold_payout(object_id),
+    ("payouts", "delay"): lambda engine, object_id, data: engine.delay_payout(object_id),
+    ("refunds", "process"): lambda engine, object_id, data: engine.process_refund(object_id),
+    ("refunds", "succeed"): lambda engine, object_id, data: engine.succeed_refund(object_id),
+    ("refunds", "fail"): lambda engine, object_id, data: engine.fail_refund(object_id),
+    ("refunds", "return"): lambda engine, object_id, data: engine.return_refund(object_id),
+    ("refunds", "cancel"): lambda engine, object_id, data: engine.cancel_refund(object_id),
+    ("deposit-references", "transfer"): lambda engine, object_id, data: engine.transfer(
+        object_id, data.get("amount", 0)
+    ),
+    ("deposit-references", "disable"): lambda engine, object_id, data: engine.disable_deposit_reference(object_id),
+    ("endpoints", "enable"): lambda engine, object_id, data: engine.enable_endpoint(object_id),
+    ("events", "redeliver"): lambda engine, object_id, data: {
+        "queued": engine.redeliver(object_id, data.get("endpoint_id"))
+    },
+}
+
+
+def _clock(engine: Engine, project: Controls, data: Json) -> Json:
+    """Any of advance (seconds), offset (seconds), freeze (true or a date-time) and unfreeze (true)."""
+    if unknown := set(data) - {"advance", "offset", "freeze", "unfreeze"}:
+        raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
+    if "offset" in data:
+        engine.clock.set_offset(float(data["offset"]))
+    if freeze := data.get("freeze"):
+        engine.clock.freeze(parse_iso(freeze) if isinstance(freeze, str) else None)
+    if data.get("unfreeze"):
+        engine.clock.unfreeze()
+    if "advance" in data:
+        engine.clock.advance(float(data["advance"]))
+    return {"now": iso(engine.clock.now()), "frozen": engine.clock.is_frozen}
+
+
+def _tick(engine: Engine, project: Controls, data: Json) -> Json:
+    engine.tick()
+    return {"now": iso(engine.clock.now())}
+
+
+def _clear_faults(engine: Engine, project: Controls, data: Json) -> Json:
+    engine.faults.clear()
+    return {"faults": []}
+
+
+def _revoke_key(engine: Engine, project: Controls, data: Json) -> Json:
+    project.revoke_key(data.get("api_key"))
+    return {"revoked": True}
+
+
+def _add_key(engine: Engine, project: Controls, data: Json) -> Json:
+    project.add_key(str(data["api_key"]))
+    return {"added": True}
+
+
+def _whitelist(engine: Engine, project: Controls, data: Json) -> Json:
+    project.whitelist(str(data["account_number"]))
+    return {"added": True}
+
+
+PROJECT_ACTIONS: Final[dict[tuple[str, str], ProjectAction]] = {
+    ("POST", "fund"): lambda engine, project, data: project.fund(data["currency"], data["amount"]),
+    ("POST", "reserve"): lambda engine, project, data: project.set_reserve(data["currency"], data["amount"]),
+    ("POST", "clock"): _clock,
+    ("GET", "clock"): _clock,
+    ("POST", "tick"): _tick,
+    ("POST", "deliver"): lambda engine, project, data: {"attempts": engine.deliver_due()},
+    ("GET", "faults"): lambda engine, project, data: {"faults": [fault.wire() for fault in engine.faults.all()]},
+    ("POST", "faults"): lambda engine, project, data: engine.faults.add(Fault.from_wire(data)).wire(),
+    ("DELETE", "faults"): _clear_faults,
+    ("POST", "endpoints"): lambda engine, project, data: project.add_endpoint(
+        data["url"], data.get("events"), data.get("secret")
+    ),
+    ("POST", "projects"): lambda engine, project, data: {"api_key": engine.add_project(str(data["api_key"])).api_key},
+    ("POST", "terms"): lambda engine, project, data: project.set_terms(**data),
+    ("POST", "keys"): _add_key,
+    ("POST", "revoke"): _revoke_key,
+    ("POST", "whitelist"): _whitelist,
+}
+
+
+def books(request: HttpRequest) -> HttpResponse:
+    """``GET /_sandbox/books``: the whole content of the sandbox, with the audit."""
+    if request.method != "GET":
+        return _error(405, "only GET is allowed here")
+    engine = engine_of(request)
+    engine.tick()
+    return _json(engine.books())
+
+
+def object_action(request: HttpRequest, collection: str, object_id: str, action: str) -> HttpResponse:
+    """``POST /_sandbox/<collection>/<id>/<action>``: change one object; answers with the object."""
+    run = OBJECT_ACTIONS.get((collection, action))
+    if run is None:
+        return _error(404, f"there is no {action!r} for {collection}")
+    if request.method != "POST":
+        return _error(405, "only POST is allowed here")
+    return _respond(request, lambda engine, data: run(engine, object_id, data))
+
+
+def project_action(request: HttpRequest, action: str) -> HttpResponse:
+    """``/_sandbox/<action>``: act on a project or the engine, such as fund, clock or faults."""
+    run = PROJECT_ACTIONS.get((request.method or "", action))
+    if run is None:
+        return _error(404, f"there is no {request.method} /_sandbox/{action}")
+    return _respond(request, lambda engine, data: run(engine, _project(engine, request), data))
+
+
+def _project(engine: Engine, request: HttpRequest) -> Controls:
+    """The project in ``?project=<API key>``, by default the default project."""
+    key = query_params(request).get("project")
+    if key is None:
+        return engine.default_project
+    if key not in engine.projects:
+        raise UnknownObjectError(f"there is no project {key!r}")
+    return engine.projects[key]
+
+
+def _respond(request: HttpRequest, run: Callable[[Engine, Json], Any]) -> HttpResponse:
+    if is_cross_site(request):
+        return _error(403, "a page of another site sent this request")
+    try:
+        return _json(run(engine_of(request), json_body(request)))
+    except UnknownObjectError as error:
+        return _error(404, str(error))
+    except SandboxError as error:
+        return _error(422, str(error))
+    except (ValueError, TypeError, KeyError) as error:
+        return _error(400, f"{type(error).__name__}: {error}")
+
+
+def _json(data: Any, status: int = 200) -> HttpResponse:
+    return HttpResponse(encode_json(data), status=status, content_type="application/json")
+
+
+def _error(status: int, message: str) -> HttpResponse:
+    code = "resource_not_found" if status == 404 else "parameter_invalid"
+    error = {"type": "invalid_request_error", "code": code, "message": message, "request_id": new_id("req")}
+    return _json({"error": error}, status)

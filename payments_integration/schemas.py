@@ -1,0 +1,336 @@
+"""The provider's JSON as typed structs (spec, "Resources and their fields").
+
+Shared by ``client`` (answers) and ``projection`` (events). Decoding is strict: an integer is within int64, a time has
+a zone, text is UTF-8, and no value is converted to another type. Malformed JSON raises :class:`WireError`. Unknown
+fields are kept in ``extra``, unknown statuses as they are.
+
+If a JSON object has the same key twice, the last one counts (case 16 of the reliability catalogue).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from payments_integration.exceptions import WireError as WireError
+from payments_integration.money import INT64_MAX
+
+#: The deepest nesting that is accepted: MariaDB refuses 32 levels, and the spec needs four.
+MAX_DEPTH = 31
+
+Int64 = Annotated[int, Meta(ge=-(2**63), le=INT64_MAX)]
+Time = Annotated[datetime, Meta(tz=True)]
+#: Ids and codes are stored in indexed columns; longer ones are refused, never cut.
+Id = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"\A[\x20-\x7e]+\Z")]
+Code = Annotated[str, Meta(min_length=1, max_length=64)]
+#: A currency names a balance.
+CurrencyCode = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[!-~]+\Z")]
+Text = Annotated[str, Meta(max_length=255)]
+LongText = Annotated[str, Meta(max_length=2048)]
+JsonObject = dict[str, Any]
+
+
+class Resource(Struct, kw_only=True):
+    """The fields that every mirrored object has; ``object`` names its kind."""
+
+    object: str
+    #: Fields of the answer that this version does not know.
+    extra: JsonObject = {}
+
+    def __repr__(self) -> str:
+        # Payers, documents and bank accounts stay out of logs and tracebacks.
+        shown = (f"{name}={value!r}" for name in ("id", "status") if (value := getattr(self, name, None)))
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Payment(Resource, kw_only=True):
+    id: Id
+    status: Code
+    amount: Int64
+    amount_received: Int64
+    fee: Int64 | None = None
+    net_amount: Int64 | None = None
+    currency: CurrencyCode
+    country: Code
+    method_code: Text
+    method_family: Code
+    flow: Code | None = None
+    checkout_url: LongText | None = None
+    refunded_amount: Int64 | None = None
+    merchant_reference: Text | None = None
+    payer: JsonObject | None = None
+    next_action: JsonObject | None = None
+    failure_reason: LongText | None = None
+    metadata: JsonObject | None = None
+    created_at: Time
+    expires_at: Time | None = None
+    succeeded_at: Time | None = None
+
+
+class Payout(Resource, kw_only=True):
+    id: Id
+    status: Code
+    amount: Int64
+    fee: Int64 | None = None
+    currency: CurrencyCode
+    country: Code
+    method_code: Text
+    destination: JsonObject | None = None
+    merchant_reference: Text | None = None
+    failure_reason: LongText | None = None
+    refund_id: Id | None = None
+    metadata: JsonObject | None = None
+    created_at: Time
+    succeeded_at: Time | None = None
+
+
+class Refund(Resource, kw_only=True):
+    id: Id
+    status: Code
+    payment_id: Id
+    payout_id: Id | None = None
+    amount: Int64
+    currency: CurrencyCode
+    reason: LongText | None = None
+    created_at: Time
+
+
+class DepositReference(Resource, kw_only=True):
+    id: Id
+    status: Code
+    country: Code
+    currency: CurrencyCode
+    method_code: Text
+    merchant_reference: Text | None = None
+    details: JsonObject
+    created_at: Time
+
+
+class Balance(Resource, kw_only=True):
+    currency: CurrencyCode
+    available: Int64
+    pending: Int64
+    reserve: Int64
+    hold: Int64
+    debt: Int64
+    updated_at: Time | None = None
+
+
+class WebhookEndpoint(Resource, kw_only=True):
+    # A default, because the spec's table of endpoints does not list ``object``.
+    object: str = "webhook_endpoint"
+    id: Id
+    url: LongText
+    events: list[Text]
+    status: Code
+    created_at: Time | None = None
+    secret: str | None = None
+
+    def __repr__(self) -> str:
+        return f"WebhookEndpoint(id={self.id!r}, url={self.url!r}, status={self.status!r})"
+
+
+class Event(Struct, kw_only=True):
+    """An event whose ``data`` is not checked yet: its struct depends on ``data.object``."""
+
+    id: Id
+    object: str
+    type: Text
+    created_at: Time
+    data: JsonObject
+
+    def __repr__(self) -> str:
+        return f"Event(id={self.id!r}, type={self.type!r})"
+
+
+class PaymentMethod(Struct, kw_only=True):
+    """The spec guarantees only the code ("Fields of a payment method record: not shown"); ``extra`` has the rest."""
+
+    code: Text
+    extra: JsonObject = {}
+
+
+class ErrorBody(Struct, kw_only=True):
+    type: str
+    code: str
+    message: str
+    request_id: str
+    param: str | None = None
+
+
+class ErrorEnvelope(Struct, kw_only=True):
+    error: ErrorBody
+
+
+class Page(Struct, kw_only=True):
+    """A list answer. Lists without pages have no ``has_more``."""
+
+    data: list[JsonObject]
+    has_more: bool | UnsetType = UNSET
+
+
+AnyResource = Payment | Payout | Refund | DepositReference | Balance | WebhookEndpoint
+ResourceT = TypeVar("ResourceT", bound=Resource)
+StructT = TypeVar("StructT", bound=Struct)
+
+RESOURCES: dict[str, type[AnyResource]] = {
+    "payment": Payment,
+    "payout": Payout,
+    "refund": Refund,
+    "deposit_reference": DepositReference,
+    "balance": Balance,
+    "webhook_endpoint": WebhookEndpoint,
+}
+#: The kinds that events carry.
+EVENT_RESOURCES: dict[str, type[Payment | Payout | Refund | Balance]] = {
+    "payment": Payment,
+    "payout": Payout,
+    "refund": Refund,
+    "balance": Balance,
+}
+
+_EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
+_LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+_event_decoder = msgspec.json.Decoder(Event)
+_page_decoder = msgspec.json.Decoder(Page)
+_error_decoder = msgspec.json.Decoder(ErrorEnvelope)
+_object_decoder = msgspec.json.Decoder(JsonObject)
+
+
+def decode_event(body: bytes) -> Event:
+    """The event in these bytes; its ``data`` is still a plain dict: see :func:`event_resource`."""
+    event: Event = _decode(_event_decoder, body)
+    if event.object != "event":
+        raise WireError("$.object is not event")
+    # A text cannot nest deeper than its number of opening brackets.
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        check_depth(event.data)
+    event.created_at = _utc(event.created_at)
+    return event
+
+
+def event_resource(event: Event) -> Payment | Payout | Refund | Balance | None:
+    """The mirrored object that the event carries; None if this version knows neither its type nor its object.
+
+    Raises WireError if ``type`` and ``data.object`` disagree or the object lacks a field that the spec requires.
+    """
+    kind = event.data.get("object")
+    prefix = event.type.partition(".")[0]
+    if prefix not in EVENT_RESOURCES and not (isinstance(kind, str) and kind in EVENT_RESOURCES):
+        return None
+    if kind != prefix:
+        raise WireError(f"$.data.object does not fit the type {event.type}")
+    return parse_resource(event.data, EVENT_RESOURCES[prefix])
+
+
+def decode_object(body: bytes) -> JsonObject:
+    """A JSON object with any fields."""
+    data: JsonObject = _decode(_object_decoder, body)
+    check_depth(data)
+    return data
+
+
+def decode_page(body: bytes) -> Page:
+    page: Page = _decode(_page_decoder, body)
+    check_depth(page.data)
+    return page
+
+
+def decode_error(body: bytes) -> ErrorBody:
+    envelope: ErrorEnvelope = _decode(_error_decoder, body)
+    return envelope.error
+
+
+def parse_resource(data: JsonObject, kind: type[ResourceT]) -> ResourceT:
+    """Check a decoded object against its struct; unknown fields go to ``extra``."""
+    resource = _convert(data, kind)
+    for name in _TIME_FIELDS[kind]:
+        value = getattr(resource, name)
+        if value is not None:
+            setattr(resource, name, _utc(value))
+    return resource
+
+
+def parse_event(data: JsonObject) -> Event:
+    event = _convert(data, Event)
+    if event.object != "event":
+        raise WireError("$.object is not event")
+    event.created_at = _utc(event.created_at)
+    return event
+
+
+def parse_payment_method(data: JsonObject) -> PaymentMethod:
+    return _convert(data, PaymentMethod)
+
+
+def encode(value: Any) -> bytes:
+    """Compact JSON; equal values give the same bytes."""
+    return msgspec.json.encode(value)
+
+
+def canonical(event: Event) -> bytes:
+    """The event's content in one canonical form, so that a repeated event can be recognised."""
+    return msgspec.json.encode(event, order="sorted")
+
+
+def check_depth(value: object, limit: int = MAX_DEPTH) -> None:
+    """Raise WireError if lists and objects nest deeper than ``limit``."""
+    level: list[Any] = [value]
+    for _ in range(limit):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return
+    raise WireError(f"nested deeper than {limit} levels")
+
+
+_FIELDS: dict[type[Struct], frozenset[str]] = {
+    kind: frozenset(kind.__struct_fields__) for kind in (*RESOURCES.values(), PaymentMethod)
+}
+_TIME_FIELDS: dict[type[Struct], tuple[str, ...]] = {
+    kind: tuple(name for name in kind.__struct_fields__ if name.endswith("_at")) for kind in RESOURCES.values()
+}
+
+
+def _convert(data: JsonObject, kind: type[StructT]) -> StructT:
+    fields = _FIELDS.get(kind)
+    known, extra = data, {}
+    if "extra" in data or (fields is not None and not fields.issuperset(data)):
+        known = {name: value for name, value in data.items() if name in (fields or ()) and name != "extra"}
+        extra = {name: value for name, value in data.items() if name not in known}
+    try:
+        struct = msgspec.convert(known, kind)
+    except msgspec.ValidationError as error:
+        raise WireError(str(error)) from None
+    if extra:
+        struct.extra = extra  # type: ignore[attr-defined]
+    return struct
+
+
+def _decode(decoder: msgspec.json.Decoder[StructT] | Any, body: bytes) -> Any:
+    try:
+        str(body, "utf-8")  # the decoder does not check strings in fields that it skips
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WireError(str(error) if isinstance(error, msgspec.DecodeError) else "not UTF-8") from None
+    except RecursionError:
+        raise WireError("nested too deeply") from None
+
+
+def _utc(value: datetime) -> datetime:
+    """The same time in UTC. WireError outside the years that every database stores."""
+    try:
+        value = value.astimezone(UTC)
+    except OverflowError:
+        raise WireError("a time is out of range") from None
+    if not _EARLIEST <= value <= _LATEST:
+        raise WireError("a time is out of range")
+    return value

@@ -1,0 +1,52 @@
+"""Permanent references that payers transfer to (spec, "Deposit references")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from payments_integration import conf
+from payments_integration.enums import Country, Currency
+from payments_integration.models import DepositReference
+from payments_integration.outbox import Intent
+from payments_integration.services.service import creation, service
+from payments_integration.validation import objects
+from payments_integration.validation.validator import Json, Validator
+
+
+@service(DepositReference)
+def create_deposit_reference(
+    *,
+    country: str,
+    currency: str,
+    method_code: str,
+    payer: Mapping[str, Any] | None = None,
+    merchant_reference: str | None = None,
+    account: str = conf.DEFAULT_ACCOUNT,
+    idempotency_key: str | None = None,
+    actor: object = None,
+) -> Intent:
+    """Make a reference to which a payer can transfer again and again; transfers create payments by
+    themselves.
+
+    ``payer``: as in ``create_payment``. ``merchant_reference``: yours for the payer; nothing is filled in,
+    because the payments that come of it may carry it. Raises what ``create_payment`` raises.
+    """
+    validator = Validator()
+    body: Json = {
+        "country": validator.choice("country", country, Country.values),
+        "currency": validator.choice("currency", currency, Currency.values),
+        "method_code": validator.text("method_code", method_code, required=True),
+    }
+    if payer is not None:
+        body["payer"] = objects.payer(validator, "payer", payer, body["country"])
+    if merchant_reference is not None:
+        body["merchant_reference"] = validator.text("merchant_reference", merchant_reference)
+    return creation(
+        "create_deposit_reference",
+        validator,
+        body,
+        account=account,
+        idempotency_key=idempotency_key,
+        actor=actor,
+    )

@@ -1,0 +1,209 @@
+"""How a service function works: its arguments become an intent, which is carried out at once or deferred."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_variables
+
+from payments_integration import conf, outbox, permissions, schemas
+from payments_integration.db.transactions import refuse_transaction
+from payments_integration.enums import ID_PREFIXES
+from payments_integration.models import Mirror, Operation
+from payments_integration.outbox import Intent
+from payments_integration.validation.validator import MAX_BODY_BYTES, Json, Validator
+
+P = ParamSpec("P")
+R = TypeVar("R")
+MirrorT = TypeVar("MirrorT", bound=Mirror)
+
+_prepare: dict[Callable[..., Any], Callable[..., Intent]] = {}
+
+
+def service(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
+    """Decorator of a function that validates its arguments and returns an Intent.
+
+    The public function of the same name submits the intent and returns a ``result``. Its name is the operation's.
+    """
+
+    def decorate(prepare: Callable[P, Intent]) -> Callable[P, R]:
+        # The arguments hold personal data: error reports leave out the variables of these frames.
+        @sensitive_variables()
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            refuse_transaction(prepare.__name__)
+            outcome: R = outbox.submit(_prepared(prepare, args, kwargs))
+            return outcome
+
+        public = wraps(prepare)(call)
+        # Readers and tools see what the call returns, not the intent.
+        public.__annotations__ = {**prepare.__annotations__, "return": result}
+        signature = inspect.signature(prepare).replace(return_annotation=result)
+        setattr(public, "__signature__", signature)  # noqa: B010  (functions declare no such attribute)
+        _prepare[public] = prepare
+        return public
+
+    return decorate
+
+
+@sensitive_variables()
+def defer(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Operation:
+    """Record a call of a service function in the caller's transaction, and send it after that commits.
+
+    ``defer(create_payment, amount=…, …)``. It validates like the function itself, with two exceptions: inside a
+    transaction it cannot refresh the mirror and relies on it, and it leaves it to the provider whether the balance
+    covers a payout. Returns the Operation; if the key belongs to one already, that one. From the approval limit on,
+    the operation waits for approval and nothing is raised. If the transaction rolls back, nothing is sent. The
+    Operation and the mirror show the outcome; if the provider refuses the call, ``attention`` is sent and nothing is
+    raised. Outside a transaction the call is sent before this returns. Inside a receiver, and with autocommit off
+    outside ``atomic``, the next ``resume_operations`` sends it.
+
+    Raises ValidationError, IdempotencyMismatch, TypeError if the function is no service function that sends; outside
+    a transaction also OutcomeUnknown, if the database does not say whether it was recorded.
+    """
+    prepare = _prepare.get(function)
+    if prepare is None:
+        raise TypeError(f"{getattr(function, '__name__', function)!r} cannot be deferred")
+    return outbox.submit_later(_prepared(prepare, args, kwargs))
+
+
+@sensitive_variables()
+def _prepared(prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Intent:
+    """The intent of a call. The actor's permission is checked before anything else."""
+    actor, subject = kwargs.get("actor"), _subject(prepare)
+    target = (args[0] if args else kwargs.get(subject)) if subject else None
+    outbox.check_permission(prepare.__name__, actor, target)
+    intent = prepare(*args, **kwargs)
+    return intent if actor is None else dataclasses.replace(intent, actor_id=permissions.user_id(actor))
+
+
+@cache
+def _subject(prepare: Callable[..., Intent]) -> str:
+    """The name of the argument for the object that a call is about; "" if there is none."""
+    first = next(iter(inspect.signature(prepare).parameters.values()))
+    return first.name if first.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD else ""
+
+
+def creation(
+    operation: str,
+    validator: Validator,
+    body: Json,
+    *,
+    account: str,
+    idempotency_key: str | None,
+    actor: object,
+    arguments: Json | None = None,
+    target_id: str = "",
+    target: Mirror | None = None,
+    fills_reference: bool = False,
+) -> Intent:
+    """The intent of a call that makes an object. Raises ValidationError with everything that the validator found.
+
+    ``arguments``: what the caller gave, if it differs from ``body``. ``target``: the row of the object that it is
+    about, which has the id ``target_id``.
+    """
+    key, who = validator.key("idempotency_key", idempotency_key), validator.actor("actor", actor)
+    validator.finish()
+    _check_size(validator, body)
+    validator.finish()
+    return Intent(
+        operation=operation,
+        account=account,
+        arguments=body if arguments is None else arguments,
+        body=body,
+        target_id=target_id,
+        target=target,
+        amount=body.get("amount"),
+        currency=body.get("currency", ""),
+        fills_reference=fills_reference,
+        idempotency_key=key,
+        actor=who,
+    )
+
+
+def change(
+    operation: str,
+    model: type[MirrorT],
+    given: MirrorT | str,
+    *,
+    name: str,
+    account: str | None,
+    idempotency_key: str | None,
+    actor: object,
+) -> Intent:
+    """The intent of a call that changes the object ``given``, which is the argument ``name``."""
+    validator = Validator()
+    alias, object_id, row = find(validator, name, model, given, account)
+    key, who = validator.key("idempotency_key", idempotency_key), validator.actor("actor", actor)
+    validator.finish()
+    return Intent(
+        operation=operation,
+        account=alias,
+        arguments={name: object_id},
+        target_id=object_id,
+        target=row,
+        idempotency_key=key,
+        actor=who,
+    )
+
+
+def find(
+    validator: Validator, name: str, model: type[MirrorT], given: MirrorT | str, account: str | None
+) -> tuple[str, str, MirrorT | None]:
+    """Account, id and mirror row of the object that a call is about.
+
+    The row's account counts. ``account`` must be the same, or names it for an object that is not mirrored.
+    """
+    object_id = given.object_id if isinstance(given, model) else given
+    if not isinstance(object_id, str):
+        validator.fail(name, _("This must be a %(model)s or its id.") % {"model": model._meta.verbose_name})
+        return account or conf.DEFAULT_ACCOUNT, "", None
+    if not _is_id(object_id, ID_PREFIXES[model.kind]):
+        validator.fail(name, _("This is not the id of a %(model)s.") % {"model": model._meta.verbose_name})
+        return account or conf.DEFAULT_ACCOUNT, "", None
+    row: Any = model._default_manager.filter(pk=object_id).first()
+    if row is None:
+        return account or conf.DEFAULT_ACCOUNT, str(object_id), None
+    if account is not None and account != row.account:
+        validator.fail("account", _("This object belongs to another account."))
+    return row.account, str(object_id), row
+
+
+def _is_id(text: str, prefix: str) -> bool:
+    """Whether an id can stand in a path: visible ASCII without characters that have a meaning in a URL."""
+    if not text.startswith(prefix) or not len(prefix) < len(text) <= 255:
+        return False
+    return text.isascii() and text.isprintable() and not set(text) & set(' /?#%\\"')
+
+
+def _check_size(validator: Validator, body: Mapping[str, Any]) -> None:
+    """Refuse a body over 256 KB, in the name of its largest argument. For bodies that passed every other check."""
+    encoded = {name: len(schemas.encode(value)) for name, value in body.items()}
+    # The merchant reference may still be filled in.
+    if sum(encoded.values()) + sum(len(name) + 4 for name in encoded) + 100 > MAX_BODY_BYTES:
+        largest = max(encoded, key=lambda name: encoded[name])
+        validator.fail(largest, _("The request would be larger than 256 KB."), "max_length")
+
+
+def scoped_key(key: str, *scope: object) -> str:
+    """The ``idempotency_key`` for a key that a caller of the merchant's API chose.
+
+    The ledger knows one key per account, and two customers may choose the same one: what each of them owns is named
+    in ``scope`` (a user's id, say), and other scopes are other keys. Any text may be a key; the result is visible
+    ASCII, and shows neither. Raises ValidationError for an empty key or none; ValueError without a scope, or with one
+    that is None or empty: an anonymous user's id says nothing about who it is.
+    """
+    if not scope or any(part is None or part == "" for part in scope):
+        raise ValueError("scoped_key() needs to know whose key it is; None and empty values do not say it")
+    if not isinstance(key, str) or not key:
+        raise ValidationError({"key": "A key is a text that is not empty."})
+    parts = [key, *(str(part) for part in scope)]
+    # As JSON, so that no two lists of parts run together; surrogates are escaped.
+    return f"scoped-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"

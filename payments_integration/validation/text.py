@@ -1,0 +1,23 @@
+"""Text from others, made safe to look at: no character hides, or rearranges what a person reads."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+#: Controls, characters that change the reading direction or show nothing, surrogates, and line separators.
+_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+#: Characters of other categories that show nothing either.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2065\u2800\u3164\uffa0")
+#: All that may need to be escaped; most text has nothing but printable ASCII.
+_SUSPECT = re.compile(r"[^ -~]")
+
+
+def visible(value: str, *, keep: str = "") -> str:
+    """``value`` with each invisible character written out (``\\u202e``), except those in ``keep``."""
+    return _SUSPECT.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), value)
+
+
+def _escaped(char: str) -> str:
+    is_invisible = char in _BLANK or unicodedata.category(char) in _CATEGORIES
+    return f"\\u{ord(char):04x}" if is_invisible else char

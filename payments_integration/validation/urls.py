@@ -1,0 +1,68 @@
+"""Which addresses are safe, one function per use."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import SplitResult, urlsplit
+
+#: Plain HTTP is safe to these hosts only, for development.
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+#: A longer address may not fit into the request line that a server accepts.
+MAX_LINK = 4000
+
+#: The characters of a URI (RFC 3986): ASCII, and nothing that a browser drops or rewrites (tabs, ``\``).
+_CHARACTERS = r"A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;="
+_ENCODED = re.compile(rf"(?:[{_CHARACTERS}]|%[0-9A-Fa-f]{{2}})*")
+_WEB = re.compile(rf"https?://[{_CHARACTERS}%]+", re.IGNORECASE)
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
+#: Any script may stand in these, but nothing that a browser drops while it reads an address.
+_FOR_STAFF = re.compile(r"https?://[^\s\x00-\x1f\x7f<>\"\\]+", re.IGNORECASE)
+
+
+def is_base_url(url: str) -> bool:
+    """A provider's BASE_URL: HTTPS, or HTTP to this machine; a host; no user, query or fragment."""
+    parts = _split(url)
+    if parts is None or parts.username or parts.query or parts.fragment or not url.isprintable() or " " in url:
+        return False
+    return _is_secure(parts)
+
+
+def is_encoded(url: str) -> bool:
+    """Whether the text has only the characters of a URI, all others percent-encoded."""
+    return _ENCODED.fullmatch(url) is not None
+
+
+def is_secure_url(url: str) -> bool:
+    """An absolute address to send a browser or the provider to: HTTPS, or HTTP to this machine."""
+    parts = _split(url) if is_encoded(url) else None
+    return parts is not None and parts.username is None and parts.password is None and _is_secure(parts)
+
+
+def is_payer_link(url: str) -> bool:
+    """An absolute HTTP or HTTPS address of the provider's that a payer can be sent to.
+
+    No other scheme (``javascript:``, an app's own) and nothing relative.
+    """
+    parts = _split(url) if len(url) <= MAX_LINK and _WEB.fullmatch(url) else None
+    if parts is None or "@" in parts.netloc or parts.port == 0:
+        return False
+    return _HOST.fullmatch(parts.hostname or "") is not None
+
+
+def is_staff_link(url: str) -> bool:
+    """An HTTP or HTTPS address, in any script, that the admin may show as a link next to its text."""
+    return _FOR_STAFF.fullmatch(url) is not None
+
+
+def _split(url: str) -> SplitResult | None:
+    """The parts of an address with a host, and a port that is a number if it has one."""
+    try:
+        parts = urlsplit(url)
+        _port = parts.port  # raises ValueError if it is not a port
+    except ValueError:
+        return None
+    return parts if parts.hostname else None
+
+
+def _is_secure(parts: SplitResult) -> bool:
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK_HOSTS)

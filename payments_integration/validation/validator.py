@@ -1,0 +1,205 @@
+"""Validation of single values, before a call is recorded or sent.
+
+``message_dict`` names the argument of the service function. For a nested value, the message begins with its place:
+``{"payer": ["document.number: This is not a valid RUT number; …"]}``. No message repeats a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email, validate_ipv46_address
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+
+from payments_integration.money import INT64_MAX
+from payments_integration.validation.urls import is_encoded, is_secure_url
+
+Json = dict[str, Any]
+Message = str | Promise
+
+MAX_TEXT = 255
+MAX_LONG_TEXT = 2048
+MAX_METADATA_KEYS = 20
+MAX_METADATA_VALUE = 500
+#: Of a request (spec, "Limits").
+MAX_BODY_BYTES = 256 * 1024
+#: 1 to 255 printable ASCII characters. Spaces only inside, because HTTP strips them from the ends of a header.
+IDEMPOTENCY_KEY = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
+_E164 = re.compile(r"\+[1-9][0-9]{1,14}")
+
+
+class Validator:
+    """Collects the errors of one call's arguments; :meth:`finish` raises them together.
+
+    Each method returns the value as it is sent. ``name`` is the argument, or ``argument.place.inside``.
+    """
+
+    def __init__(self) -> None:
+        self._errors: dict[str, list[ValidationError]] = {}
+
+    def fail(self, name: str, message: Message, code: str = "invalid") -> None:
+        argument, _dot, place = name.partition(".")
+        text = f"{place}: {message}" if place else message
+        self._errors.setdefault(argument, []).append(ValidationError(str(text), code=code))
+
+    def finish(self) -> None:
+        if self._errors:
+            raise ValidationError(dict(self._errors))
+
+    def text(self, name: str, value: object, *, max_length: int = MAX_TEXT, required: bool = False) -> str:
+        """Text that every database can store: no NUL, no lone surrogate, not too long. Returns "" for None."""
+        if value is None:
+            if required:
+                self.fail(name, _("This is required."), "required")
+            return ""
+        if not isinstance(value, str):
+            self.fail(name, _("This must be text."))
+            return ""
+        # A TextChoices member or a safe string becomes plain text.
+        plain = str(value)
+        if not plain.strip():
+            self.fail(name, _("This must not be blank."), "blank")
+        elif len(plain) > max_length:
+            self.fail(name, _("This must have at most %(max)d characters.") % {"max": max_length}, "max_length")
+        elif "\x00" in plain or not _is_utf8(plain):
+            self.fail(name, _("This has characters that cannot be stored or sent."), "characters")
+        else:
+            return plain
+        return ""
+
+    def choice(self, name: str, value: object, options: Collection[str], *, required: bool = True) -> str:
+        """One of ``options``."""
+        if value is None and not required:
+            return ""
+        if not isinstance(value, str) or str(value) not in options:
+            self.fail(
+                name,
+                _("This must be one of %(options)s.") % {"options": ", ".join(options)},
+                "invalid_choice",
+            )
+            return ""
+        return str(value)
+
+    def amount(self, name: str, value: object) -> int:
+        """Minor units: an int above zero, within int64; never a bool, a float or text."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.fail(name, _("This must be an integer in minor units."))
+        elif value <= 0:
+            self.fail(name, _("This must be above zero."), "min_value")
+        elif value > INT64_MAX:
+            self.fail(name, _("This is too large."), "max_value")
+        else:
+            return int(value)
+        return 0
+
+    def email(self, name: str, value: object) -> str:
+        text = self.text(name, value)
+        if text:
+            self._django(name, text, validate_email, _("This is not an e-mail address."))
+        return text
+
+    def ip(self, name: str, value: object) -> str:
+        text = self.text(name, value)
+        if text:
+            self._django(name, text, validate_ipv46_address, _("This is not an IP address."))
+        return text
+
+    def phone(self, name: str, value: object) -> str:
+        """E.164, and a possible number of its country."""
+        text = self.text(name, value)
+        if text and (not _E164.fullmatch(text) or not _is_phone(text)):
+            self.fail(name, _("This is not a phone number in E.164 form, such as +56912345678."))
+        return text
+
+    def url(self, name: str, value: object, *, required: bool = False) -> str:
+        """HTTPS, or plain HTTP to this machine for development."""
+        text = self.text(name, value, max_length=MAX_LONG_TEXT, required=required)
+        if not is_encoded(text):
+            self.fail(name, _("This has characters that an address needs percent-encoded, as %C3%B1."), "invalid_url")
+        elif text and not is_secure_url(text):
+            self.fail(name, _("This must be an https:// address (http:// only to this machine)."), "invalid_url")
+        return text
+
+    def mapping(self, name: str, value: object, known: Collection[str]) -> Mapping[str, Any]:
+        """A dict with only the known keys; keys whose value is None are left out."""
+        if not isinstance(value, Mapping):
+            self.fail(name, _("This must be a dict."))
+            return {}
+        for key in value:
+            if key not in known:
+                self.fail(name, _("It has an unknown key; known are %(known)s.") % {"known": ", ".join(known)})
+                break
+        return {key: value[key] for key in known if value.get(key) is not None}
+
+    def metadata(self, name: str, value: object) -> Json:
+        """At most 20 string keys with string values of at most 500 characters (spec, "Limits")."""
+        if not isinstance(value, Mapping):
+            self.fail(name, _("This must be a dict."))
+            return {}
+        if len(value) > MAX_METADATA_KEYS:
+            self.fail(name, _("At most %(max)d keys are allowed.") % {"max": MAX_METADATA_KEYS})
+        found: Json = {}
+        for key, text in value.items():
+            if not isinstance(key, str) or not isinstance(text, str):
+                self.fail(name, _("Keys and values must be text."))
+            elif not key or len(text) > MAX_METADATA_VALUE:
+                self.fail(
+                    name,
+                    _("Keys must not be empty; values have at most %(max)d characters.") % {"max": MAX_METADATA_VALUE},
+                )
+            elif "\x00" in key + text or not _is_utf8(key + text):
+                self.fail(name, _("This has characters that cannot be stored or sent."), "characters")
+            else:
+                found[str(key)] = str(text)
+                continue
+            break
+        return found
+
+    def key(self, name: str, value: object) -> str:
+        """An idempotency key; "" for None."""
+        if value is None:
+            return ""
+        if not isinstance(value, str) or not IDEMPOTENCY_KEY.fullmatch(value):
+            self.fail(name, _("This must be 1 to 255 printable ASCII characters, without spaces at the ends."))
+            return ""
+        return str(value)
+
+    def actor(self, name: str, value: object) -> str:
+        """Who makes the call: a user as ``id:username``, or text; "" for None or an anonymous user."""
+        if value is not None and not isinstance(value, str):
+            get_username = getattr(value, "get_username", None)
+            if get_username is None:
+                self.fail(name, _("This must be a user or text."))
+                return ""
+            pk = getattr(value, "pk", None)
+            value = "" if pk is None else f"{pk}:{get_username()}"[:MAX_TEXT]  # an anonymous user
+        return self.text(name, value) if value else ""
+
+    def _django(self, name: str, value: str, validator: Any, message: Message) -> None:
+        try:
+            validator(value)
+        except ValidationError:
+            # Django's own error holds the value.
+            self.fail(name, message)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_phone(text: str) -> bool:
+    # Its tables are large; they are loaded with the first phone number.
+    import phonenumbers  # noqa: PLC0415
+
+    try:
+        return phonenumbers.is_possible_number(phonenumbers.parse(text))
+    except phonenumbers.NumberParseException:
+        return False

@@ -1,0 +1,157 @@
+"""``python -m tests.bare_install PYTHON``: what a bare install costs, and what works in it.
+
+``PYTHON`` is the interpreter of an environment in which only ``pip install payments-integration`` was run. Fails if it
+has too many packages or takes too much of the disk, if the package is not installed whole, or if the webhook, the
+checkout or the API do not answer as they should without extras.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+MAX_PACKAGES = 40
+MAX_MEGABYTES = 150
+
+MEASURE = """
+import importlib.metadata, json, os, sysconfig
+
+TOOLS = {"pip", "setuptools", "wheel"}
+packages = sorted({found.metadata["Name"] for found in importlib.metadata.distributions()} - TOOLS)
+tools = tuple(f"{tool}{end}" for tool in TOOLS for end in ("", "-")) + ("pkg_resources", "_distutils_hack")
+taken = 0
+for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
+    for folder, _, names in os.walk(place):
+        top = os.path.relpath(folder, place).split(os.sep)[0]
+        if top in tools or top.startswith(tuple(f"{tool}-" for tool in TOOLS)):
+            continue
+        taken += sum(os.lstat(os.path.join(folder, name)).st_blocks * 512 for name in (*names, "."))
+print(json.dumps({"packages": packages, "megabytes": taken / 2**20}))
+"""
+
+TRY = """
+import json, sysconfig
+from pathlib import Path
+import django
+from django.conf import settings
+
+settings.configure(
+    SECRET_KEY="a-key-for-this-try-only",
+    ALLOWED_HOSTS=["testserver"],
+    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "rest_framework", "payments_integration"],
+    DATABASES={
+        "default": {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": ":memory:",
+            "OPTIONS": {"transaction_mode": "IMMEDIATE"},
+        }
+    },
+    TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}],
+    ROOT_URLCONF="payments_integration.urls",
+    PAYMENTS_INTEGRATION={
+        "ACCOUNTS": {
+            "default": {
+                "BASE_URL": "https://provider.example", "API_KEY": "sk_test_x", "WEBHOOK_SECRETS": ["whsec_try"],
+            }
+        }
+    },
+)
+django.setup()
+from django.core.management import call_command
+from django.test import Client
+
+call_command("migrate", verbosity=0)
+call_command("check", fail_level="WARNING")
+call_command("makemigrations", check=True, dry_run=True, verbosity=0)
+
+import payments_integration
+from payments_integration import handlers, services, signals, signatures, tasks, testing
+from payments_integration.models import MIRRORS, Event, Operation, Payment
+from payments_integration.sandbox import Engine
+from payments_integration.schedule import BEAT_SCHEDULE
+
+package = Path(payments_integration.__file__).parent
+assert package.is_relative_to(sysconfig.get_path("purelib")), package
+assert (package / "py.typed").exists()
+assert not Event.objects.exists() and not Operation.objects.exists() and MIRRORS and BEAT_SCHEDULE
+Engine()
+
+payment = {
+    "id": "pay_1", "object": "payment", "status": "succeeded", "amount": 1000, "amount_received": 1000,
+    "currency": "CLP", "country": "CL", "method_code": "cl_webpay", "method_family": "card",
+    "created_at": "2026-01-01T00:00:00Z",
+}
+event = {
+    "id": "evt_1", "object": "event", "type": "payment.succeeded", "created_at": "2026-01-01T00:00:01Z",
+    "data": payment,
+}
+client = Client(raise_request_exception=False)
+body = json.dumps(event).encode()
+accepted = client.post("/webhook/", **testing.signed_delivery(body, "whsec_try"))
+refused = client.post("/webhook/", body, content_type="application/json")
+api = {path: client.get(path) for path in ("/api/payments/", "/api/schema/")}
+print(json.dumps({
+    "version": f"{payments_integration.__version__} on Django {django.__version__}",
+    "webhook": accepted.status_code,
+    "webhook without signature": refused.status_code,
+    "mirrored": list(Payment.objects.values_list("pk", "status")),
+    "events": list(Event.objects.values_list("pk", "state")),
+    "checkout": client.get("/checkout/return/no-such-token/").status_code,
+    "api": {path: [answer.status_code, answer.content.decode()] for path, answer in api.items()},
+}))
+"""
+
+
+def run(python: str, code: str) -> dict[str, Any]:
+    # Away from the clone: the installed package is the one that is tried.
+    with tempfile.TemporaryDirectory() as elsewhere:
+        (script := Path(elsewhere) / "script.py").write_text(code)
+        command = [python, "-W", "error", str(script)]
+        ended = subprocess.run(command, cwd=elsewhere, stdout=subprocess.PIPE, text=True, check=False, timeout=120)
+    if ended.returncode:
+        raise SystemExit("The bare install does not work; see above.")
+    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+def problems(measured: dict[str, Any], tried: dict[str, Any]) -> list[str]:
+    found = []
+    if len(measured["packages"]) > MAX_PACKAGES:
+        found.append(f"more than {MAX_PACKAGES} packages: {', '.join(measured['packages'])}")
+    if measured["megabytes"] > MAX_MEGABYTES:
+        found.append(f"more than {MAX_MEGABYTES} MB")
+    expected = {
+        "webhook": 200,
+        "webhook without signature": 400,
+        "mirrored": [["pay_1", "succeeded"]],
+        "events": [["evt_1", "done"]],
+        "checkout": 404,
+    }
+    found += [f"{name}: {tried[name]}, not {value}" for name, value in expected.items() if tried[name] != value]
+    for path, (status, text) in tried["api"].items():
+        if status != 501 or "payments-integration[api]" not in text:
+            found.append(f"{path} answers {status} and not 501 with the name of the extra: {text[:200]}")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("python", help="the interpreter of the environment")
+    python = str(Path(parser.parse_args().python).absolute())
+    measured = run(python, MEASURE)
+    print(f"A bare install: {len(measured['packages'])} packages, {measured['megabytes']:.0f} MB")
+    tried = run(python, TRY)
+    print(f"payments_integration {tried['version']}")
+    found = problems(measured, tried)
+    for problem in found:
+        print(f"  {problem}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

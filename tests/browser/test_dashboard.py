@@ -1,0 +1,84 @@
+"""The dashboard and the balances: charts are drawn, and their numbers are in tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import reverse
+
+from payments_integration.models import Balance
+from payments_integration.testing import ProviderSandbox
+from tests.browser import sample_data
+from tests.browser.conftest import Person, Visit, address
+from tests.browser.visitor import Visitor
+
+DASHBOARD = reverse("admin:app_list", args=["payments_integration"])
+#: Pixels of a canvas that are not transparent, and how many colours they have.
+PIXELS = """canvas => {
+    // Read from a copy: Chromium warns of a canvas that is read more than once.
+    const copy = document.createElement("canvas");
+    [copy.width, copy.height] = [canvas.width, canvas.height];
+    copy.getContext("2d").drawImage(canvas, 0, 0);
+    const data = copy.getContext("2d").getImageData(0, 0, copy.width, copy.height).data;
+    const colours = new Set();
+    let painted = 0;
+    for (let at = 0; at < data.length; at += 4) {
+        if (data[at + 3] > 0) {
+            painted += 1;
+            colours.add(data[at] << 16 | data[at + 1] << 8 | data[at + 2]);
+        }
+    }
+    return {painted, colours: colours.size};
+}"""
+
+
+def charts(visitor: Visitor) -> list[dict[str, Any]]:
+    """Painted pixels and colours of each canvas, read when all are drawn, or after ten seconds."""
+    canvases = visitor.find("canvas").all()
+    for _ in range(100):
+        if all(canvas.evaluate(PIXELS)["painted"] for canvas in canvases):
+            break
+        visitor.page.wait_for_timeout(100)
+    for canvas in canvases:
+        assert canvas.is_visible()
+        assert canvas.get_attribute("role") == "img"
+        assert canvas.get_attribute("aria-label")
+    return [canvas.evaluate(PIXELS) for canvas in canvases]
+
+
+def test_the_charts_are_drawn(visit: Visit, person: Person, provider: ProviderSandbox, language: str) -> None:
+    sample_data.month(provider)
+    visitor = visit(person("boss"), language=language)
+    visitor.open(DASHBOARD)
+    drawn = charts(visitor)
+    assert len(drawn) >= 3
+    for chart in drawn:
+        assert chart["painted"] > 500
+        assert chart["colours"] > 3
+    # Each has a folded table.
+    assert visitor.find(".pi-chart details table").count() == len(drawn)
+    visitor.find(".pi-chart details summary").first.click()
+    assert visitor.find(".pi-chart details table").first.is_visible()
+    visitor.open(address("balance", "change", Balance.objects.get(currency="CLP")))
+    [balance] = charts(visitor)
+    assert balance["painted"] > 500
+
+
+def test_without_javascript_the_numbers_are_in_tables(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
+    sample_data.month(provider)
+    visitor = visit(person("boss"), java_script_enabled=False)
+    visitor.open(DASHBOARD)
+    tables = visitor.find(".pi-chart details table")
+    assert tables.count() >= 3
+    assert all(table.is_visible() for table in tables.all())
+    assert not any(canvas.is_visible() for canvas in visitor.find("canvas").all())
+
+
+def test_each_panel_needs_its_view_permission(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
+    sample_data.month(provider)
+    visitor = visit(person("leo", "view_webhookendpoint"))
+    visitor.open(DASHBOARD)
+    assert visitor.find("#pi-endpoints").count() == 1
+    assert visitor.find("#pi-money").count() == 0
+    assert visitor.find("canvas").count() == 0
+    visit(person("eva", "refund_payment")).open(DASHBOARD, status=404)

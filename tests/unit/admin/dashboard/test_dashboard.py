@@ -1,0 +1,397 @@
+"""The dashboard: what it counts, for whom and how often, and its links."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+import time_machine
+from django.core.cache import cache
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from payments_integration.admin.dashboard import statistics
+from payments_integration.models import EventState, OperationState
+from tests.factories import rows
+from tests.unit.admin.conftest import page, url
+
+NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC)
+DASHBOARD = "/admin/payments_integration/"
+
+
+@pytest.fixture(autouse=True)
+def _now(settings: Any) -> Iterator[None]:
+    cache.clear()
+    with time_machine.travel(NOW, tick=False):
+        yield
+    cache.clear()
+
+
+def ago(**span: float) -> datetime:
+    return NOW - timedelta(**span)
+
+
+def text(html: str) -> str:
+    """The text of a page, without markup and with plain spaces."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html.replace("\xa0", " ")))
+
+
+def chart(html: str, name: str) -> dict[str, Any]:
+    found = re.search(rf'<script id="{name}-data" type="application/json">(.*?)</script>', html)
+    assert found is not None, name
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def section(html: str, name: str) -> str:
+    return html.split(f'<section aria-labelledby="{name}"')[1].split("</section>")[0]
+
+
+def test_the_app_index_is_the_dashboard_and_lists_the_models(boss: Client) -> None:
+    html = page(boss, DASHBOARD)
+    assert reverse("admin:app_list", args=["payments_integration"]) == DASHBOARD
+    assert 'id="pi-dashboard"' in html
+    assert f'href="{url("payment", "changelist")}"' in html
+    assert "As of 2026-05-20 12:00:00" in html
+
+
+def test_tiles_are_at_the_top_and_link_to_their_rows(boss: Client) -> None:
+    for state in (OperationState.NEEDS_PERSON, OperationState.NEEDS_PERSON, OperationState.AWAITING_APPROVAL):
+        rows.operation(state=state, created_at=ago(hours=3))
+    rows.operation(state=OperationState.UNKNOWN, created_at=ago(minutes=1), first_sent_at=ago(seconds=40))
+    rows.event(state=EventState.PARKED, attempts=6, received_at=ago(days=2))
+    rows.event(state=EventState.QUARANTINED, received_at=ago(days=2))
+    html = page(boss, DASHBOARD)
+    shown = text(section(html, "pi-attention"))
+    assert "2 Operations that a person must decide oldest: 3 hours" in shown
+    assert "1 Operations that wait for approval oldest: 3 hours" in shown
+    assert "1 Operations with an unknown outcome oldest: 40 s" in shown
+    assert "1 Parked: a receiver keeps failing oldest: 2 days" in shown
+    assert "1 Events in quarantine" in shown
+    for model, query in (("operation", "state=needs_person"), ("event", "state=parked")):
+        address = f"{url(model, 'changelist')}?{query}&amp;account=default"
+        assert f'href="{address}"' in html
+        listed = boss.get(address.replace("&amp;", "&")).context["cl"].result_list
+        assert len(listed) == (2 if model == "operation" else 1)
+
+
+def test_every_problem_of_health_has_a_label(boss: Client) -> None:
+    rows.endpoint(gone_at=NOW)
+    shown = text(section(page(boss, DASHBOARD), "pi-attention"))
+    assert "1 events were never reconciled" in shown
+    assert "webhook endpoints need attention" in shown
+
+
+def test_the_dashboard_takes_few_statements_without_a_cache(boss: Client) -> None:
+    for state in (EventState.PARKED, EventState.PENDING, EventState.QUARANTINED):
+        rows.event(state=state)
+    rows.endpoint()
+    cache.clear()
+    with CaptureQueriesContext(connection) as counted:
+        page(boss, DASHBOARD)
+    assert len(counted) <= 12
+    with CaptureQueriesContext(connection) as kept:
+        page(boss, DASHBOARD)
+    assert len(kept) <= 3
+
+
+def test_volume_is_counted_by_day_currency_and_status(boss: Client) -> None:
+    for fields in (
+        {"created_at": ago(hours=1)},
+        {"created_at": ago(hours=11, minutes=59)},
+        {"created_at": ago(hours=12, seconds=1)},  # yesterday
+        {"created_at": ago(hours=1), "status": "failed", "amount": 99, "amount_received": 0},
+        {"created_at": ago(hours=1), "status": "quarked", "amount": 7, "amount_received": 0},
+        {"created_at": ago(days=29)},
+        {"created_at": ago(days=30)},  # not of these days any more
+        {"created_at": ago(hours=1), "account": "second"},
+        {"created_at": ago(hours=1), "currency": "CLP", "amount": 5000, "amount_received": 5000},
+    ):
+        rows.payment(**{"currency": "USD", "amount": 1050, "amount_received": 1050, **fields})
+    html = page(boss, DASHBOARD)
+    data = chart(html, "pi-volume-USD")
+    assert len(data["labels"]) == 30
+    assert (data["labels"][0], data["labels"][-1]) == ("April 21", "May 20")
+    by_name = {series["name"]: series["values"] for series in data["series"]}
+    assert set(by_name) == {"succeeded", "failed", "quarked"}
+    assert by_name["succeeded"][0] == 1050
+    assert by_name["succeeded"][-2:] == [1050, 2100]
+    assert sum(by_name["succeeded"]) == 4200
+    assert by_name["failed"][-1] == 99
+    assert len({series["look"] for series in data["series"]}) == 3
+    today = chart(html, "pi-today-USD")
+    assert dict(zip(today["labels"], today["series"][0]["texts"], strict=True)) == {
+        "succeeded": "$21.00 · 2 payments",
+        "failed": "$0.99 · 1 payment",
+        "quarked": "$0.07 · 1 payment",
+    }
+    assert chart(html, "pi-volume-CLP")["decimals"] == 0
+    assert "CLP5,000" in html.replace("\xa0", "")
+
+
+def test_the_numbers_of_each_chart_are_in_a_table_too(boss: Client) -> None:
+    rows.payment(created_at=ago(hours=1), amount=123456, amount_received=123456)
+    html = page(boss, DASHBOARD)
+    names = re.findall(r'<canvas id="([^"]+)" role="img" aria-label="[^"]{20,}" data-chart="\1-data">', html)
+    assert names == ["pi-volume-USD", "pi-today-USD", "pi-flow-USD", "pi-methods"]
+    assert html.count("<canvas") == len(names)
+    for name in names:
+        data = chart(html, name)
+        table = html.split(f'id="{name}-data"')[1].split("<details open")[1].split("</details>")[0]
+        for label in data["labels"]:
+            assert f'<th scope="row">{label}</th>' in table, name
+        for series in data["series"]:
+            for value in filter(None, series["texts"]):
+                assert value in table, name
+    # Nothing that a strict policy would stop.
+    assert not re.search(r"<script(?![^>]*(src=|application/json))", html.split('id="pi-dashboard"')[1])
+    assert not re.search(r"\s(on\w+|style)=", html.split('id="pi-dashboard"')[1])
+
+
+def test_money_in_and_out_stays_apart_by_currency_and_counts_nothing_twice(boss: Client) -> None:
+    at = ago(hours=1)
+    pay = rows.payment(created_at=at, amount=1000, amount_received=1000)
+    rows.payment(created_at=at, status="chargeback", amount=500, amount_received=500)
+    # What may go back to its payer, and what came with an attempt that failed, is not the merchant's.
+    rows.payment(created_at=at, status="on_hold", amount=4000, amount_received=4000)
+    rows.payment(created_at=at, status="failed", amount=4000, amount_received=4000)
+    rows.payment(created_at=ago(days=3), status="partially_paid", amount=900, amount_received=300)
+    rows.refund(payment=pay, created_at=at, status="succeeded", amount=200)
+    rows.refund(payment=pay, created_at=at, status="failed", amount=77)
+    rows.payout(created_at=at, status="succeeded", currency="USD", amount=400)
+    rows.payout(created_at=at, status="succeeded", currency="USD", amount=200, refund_id="ref_1")
+    rows.payout(created_at=at, status="created", currency="USD", amount=9999)
+    rows.payout(created_at=at, status="succeeded", currency="CLP", amount=70)
+    html = page(boss, DASHBOARD)
+    clp, usd = (text(part) for part in re.split(r'<h3 id="pi-currency-\d"', html)[1:3])
+    assert "Received $10.00 (1) $13.00 (2)" in usd
+    assert "Refunded $2.00 (1) $2.00 (1)" in usd
+    assert "Paid out, without refunds $4.00 (1) $4.00 (1)" in usd
+    assert "Paid out, without refunds CLP70 (1) CLP70 (1)" in clp
+    assert "succeeded $2.00 (1) $2.00 (1) failed $0.77 (1) $0.77 (1)" in usd
+    flow = {series["name"]: sum(series["values"]) for series in chart(html, "pi-flow-USD")["series"]}
+    assert flow == {"Received": 1300, "Refunded": 200, "Paid out, without refunds": 400}
+
+
+def test_amounts_link_to_their_rows(boss: Client) -> None:
+    pay = rows.payment(created_at=ago(hours=1))
+    rows.payment(created_at=ago(days=5))
+    rows.payment(created_at=ago(days=50))
+    made = rows.refund(payment=pay, created_at=ago(hours=1), status="succeeded")
+    rows.refund(payment=pay, created_at=ago(hours=1), status="failed")
+    html = page(boss, DASHBOARD)
+    found = {
+        (model, *sorted(row.pk for row in boss.get(address.replace("&amp;", "&")).context["cl"].result_list))
+        for model, address in re.findall(
+            r'href="(?=/admin/payments_integration/(payment|refund)/)([^"]+from[^"]+)"', html
+        )
+    }
+    assert ("payment", pay.pk) in found
+    assert any(keys[0] == "payment" and len(keys) == 3 for keys in found)
+    assert ("refund", made.pk) in found
+
+
+def test_the_success_rate_by_method_counts_ended_payments(boss: Client) -> None:
+    at = ago(days=1)
+    for status, count in (("succeeded", 4), ("overpaid", 1), ("chargeback", 1), ("failed", 1), ("expired", 1),
+                          ("canceled", 1), ("processing", 5), ("created", 2)):  # fmt: skip
+        for _ in range(count):
+            rows.payment(created_at=at, status=status, method_code="cl_webpay")
+    rows.payment(created_at=at, status="failed", method_code="br_pix")
+    rows.payment(created_at=at, status="created", method_code="mx_cash")
+    data = chart(page(boss, DASHBOARD), "pi-methods")
+    assert data["labels"] == ["cl_webpay", "br_pix"]
+    assert data["series"][0]["texts"] == ["66.7 % (6 of 9)", "0.0 % (0 of 1)"]
+    assert data["series"][0]["values"] == [667, 0]
+
+
+def test_the_webhook_delay_is_shown_on_one_clock(boss: Client) -> None:
+    rows.account_state(account="default", clock_offset=5.0, watermark=ago(minutes=3))
+    for late in (7, 10, 60):
+        created = ago(hours=1)
+        rows.event(created_at=created, received_at=created + timedelta(seconds=late), source="webhook")
+    rows.event(created_at=ago(hours=1), received_at=NOW, source="reconciliation")
+    shown = text(section(page(boss, DASHBOARD), "pi-deliveries"))
+    assert "Webhook delay, median 15 s" in shown
+    assert "longest of the last day 65 s" in shown
+    assert "Delivered by webhook in the last day 3" in shown
+    assert "Found by reconciliation in the last day 1" in shown
+    assert "Events are complete up to 3 minutes ago" in shown
+    assert "The provider's clock minus ours +5.0 s" in shown.replace("&#x27;", "'")
+
+
+def test_reconciliation_drift_and_endpoints_are_shown(boss: Client) -> None:
+    rows.run(kind="objects", started_at=ago(hours=2), finished_at=NOW, drifted=4, repaired=3)
+    rows.run(kind="events", state="failed", started_at=ago(minutes=4), error="boom")
+    rows.endpoint(secret_token="", secret_since=None)
+    html = page(boss, DASHBOARD)
+    runs = text(section(html, "pi-runs"))
+    assert "events failed 4 minutes ago" in runs
+    assert "objects done 2 hours ago" in runs
+    assert "4 objects differed, 3 were repaired" in runs
+    endpoints = text(section(html, "pi-endpoints"))
+    assert "https://shop.example/payments/webhook/ active needs attention not known" in endpoints
+    assert rows.SECRET not in html
+
+
+def test_balances_are_shown_in_their_currencies(boss: Client) -> None:
+    rows.balance(currency="CLP", available=777)
+    rows.balance(currency="USD", account="second")
+    shown = text(section(page(boss, DASHBOARD), "pi-balances"))
+    assert "CLP CLP777" in shown
+    assert "USD" not in shown
+
+
+def test_each_account_has_its_own_dashboard(boss: Client) -> None:
+    rows.payment(created_at=ago(hours=1), account="second", currency="PEN")
+    assert "pi-volume-PEN" not in page(boss, DASHBOARD)
+    html = page(boss, f"{DASHBOARD}?account=second")
+    assert "pi-volume-PEN" in html
+    assert '<a href="?account=second" aria-current="page">second</a>' in html
+    assert re.search(r'href="[^"]*currency=PEN&amp;[^"]*account=second"', html)
+    assert "pi-volume-PEN" not in page(boss, f"{DASHBOARD}?account=unknown")
+
+
+def test_with_one_account_the_dashboard_offers_no_choice(boss: Client, settings: Any) -> None:
+    accounts = {"default": settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]}
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": accounts}
+    html = page(boss, DASHBOARD)
+    assert "pi-accounts" not in html
+    assert "account=" not in html.split("pi-dashboard")[1].split("content-main")[0].replace('name="account"', "")
+
+
+def test_without_an_account_the_dashboard_says_so(boss: Client, settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = {}
+    assert "No account is configured." in page(boss, DASHBOARD)
+
+
+PANELS = {
+    "view_payment": {"pi-money", "pi-methods-heading"},
+    "view_payout": {"pi-money"},
+    "view_refund": {"pi-money"},
+    "view_balance": {"pi-balances"},
+    "view_event": {"pi-attention", "pi-deliveries", "pi-backlog"},
+    "view_operation": {"pi-attention", "pi-backlog"},
+    "view_reconciliationrun": {"pi-attention", "pi-runs"},
+    "view_webhookendpoint": {"pi-attention", "pi-endpoints"},
+    "view_accountstate": {"pi-attention", "pi-deliveries"},
+    "view_duerefresh": {"pi-attention", "pi-backlog"},
+    "view_statuschange": set[str](),
+    "view_depositreference": set[str](),
+}
+
+
+@pytest.mark.case(88)
+@pytest.mark.parametrize("permission", PANELS)
+def test_each_panel_needs_the_permission_to_view_its_rows(staff: Callable[..., Client], permission: str) -> None:
+    pay = rows.payment(created_at=ago(hours=1), amount=111, amount_received=111)
+    rows.refund(payment=pay, created_at=ago(hours=1), status="succeeded", currency="USD", amount=222)
+    rows.payout(created_at=ago(hours=1), status="succeeded", currency="USD", amount=333)
+    rows.balance(currency="USD", available=44400)
+    rows.endpoint()
+    # What another one had counted before is there, and not for this one.
+    page(staff(*PANELS), DASHBOARD)
+    html = page(staff(permission), DASHBOARD)
+    shown = set(re.findall(r'<section aria-labelledby="([a-z-]+)"', html))
+    assert shown == PANELS[permission]
+    amounts = {"view_payment": "$1.11", "view_refund": "$2.22", "view_payout": "$3.33", "view_balance": "$444.00"}
+    assert {name for name, amount in amounts.items() if amount in html} == ({permission} & amounts.keys())
+    for words, needed in (
+        ("Operations that a person must decide", "view_operation"),
+        ("Operations to send or resolve", "view_operation"),
+        ("Events in quarantine", "view_event"),
+        ("Events to apply", "view_event"),
+        ("Objects to refresh", "view_duerefresh"),
+        ("events were never reconciled", "view_accountstate"),
+        ("Events are complete up to", "view_accountstate"),
+    ):
+        assert (words in html) is (permission == needed), words
+    assert "Run now" not in html
+    linked = set(re.findall(r'href="/admin/payments_integration/(\w+)/', html.split('id="content-main"')[0]))
+    assert linked <= {permission.removeprefix("view_")}
+
+
+def test_run_now_is_offered_with_the_permission(staff: Callable[..., Client]) -> None:
+    html = page(staff("view_reconciliationrun", "run_reconciliation"), DASHBOARD)
+    form = section(html, "pi-run-now")
+    assert f'action="{url("reconciliationrun", "run")}"' in form
+    assert re.findall(r'name="kind" value="(\w+)"', form) == ["events", "objects", "balances"]
+    assert 'name="csrfmiddlewaretoken"' in form
+
+
+def count(client: Client) -> list[str]:
+    with CaptureQueriesContext(connection) as queries:
+        page(client, DASHBOARD)
+    return [query["sql"] for query in queries]
+
+
+def test_statistics_are_counted_once_a_minute(boss: Client) -> None:
+    page(boss, DASHBOARD)
+    assert len(count(boss)) <= 3
+    rows.payment(created_at=ago(minutes=1), currency="PEN")
+    assert "pi-volume-PEN" not in page(boss, DASHBOARD)
+    with time_machine.travel(NOW + timedelta(seconds=statistics.CACHE_SECONDS + 1), tick=False):
+        assert "pi-volume-PEN" in page(boss, DASHBOARD)
+
+
+def test_the_dashboard_takes_as_many_queries_for_many_rows_as_for_few(boss: Client) -> None:
+    def fill() -> None:
+        for currency in ("USD", "CLP"):
+            for days in range(3):
+                pay = rows.payment(created_at=ago(days=days), currency=currency)
+                rows.refund(payment=pay, created_at=ago(days=days), currency=currency)
+                rows.payout(created_at=ago(days=days), currency=currency)
+                rows.event(pay, created_at=ago(days=days), received_at=ago(days=days))
+
+    fill()
+    page(boss, DASHBOARD)
+    cache.clear()
+    few = count(boss)
+    fill()
+    fill()
+    cache.clear()
+    assert len(count(boss)) == len(few)
+    assert len(few) <= 30
+    # Of the big tables only the last days are read, by an index.
+    for table in ("payment", "payout", "refund"):
+        asked = [sql for sql in few if f'FROM "payments_integration_{table}"' in sql.replace("`", '"')]
+        assert len(asked) == 1
+        assert "created_at" in asked[0].split("WHERE")[1]
+
+
+def test_days_are_right_where_clocks_change_at_midnight() -> None:
+    with timezone.override(ZoneInfo("America/Santiago")), time_machine.travel(datetime(2025, 9, 10, 12, tzinfo=UTC)):
+        days = statistics.last_days()
+        lengths = {
+            bound.date(): (after.astimezone(UTC) - bound.astimezone(UTC)).total_seconds() / 3600
+            for bound, after in zip(days.bounds, days.bounds[1:], strict=False)
+        }
+        assert len(days) == 30
+        assert {hours for day, hours in lengths.items() if day.isoformat() != "2025-09-07"} == {24.0}
+        assert 23.0 in lengths.values()
+
+
+@pytest.mark.django_db
+def test_a_payment_late_at_night_counts_on_the_day_of_the_time_zone(boss: Client, settings: Any) -> None:
+    settings.TIME_ZONE = "America/Santiago"
+    # Three in the morning in UTC is still yesterday there.
+    rows.payment(created_at=NOW.replace(hour=3))
+    values = chart(page(boss, DASHBOARD), "pi-volume-USD")["series"][0]["values"]
+    assert (values[-2], values[-1]) == (1050, 0)
+
+
+def test_odd_rows_do_not_break_the_dashboard(boss: Client) -> None:
+    for row in rows.odd_rows():
+        if hasattr(row, "created_at") and row._meta.model_name in ("payment", "payout", "refund"):
+            type(row).objects.filter(pk=row.pk).update(created_at=ago(hours=1))
+    html = page(boss, DASHBOARD)
+    assert "<script>alert" not in html
+    assert "quarked" in html

@@ -1,0 +1,84 @@
+"""Typed amounts, and amounts in words."""
+
+from __future__ import annotations
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.utils import translation
+
+from payments_integration.admin.flows.forms import MoneyField, amount_in_words, parse_amount
+from payments_integration.enums import Currency
+
+
+@pytest.mark.parametrize(
+    ("typed", "currency", "minor"),
+    [("10,50", "USD", 1050), (" 7 ", "CLP", 7), ("0.01", "BRL", 1), ("92233720368547758.07", "USD", 2**63 - 1)],
+)
+def test_a_field_gives_minor_units(typed: str, currency: str, minor: int) -> None:
+    cleaned = MoneyField(currency=currency).clean(typed)
+    assert (cleaned, type(cleaned)) == (minor, int)
+
+
+@pytest.mark.parametrize(
+    ("typed", "currency", "words"),
+    [
+        ("0", "CLP", "more than zero"),
+        ("0,00", "USD", "more than zero"),
+        ("92233720368547758.08", "USD", "too large"),
+        ("1.000", "CLP", "thousands separators"),
+        ("1.5", "CLP", "no decimals"),
+        ("1.505", "USD", "thousands separators"),
+        ("1.5050", "USD", "2 decimals"),
+        ("x", "USD", "in digits"),
+    ],
+)
+def test_an_invalid_amount_is_explained(typed: str, currency: str, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        parse_amount(typed, currency)
+
+
+@pytest.mark.parametrize(
+    ("language", "amount", "currency", "words"),
+    [
+        ("en", 1_000_000, "CLP", "one million (Chilean pesos)"),
+        ("en", 123_450, "USD", "one thousand, two hundred and thirty-four and 50/100 (US dollars)"),
+        ("en", 100, "USD", "one and 00/100 (US dollar)"),
+        ("en", 5, "USD", "zero and 05/100 (US dollars)"),
+        ("es", 1_000_000, "CLP", "un millón"),
+        ("es-mx", 2_100, "MXN", "veintiuno"),
+        ("es", 21_000, "CLP", "veintiún mil"),
+        ("es", 31_000_000, "CLP", "treinta y un millones"),
+        ("es", 1_121, "CLP", "mil ciento veintiuno"),
+        ("pt-br", 1_000, "BRL", "dez"),
+        ("pt-br", 21_000_000, "CLP", "vinte e um milhões"),
+    ],
+)
+def test_an_amount_is_written_in_words_of_the_active_language(
+    language: str, amount: int, currency: str, words: str
+) -> None:
+    with translation.override(language):
+        assert amount_in_words(amount, currency).startswith(words)
+
+
+@pytest.mark.parametrize("language", ["xx", "eu", None])
+def test_an_unknown_language_falls_back_to_english(language: str | None) -> None:
+    with translation.override(language):
+        assert amount_in_words(1_000, "CLP") == "one thousand (Chilean pesos)"
+
+
+def test_a_number_too_large_for_a_language_is_in_english() -> None:
+    with translation.override("pt-br"):
+        assert amount_in_words(2**63 - 1, "CLP").startswith("nine quintillion")
+
+
+@pytest.mark.parametrize("currency", [*Currency.values, "XXX", "<b>"])
+def test_every_currency_and_none_at_all_has_words(currency: str) -> None:
+    for language in ("en", "es", "pt-br"):
+        with translation.override(language):
+            for amount in (1, 100, 2**63 - 1):
+                assert amount_in_words(amount, currency)
+
+
+def test_without_the_extra_an_amount_has_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("payments_integration.admin.flows.forms.find_spec", lambda name: None)
+    assert amount_in_words(1_000, "CLP") == ""

@@ -1,0 +1,189 @@
+"""The pages that move money, with the sandbox as provider: what is confirmed is done exactly once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+
+from payments_integration import services
+from payments_integration.models import Operation, OperationState, Payment, Payout, Refund
+from payments_integration.sandbox.faults import Fault
+from payments_integration.testing import ProviderSandbox
+from tests.unit.admin.conftest import browser, page, url
+from tests.unit.admin.flows.test_bulk_refund import VALUES, outcomes
+from tests.unit.admin.flows.test_payout import FORM
+from tests.unit.admin.flows.test_refund import hidden
+from tests.unit.admin.flows.test_refunds_with_provider import form_of, paid
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ADD = "admin:payments_integration_payout_add"
+BULK = "admin:payments_integration_payment_refund-selected"
+
+
+@pytest.fixture
+def boss() -> Client:
+    return browser(User.objects.create_superuser("boss"))
+
+
+@pytest.fixture
+def atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ATOMIC_REQUESTS, which these pages must ignore."""
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+
+
+def review(client: Client, address: str, form: dict[str, Any]) -> dict[str, str]:
+    response = client.post(address, {**form, "step": "review"})
+    assert response.status_code == 200
+    assert "confirmation" in response.context, response.context["form"].errors
+    return {**hidden(response.content.decode()), "step": "confirm"}
+
+
+@pytest.mark.promise(5)
+@pytest.mark.case(83)
+def test_a_confirmation_clicked_twice_makes_one_refund(
+    boss: Client, payments_sandbox: Any, atomic_requests: None
+) -> None:
+    payment = paid(payments_sandbox, "cl_webpay_card")
+    address = url("payment", "refund", payment.pk)
+    carried = review(boss, address, {**form_of(boss, payment), "amount": "2500", "reason": "broken\nthrice"})
+    assert payments_sandbox.project.refunds == {}
+    for _ in range(3):
+        assert boss.post(address, carried).status_code == 302
+    [theirs] = payments_sandbox.project.refunds.values()
+    assert (theirs["amount"], theirs["reason"]) == (2500, "broken\nthrice")
+    assert Operation.objects.filter(operation="create_refund").count() == 1
+    assert LogEntry.objects.count() == 1
+
+
+@pytest.mark.promise(5)
+@pytest.mark.case(83)
+def test_two_confirmations_at_once_refund_no_more_than_was_received(boss: Client, payments_sandbox: Any) -> None:
+    payment = paid(payments_sandbox, "cl_webpay_card")
+    address = url("payment", "refund", payment.pk)
+    other = browser(User.objects.create_superuser("other"))
+    # Both have it before them, and both may.
+    carried = [(who, review(who, address, {**form_of(who, payment), "amount": "6000"})) for who in (boss, other)]
+    first, second = (who.post(address, form) for who, form in carried)
+    assert first.status_code == 302
+    assert second.context["form"].errors == {"amount": ["At most CLP4,000 can be refunded."]}
+    assert [theirs["amount"] for theirs in payments_sandbox.project.refunds.values()] == [6000]
+
+
+def test_a_refund_without_an_answer_is_shown_and_resolved(boss: Client, payments_sandbox: Any) -> None:
+    payment = paid(payments_sandbox, "cl_webpay_card")
+    address = url("payment", "refund", payment.pk)
+    carried = review(boss, address, {**form_of(boss, payment), "amount": "2500"})
+    payments_sandbox.engine.faults.add(Fault("reset", operation="create_refund", work=True))
+    for _ in range(2):
+        response = boss.post(address, carried, follow=True)
+        [message] = response.context["messages"]
+        assert "is being resolved" in str(message)
+    assert "no outcome yet" in page(boss, address)
+    Operation.objects.filter(state=OperationState.UNKNOWN).update(next_attempt_at=None, lease_until=None)
+    services.resume_operations()
+    payments_sandbox.settle()
+    assert boss.post(address, carried).status_code == 302
+    assert len(payments_sandbox.project.refunds) == Refund.objects.count() == 1
+    assert "no outcome yet" not in page(boss, address)
+
+
+@pytest.mark.promise(5)
+@pytest.mark.case(83)
+def test_a_payout_confirmed_twice_is_sent_once(boss: Client, payments_sandbox: Any, atomic_requests: None) -> None:
+    payments_sandbox.engine.fund("CLP", 10_000)
+    html = boss.post(reverse(ADD), {**FORM, "step": "review"}).content.decode()
+    assert "CLP10,000" in html
+    assert payments_sandbox.project.payouts == {}
+    for _ in range(2):
+        response = boss.post(reverse(ADD), {**hidden(html), "step": "confirm"})
+        assert response.status_code == 302, response.context["form"].errors
+    [theirs] = payments_sandbox.project.payouts.values()
+    made = Payout.objects.get()
+    assert response.headers["Location"] == url("payout", "change", made.pk)
+    assert (theirs["id"], theirs["amount"], theirs["merchant_reference"]) == (made.pk, 1500, "invoice-7")
+    assert theirs["destination"]["holder_document"] == {"type": "RUT", "number": "12345678-5"}
+    assert Operation.objects.get(operation="create_payout").actor.endswith(":boss")
+    assert LogEntry.objects.get().object_id == made.pk
+    # The same page with another amount is another intent under the same key: nothing is sent.
+    boss.post(reverse(ADD), {**hidden(html), "amount": "1501", "step": "confirm"})
+    assert len(payments_sandbox.project.payouts) == 1
+
+
+def test_a_payout_that_the_balance_does_not_cover_is_refused_at_each_step(boss: Client, payments_sandbox: Any) -> None:
+    payments_sandbox.engine.fund("CLP", 5_000)
+    carried = review(boss, reverse(ADD), FORM)
+    for step in ("review", "confirm"):
+        response = boss.post(reverse(ADD), {**carried, "amount": "5001", "step": step})
+        assert list(response.context["form"].errors) == ["amount"]
+        assert "CLP5,000" in response.context["form"].errors["amount"][0]
+    assert payments_sandbox.project.payouts == {}
+    assert not Operation.objects.exists()
+    # The fee is added: only the provider knows it.
+    response = boss.post(reverse(ADD), {**carried, "amount": "5000"})
+    assert "insufficient_balance" in response.content.decode()
+    assert payments_sandbox.project.payouts == {}
+
+
+def test_selected_payments_confirmed_twice_are_refunded_once(
+    boss: Client, payments_sandbox: Any, atomic_requests: None
+) -> None:
+    payments_sandbox.engine.fund("CLP", 1_000)  # the provider took its fees of what came in
+    made = [paid(payments_sandbox, "cl_webpay_card", amount) for amount in (1_000, 2_000, 3_000)]
+    selected = {"action": "refund_selected", "_selected_action": [payment.pk for payment in made]}
+    summary = boss.post(url("payment", "changelist"), selected).headers["Location"]
+    html = page(boss, summary)
+    assert "CLP6,000" in html
+    form = {**hidden(html), "refund": VALUES.findall(html), "step": "confirm"}
+    # Meanwhile one of them is refunded elsewhere.
+    services.create_refund(made[0])
+    for _ in range(2):
+        response = boss.post(reverse(BULK), form)
+        assert dict(outcomes(response)) == {made[0].pk: "refused", made[1].pk: "made", made[2].pk: "made"}
+    refunds = payments_sandbox.project.refunds.values()
+    assert sorted(theirs["amount"] for theirs in refunds) == [1_000, 2_000, 3_000]
+    assert LogEntry.objects.count() == 2
+    assert re.search(r"Refunded in total:.*CLP5,000", response.content.decode())
+
+
+@pytest.fixture
+def limited() -> Iterator[Any]:
+    with ProviderSandbox(options={"APPROVAL_LIMITS": {"CLP": 1_500}}) as sandbox:
+        yield sandbox
+
+
+def test_above_the_limit_a_payout_waits_for_another_person(boss: Client, limited: Any) -> None:
+    limited.engine.fund("CLP", 10_000)
+    carried = review(boss, reverse(ADD), FORM)
+    for _ in range(2):
+        response = boss.post(reverse(ADD), carried, follow=True)
+    operation = Operation.objects.get()
+    assert operation.state == OperationState.AWAITING_APPROVAL
+    [message] = response.context["messages"]
+    assert "Another person must approve" in str(message)
+    assert url("operation", "change", operation.pk) in str(message)
+    assert LogEntry.objects.get().object_id == operation.pk
+    assert limited.project.payouts == {}
+
+
+def test_above_the_limit_a_bank_refund_waits_and_a_card_refund_does_not(boss: Client, limited: Any) -> None:
+    limited.engine.fund("CLP", 10_000)
+    by_bank, by_card = paid(limited, "cl_bank_transfer"), paid(limited, "cl_webpay_card")
+    bank = {name: FORM[name] for name in ("holder_name", "document_type", "document_number", "account_number")}
+    for payment, extra in ((by_bank, bank), (by_card, {})):
+        address = url("payment", "refund", payment.pk)
+        carried = review(boss, address, {**form_of(boss, payment), **extra, "amount": "1500"})
+        assert boss.post(address, carried).status_code == 302
+    assert [theirs["payment_id"] for theirs in limited.project.refunds.values()] == [by_card.pk]
+    assert Operation.objects.get(state=OperationState.AWAITING_APPROVAL).target_id == by_bank.pk
+    # What waits is taken already.
+    assert Payment.objects.get(pk=by_bank.pk).amount_received == 10_000
+    assert form_of(boss, by_bank)["amount"] == "8500"

@@ -1,0 +1,428 @@
+"""The refund page: its form, the service call and the messages."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.core.signals import got_request_exception
+from django.test import Client
+from django.urls import reverse
+from django.views.debug import ExceptionReporter
+from django.views.decorators.debug import sensitive_variables
+
+from payments_integration import services
+from payments_integration.enums import DocumentType
+from payments_integration.exceptions import (
+    ApprovalRequired,
+    IdempotencyMismatch,
+    InvalidState,
+    NoAnswer,
+    OutcomeUnknown,
+)
+from payments_integration.models import Operation, Payment, Refund
+from tests.factories import rows
+from tests.unit.admin.conftest import page, url
+
+HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
+BANK = {
+    "bank_code": "001",
+    "account_number": "000123",
+    "account_type": "checking",
+    "holder_name": "Ana Pérez",
+    "document_type": "RUT",
+    "document_number": "12345678-5",
+}
+
+
+class Service:
+    """Replaces create_refund: records the calls, and answers or raises."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Payment, dict[str, Any]]] = []
+        self.error: Exception | None = None
+
+    @sensitive_variables()
+    def __call__(self, payment: Payment, **kwargs: Any) -> Refund:
+        self.calls.append((payment, kwargs))
+        if self.error is not None:
+            raise self.error
+        return rows.refund(payment=payment, amount=kwargs["amount"], currency=payment.currency)
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    stand_in = Service()
+    monkeypatch.setattr(services, "create_refund", stand_in)
+    return stand_in
+
+
+def initial(client: Client, row: Payment) -> dict[str, Any]:
+    """The initial values of the page's form."""
+    form = client.get(url("payment", "refund", row.pk)).context["form"]
+    return {name: str(form[name].value() or "") for name in form.fields}
+
+
+def submit(client: Client, row: Payment, *, step: str = "confirm", **fields: Any) -> Any:
+    form = {"idempotency_key": "k-1", "reason": "", "step": step, **fields}
+    return client.post(url("payment", "refund", row.pk), form)
+
+
+def hidden(html: str) -> dict[str, str]:
+    """The hidden fields of the confirmation page."""
+    return {name: unescape(value) for name, value in HIDDEN.findall(html) if name != "csrfmiddlewaretoken"}
+
+
+def test_a_card_is_refunded_with_the_rest_prefilled(boss: Client, service: Service) -> None:
+    row = rows.payment(amount_received=1050, refunded_amount=50)
+    form = initial(boss, row)
+    assert form["amount"] == "10.00"
+    assert set(form) == {"amount", "reason", "idempotency_key"}
+    assert form["idempotency_key"] != initial(boss, row)["idempotency_key"]
+    response = submit(boss, row, **form)
+    assert response.headers["Location"] == url("payment", "change", row.pk)
+    assert service.calls == [
+        (
+            row,
+            {
+                "amount": 1000,
+                "destination": None,
+                "reason": None,
+                "idempotency_key": form["idempotency_key"],
+                "actor": User.objects.get(),
+            },
+        )
+    ]
+    made = Refund.objects.get()
+    html = page(boss, url("payment", "change", row.pk))
+    assert f'Refund <a href="{url("refund", "change", made.pk)}">' in html
+    assert "$10.00" in html
+    entry = LogEntry.objects.get()
+    assert entry.object_id == row.pk
+    assert made.pk in entry.get_change_message()
+
+
+def test_a_payment_without_card_is_refunded_to_the_typed_account(boss: Client, service: Service) -> None:
+    payer = {"name": "Ana Pérez", "document": {"type": "RUT", "number": "12345678-5"}}
+    row = rows.payment(currency="CLP", amount_received=1000, method_family="bank_transfer", country="CL", payer=payer)
+    form = initial(boss, row)
+    assert form["amount"] == "1000"
+    assert (form["holder_name"], form["document_type"], form["document_number"]) == ("Ana Pérez", "RUT", "12345678-5")
+    submit(boss, row, **{**form, **BANK, "reason": "returned goods"})
+    [(_payment, sent)] = service.calls
+    assert sent["amount"] == 1000
+    assert sent["reason"] == "returned goods"
+    assert sent["destination"] == {
+        "type": "bank_account",
+        "bank_code": "001",
+        "account_number": "000123",
+        "account_type": "checking",
+        "holder_name": "Ana Pérez",
+        "holder_document": {"type": "RUT", "number": "12345678-5"},
+    }
+    submit(boss, row, **{**form, **BANK, "bank_code": "", "account_type": ""})
+    assert set(service.calls[1][1]["destination"]) == {"type", "account_number", "holder_name", "holder_document"}
+
+
+@pytest.mark.parametrize("family", ["bank_redirect", "wallet", "cash", "deposit_reference", "barter"])
+def test_every_family_but_cards_needs_a_destination(boss: Client, service: Service, family: str) -> None:
+    row = rows.payment(method_family=family)
+    response = submit(boss, row, amount="1")
+    assert {"account_number", "holder_name", "document_type", "document_number"} <= set(
+        response.context["form"].errors
+    )
+    assert service.calls == []
+
+
+@pytest.mark.parametrize(
+    ("currency", "typed", "minor"),
+    [
+        ("USD", "10", 1000),
+        ("USD", "10.5", 1050),
+        ("USD", "10,50", 1050),
+        ("USD", " 0.29 ", 29),
+        ("USD", "90071992547409.93", 9007199254740993),
+        ("USD", "1.29", 129),
+        ("CLP", "1000", 1000),
+        ("CLP", "9007199254740993", 9007199254740993),
+        ("COP", "1234.56", 123456),
+        ("CLP", "1.000", None),
+        ("CLP", "1,000", None),
+        ("CLP", "10.0", None),
+        ("USD", "1.000", None),
+        ("USD", "1,000.00", None),
+        ("USD", "1.000,00", None),
+        ("USD", "1e3", None),
+        ("USD", "1_0", None),
+        ("USD", "-5", None),
+        ("USD", "+5", None),
+        ("USD", "$5", None),
+        ("USD", "٥", None),
+        ("USD", "NaN", None),
+        ("USD", "Infinity", None),
+        ("USD", "", None),
+        ("USD", "10.505", None),
+        ("USD", "99999999999999999999", None),
+    ],
+)
+def test_amounts_are_typed_in_major_units(
+    boss: Client, service: Service, currency: str, typed: str, minor: int | None
+) -> None:
+    row = rows.payment(currency=currency, amount_received=2**62)
+    response = submit(boss, row, amount=typed)
+    if minor is None:
+        assert response.status_code == 200
+        assert set(response.context["form"].errors) == {"amount"}
+        assert service.calls == []
+    else:
+        assert [call["amount"] for _payment, call in service.calls] == [minor]
+        assert type(service.calls[0][1]["amount"]) is int
+
+
+@pytest.mark.parametrize(
+    ("currency", "typed", "words"),
+    [
+        ("CLP", "-5", "more than zero"),
+        ("USD", "-5.50", "more than zero"),
+        ("CLP", "10,5", "CLP has no decimals: write a whole number, for example 123450"),
+        ("CLP", "10.0", "no decimals"),
+        ("USD", "10.5000", "USD has 2 decimals, for example 1234.50"),
+        ("CLP", "1.000", "thousands separators, for example 123450"),
+        ("USD", "1,000.00", "thousands separators, for example 1234.50"),
+        ("USD", "1.000.000,00", "thousands separators"),
+        ("USD", "1,000", "thousands separators"),
+        ("USD", "$5", "in digits, for example 1234.50"),
+        ("USD", "ten", "in digits"),
+        ("USD", "1e3", "in digits"),
+    ],
+)
+def test_each_mistake_in_an_amount_has_its_message(
+    boss: Client, service: Service, currency: str, typed: str, words: str
+) -> None:
+    response = submit(boss, rows.payment(currency=currency), amount=typed)
+    [message] = response.context["form"].errors["amount"]
+    assert words in message
+    assert ("thousands" in message) is ("thousands" in words)
+    assert service.calls == []
+
+
+def test_the_help_text_shows_an_example(boss: Client) -> None:
+    html = page(boss, url("payment", "refund", rows.payment(currency="CLP").pk))
+    assert "Without thousands separators, for example 123450." in html
+
+
+@pytest.mark.parametrize(
+    ("country", "first"),
+    [
+        ("CL", ["RUT", "PASS"]),
+        ("CO", ["CC", "NIT", "CE", "PPT", "PASS"]),
+        ("EC", ["RUC", "CC", "PASS"]),
+        ("PE", ["DNI", "RUC", "CE", "PASS"]),
+        ("MX", ["RFC", "CURP", "PASS"]),
+        ("BR", ["CPF", "CNPJ", "PASS"]),
+        ("ZZ", ["PASS"]),
+    ],
+)
+def test_documents_of_the_country_come_first(boss: Client, country: str, first: list[str]) -> None:
+    row = rows.payment(method_family="cash", country=country)
+    form = boss.get(url("payment", "refund", row.pk)).context["form"]
+    offered = [value for value, _label in form.fields["document_type"].choices]
+    assert offered[: len(first) + 1] == ["", *first]
+    assert sorted(offered[1:]) == sorted(DocumentType.values)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message", "field"),
+    [
+        ("amount", "This is too large.", "amount"),
+        ("reason", "Too long.", "reason"),
+        ("destination", "account_number: Too long.", "account_number"),
+        ("destination", "bank_code: Too long.", "bank_code"),
+        ("destination", "account_type: Unknown.", "account_type"),
+        ("destination", "holder_name: Too long.", "holder_name"),
+        ("destination", "holder_document.number: Not a valid RUT.", "document_number"),
+        ("destination", "holder_document.type: Unknown.", "document_type"),
+        ("destination", "It has an unknown key.", "__all__"),
+        ("payment", "Nothing is left to refund.", "__all__"),
+        ("idempotency_key", "Not printable.", "idempotency_key"),
+    ],
+)
+def test_errors_of_the_service_are_shown_at_their_fields(
+    boss: Client, service: Service, argument: str, message: str, field: str
+) -> None:
+    row = rows.payment(method_family="cash")
+    service.error = ValidationError({argument: [message]})
+    response = submit(boss, row, amount="1", **BANK)
+    assert response.status_code == 200
+    errors = response.context["form"].errors
+    assert set(errors) == {field}
+    shown = message.split(": ")[-1]
+    assert errors[field] == [shown]
+    assert shown in response.content.decode()
+    assert 'value="000123"' in response.content.decode()
+    assert not LogEntry.objects.exists()
+
+
+def test_too_much_is_refused_in_the_currency_of_the_payment(boss: Client, service: Service) -> None:
+    row = rows.payment(amount_received=1050)
+    service.error = ValidationError({"amount": ["At most 1050 minor units are left to refund."]})
+    response = submit(boss, row, amount="11")
+    assert response.context["form"].errors["amount"] == ["At most $10.50 can be refunded."]
+
+
+def test_a_refusal_shows_code_and_request_id_and_the_form_has_a_new_key(boss: Client, service: Service) -> None:
+    row = rows.payment()
+    service.error = InvalidState("too <little>", status_code=422, code="insufficient_balance", request_id="req_42")
+    response = submit(boss, row, amount="1", reason="typed")
+    html = response.content.decode()
+    assert "insufficient_balance" in html
+    assert "req_42" in html
+    assert "too &lt;little&gt;" in html
+    assert "typed" in html
+    assert response.context["form"]["idempotency_key"].value() not in ("k-1", "", None)
+    assert not LogEntry.objects.exists()
+
+
+def test_after_an_invalid_value_the_key_stays(boss: Client, service: Service) -> None:
+    row = rows.payment()
+    response = submit(boss, row, amount="one")
+    assert response.context["form"]["idempotency_key"].value() == "k-1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [(OutcomeUnknown, ["not known yet", "Do not repeat"]), (ApprovalRequired, ["must approve"])]
+)
+def test_after_an_open_outcome_the_form_is_left(
+    boss: Client, service: Service, kind: type[Any], words: list[str]
+) -> None:
+    row = rows.payment()
+    operation = rows.operation(state="unknown", target_id=row.pk)
+    service.error = kind(operation)
+    response = submit(boss, row, amount="1")
+    assert response.headers["Location"] == url("payment", "change", row.pk)
+    html = page(boss, url("payment", "change", row.pk))
+    assert all(word in html for word in words)
+    assert f'href="{url("operation", "change", operation.pk)}"' in html.split("messagelist")[1].split("</ul>")[0]
+    assert operation.pk in LogEntry.objects.get().get_change_message()
+    # The page warns the next user.
+    again = page(boss, url("payment", "refund", row.pk))
+    assert operation.pk in again
+    assert "no outcome yet" in again
+
+
+def test_a_form_sent_twice_with_other_values_refunds_nothing_more(boss: Client, service: Service) -> None:
+    row = rows.payment()
+    service.error = IdempotencyMismatch("used")
+    response = submit(boss, row, amount="1")
+    assert response.headers["Location"] == url("payment", "change", row.pk)
+    assert "nothing was sent now" in page(boss, url("payment", "change", row.pk))
+
+
+def test_without_an_answer_nothing_counts_as_refunded(boss: Client, service: Service) -> None:
+    service.error = NoAnswer("timeout")
+    response = submit(boss, rows.payment(), amount="1")
+    assert "Nothing was changed" in response.content.decode()
+
+
+def test_without_the_key_of_the_page_nothing_is_sent(boss: Client, service: Service) -> None:
+    response = submit(boss, rows.payment(), amount="1", idempotency_key="")
+    assert response.status_code == 200
+    assert "idempotency_key" in response.context["form"].errors
+    assert service.calls == []
+
+
+def test_the_rest_subtracts_refunds_on_their_way(boss: Client) -> None:
+    row = rows.payment(amount_received=1050)
+    rows.refund(payment=row, amount=250, status="processing")
+    assert initial(boss, row)["amount"] == "8.00"
+    rows.refund(payment=row, amount=800, status="created")
+    assert initial(boss, row)["amount"] == ""
+    html = page(boss, url("payment", "refund", row.pk))
+    assert "Nothing is left to refund." in html
+    # No form that could only be refused: a sentence, and the way back.
+    assert 'name="amount"' not in html
+    assert 'type="submit"' not in html.split('id="content-main"')[1]
+    assert f'href="{url("payment", "change", row.pk)}">Back' in html
+
+
+@pytest.mark.parametrize("status", ["failed", "expired", "canceled", "chargeback"])
+def test_a_payment_that_cannot_be_refunded_has_no_form(boss: Client, service: Service, status: str) -> None:
+    row = rows.payment(amount_received=1050, status=status)
+    html = page(boss, url("payment", "refund", row.pk))
+    assert "Nothing is left to refund." in html
+    assert 'name="amount"' not in html
+
+
+def test_an_open_refund_of_the_rest_is_shown(boss: Client) -> None:
+    row = rows.payment(amount_received=1050)
+    operation = rows.operation(state="unknown", target_id=row.pk, amount=1050)
+    html = page(boss, url("payment", "refund", row.pk))
+    assert "Nothing is left to refund." in html
+    assert "no outcome yet" in html
+    assert operation.pk in html
+
+
+@pytest.mark.parametrize("payer", [None, [], "x", {"name": {"a": 1}, "document": "x"}, {"document": {"type": "??"}}])
+def test_a_malformed_payer_is_accepted(boss: Client, payer: Any) -> None:
+    assert page(boss, url("payment", "refund", rows.payment(method_family="cash", payer=payer).pk))
+
+
+def test_the_action_leads_one_payment_to_its_page_and_several_to_a_summary(
+    boss: Client, staff: Callable[..., Client], service: Service
+) -> None:
+    first, second = rows.payment(), rows.payment()
+
+    def act(client: Client, *chosen: Payment) -> Any:
+        form = {"action": "refund_selected", "_selected_action": [row.pk for row in chosen]}
+        return client.post(url("payment", "changelist"), form)
+
+    assert act(boss, first).headers["Location"] == url("payment", "refund", first.pk)
+    several = act(boss, first, second).headers["Location"]
+    assert several.partition("?")[0] == reverse("admin:payments_integration_payment_refund-selected")
+    assert {first.pk, second.pk} == set(parse_qs(several.partition("?")[2])["id"])
+    assert act(staff("view_payment"), first).headers.get("Location") != url("payment", "refund", first.pk)
+    assert service.calls == []
+
+
+def test_the_refund_link_is_shown_while_something_is_left(boss: Client) -> None:
+    left, gone = rows.payment(), rows.payment(refunded_amount=1050)
+    unpaid = rows.payment(amount_received=0, status="created")
+    for row, offered in ((left, True), (gone, False), (unpaid, False)):
+        html = page(boss, url("payment", "change", row.pk))
+        assert (url("payment", "refund", row.pk) in html) is offered
+
+
+def test_an_account_that_is_no_longer_configured_is_reported(boss: Client) -> None:
+    row = rows.payment(account="gone")
+    html = submit(boss, row, amount="1").content.decode()
+    assert "no account" in html
+    assert not Operation.objects.exists()
+
+
+@pytest.mark.case(85)
+def test_error_reports_do_not_contain_the_bank_account(boss: Client, service: Service) -> None:
+    reports: list[str] = []
+
+    def report(request: Any, **kwargs: Any) -> None:
+        reporter = ExceptionReporter(request, *sys.exc_info())
+        reports.append(reporter.get_traceback_html() + reporter.get_traceback_text())
+
+    service.error = RuntimeError("a bug")
+    got_request_exception.connect(report)
+    try:
+        with pytest.raises(RuntimeError):
+            submit(boss, rows.payment(method_family="cash"), amount="1", **BANK)
+    finally:
+        got_request_exception.disconnect(report)
+    [shown] = reports
+    assert "a bug" in shown
+    assert "000123" not in shown
+    assert "12345678-5" not in shown

@@ -1,0 +1,261 @@
+"""The four buttons that resolve an operation: when they are offered, and the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+
+from payments_integration import schemas, services
+from payments_integration.exceptions import NoAnswer, NotFound, OutcomeUnknown
+from payments_integration.models import Operation, OperationState
+from payments_integration.outbox import ledger
+from payments_integration.sandbox.faults import Fault
+from tests.factories import rows
+from tests.unit.admin.conftest import browser, page, url
+
+BUTTONS = ("look-up", "send-again", "happened", "never-happened")
+SERVICES = {
+    "look-up": "look_up",
+    "send-again": "retry",
+    "happened": "mark_happened",
+    "never-happened": "mark_never_happened",
+}
+FORM = {"object_id": " ref_9 ", "comment": "asked the provider"}
+
+
+def sent(**fields: Any) -> Operation:
+    """An operation sent a minute ago to the configured provider."""
+    at = timezone.now() - timedelta(minutes=1)
+    values = {
+        "state": OperationState.NEEDS_PERSON, "may_have_run": True, "first_sent_at": at, "attempts": 1,
+        "sent_to": ledger.fingerprint("default"),
+    }  # fmt: skip
+    return rows.operation(**{**values, **fields})
+
+
+def offered(client: Client, operation: Operation) -> set[str]:
+    html = page(client, url("operation", "change", operation.pk))
+    return {name for name in BUTTONS if f'action="{url("operation", name, operation.pk)}"' in html}
+
+
+def press(client: Client, operation: Operation, name: str, **form: str) -> list[Any]:
+    response = client.post(url("operation", name, operation.pk), form or FORM, follow=True)
+    assert response.status_code == 200
+    return list(response.context["messages"])
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({}, set(BUTTONS)),
+        ({"state": "unknown"}, {"look-up", "send-again", "happened"}),
+        ({"state": "due", "may_have_run": False, "first_sent_at": None}, {"send-again", "never-happened"}),
+        ({"may_have_run": False, "first_sent_at": None}, {"send-again", "never-happened"}),
+        # The provider may have forgotten the key, or it was sent elsewhere.
+        ({"first_sent_at": rows.AT}, {"look-up", "happened", "never-happened"}),
+        ({"sent_to": "another-place"}, {"look-up", "happened", "never-happened"}),
+        ({"account": "gone"}, {"never-happened"}),
+        ({"error": {"code": "idempotency_conflict"}}, {"look-up", "happened", "never-happened"}),
+        ({"operation": "delete_webhook_endpoint"}, {"look-up", "send-again", "never-happened"}),
+        ({"operation": "of_another_version"}, {"never-happened"}),
+        ({"state": "done"}, set()),
+        ({"state": "rejected"}, set()),
+        ({"state": "closed"}, set()),
+        ({"state": "awaiting_approval"}, set()),
+        ({"state": "quarked"}, set()),
+    ],
+)
+def test_each_button_is_offered_where_it_can_apply(boss: Client, fields: dict[str, Any], names: set[str]) -> None:
+    assert offered(boss, sent(**fields)) == names
+
+
+def test_the_buttons_are_offered_with_their_permission(staff: Callable[..., Client]) -> None:
+    operation = sent()
+    assert offered(staff("view_operation"), operation) == set()
+    assert offered(staff("view_operation", "change_operation"), operation) == set(BUTTONS) - {"never-happened"}
+    assert offered(staff("view_operation", "close_operation"), operation) == {"never-happened"}
+
+
+@pytest.mark.parametrize("name", BUTTONS)
+def test_each_button_calls_its_service_once_and_shows_the_state(
+    boss: Client, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def serve(*args: Any) -> None:
+        calls.append(args)
+        Operation.objects.update(state=OperationState.DONE, note="first\nsecond line")
+
+    monkeypatch.setattr(services, SERVICES[name], serve)
+    operation = sent()
+    [message] = press(boss, operation, name)
+    user = User.objects.get()
+    further = {"happened": ("ref_9", user, FORM["comment"]), "never-happened": (user, FORM["comment"])}
+    assert calls == [(operation, *further.get(name, (user,)))]
+    assert str(message) == "The operation's state is: done. second line"
+    assert message.level_tag == "success"
+    entry = LogEntry.objects.get()
+    assert (entry.object_id, entry.user) == (operation.pk, user)
+
+
+@pytest.mark.parametrize(
+    ("after", "words", "level"),
+    [
+        ({"state": "needs_person", "note": "two fit <b>"}, ["a person must decide", "two fit <b>"], "warning"),
+        ({"state": "unknown"}, ["outcome not known"], "warning"),
+        (
+            {"state": "rejected", "error": {"code": "limit_exceeded", "message": "no", "request_id": "req_7"}},
+            ["rejected", "limit_exceeded", "no", "req_7"],
+            "warning",
+        ),
+        ({"state": "closed", "note": "ana closed it"}, ["closed", "ana closed it"], "success"),
+    ],
+)
+def test_the_resulting_state_is_shown(
+    boss: Client, monkeypatch: pytest.MonkeyPatch, after: dict[str, Any], words: list[str], level: str
+) -> None:
+    monkeypatch.setattr(services, "retry", lambda operation, actor: Operation.objects.update(**after))
+    [message] = press(boss, sent(), "send-again")
+    assert all(word in str(message) for word in words), str(message)
+    assert message.level_tag == level
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        {"state": "rejected", "error": {"code": "parameter_invalid", "message": "no account 000123"}},
+        {"state": "needs_person", "note": "nothing fits account 000123"},
+    ],
+)
+def test_arguments_are_not_quoted_in_messages(
+    boss: Client, monkeypatch: pytest.MonkeyPatch, after: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(services, "retry", lambda operation, actor: Operation.objects.update(**after))
+    [message] = press(boss, sent(arguments={"destination": {"account_number": "000123"}}), "send-again")
+    assert "account •••" in str(message)
+    assert "000123" not in str(message)
+
+
+@pytest.mark.parametrize("name", BUTTONS)
+@pytest.mark.parametrize(
+    ("error", "words", "level"),
+    [
+        (ValidationError({"operation": ["It is closed."]}), "It is closed.", "error"),
+        (NotFound("no such", status_code=404, code="resource_not_found", request_id="req_7"), "req_7", "error"),
+        (NoAnswer("timeout"), "no usable answer", "error"),
+        (schemas.WireError("amount is text"), "amount is text", "error"),
+    ],
+)
+def test_a_refusal_is_shown_and_not_logged(
+    boss: Client, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, words: str, level: str
+) -> None:
+    def refuse(*args: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(services, SERVICES[name], refuse)
+    [message] = press(boss, sent(), name)
+    assert words in str(message)
+    assert message.level_tag == level
+    assert not LogEntry.objects.exists()
+
+
+def test_an_outcome_that_stays_open_is_shown_and_logged(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    operation = sent()
+
+    def vanish(*args: Any) -> None:
+        raise OutcomeUnknown(operation)
+
+    monkeypatch.setattr(services, "retry", vanish)
+    [message] = press(boss, operation, "send-again")
+    assert "a person must decide" in str(message)
+    assert LogEntry.objects.get().object_id == operation.pk
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"), [("happened", "object_id"), ("happened", "comment"), ("never-happened", "comment")]
+)
+def test_required_fields_are_asked_for(boss: Client, nothing_called: list[str], name: str, missing: str) -> None:
+    [message] = press(boss, sent(), name, **{**FORM, missing: "  "})
+    assert "This field is required." in str(message)
+    assert message.level_tag == "error"
+    assert nothing_called == []
+    assert not LogEntry.objects.exists()
+
+
+def test_the_object_id_of_a_cancel_is_prefilled(boss: Client) -> None:
+    def typed(operation: Operation) -> str:
+        html = page(boss, url("operation", "change", operation.pk))
+        return html.split('name="object_id"')[1].split(">")[0]
+
+    assert 'value="pay_7"' in typed(sent(operation="cancel_payment", target_id="pay_7"))
+    # A refund is another object than its payment.
+    assert "value=" not in typed(sent(operation="create_refund", target_id="pay_7"))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", BUTTONS)
+def test_services_are_called_outside_transactions(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    client = browser(User.objects.create_superuser("boss"))
+    within: list[bool] = []
+    monkeypatch.setattr(services, SERVICES[name], lambda *args: within.append(connection.in_atomic_block))
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    client.post(url("operation", name, sent().pk), FORM)
+    assert within == [False]
+
+
+# Against a running provider
+
+
+def lost(sandbox: Any) -> Operation:
+    """A payment that was created with a lost answer and needs a person."""
+    sandbox.engine.faults.add(Fault("reset", operation="create_payment", work=True))
+    with pytest.raises(OutcomeUnknown) as raised:
+        services.create_payment(amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card")
+    operation = Operation.objects.get(pk=raised.value.operation.pk)
+    Operation.objects.filter(pk=operation.pk).update(state=OperationState.NEEDS_PERSON)
+    operation.refresh_from_db()
+    return operation
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("atomic_requests", [False, True])
+@pytest.mark.parametrize("name", BUTTONS)
+def test_a_payment_with_a_lost_answer_is_resolved(
+    payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch, name: str, atomic_requests: bool
+) -> None:
+    client = browser(User.objects.create_superuser("boss"))
+    operation = lost(payments_sandbox)
+    [made] = payments_sandbox.project.payments
+    assert offered(client, operation) == set(BUTTONS)
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic_requests)
+    response = client.post(url("operation", name, operation.pk), {"object_id": made, "comment": "seen there"})
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", False)
+    assert response.headers["Location"] == url("operation", "change", operation.pk)
+    operation.refresh_from_db()
+    closed = name == "never-happened"
+    assert operation.state == (OperationState.CLOSED if closed else OperationState.DONE)
+    assert operation.result_id == ("" if closed else made)
+    assert ("boss" in operation.note and "seen there" in operation.note) is (name in ("happened", "never-happened"))
+    assert list(payments_sandbox.project.payments) == [made]
+    assert LogEntry.objects.get().object_id == operation.pk
+    assert offered(client, operation) == set()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_marking_with_an_unknown_object_is_refused(payments_sandbox: Any) -> None:
+    client = browser(User.objects.create_superuser("boss"))
+    operation = lost(payments_sandbox)
+    [message] = press(client, operation, "happened", object_id="pay_absent", comment="a guess")
+    assert message.level_tag == "error"
+    operation.refresh_from_db()
+    assert operation.state == OperationState.NEEDS_PERSON
+    assert not LogEntry.objects.exists()

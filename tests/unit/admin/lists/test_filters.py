@@ -1,0 +1,177 @@
+"""Filters find their rows by an index, and accept no invalid parameters."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.contrib import admin
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from payments_integration.admin.base import ReadOnlyAdmin
+from payments_integration.admin.lists import filters
+from payments_integration.enums import PaymentStatus
+from payments_integration.models import (
+    Balance,
+    DueRefresh,
+    Erasure,
+    ObjectDispatch,
+    Payment,
+    ReconciliationRun,
+    WebhookEndpoint,
+)
+from tests.factories import rows
+from tests.unit.admin.conftest import page, url
+
+
+def found(client: Client, query: str, model: str = "payment") -> set[Any]:
+    response = client.get(f"{url(model, 'changelist')}?{query}")
+    assert response.status_code == 200
+    return {row.pk for row in response.context["cl"].result_list}
+
+
+def at(*moment: int) -> datetime:
+    return datetime(*moment, tzinfo=UTC)  # type: ignore[misc,arg-type]
+
+
+def test_days_are_whole_and_both_ends_are_included(boss: Client) -> None:
+    before = rows.payment(created_at=at(2025, 3, 3, 23, 59, 59, 999999)).pk
+    first = rows.payment(created_at=at(2025, 3, 4)).pk
+    last = rows.payment(created_at=at(2025, 3, 5, 23, 59, 59, 999999)).pk
+    after = rows.payment(created_at=at(2025, 3, 6)).pk
+    assert found(boss, "from=2025-03-04&to=2025-03-05") == {first, last}
+    assert found(boss, "from=2025-03-04") == {first, last, after}
+    assert found(boss, "to=2025-03-05") == {before, first, last}
+    assert found(boss, "from=2025-03-04&to=2025-03-04") == {first}
+    assert found(boss, "from=&to=") == {before, first, last, after}
+
+
+def test_days_are_in_the_current_time_zone(boss: Client) -> None:
+    late = rows.payment(created_at=at(2025, 3, 5, 2)).pk  # the evening of the 4th in Lima
+    with timezone.override("America/Lima"):
+        assert found(boss, "from=2025-03-04&to=2025-03-04") == {late}
+        assert found(boss, "from=2025-03-05&to=2025-03-05") == set()
+
+
+def test_a_day_without_midnight_begins_with_its_first_moment() -> None:
+    # Chile's clocks go from midnight to one o'clock.
+    with timezone.override("America/Santiago"):
+        assert filters.midnight(date(2025, 9, 7)).astimezone(UTC) == at(2025, 9, 7, 4)
+        assert filters.midnight(date(2025, 9, 8)).astimezone(UTC) == at(2025, 9, 8, 3)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["from=yesterday", "to=2025-13-01", "from=2025-03-04&to=2025-03-03", "from=9999-12-31", "to=9999-12-31",
+     "from=0001-01-01", "from=04.03.2025", "from=%00", "from=2025-03-04&to=x", "from=" + "9" * 5000],
+)  # fmt: skip
+def test_an_invalid_day_is_reported_and_nothing_is_listed(boss: Client, query: str) -> None:
+    rows.payment()
+    assert found(boss, query) == set()
+    assert "pi-wrong" in page(boss, f"{url('payment', 'changelist')}?{query}")
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
+def test_the_first_and_last_days_work_in_every_time_zone(boss: Client, zone: str) -> None:
+    with timezone.override(zone):
+        assert found(boss, "from=1900-01-01&to=9990-12-31") == set()
+
+
+def test_the_form_of_days_works_without_scripts_and_keeps_other_parameters(boss: Client) -> None:
+    rows.payment(status="failed")
+    html = page(boss, url("payment", "changelist") + "?status=failed&q=pay_&from=2025-03-04&after=x")
+    form = html.split('<form class="pi-days"')[1].split("</form>")[0]
+    assert '<input type="date" name="from" value="2025-03-04" id="pi-days-from">' in form
+    assert '<label for="pi-days-to">' in form
+    assert '<input type="hidden" name="status" value="failed">' in form
+    assert '<input type="hidden" name="q" value="pay_">' in form
+    assert 'name="after"' not in form
+    assert 'type="hidden" name="from"' not in form
+
+
+@time_machine.travel(datetime(2026, 5, 20, 0, 0, 1, tzinfo=UTC), tick=False)
+def test_days_are_offered_as_links(boss: Client) -> None:
+    now = timezone.now()
+    new = rows.payment(created_at=now).pk
+    week = rows.payment(created_at=now - timedelta(days=6)).pk
+    month = rows.payment(created_at=now - timedelta(days=29)).pk
+    old = rows.payment(created_at=now - timedelta(days=31)).pk
+    response = boss.get(url("payment", "changelist"))
+    changes = response.context["cl"]
+    days = next(spec for spec in changes.filter_specs if isinstance(spec, filters.Days))
+    offered = [found(boss, choice["query_string"].removeprefix("?")) for choice in days.choices(changes)]
+    assert offered == [{new, week, month, old}, {new}, {new, week}, {new, week, month}]
+
+
+def test_other_finds_unknown_values(boss: Client) -> None:
+    known = [rows.payment(status=status).pk for status in PaymentStatus.values]
+    assert found(boss, "status=~other") == set()
+    odd = {rows.payment(status=status).pk for status in ("", "aaa", "quarked", "quarks", "quarkz", "zzz")}
+    assert found(boss, "status=~other") == odd
+    rows.payment(status="Succeeded")  # the same as the known one to a database that ignores case
+    assert not found(boss, "status=~other") & set(known)
+
+
+@pytest.mark.usefixtures("db")
+def test_other_takes_few_statements_and_scans_no_table() -> None:
+    for status in [*PaymentStatus.values, "quarked"]:
+        rows.payment(status=status)
+    with CaptureQueriesContext(connection) as queries:
+        assert filters.others(Payment, "status", PaymentStatus.values) == ["quarked"]
+    assert len(queries) == 2
+    assert "NOT IN" not in "".join(query["sql"] for query in queries)
+
+
+@pytest.mark.usefixtures("db")
+def test_the_lookup_of_unknown_values_is_limited() -> None:
+    for number in range(40):
+        rows.payment(status=f"odd{number:02}")
+    assert len(filters.others(Payment, "status", PaymentStatus.values)) < 20
+
+
+@pytest.mark.usefixtures("db")
+def test_other_of_an_empty_table_finds_nothing() -> None:
+    assert filters.others(Payment, "status", PaymentStatus.values) == []
+
+
+def test_odd_values_are_no_error(boss: Client) -> None:
+    rows.payment()
+    for query in (
+        "status=%00",
+        "status=" + "x" * 5000,
+        "status=%F0%9F%A6%99",
+        "status=&country=",
+        "status=a&status=b",
+    ):
+        assert boss.get(f"{url('payment', 'changelist')}?{query}", follow=True).status_code == 200
+
+
+#: Tables that hold few rows, however many events come in; runs are deleted after their retention.
+_SMALL = (Balance, WebhookEndpoint, DueRefresh, Erasure, ReconciliationRun, ObjectDispatch)
+
+
+def test_every_filter_offered_has_an_index_in_the_order_of_its_list() -> None:
+    for model, model_admin in admin.site._registry.items():
+        if not isinstance(model_admin, ReadOnlyAdmin) or model in _SMALL:
+            continue
+        ordered = [name.removeprefix("-") for name in model_admin.ordering or ()][:1]
+        indexed = [list(index.fields) for index in model._meta.indexes]
+        indexed += [list(constraint.fields) for constraint in model._meta.constraints]  # type: ignore[attr-defined]
+        for item in model_admin.list_filter:
+            if issubclass(item, filters.Days):
+                assert [item.field_name] == ordered, model
+                continue
+            name = item.parameter_name
+            # An account's changes of status: by the index of objects where it has few, along the list where many.
+            wanted = [name] if name == "account" and model._meta.model_name == "statuschange" else [name, *ordered]
+            assert any(fields[: len(wanted)] == wanted for fields in indexed) or ordered == [name], (model, name)
+
+
+def test_the_query_parameters_of_a_list_are_those_of_its_filters() -> None:
+    listed = [filters.CURRENCY, filters.days("created_at")]
+    assert filters.parameters(listed) == {"currency", "from", "to"}

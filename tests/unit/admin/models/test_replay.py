@@ -1,0 +1,121 @@
+"""Replaying dispatched and parked rows, by button and by action, with permission."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test import Client
+
+from payments_integration.models import Event, EventState
+from tests import factories
+from tests.factories import rows
+from tests.unit.admin.conftest import browser, page, url
+
+Callbacks = Any
+
+
+@pytest.mark.parametrize("model", ["event", "statuschange"])
+def test_the_button_replays_a_parked_row(
+    boss: Client, woken: list[str], django_capture_on_commit_callbacks: Callbacks, model: str
+) -> None:
+    row = rows.MAKERS[model](state=EventState.PARKED, attempts=6, error="Traceback …")
+    assert "Traceback …" in page(boss, url(model, "change", row.pk))
+    assert url(model, "replay", row.pk) in page(boss, url(model, "change", row.pk))
+    with django_capture_on_commit_callbacks(execute=True):
+        boss.post(url(model, "replay", row.pk))
+    row.refresh_from_db()
+    assert (row.state, row.attempts, row.error) == (EventState.APPLIED, 0, "")
+    assert woken == ["default"]
+    assert LogEntry.objects.get().object_id == str(row.pk)
+    assert url(model, "replay", row.pk) not in page(boss, url(model, "change", row.pk))
+
+
+def test_the_action_replays_what_can_be_replayed_and_counts_the_rest(
+    boss: Client, woken: list[str], django_capture_on_commit_callbacks: Callbacks
+) -> None:
+    states = {
+        EventState.PARKED: EventState.APPLIED,
+        EventState.DONE: EventState.APPLIED,
+        EventState.PENDING: EventState.PENDING,
+        EventState.HELD: EventState.HELD,
+        EventState.APPLIED: EventState.APPLIED,
+    }
+    chosen = {rows.event(state=state, account="second").pk: after for state, after in states.items()}
+    untouched = rows.event(state=EventState.PARKED)
+    with django_capture_on_commit_callbacks(execute=True):
+        response = boss.post(
+            url("event", "changelist"), {"action": "replay_selected", "_selected_action": list(chosen)}, follow=True
+        )
+    found = {row.pk: row.state for row in type(untouched).objects.filter(pk__in=chosen)}
+    assert found == chosen
+    untouched.refresh_from_db()
+    assert untouched.state == EventState.PARKED
+    assert woken == ["second"]
+    messages = [str(message) for message in response.context["messages"]]
+    assert messages[0].startswith("2 will be dispatched again")
+    assert messages[1].startswith("3 were left out")
+    assert LogEntry.objects.count() == 2
+
+
+def quarantined(body: bytes) -> Event:
+    return rows.event(
+        id=f"quarantine_{hashlib.sha256(body).hexdigest()}", type="", object_kind="", object_id="", body=body,
+        content_hash=hashlib.sha256(body).hexdigest(), state=EventState.QUARANTINED, error="not understood",
+    )  # fmt: skip
+
+
+def understood() -> bytes:
+    """An event that an earlier version did not understand and this one does."""
+    return factories.body(factories.event(factories.payment(), id="evt_good"))
+
+
+@pytest.mark.parametrize("by", ["button", "action"])
+@pytest.mark.parametrize("atomic_requests", [False, True])
+@pytest.mark.django_db(transaction=True)
+def test_quarantined_events_are_parsed_again(
+    woken: list[str], monkeypatch: pytest.MonkeyPatch, by: str, atomic_requests: bool
+) -> None:
+    client = browser(User.objects.create_superuser("boss"))
+    good, bad = quarantined(understood()), quarantined(b"[]")
+    assert url("event", "replay", good.pk) in page(client, url("event", "change", good.pk))
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic_requests)
+    messages = []
+    if by == "button":
+        for row in (good, bad):
+            response = client.post(url("event", "replay", row.pk), follow=True)
+            messages += [str(message) for message in response.context["messages"]]
+    else:
+        form = {"action": "replay_selected", "_selected_action": [good.pk, bad.pk]}
+        response = client.post(url("event", "changelist"), form, follow=True)
+        messages += [str(message) for message in response.context["messages"]]
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", False)
+    assert set(Event.objects.values_list("pk", "state")) == {
+        ("evt_good", EventState.PENDING), (bad.pk, EventState.QUARANTINED),
+    }  # fmt: skip
+    assert "left the quarantine" in messages[0]
+    assert "in quarantine" in messages[1]
+    assert len(messages) == 2
+    assert set(woken) == {"default"}
+    assert set(LogEntry.objects.values_list("object_id", flat=True)) == {good.pk, bad.pk}
+
+
+def test_held_and_pending_events_cannot_be_replayed(boss: Client) -> None:
+    for state in EventState:
+        row = rows.event(state=state)
+        there = url("event", "replay", row.pk) in page(boss, url("event", "change", row.pk))
+        assert there is (state in (EventState.PARKED, EventState.DONE, EventState.QUARANTINED)), state
+
+
+def test_the_action_needs_its_permission(staff: Callable[..., Client], nothing_called: list[str]) -> None:
+    row = rows.event(state=EventState.PARKED)
+    form = {"action": "replay_selected", "_selected_action": [row.pk]}
+    staff("view_event").post(url("event", "changelist"), form)
+    assert nothing_called == []
+    staff("view_event", "replay_event").post(url("event", "changelist"), form)
+    assert nothing_called == ["replay"]

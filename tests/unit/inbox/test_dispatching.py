@@ -1,0 +1,466 @@
+"""ObjectDispatch merchant code: once, in order, exactly with its database work."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from payments_integration import inbox
+from payments_integration.handlers import on_event, on_status
+from payments_integration.inbox import dispatching, processing
+from payments_integration.models import Event, EventState, ObjectDispatch, Payment, StatusChange
+from payments_integration.signals import event_received, status_changed
+from tests import factories
+from tests.conftest import Receiver
+from tests.factories import body, event
+from tests.receivers.models import ReceiverCall
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken"), pytest.mark.promise(6)]
+
+
+def take_in(*events: dict[str, Any]) -> None:
+    for item in events:
+        inbox.receive("default", body(item))
+    inbox.process()
+
+
+def ids(events: list[dict[str, Any]]) -> list[str]:
+    return [item["id"] for item in events]
+
+
+def later(**wait: float) -> None:
+    """As if so much time had passed."""
+    for row in ObjectDispatch.objects.exclude(next_attempt_at=None):
+        ObjectDispatch.objects.filter(pk=row.pk).update(next_attempt_at=row.next_attempt_at - timedelta(**wait))
+
+
+def test_events_are_dispatched_in_order_and_once(receiver: Receiver) -> None:
+    events = factories.life()
+    take_in(*reversed(events))
+    assert inbox.dispatch() == 5
+    assert inbox.dispatch() == 0
+    assert receiver.events == [(item["id"], False) for item in events]
+    assert receiver.previous == ["", "created", "requires_action", "processing", "succeeded"]
+    assert receiver.statuses == [("", "chargeback")]
+    assert set(Event.objects.values_list("state", flat=True)) == {"done"}
+    assert StatusChange.objects.get().dispatched_at is not None
+
+
+def test_each_change_is_dispatched_batch_by_batch(receiver: Receiver) -> None:
+    for item in factories.life():
+        take_in(item)
+        inbox.dispatch()
+    assert receiver.statuses == [
+        ("", "created"),
+        ("created", "requires_action"),
+        ("requires_action", "processing"),
+        ("processing", "succeeded"),
+        ("succeeded", "chargeback"),
+    ]
+
+
+def test_a_late_event_is_dispatched_as_stale(receiver: Receiver) -> None:
+    events = factories.life()
+    take_in(events[3])
+    inbox.dispatch()
+    take_in(events[1])
+    inbox.dispatch()
+    assert receiver.events == [(events[3]["id"], False), (events[1]["id"], True)]
+    assert receiver.statuses == [("", "succeeded")]
+
+
+@pytest.mark.case(79)
+def test_an_event_from_tomorrow_makes_no_other_event_stale(receiver: Receiver) -> None:
+    tomorrow = (timezone.now() - factories.T0 + timedelta(days=1)).total_seconds()
+    take_in(event(factories.payment(), seconds=tomorrow))
+    inbox.dispatch()
+    take_in(factories.life()[1])
+    inbox.dispatch()
+    assert [is_stale for _, is_stale in receiver.events] == [False, False]
+
+
+def test_events_of_unknown_kinds_have_no_instance(receiver: Receiver) -> None:
+    seen: list[Any] = []
+
+    def note(sender: Any, event: Event, instance: Any, **kwargs: Any) -> None:
+        seen.append((sender, event.id, instance))
+
+    event_received.connect(note, sender=Event)
+    try:
+        take_in(
+            {
+                **event(factories.payment()),
+                "type": "dispute.created",
+                "data": {"object": "dispute", "id": "d_1"},
+            }
+        )
+        inbox.dispatch()
+    finally:
+        event_received.disconnect(note, sender=Event)
+    assert seen == [(Event, "evt_pay_1_created_0", None)]
+
+
+@pytest.mark.case(94)
+def test_a_failing_receiver_delays_only_its_own_object(receiver: Receiver) -> None:
+    one, two = factories.life("pay_1"), factories.life("pay_2")
+    receiver.fail = lambda what: what == one[3]["id"]
+    take_in(*one, *two)
+    inbox.dispatch()
+    assert ids(one[:3]) == [item for item in receiver.dispatched if item in ids(one)]
+    assert ids(two) == [item for item in receiver.dispatched if item in ids(two)]
+    failed = Event.objects.get(id=one[3]["id"])
+    assert (failed.state, failed.attempts) == ("applied", 1)
+    assert "RuntimeError: receiver fails" in failed.error
+    assert "Traceback" in failed.error
+    # Its database work was rolled back, and nothing is tried again before its time.
+    assert not ReceiverCall.objects.filter(what=one[3]["id"]).exists()
+    assert inbox.dispatch() == 0
+    receiver.fail = lambda what: False
+    later(seconds=11)
+    assert inbox.dispatch() == 2
+    assert [item for item in receiver.dispatched if item in ids(one)] == ids(one)
+
+
+@pytest.mark.case(94)
+def test_an_event_is_parked_after_the_last_attempt_and_replayed_as_stale(
+    receiver: Receiver, attentions: list[dict[str, Any]]
+) -> None:
+    events = factories.life()
+    receiver.fail = lambda what: what == events[3]["id"]
+    take_in(*events)
+    for _ in range(6):
+        inbox.dispatch()
+        later(hours=1)
+    parked = Event.objects.get(id=events[3]["id"])
+    assert (parked.state, parked.attempts) == ("parked", 6)
+    assert [seen["reason"] for seen in attentions] == ["dispatch_parked"]
+    assert inbox.dispatch() == 1
+    assert receiver.dispatched[-1] == events[4]["id"]
+    receiver.fail = lambda what: False
+    inbox.replay(parked)
+    assert inbox.dispatch() == 1
+    assert receiver.events[-1] == (events[3]["id"], True)
+
+
+def test_a_replayed_status_change_is_stale(receiver: Receiver) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def note(status: str, is_stale: bool, **kwargs: Any) -> None:
+        seen.append((status, is_stale))
+
+    status_changed.connect(note)
+    try:
+        for item in factories.life()[2:4]:
+            take_in(item)
+        inbox.dispatch()
+        inbox.replay(Event.objects.get(id=factories.life()[2]["id"]))
+        inbox.dispatch()
+    finally:
+        status_changed.disconnect(note)
+    assert seen == [("processing", False), ("succeeded", False), ("processing", True)]
+
+
+def test_a_failing_status_receiver_rolls_back_the_whole_dispatch(receiver: Receiver) -> None:
+    receiver.fail = lambda what: what == "created"
+    take_in(factories.life()[0])
+    inbox.dispatch()
+    assert not ReceiverCall.objects.exists()
+    assert Event.objects.get().attempts == 1
+
+
+def test_events_of_a_pass_are_dispatched_when_their_window_is_complete(receiver: Receiver) -> None:
+    events = factories.life()
+    inbox.receive_many("default", [body(item) for item in events[2:]], source="reconciliation")
+    inbox.process()
+    assert inbox.dispatch() == 0
+    assert Payment.objects.get().status == "chargeback"
+    # A webhook of the same object waits behind it, one of another object does not.
+    take_in({**events[4], "id": "evt_later", "created_at": factories.iso(factories.T0 + timedelta(seconds=50))})
+    take_in(factories.life("pay_2")[0])
+    assert inbox.dispatch() == 1
+    inbox.receive_many("default", [body(item) for item in events[:2]], source="reconciliation")
+    inbox.process()
+    # The last of them is of the moment at which the window ends: the next one's.
+    [*older, last] = Event.objects.filter(state=EventState.HELD).order_by("created_at")
+    assert inbox.release("default", before=last.created_at) == len(older) == 4
+    assert inbox.release("default", before=last.created_at + timedelta(seconds=1)) == 1
+    inbox.dispatch()
+    assert [call for call in receiver.events if "pay_2" not in call[0]] == [
+        *((item["id"], False) for item in events),
+        ("evt_later", False),
+    ]
+
+
+def test_a_receiver_that_kills_its_process_delays_no_other_object(
+    receiver: Receiver, attentions: list[dict[str, Any]]
+) -> None:
+    events = factories.life("pay_1")[:1]
+
+    def deadly(sender: Any, event: Event, **kwargs: Any) -> None:
+        if event.id == events[0]["id"]:
+            raise SystemExit
+
+    take_in(*events, factories.life("pay_2")[0])
+    event_received.connect(deadly)
+    deaths = 0
+    try:
+        for _ in range(20):
+            try:
+                inbox.dispatch()
+            except SystemExit:
+                deaths += 1
+            later(hours=1)
+    finally:
+        event_received.disconnect(deadly)
+    assert factories.life("pay_2")[0]["id"] in receiver.dispatched
+    parked = Event.objects.get(id=events[0]["id"])
+    assert (parked.state, parked.attempts, deaths) == ("parked", 6, 6)
+    assert "the process died" in parked.error
+    assert "dispatch_parked" in [seen["reason"] for seen in attentions]
+
+
+def test_a_stored_event_is_dispatched_before_a_newer_one_that_is_applied(receiver: Receiver) -> None:
+    """Two workers share a backlog in batches, and the one with the newer events is done first."""
+    events = factories.life()[:3]
+    for item in events:
+        inbox.receive("default", body(item))
+    for item in events[1:]:
+        processing._batch("default", only=item["id"])
+    assert inbox.dispatch() == 0
+    dispatching._ensure_lock(("default", "payment", "pay_1"))
+    assert dispatching._dispatch_next(("default", "payment", "pay_1")) is None, "also where it arrived in between"
+    inbox.process()
+    assert inbox.dispatch() == 3
+    assert receiver.events == [(item["id"], False) for item in events]
+
+
+def test_an_event_that_only_an_upgrade_can_apply_delays_no_other(receiver: Receiver) -> None:
+    events = factories.life()[:2]
+    for item in events:
+        inbox.receive("default", body(item))
+    Event.objects.filter(pk=events[0]["id"]).update(attempts=1)
+    processing._batch("default", only=events[1]["id"])
+    assert inbox.dispatch() == 1
+    assert receiver.dispatched == [events[1]["id"]]
+
+
+def test_a_crash_after_the_last_dispatch_is_no_failed_attempt(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, dispatched = dispatching._dispatch_next, []
+
+    def dispatch_next(key: Any) -> bool | None:
+        more = real(key)
+        dispatched.append(more)
+        if len(dispatched) == 2:
+            raise SystemExit
+        return more
+
+    first, second, third = factories.life()[:3]
+    take_in(first, second)
+    with monkeypatch.context() as patched:
+        patched.setattr(dispatching, "_dispatch_next", dispatch_next)
+        with pytest.raises(SystemExit):
+            inbox.dispatch()
+    assert dispatched == [True, False]
+    later(hours=1)
+    take_in(third)
+    assert inbox.dispatch() == 1
+    assert receiver.dispatched == ids([first, second, third])
+    assert Event.objects.get(pk=third["id"]).attempts == 0
+
+
+def test_a_database_error_of_a_receiver_counts_as_its_failure(receiver: Receiver) -> None:
+    def broken(sender: Any, **kwargs: Any) -> None:
+        raise OperationalError("database is locked")
+
+    event_received.connect(broken)
+    try:
+        take_in(factories.life()[0])
+        inbox.dispatch()
+    finally:
+        event_received.disconnect(broken)
+    assert Event.objects.get().attempts == 1
+
+
+def test_a_slow_receiver_keeps_its_claim_between_two_items(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_in(*factories.life()[:2])
+    real, left = dispatching._dispatch_next, []
+
+    def dispatch_next(key: Any) -> bool | None:
+        more = real(key)
+        if more:
+            until = ObjectDispatch.objects.get().next_attempt_at
+            left.append((until - timezone.now()).total_seconds())  # type: ignore[operator]
+        return more
+
+    def slow(**kwargs: Any) -> None:
+        clock.shift(30)
+
+    monkeypatch.setattr(dispatching, "_dispatch_next", dispatch_next)
+    with time_machine.travel(timezone.now(), tick=False) as clock:
+        event_received.connect(slow)
+        try:
+            assert inbox.dispatch() == 2
+        finally:
+            event_received.disconnect(slow)
+    assert len(left) == 1
+    assert left[0] > 5
+
+
+def test_two_workers_do_not_dispatch_one_object(receiver: Receiver) -> None:
+    take_in(*factories.life())
+    ObjectDispatch.objects.create(
+        account="default",
+        object_kind="payment",
+        object_id="pay_1",
+        running=True,
+        next_attempt_at=timezone.now() + timedelta(seconds=5),
+    )
+    assert inbox.dispatch() == 0
+
+
+def test_an_object_that_another_process_has_dispatched_costs_one_read(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers share a backlog: each goes through the same list, and mostly meets what the others have done."""
+    take_in(*(factories.life(f"pay_{number}")[0] for number in range(20)))
+    page = list(dispatching._objects_with_work(None))
+    assert len(page) == inbox.dispatch() == 20
+    monkeypatch.setattr(dispatching, "_objects_with_work", lambda account: iter(page))
+    with CaptureQueriesContext(connection) as queries:
+        assert inbox.dispatch() == 0
+    first = 20  # as if there were something to dispatch
+    assert len(queries) <= first + 2 * 19
+
+
+def test_a_receivers_database_work_is_committed_with_the_mark(receiver: Receiver) -> None:
+    def broken(sender: Any, event: Event, **kwargs: Any) -> None:
+        Payment.objects.create(id=None)  # its IntegrityError breaks the transaction
+
+    event_received.connect(broken)
+    try:
+        take_in(factories.life()[0])
+        inbox.dispatch()
+    finally:
+        event_received.disconnect(broken)
+    assert not ReceiverCall.objects.exists()
+    assert Event.objects.get().state == "applied"
+
+
+def test_without_receivers_nothing_waits_for_dispatch() -> None:
+    take_in(*factories.life())
+    assert set(Event.objects.values_list("state", flat=True)) == {"done"}
+    assert not ObjectDispatch.objects.exists()
+
+
+def test_an_event_that_is_too_old_is_not_dispatched(receiver: Receiver) -> None:
+    take_in(event(factories.payment(), seconds=-38 * 86400))
+    assert inbox.dispatch() == 0
+    assert Event.objects.get().state == "done"
+    assert Payment.objects.get().status == "created"
+
+
+def test_dispatch_of_one_account_leaves_the_others_alone(receiver: Receiver) -> None:
+    take_in(factories.life()[0])
+    assert inbox.dispatch("second") == 0
+    assert inbox.dispatch("default") == 1
+
+
+def test_no_dispatch_is_started_after_the_deadline(receiver: Receiver) -> None:
+    take_in(factories.life()[0])
+    assert inbox.dispatch(deadline=0.0) == 0
+
+
+def test_an_object_that_waits_does_not_hide_the_work_of_others(receiver: Receiver) -> None:
+    take_in(*factories.life("pay_1"))
+    account, kind, object_id = ("default", "payment", "pay_1")
+    ObjectDispatch.objects.create(
+        account=account,
+        object_kind=kind,
+        object_id=object_id,
+        next_attempt_at=timezone.now() + timedelta(hours=1),
+    )
+    take_in(*factories.life("pay_2"))
+    assert inbox.dispatch() == 5
+
+
+class TestHandlers:
+    def test_on_event(self) -> None:
+        calls: list[tuple[str, bool]] = []
+
+        @on_event("payment.succeeded", "payment.charge*")
+        def handle(event: Event, instance: Payment, is_stale: bool, **kwargs: Any) -> None:
+            assert instance.pk == "pay_1"
+            calls.append((event.type, is_stale))
+
+        @on_event("payment.*", include_stale=True)
+        def every(event: Event, is_stale: bool, **kwargs: Any) -> None:
+            calls.append((f"every {event.type}", is_stale))
+
+        try:
+            events = factories.life()
+            take_in(events[4])
+            inbox.dispatch()
+            take_in(events[3])
+            inbox.dispatch()
+        finally:
+            _disconnect(event_received, Payment, ("on_event", handle, ("payment.succeeded", "payment.charge*")))
+            _disconnect(event_received, Payment, ("on_event", every, ("payment.*",)))
+        assert calls == [
+            ("payment.chargeback", False),
+            ("every payment.chargeback", False),
+            ("every payment.succeeded", True),
+        ]
+
+    def test_on_status(self) -> None:
+        calls: list[tuple[str, str]] = []
+
+        @on_status(Payment, "succeeded")
+        def handle(payment: Payment, previous_status: str, status: str, **kwargs: Any) -> None:
+            calls.append((previous_status, status))
+
+        try:
+            for item in factories.life():
+                take_in(item)
+            inbox.dispatch()
+        finally:
+            _disconnect(status_changed, Payment, ("on_status", handle, ("succeeded",)))
+        assert calls == [("processing", "succeeded")]
+
+    def test_events_of_kinds_that_are_not_mirrored_from_events(self) -> None:
+        calls: list[str] = []
+
+        @on_event("deposit_reference.*", "webhook_endpoint.*", "dispute.*")
+        def handle(event: Event, **kwargs: Any) -> None:
+            calls.append(event.type)
+
+        try:
+            for kind in ("deposit_reference", "webhook_endpoint", "dispute"):
+                data = {"object": kind, "id": f"{kind}_1"}
+                take_in({**event(factories.payment()), "id": f"evt_{kind}", "type": f"{kind}.new", "data": data})
+            inbox.dispatch()
+        finally:
+            uid = ("on_event", handle, ("deposit_reference.*", "webhook_endpoint.*", "dispute.*"))
+            _disconnect(event_received, Event, uid)
+        assert sorted(calls) == ["deposit_reference.new", "dispute.new", "webhook_endpoint.new"]
+
+    def test_wrong_arguments_raise_at_import(self) -> None:
+        with pytest.raises(TypeError, match="event types"):
+            on_event()
+        with pytest.raises(TypeError, match="event types"):
+            on_event(len)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a model first"):
+            on_status("succeeded")  # type: ignore[arg-type]
+
+
+def _disconnect(signal: Any, sender: Any, uid: Any) -> None:
+    assert signal.disconnect(sender=sender, dispatch_uid=uid)

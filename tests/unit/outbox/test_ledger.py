@@ -1,0 +1,448 @@
+"""One key, one intent, for ever."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, User
+from django.db import IntegrityError, InterfaceError, OperationalError, connections, transaction
+
+from payments_integration import permissions, services
+from payments_integration.exceptions import (
+    ApprovalRequired,
+    AuthenticationFailed,
+    IdempotencyMismatch,
+    InvalidState,
+    OperationClosed,
+    OutcomeUnknown,
+    ProviderError,
+    RateLimited,
+)
+from payments_integration.models import Operation, OperationState, Payment
+from payments_integration.outbox import ledger
+from payments_integration.outbox.intents import Intent, PreconditionFailed
+from payments_integration.outbox.operations.refunds import WithinRest
+from tests.fake_provider import (
+    DESTINATION,
+    PAYER,
+    PAYMENT,
+    PAYOUT,
+    Fake,
+    Lost,
+    make_due,
+    only_operation,
+    payment,
+    refusal,
+    timeout,
+)
+
+
+def test_an_operation_records_the_call_as_it_is_sent(fake: Fake) -> None:
+    row = services.create_payment(**PAYMENT, payer=PAYER, actor="nightly job", idempotency_key="k1")
+    operation = only_operation()
+    assert operation.state == OperationState.DONE
+    assert (operation.result_kind, operation.result_id) == ("payment", row.pk)
+    assert (operation.account, operation.operation) == ("default", "create_payment")
+    assert (operation.amount, operation.currency, operation.actor) == (10_000, "CLP", "nightly job")
+    assert bytes(operation.body or b"") == fake.calls[0].body
+    assert operation.merchant_reference == operation.pk == row.merchant_reference
+    assert "merchant_reference" not in operation.arguments
+    assert operation.attempts == 1
+    assert operation.closed_at is not None
+    assert operation.first_sent_at is not None
+    assert operation.lease_token == ""
+    assert operation.next_attempt_at is None
+    assert operation.request_ids[0].startswith("req_")
+    assert operation.error is None
+
+
+def test_a_visitor_who_is_not_logged_in_is_no_actor(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, actor=AnonymousUser())
+    assert only_operation().actor == ""
+
+
+def test_users_whose_primary_keys_begin_alike_are_different_actors() -> None:
+    """A project's users may have long primary keys."""
+    keys = ["a" * 64, "a" * 65, "a" * 200, hashlib.sha256(b"a" * 65).hexdigest()]
+    ids = {permissions.user_id(SimpleNamespace(pk=key)) for key in keys}
+    assert len(ids) == len(keys)
+    assert all(len(each) <= 64 for each in ids)
+    assert permissions.user_id(SimpleNamespace(pk=7)) == "7"
+
+
+def test_the_actor_is_kept_as_text(fake: Fake) -> None:
+    user = User.objects.create(username="ana")
+    services.create_payment(**PAYMENT, actor=user)
+    assert only_operation().actor == f"{user.pk}:ana"
+
+
+@pytest.mark.promise(5)
+def test_an_operation_is_committed_as_sent_before_the_request_leaves(fake: Fake) -> None:
+    seen: list[Operation] = []
+
+    def look(made: Any) -> Any:
+        seen.append(only_operation())
+        return made
+
+    fake.script = [look]
+    services.create_payment(**PAYMENT)
+    assert seen[0].state == OperationState.UNKNOWN
+    assert seen[0].may_have_run
+    assert seen[0].lease_token
+    assert seen[0].lease_until is not None
+    assert seen[0].lease_until == seen[0].next_attempt_at
+    assert seen[0].first_sent_at is not None
+    assert len(seen[0].sent_to) == 64
+
+
+def test_without_a_key_two_calls_are_two_intents(fake: Fake) -> None:
+    services.create_payment(**PAYMENT)
+    services.create_payment(**PAYMENT)
+    assert len(fake.calls) == 2
+    assert fake.calls[0].key != fake.calls[1].key
+
+
+@pytest.mark.promise(5)
+def test_a_repeated_key_returns_the_row_as_it_is_now(fake: Fake) -> None:
+    first = services.create_payout(**PAYOUT, idempotency_key="k1")
+    fake.objects[first.pk].status = "processing"
+    services.refresh(first)
+    again = services.create_payout(**PAYOUT, idempotency_key="k1")
+    assert (again.pk, again.status) == (first.pk, "processing")
+    assert len(fake.calls) == 1
+    assert Operation.objects.count() == 1
+
+
+def test_a_repeated_key_reads_a_deleted_row_again(fake: Fake) -> None:
+    first = services.create_payment(**PAYMENT, idempotency_key="k1")
+    Payment.objects.all().delete()
+    assert services.create_payment(**PAYMENT, idempotency_key="k1") == first
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("error", [refusal(AuthenticationFailed, 401, "api_key_invalid"), timeout()])
+def test_a_deleted_row_that_cannot_be_read_is_an_unknown_outcome(fake: Fake, error: Exception) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    Payment.objects.all().delete()
+    fake.read_script.append(error)
+    with pytest.raises(OutcomeUnknown):
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+    assert isinstance(services.create_payment(**PAYMENT, idempotency_key="k1"), Payment)
+    assert len(fake.calls) == 1
+
+
+def test_the_payers_ip_and_device_are_not_compared(fake: Fake) -> None:
+    first = services.create_payment(**PAYMENT, payer=PAYER, idempotency_key="k1")
+    moved = {**PAYER, "ip": "198.51.100.7", "device_id": "another"}
+    assert services.create_payment(**PAYMENT, payer=moved, idempotency_key="k1", actor="x") == first
+    only_ip = services.create_payment(**PAYMENT, payer={"ip": "198.51.100.7"}, idempotency_key="k2")
+    assert services.create_payment(**PAYMENT, idempotency_key="k2") == only_ip
+
+
+def test_the_order_of_keys_in_a_dict_is_not_compared(fake: Fake) -> None:
+    first = services.create_payment(**PAYMENT, metadata={"a": "1", "b": "2"}, idempotency_key="k1")
+    assert services.create_payment(**PAYMENT, metadata={"b": "2", "a": "1"}, idempotency_key="k1") == first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"amount": 10_001},
+        {"currency": "USD"},
+        {"merchant_reference": "o1"},
+        {"payer": {**PAYER, "name": "Another"}},
+        {"metadata": {"a": "b"}},
+        {"flow": "s2s"},
+        {"return_url": "https://shop.example/"},
+    ],
+)
+def test_the_same_key_with_other_arguments_is_a_mismatch(fake: Fake, change: dict[str, Any]) -> None:
+    services.create_payment(**PAYMENT, payer=PAYER, idempotency_key="k1")
+    with pytest.raises(IdempotencyMismatch):
+        services.create_payment(**{**PAYMENT, "payer": PAYER, **change}, idempotency_key="k1")
+    assert len(fake.calls) == 1
+
+
+def test_defaults_that_are_filled_in_are_not_compared(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    # What was filled in is no argument of the caller.
+    with pytest.raises(IdempotencyMismatch):
+        services.create_payment(**PAYMENT, merchant_reference=only_operation().pk, idempotency_key="k1")
+
+
+def test_the_same_key_for_another_operation_is_a_mismatch(fake: Fake, mirrored: Any) -> None:
+    row = mirrored(payment())
+    services.cancel_payment(row, idempotency_key="k1")
+    with pytest.raises(IdempotencyMismatch):
+        services.create_payout(**PAYOUT, idempotency_key="k1")
+
+
+def test_each_account_has_its_own_keys(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    fake.keys.clear()
+    services.create_payment(**PAYMENT, idempotency_key="k1", account="second")
+    assert len(fake.calls) == 2
+
+
+def test_keys_that_differ_by_case_are_different_keys(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    services.create_payment(**PAYMENT, idempotency_key="K1")
+    assert len(fake.calls) == 2
+
+
+def test_a_repeated_key_after_a_rejection_raises_the_same_error(fake: Fake) -> None:
+    fake.script = [refusal(InvalidState, 422, "insufficient_balance")]
+    with pytest.raises(InvalidState) as first:
+        services.create_payout(**PAYOUT, idempotency_key="k1")
+    with pytest.raises(InvalidState) as second:
+        services.create_payout(**PAYOUT, idempotency_key="k1")
+    assert str(first.value) == str(second.value)
+    assert (second.value.code, second.value.status_code) == ("insufficient_balance", 422)
+    assert second.value.request_id == first.value.request_id
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.promise(5)
+def test_a_repeated_key_of_an_unresolved_operation_sends_nothing(fake: Fake) -> None:
+    fake.script = [Lost(timeout())]
+    with pytest.raises(OutcomeUnknown) as first:
+        services.create_payout(**PAYOUT, idempotency_key="k1")
+    with pytest.raises(OutcomeUnknown) as second:
+        services.create_payout(**PAYOUT, idempotency_key="k1")
+    assert second.value.operation == first.value.operation
+    assert len(fake.calls) == 1
+
+
+def test_a_repeated_key_of_a_closed_operation_raises_operation_closed(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    Operation.objects.update(state=OperationState.CLOSED)
+    with pytest.raises(OperationClosed):
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+
+
+def test_a_repeated_key_of_a_waiting_operation_raises_approval_required(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    Operation.objects.update(state=OperationState.AWAITING_APPROVAL)
+    with pytest.raises(ApprovalRequired):
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+    assert len(fake.calls) == 1
+
+
+def test_a_repeated_refund_is_not_checked_against_the_rest(fake: Fake, mirrored: Any) -> None:
+    row = mirrored(payment(status="succeeded", amount_received=10_000))
+    first = services.create_refund(row, idempotency_key="k1")
+    assert services.create_refund(row.pk, idempotency_key="k1") == first
+
+
+def test_a_repeated_cancel_is_not_checked_against_the_status(fake: Fake, mirrored: Any) -> None:
+    row = mirrored(payment())
+    services.cancel_payment(row, idempotency_key="k1")
+    assert services.cancel_payment(row, idempotency_key="k1").status == "canceled"
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.case(83)
+def test_of_two_calls_at_once_the_second_finds_the_first(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The winner commits between our look and our insert."""
+    first = services.create_payment(**PAYMENT, idempotency_key="k1")
+    looks: list[int] = []
+    find = ledger.find
+
+    def blind(intent: Any) -> Operation | None:
+        looks.append(1)
+        return None if len(looks) < 3 else find(intent)
+
+    monkeypatch.setattr(ledger, "find", blind)
+    assert services.create_payment(**PAYMENT, idempotency_key="k1") == first
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("error", [refusal(AuthenticationFailed, 401, "api_key_invalid"), timeout()])
+@pytest.mark.parametrize("step", ["prepare", "refresh"])
+def test_of_two_calls_at_once_the_second_finds_the_first_although_reading_fails(
+    fake: Fake, mirrored: Any, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+) -> None:
+    """The winner commits while the loser reads, and the reading fails: after an error, a caller uses another key."""
+    paid = mirrored(payment(status="succeeded", amount_received=10_000))
+    refund = partial(services.create_refund, paid, amount=6_000, idempotency_key="k1")
+    made: list[Any] = []
+
+    def overtaken(precondition: WithinRest) -> None:
+        if not made:
+            made.append(None)
+            made[0] = refund()
+            raise error
+
+    monkeypatch.setattr(WithinRest, step, overtaken)
+    if step == "refresh":
+        doubts = iter([PreconditionFailed({"payment": ["Nothing is left to refund."]})])
+        decide = WithinRest.decide
+
+        def doubtful(precondition: WithinRest, intent: Any) -> Any:
+            for doubt in doubts:
+                raise doubt
+            return decide(precondition, intent)
+
+        monkeypatch.setattr(WithinRest, "decide", doubtful)
+    assert refund() == made[0]
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.case(83)
+def test_of_two_calls_at_once_the_second_finds_the_first_in_a_callers_transaction(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
+    monkeypatch.setattr(ledger, "find", lambda intent: None)
+    with transaction.atomic():
+        operation = services.defer(services.create_payment, **PAYMENT, idempotency_key="k1")
+        assert operation == only_operation()
+        with pytest.raises(IdempotencyMismatch):
+            services.defer(services.create_payment, **{**PAYMENT, "amount": 1}, idempotency_key="k1")
+    monkeypatch.setattr(ledger, "_find_locked", lambda intent: None)
+    with transaction.atomic(), pytest.raises(IntegrityError):
+        services.defer(services.create_payment, **PAYMENT, idempotency_key="k1")
+    assert len(fake.calls) == 1
+
+
+def test_the_hash_of_arguments_never_changes(fake: Fake) -> None:
+    """Operations of older versions must still be recognised: this value must never change."""
+    services.create_payout(**{**PAYOUT, "destination": DESTINATION}, idempotency_key="k1")
+    content = (
+        '["create_payout",{"amount":5000,"country":"CL","currency":"CLP","destination":'
+        '{"account_number":"00123456789","account_type":"checking","bank_code":"012","holder_document":'
+        '{"number":"12.345.678-5","type":"RUT"},"holder_name":"Ana Rojas","type":"bank_account"},'
+        '"method_code":"cl_bank_transfer"}]'
+    )
+    assert only_operation().arguments_hash == hashlib.sha256(content.encode()).hexdigest()
+
+
+@pytest.mark.case(87)
+def test_a_repeated_key_is_recognised_after_its_body_was_erased(fake: Fake) -> None:
+    first = services.create_payment(**PAYMENT, payer=PAYER, idempotency_key="k1")
+    Operation.objects.update(body=None, arguments={})
+    assert services.create_payment(**PAYMENT, payer=PAYER, idempotency_key="k1") == first
+    with pytest.raises(IdempotencyMismatch):
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+
+
+def test_a_rate_limited_call_is_closed(fake: Fake) -> None:
+    fake.script = [refusal(RateLimited, 429, "rate_limited", retry_after=60)]
+    with pytest.raises(RateLimited):
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+    assert fake.calls[0].max_wait == 10.0
+    assert only_operation().state == OperationState.REJECTED
+    with pytest.raises(ProviderError) as caught:
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+    assert isinstance(caught.value, RateLimited)
+    assert services.resume_operations() == {}
+    assert len(fake.calls) == 1
+
+
+@pytest.fixture
+def commits_lose_their_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Arms the connection: the next commit with an operation in it is done, and then seems to fail."""
+    backend = type(connections["default"])
+    real = backend._commit
+    armed: list[Exception] = []
+
+    def commit(self: Any) -> None:
+        # Asked before: after it, the question itself would begin a transaction (PostgreSQL).
+        is_recorded = bool(armed) and Operation.objects.exists()
+        real(self)
+        if is_recorded:
+            raise armed.pop()
+
+    def arm(error: Exception | None = None) -> None:
+        armed.append(error or OperationalError("server closed the connection unexpectedly"))
+
+    monkeypatch.setattr(backend, "_commit", commit)
+    yield arm
+    assert not armed
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.case(51)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize(
+    "error", [OperationalError("lost"), InterfaceError("closed"), OperationalError("database is locked")]
+)
+@pytest.mark.parametrize("key", [None, "k1"])
+def test_a_call_is_sent_if_its_commit_only_seemed_to_fail(
+    fake: Fake, commits_lose_their_answer: Any, error: Exception, key: str | None
+) -> None:
+    commits_lose_their_answer(error)
+    with pytest.raises(OutcomeUnknown) as caught:
+        services.create_payout(**PAYOUT, idempotency_key=key)
+    assert caught.value.operation.pk == only_operation().pk
+    assert not fake.calls
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.made("payout")) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.promise(5)
+def test_a_deferred_call_is_kept_if_its_commit_only_seemed_to_fail(fake: Fake, commits_lose_their_answer: Any) -> None:
+    commits_lose_their_answer()
+    assert services.defer(services.create_payout, **PAYOUT).state == OperationState.DUE
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.made("payout")) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.promise(5)
+def test_a_call_is_an_unknown_outcome_if_nothing_says_whether_it_was_committed(
+    fake: Fake, commits_lose_their_answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any) -> None:
+        raise InterfaceError("the connection is lost")
+
+    commits_lose_their_answer()
+    with monkeypatch.context() as patched:
+        patched.setattr(type(connections["default"]), "close_if_unusable_or_obsolete", gone)
+        with pytest.raises(OutcomeUnknown) as caught:
+            services.create_payout(**PAYOUT)
+    assert caught.value.operation.pk == only_operation().pk
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("deferred", [True, False])
+def test_a_commit_that_failed_leaves_no_operation(fake: Fake, monkeypatch: pytest.MonkeyPatch, deferred: bool) -> None:
+    def fail(self: Any) -> None:
+        patched.undo()
+        raise OperationalError("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(connections["default"]), "_commit", fail)
+        with pytest.raises(OperationalError, match="disk full"):
+            services.defer(services.create_payout, **PAYOUT) if deferred else services.create_payout(**PAYOUT)
+    assert not Operation.objects.exists()
+    assert not fake.calls
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_error_before_anything_is_written_is_raised(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OperationalError("the server is gone")
+
+    monkeypatch.setattr(Operation, "save", fail)
+    with pytest.raises(OperationalError, match="gone"):
+        services.create_payout(**PAYOUT)
+
+
+@pytest.mark.promise(5)
+def test_recording_a_call_that_is_not_deferred_needs_its_own_commit(fake: Fake) -> None:
+    """The second barrier, should a way in forget the first."""
+    intent = Intent(operation="create_payment", account="default", arguments={})
+    with transaction.atomic(), pytest.raises(RuntimeError, match="durable"):
+        ledger.record(intent, deferred=False)
+    assert not Operation.objects.exists()

@@ -1,0 +1,425 @@
+"""Due operations are brought to an end: with the same key while that is safe, then by looking."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.core.exceptions import ValidationError
+from django.db import DataError, OperationalError
+from django.test import override_settings
+from django.utils import timezone
+
+from payments_integration import conf, projection, services
+from payments_integration.exceptions import ApiError, OperationClosed, OutcomeUnknown, RateLimited
+from payments_integration.models import Operation, OperationState
+from payments_integration.outbox import ledger, recovery, sending
+from tests.fake_provider import PAYMENT, PAYOUT, Fake, Lost, make_due, only_operation, payout, refusal, timeout
+
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def unknown(fake: Fake, *, executed: bool = True, **changes: Any) -> Operation:
+    fake.script = [Lost(timeout()) if executed else timeout()]
+    with pytest.raises(OutcomeUnknown) as caught:
+        services.create_payout(**{**PAYOUT, **changes})
+    operation = caught.value.operation
+    assert isinstance(operation, Operation)
+    return operation
+
+
+@pytest.mark.case(59)
+def test_waits_between_attempts_grow_up_to_a_limit(fake: Fake) -> None:
+    with time_machine.travel(START, tick=False) as clock:
+        unknown(fake)
+        waits: list[float] = []
+        for _ in range(14):
+            operation = only_operation()
+            assert operation.next_attempt_at is not None
+            waits.append((operation.next_attempt_at - timezone.now()).total_seconds())
+            assert services.resume_operations() == {}, "not due yet"
+            clock.move_to(operation.next_attempt_at)
+            fake.script = [refusal(ApiError, 503, "service_unavailable")]
+            assert services.resume_operations() == {"unknown": 1}
+        assert 4 <= waits[0] <= 6
+        for number, wait in enumerate(waits):
+            nominal = min(5 * 2**number, 900)
+            assert 0.8 * nominal <= wait <= 1.2 * nominal
+    assert len({call.key for call in fake.calls}) == 1
+
+
+@pytest.mark.case(58)
+def test_retry_after_is_honoured_up_to_a_limit(fake: Fake) -> None:
+    with time_machine.travel(START, tick=False):
+        for asked, least, most in ((300.0, 300, 300), (999_999.0, 900, 1080), (None, 4, 6)):
+            fake.script = [refusal(RateLimited, 429, "rate_limited", retry_after=asked)]
+            operation = services.defer(services.create_payment, **PAYMENT)
+            assert operation.next_attempt_at is not None
+            wait = (operation.next_attempt_at - timezone.now()).total_seconds()
+            assert least <= wait <= most
+
+
+@pytest.mark.case(60)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize(("hours", "resent"), [(22.9, True), (23.0, False), (25, False), (24 * 90, False)])
+def test_after_23_hours_an_operation_is_only_looked_up(fake: Fake, hours: float, resent: bool) -> None:
+    with time_machine.travel(START, tick=False) as clock:
+        unknown(fake)
+        clock.shift(timedelta(hours=hours))
+        make_due()
+        assert services.resume_operations() == {"done": 1}
+    assert len(fake.calls) == (2 if resent else 1)
+    assert len(fake.made("payout")) == 1
+    assert only_operation().result_id == fake.made("payout")[0].id
+
+
+@pytest.mark.case(60)
+def test_a_person_decides_if_nothing_is_found_after_23_hours(fake: Fake, attention: list[str]) -> None:
+    with time_machine.travel(START, tick=False) as clock:
+        unknown(fake, executed=False)
+        clock.shift(timedelta(hours=23))
+        make_due()
+        assert services.resume_operations() == {"needs_person": 1}
+        assert services.resume_operations() == {}
+    assert len(fake.calls) == 1
+    assert attention == ["operation_needs_resolution"]
+
+
+@pytest.mark.case(91)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("change", [{"API_KEY": "sk_test_new"}, {"BASE_URL": "https://elsewhere.example"}])
+@pytest.mark.parametrize("executed", [True, False])
+def test_with_another_api_key_or_address_an_operation_is_only_looked_up(
+    fake: Fake, change: dict[str, str], executed: bool
+) -> None:
+    unknown(fake, executed=executed)
+    make_due()
+    accounts = {"default": {"BASE_URL": "http://127.0.0.1:9", "API_KEY": "sk_test_default", **change}}
+    with override_settings(PAYMENTS_INTEGRATION={"ACCOUNTS": accounts}):
+        assert services.resume_operations() == ({"done": 1} if executed else {"needs_person": 1})
+    assert len(fake.calls) == 1
+
+
+def test_an_operation_that_was_never_sent_goes_out_under_the_new_api_key(fake: Fake) -> None:
+    fake.script = [refusal(RateLimited, 429, "rate_limited")]
+    services.defer(services.create_payout, **PAYOUT)
+    make_due()
+    accounts = {"default": {"BASE_URL": "http://127.0.0.1:9", "API_KEY": "sk_test_new"}}
+    with override_settings(PAYMENTS_INTEGRATION={"ACCOUNTS": accounts}):
+        assert services.resume_operations() == {"done": 1}
+
+
+def test_the_fingerprint_of_an_account_shows_no_api_key() -> None:
+    assert conf.account().api_key not in ledger.fingerprint("default")
+    assert ledger.fingerprint("default") != ledger.fingerprint("second")
+
+
+def test_first_sent_at_is_the_first_attempt_that_may_have_run(fake: Fake) -> None:
+    with time_machine.travel(START, tick=False) as clock:
+        fake.script = [refusal(RateLimited, 429, "rate_limited"), timeout()]
+        services.defer(services.create_payout, **PAYOUT)
+        clock.shift(timedelta(hours=5))
+        assert services.resume_operations() == {"unknown": 1}
+        assert only_operation().first_sent_at == START + timedelta(hours=5)
+        clock.shift(timedelta(hours=22))
+        make_due()
+        assert services.resume_operations() == {"done": 1}
+        assert only_operation().first_sent_at == START + timedelta(hours=5)
+    assert len(fake.calls) == 3
+
+
+def test_a_person_decides_about_an_operation_unsent_for_24_hours(fake: Fake, attention: list[str]) -> None:
+    with time_machine.travel(START, tick=False) as clock:
+        fake.script = [refusal(RateLimited, 429, "rate_limited")] * 2
+        services.defer(services.create_payout, **PAYOUT)
+        clock.shift(timedelta(hours=24))
+        assert services.resume_operations() == {"due": 1}
+        clock.shift(timedelta(hours=1))
+        make_due()
+        assert services.resume_operations() == {"needs_person": 1}
+    assert len(fake.calls) == 2
+    assert attention == ["operation_needs_resolution"]
+
+
+@pytest.mark.case(42)
+def test_a_lease_keeps_others_away_until_it_runs_out(fake: Fake) -> None:
+    with time_machine.travel(START, tick=False) as clock:
+        fake.script = [Lost(KeyboardInterrupt())]
+        with pytest.raises(KeyboardInterrupt):
+            services.create_payout(**PAYOUT)
+        operation = only_operation()
+        assert operation.lease_until is not None
+        assert operation.lease_until - START >= timedelta(seconds=conf.current().REQUEST_DEADLINE + 10)
+        assert services.resume_operations() == {}
+        Operation.objects.update(next_attempt_at=None)
+        assert services.resume_operations() == {}, "also when somebody made it due"
+        assert ledger.claim_to_send(operation, recovery.RESUMABLE) is None
+        assert ledger.claim_to_resolve(operation, recovery.RESUMABLE) is None
+        clock.move_to(operation.lease_until + timedelta(seconds=1))
+        assert services.resume_operations() == {"done": 1}
+    assert len(fake.made("payout")) == 1
+
+
+@pytest.mark.case(41)
+def test_one_of_two_claims_wins(fake: Fake) -> None:
+    unknown(fake)
+    mine, theirs = only_operation(), only_operation()
+    claim = ledger.claim_to_send(mine, recovery.RESUMABLE)
+    assert claim is not None
+    assert claim.repeated
+    assert ledger.claim_to_send(theirs, recovery.RESUMABLE) is None
+
+
+def test_an_operation_that_changed_since_it_was_read_is_not_claimed(fake: Fake) -> None:
+    unknown(fake)
+    old = only_operation()
+    make_due()
+    fake.script = [timeout()]
+    services.resume_operations()
+    assert ledger.claim_to_send(old, recovery.RESUMABLE) is None
+
+
+def test_a_pass_keeps_to_its_limit_deadline_and_account(fake: Fake) -> None:
+    for _ in range(3):
+        unknown(fake)
+    unknown(fake, account="second")
+    make_due()
+    assert services.resume_operations(deadline=time.monotonic() - 1) == {}
+    assert services.resume_operations("second") == {"done": 1}
+    assert services.resume_operations("default", limit=2) == {"done": 2}
+    assert services.resume_operations(limit=100, deadline=time.monotonic() + 60) == {"done": 1}
+
+
+@pytest.mark.parametrize("was_sent", [True, False])
+def test_a_person_decides_about_operations_of_a_removed_account(
+    fake: Fake, attention: list[str], woken: list[str], was_sent: bool
+) -> None:
+    fake.script = [Lost(timeout()) if was_sent else refusal(RateLimited, 429, "rate_limited")]
+    services.defer(services.create_payout, **PAYOUT, account="second")
+    make_due()
+    woken.clear()
+    accounts = {"default": {"BASE_URL": "http://127.0.0.1:9", "API_KEY": "sk_test_default"}}
+    with override_settings(PAYMENTS_INTEGRATION={"ACCOUNTS": accounts}):
+        assert services.resume_operations("default") == {}
+        assert services.resume_operations() == {"needs_person": 1}
+        assert services.resume_operations() == {}
+        assert "the account second is not configured any more" in only_operation().note
+        for decide in (services.look_up, services.retry):
+            with pytest.raises(ValidationError, match="The account second is not configured"):
+                decide(only_operation())
+    assert attention == ["operation_needs_resolution"]
+    assert woken == []
+    assert len(fake.calls) == 1
+    assert services.retry(only_operation()).state == OperationState.DONE
+    assert len(fake.made("payout")) == 1
+
+
+def test_an_error_with_one_operation_does_not_stop_the_others(fake: Fake, caplog: pytest.LogCaptureFixture) -> None:
+    unknown(fake)
+    unknown(fake)
+    make_due()
+    fake.script = [ValueError("a bug"), None]
+    assert services.resume_operations() == {"failed": 1, "done": 1}
+    assert "a bug" in caplog.text
+    assert Operation.objects.filter(state=OperationState.UNKNOWN).count() == 1
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+
+
+def test_a_worker_waits_only_shortly_for_the_rate_limit(fake: Fake) -> None:
+    unknown(fake)
+    make_due()
+    services.resume_operations()
+    assert fake.calls[1].max_wait < fake.calls[0].max_wait
+
+
+def test_an_erased_operation_is_not_sent(fake: Fake) -> None:
+    unknown(fake)
+    make_due()
+    Operation.objects.update(body=None)
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.calls) == 1
+
+
+def test_a_finished_operation_is_not_resumed(fake: Fake, mirrored: Any) -> None:
+    services.create_payout(**PAYOUT)
+    for state in OperationState:
+        if state not in recovery.RESUMABLE:
+            Operation.objects.update(state=state)
+            assert services.resume_operations() == {}
+    assert len(fake.calls) == 1
+
+
+def test_the_note_does_not_repeat_itself(fake: Fake) -> None:
+    mirror = payout()
+    assert mirror
+    unknown(fake)
+    for _ in range(5):
+        fake.script = [timeout()]
+        make_due()
+        services.resume_operations()
+    assert only_operation().note.count("\n") == 0
+
+
+def test_each_account_is_woken_once_per_pass(fake: Fake, woken: list[str]) -> None:
+    services.create_payout(**PAYOUT)
+    assert woken == ["default"]
+    unknown(fake)
+    unknown(fake)
+    unknown(fake, account="second")
+    woken.clear()
+    make_due()
+    services.resume_operations()
+    assert sorted(woken) == ["default", "second"]
+    woken.clear()
+    services.defer(services.create_payout, **PAYOUT)
+    assert woken == ["default"]
+    services.resume_operations()
+    assert woken == ["default"]
+
+
+def test_a_pass_ends_after_its_time_limit(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown(fake)
+    make_due()
+    monkeypatch.setattr(recovery, "PASS_SECONDS", -1.0)
+    assert services.resume_operations() == {}
+
+
+@pytest.mark.case(60)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize(("ahead", "resent"), [(timedelta(minutes=4), True), (timedelta(hours=30), False)])
+def test_an_operation_sent_in_the_future_is_only_looked_up(fake: Fake, ahead: timedelta, resent: bool) -> None:
+    """Our clock was ahead when it was sent, so the age of the key is unknown."""
+    with time_machine.travel(START + ahead, tick=False) as clock:
+        unknown(fake)
+        clock.move_to(START)
+        make_due()
+        services.resume_operations()
+    assert len(fake.calls) == (2 if resent else 1)
+    assert len(fake.made("payout")) == 1
+
+
+def test_a_lease_taken_while_the_clock_was_ahead_is_free(fake: Fake) -> None:
+    with time_machine.travel(START + timedelta(days=2), tick=False) as clock:
+        fake.script = [Lost(RuntimeError("a bug of ours"))]
+        with pytest.raises(OutcomeUnknown):
+            services.create_payout(**PAYOUT)
+        assert only_operation().lease_token
+        clock.move_to(START)
+        assert services.resume_operations() == {"done": 1}
+
+
+def test_an_attempt_planned_by_a_clock_that_was_ahead_is_due(fake: Fake) -> None:
+    with time_machine.travel(START + timedelta(days=2), tick=False) as clock:
+        fake.script = [refusal(RateLimited, 429, "rate_limited")]
+        services.defer(services.create_payout, **PAYOUT)
+        clock.move_to(START)
+        assert services.resume_operations() == {"done": 1}
+
+
+@pytest.mark.case(42)
+@pytest.mark.promise(5)
+def test_a_process_that_paused_past_its_lease_sends_nothing(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between claim and request; meanwhile it was looked up, not found, and closed."""
+    with time_machine.travel(START, tick=False) as clock:
+
+        def stand_still(account: str = "default") -> Fake:
+            monkeypatch.setattr(sending, "get_client", lambda account="default": fake)
+            clock.shift(timedelta(hours=24))
+            assert services.resume_operations() == {"needs_person": 1}
+            services.mark_never_happened(only_operation(), "ana", "it is not there")
+            return fake
+
+        monkeypatch.setattr(sending, "get_client", stand_still)
+        with pytest.raises(OperationClosed):
+            services.create_payout(**PAYOUT)
+    assert fake.calls == []
+
+
+@pytest.mark.case(42)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("set_back", [True, False])
+def test_a_process_that_paused_leaves_the_operation_to_the_next(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, set_back: bool
+) -> None:
+    """By either clock: the wall's may be set back while nothing moves."""
+
+    def stand_still(account: str = "default") -> Fake:
+        if set_back:
+            later = time.monotonic() + ledger.LEASE_MARGIN
+            patched.setattr(ledger.time, "monotonic", lambda: later)
+        else:
+            clock.shift(ledger.LEASE_MARGIN)
+        return fake
+
+    with time_machine.travel(START, tick=False) as clock:
+        with monkeypatch.context() as patched:
+            patched.setattr(sending, "get_client", stand_still)
+            with pytest.raises(OutcomeUnknown):
+                services.create_payout(**PAYOUT)
+        assert fake.calls == []
+        make_due()
+        assert services.resume_operations() == {"done": 1}
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.promise(5)
+def test_a_pause_and_a_lost_database_are_an_unknown_outcome(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: Any, **__: Any) -> Any:
+        raise OperationalError("the connection is lost")
+
+    def lost(*_: Any) -> None:
+        monkeypatch.setattr(Operation, "refresh_from_db", gone)
+        raise ledger.LeaseLost
+
+    monkeypatch.setattr(ledger.Claim, "ensure_time", lost)
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**PAYOUT)
+    assert fake.calls == []
+
+
+def test_a_person_decides_about_an_answer_that_the_database_never_accepts(
+    fake: Fake, attention: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise DataError("value out of range: Ana Rojas")
+
+    monkeypatch.setattr(projection, "write_answer", refuse)
+    monkeypatch.setattr(projection, "record_identity", refuse)
+    with time_machine.travel(START, tick=False) as clock:
+        with pytest.raises(OutcomeUnknown):
+            services.create_payout(**PAYOUT)
+        for hours in (1, 25, 48):
+            clock.move_to(START + timedelta(hours=hours))
+            make_due()
+            assert services.resume_operations() == {"failed": 1}
+        assert attention == []
+        clock.shift(timedelta(hours=1))
+        make_due()
+        assert services.resume_operations() == {"needs_person": 1}
+        assert services.resume_operations() == {}
+    assert attention == ["operation_needs_resolution"]
+    assert "DataError" in only_operation().note
+    assert "Ana" not in only_operation().note
+    assert only_operation().lease_token == ""
+
+
+def test_the_other_operations_go_on_if_handing_one_to_a_person_fails(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise DataError
+
+    with time_machine.travel(START, tick=False) as clock:
+        unknown(fake)
+        clock.shift(timedelta(days=3))
+        make_due()
+        with monkeypatch.context() as patched:
+            patched.setattr(recovery, "look_up", refuse)
+            patched.setattr(recovery.outcomes, "needs_person", refuse)
+            assert services.resume_operations() == {"failed": 1}
+        make_due()
+        assert services.resume_operations() == {"done": 1}

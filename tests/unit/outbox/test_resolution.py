@@ -1,0 +1,322 @@
+"""What a person may decide, and what not even a person may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, ClassVar
+from unittest import mock
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from payments_integration import services
+from payments_integration.exceptions import IdempotencyError, NotFound, OutcomeUnknown, RateLimited
+from payments_integration.models import Operation, OperationState
+from payments_integration.outbox import ledger, recovery
+from tests.fake_provider import (
+    DEPOSIT,
+    PAYOUT,
+    Fake,
+    Lost,
+    deposit,
+    endpoint,
+    make_due,
+    only_operation,
+    payment,
+    payout,
+    refund,
+    refusal,
+    timeout,
+)
+
+
+@pytest.fixture
+def stuck(fake: Fake) -> Operation:
+    """A payout that a person must decide about. It was executed."""
+    fake.script = [Lost(timeout())]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**PAYOUT, idempotency_key="k1")
+    Operation.objects.update(
+        state=OperationState.NEEDS_PERSON,
+        next_attempt_at=None,
+        first_sent_at=timezone.now() - timedelta(hours=30),
+    )
+    return only_operation()
+
+
+def test_a_look_up_by_a_person_finds_the_result(fake: Fake, stuck: Operation) -> None:
+    assert services.look_up(stuck).state == OperationState.DONE
+    with pytest.raises(ValidationError):
+        services.look_up(stuck.pk)
+
+
+def test_a_look_up_that_finds_nothing_leaves_the_decision_to_the_person(fake: Fake, stuck: Operation) -> None:
+    fake.objects.clear()
+    assert services.look_up(stuck).state == OperationState.NEEDS_PERSON
+
+
+def test_an_operation_that_was_never_sent_is_not_looked_up(fake: Fake) -> None:
+    fake.script = [refusal(RateLimited, 429, "rate_limited")]
+    operation = services.defer(services.create_payout, **PAYOUT)
+    with pytest.raises(ValidationError):
+        services.look_up(operation)
+
+
+@pytest.mark.promise(5)
+def test_a_person_cannot_retry_under_a_forgotten_key(fake: Fake, stuck: Operation) -> None:
+    with pytest.raises(ValidationError) as caught:
+        services.retry(stuck)
+    assert list(caught.value.message_dict) == ["operation"]
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.case(91)
+def test_a_person_cannot_retry_at_another_address(fake: Fake, stuck: Operation) -> None:
+    Operation.objects.update(first_sent_at=timezone.now(), sent_to="elsewhere")
+    with pytest.raises(ValidationError):
+        services.retry(stuck)
+
+
+def test_a_person_can_retry_while_the_key_is_known(fake: Fake, stuck: Operation) -> None:
+    Operation.objects.update(first_sent_at=timezone.now() - timedelta(hours=1))
+    assert services.retry(stuck).state == OperationState.DONE
+    assert len(fake.made("payout")) == 1
+    assert fake.calls[0].key == fake.calls[1].key
+    with pytest.raises(ValidationError):
+        services.retry(stuck)
+
+
+def test_a_person_can_retry_an_operation_that_was_never_sent(fake: Fake) -> None:
+    fake.script = [refusal(RateLimited, 429, "rate_limited")]
+    operation = services.defer(services.create_payout, **PAYOUT)
+    Operation.objects.update(created_at=timezone.now() - timedelta(days=2))
+    make_due()
+    assert services.resume_operations() == {"needs_person": 1}
+    assert services.retry(operation).state == OperationState.DONE
+
+
+def test_retry_of_a_conflict_is_refused(fake: Fake) -> None:
+    fake.script = [refusal(IdempotencyError, 409, "idempotency_conflict")]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**PAYOUT)
+    with pytest.raises(ValidationError):
+        services.retry(only_operation())
+
+
+def test_an_operation_that_a_worker_holds_cannot_be_resolved(fake: Fake, stuck: Operation) -> None:
+    Operation.objects.update(
+        lease_until=timezone.now() + timedelta(minutes=1), first_sent_at=timezone.now() - timedelta(hours=1)
+    )
+    for action in (services.look_up, services.retry):
+        with pytest.raises(ValidationError):
+            action(stuck)
+    with pytest.raises(ValidationError):
+        services.mark_never_happened(stuck, "ana", "checked")
+    with pytest.raises(ValidationError):
+        services.mark_happened(stuck, fake.made("payout")[0].id, "ana", "checked")
+    assert only_operation().state == OperationState.NEEDS_PERSON
+
+
+def test_an_operation_marked_never_happened_is_closed_with_actor_and_comment(fake: Fake, stuck: Operation) -> None:
+    user = User.objects.create(username="ana")
+    closed = services.mark_never_happened(stuck, user, "not in the dashboard")
+    assert closed.state == OperationState.CLOSED
+    assert closed.closed_at is not None
+    assert f"{user.pk}:ana" in closed.note
+    assert "not in the dashboard" in closed.note
+    with pytest.raises(ValidationError):
+        services.mark_never_happened(stuck, user, "again")
+    for action in (services.look_up, services.retry):
+        with pytest.raises(ValidationError):
+            action(stuck)
+    assert services.resume_operations() == {}
+
+
+def test_only_an_operation_that_needs_a_person_or_was_never_sent_can_be_closed(fake: Fake, stuck: Operation) -> None:
+    for state in (OperationState.UNKNOWN, OperationState.DONE, OperationState.REJECTED):
+        Operation.objects.update(state=state)
+        with pytest.raises(ValidationError):
+            services.mark_never_happened(stuck, "ana", "checked")
+
+
+def test_an_operation_that_was_never_sent_can_be_called_off(fake: Fake) -> None:
+    fake.script = [refusal(RateLimited, 429, "rate_limited")]
+    operation = services.defer(services.create_payout, **PAYOUT)
+    assert services.mark_never_happened(operation, "ana", "wrong amount").state == OperationState.CLOSED
+    make_due()
+    assert services.resume_operations() == {}
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.parametrize(("actor", "comment"), [("", "x"), (None, "x"), ("ana", ""), ("ana", " ")])
+def test_a_resolution_needs_an_actor_and_a_comment(fake: Fake, stuck: Operation, actor: Any, comment: str) -> None:
+    with pytest.raises(ValidationError):
+        services.mark_never_happened(stuck, actor, comment)
+    with pytest.raises(ValidationError):
+        services.mark_happened(stuck, "pout_1", actor, comment)
+
+
+def test_an_operation_marked_happened_is_linked_to_its_object(fake: Fake, stuck: Operation) -> None:
+    made = fake.made("payout")[0]
+    done = services.mark_happened(stuck, made.id, "ana", "seen in the dashboard")
+    assert (done.state, done.result_id) == (OperationState.DONE, made.id)
+    assert services.create_payout(**PAYOUT, idempotency_key="k1").pk == made.id
+
+
+def test_a_deposit_reference_can_be_marked_happened(fake: Fake) -> None:
+    fake.script = [timeout()]
+    with pytest.raises(OutcomeUnknown):
+        services.create_deposit_reference(**DEPOSIT)
+    Operation.objects.update(state=OperationState.NEEDS_PERSON)
+    made = fake.add(deposit())
+    assert services.mark_happened(only_operation(), made.id, "ana", "seen").result_id == made.id
+
+
+def test_an_object_that_does_not_fit_cannot_be_linked(fake: Fake, stuck: Operation) -> None:
+    for other in (payout(amount=4_999), payout(currency="USD")):
+        fake.add(other)
+        with pytest.raises(ValidationError):
+            services.mark_happened(stuck, other.id, "ana", "seen")
+    with pytest.raises(NotFound):
+        services.mark_happened(stuck, "pout_unknown", "ana", "seen")
+    assert only_operation().state == OperationState.NEEDS_PERSON
+
+
+def test_an_object_of_another_operation_cannot_be_linked(fake: Fake, stuck: Operation) -> None:
+    other = services.create_payout(**PAYOUT)
+    with pytest.raises(ValidationError):
+        services.mark_happened(stuck, other.pk, "ana", "seen")
+    stuck.refresh_from_db()
+    assert stuck.state == OperationState.NEEDS_PERSON
+    assert not stuck.lease_token
+
+
+def test_a_refund_of_another_payment_cannot_be_linked(fake: Fake, mirrored: Any) -> None:
+    row = mirrored(payment(status="succeeded", amount_received=10_000))
+    fake.script = [timeout()]
+    with pytest.raises(OutcomeUnknown):
+        services.create_refund(row, amount=1_000)
+    other = fake.add(refund(payment_id="pay_other", amount=1_000))
+    with pytest.raises(ValidationError):
+        services.mark_happened(only_operation(), other.id, "ana", "seen")
+
+
+def test_a_cancel_can_only_be_linked_to_its_own_object(fake: Fake, mirrored: Any) -> None:
+    row, other = mirrored(payment()), mirrored(payment())
+    fake.script = [timeout()]
+    with pytest.raises(OutcomeUnknown):
+        services.cancel_payment(row)
+    with pytest.raises(ValidationError):
+        services.mark_happened(only_operation(), other.pk, "ana", "seen")
+    assert services.mark_happened(only_operation(), row.pk, "ana", "seen").state == OperationState.DONE
+
+
+def test_two_cancels_can_be_linked_to_one_object(fake: Fake, mirrored: Any) -> None:
+    row = mirrored(payment())
+    services.cancel_payment(row)
+    fake.objects[row.pk].status = "created"
+    services.refresh(row)
+    fake.script = [timeout()]
+    with pytest.raises(OutcomeUnknown) as caught:
+        services.cancel_payment(row)
+    assert services.mark_happened(caught.value.operation, row.pk, "ana", "seen").state == OperationState.DONE
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("decide", [services.look_up, services.retry])
+@pytest.mark.parametrize("operation", ["op_unknown", None])
+def test_an_operation_that_does_not_exist_cannot_be_resolved(decide: Any, operation: Any) -> None:
+    with pytest.raises(ValidationError, match="no such operation"):
+        decide(operation)
+
+
+def test_a_resolution_is_refused_if_another_worker_takes_over(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.script = [timeout()]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**PAYOUT)
+    monkeypatch.setattr(recovery, "look_up", mock.Mock(side_effect=ledger.LeaseLost))
+    make_due()
+    with pytest.raises(ValidationError, match="somebody else is working on it"):
+        services.look_up(only_operation())
+
+
+class TestPossibleResolutions:
+    """A page offers a resolution exactly when the function of that name accepts the operation."""
+
+    #: What is special about the operation: the call, and changed fields.
+    VARIANTS: ClassVar[dict[str, tuple[str, dict[str, Any]]]] = {
+        "just sent": ("create_payout", {}),
+        "never sent": ("create_payout", {"may_have_run": False, "first_sent_at": None, "sent_to": ""}),
+        "key forgotten": ("create_payout", {"first_sent_at": timezone.now() - timedelta(hours=30)}),
+        "sent elsewhere": ("create_payout", {"sent_to": "elsewhere"}),
+        "key conflict": ("create_payout", {"error": {"code": "idempotency_conflict"}}),
+        "erased": ("create_payout", {"body": None}),
+        "cancel": ("cancel_payout", {}),
+        "deletion": ("delete_webhook_endpoint", {}),
+        "account removed": ("create_payout", {"account": "removed"}),
+        "call of another version": ("create_payout", {"operation": "create_voucher"}),
+    }
+
+    @pytest.fixture
+    def resolutions(self, fake: Fake, mirrored: Any) -> Callable[[str], dict[str, Callable[[Operation], Any]]]:
+        """Record an operation without an answer, by the name of its call; returns the functions that resolve it."""
+
+        def record(call: str) -> dict[str, Callable[[Operation], Any]]:
+            send: Callable[[], Any]
+            if call == "create_payout":
+                found, send = fake.add(payout(**{**PAYOUT, "fee": 300})).id, lambda: services.create_payout(**PAYOUT)
+            elif call == "cancel_payout":
+                found, send = mirrored(payout()).pk, lambda: services.cancel_payout(found)
+            else:
+                found, send = mirrored(endpoint()).pk, lambda: services.delete_webhook_endpoint(found)
+            fake.script = [timeout()]
+            with pytest.raises(OutcomeUnknown):
+                send()
+            return {
+                "look_up": services.look_up,
+                "retry": services.retry,
+                "mark_happened": lambda operation: services.mark_happened(operation, found, "ana", "seen"),
+                "mark_never_happened": lambda operation: services.mark_never_happened(operation, "ana", "checked"),
+            }
+
+        return record
+
+    @pytest.mark.parametrize("name", ["look_up", "retry", "mark_happened", "mark_never_happened"])
+    @pytest.mark.parametrize("state", OperationState)
+    @pytest.mark.parametrize("variant", VARIANTS)
+    def test_a_resolution_is_offered_exactly_when_it_is_accepted(
+        self, resolutions: Any, variant: str, state: OperationState, name: str
+    ) -> None:
+        call, fields = self.VARIANTS[variant]
+        functions = resolutions(call)
+        if state in (OperationState.DUE, OperationState.AWAITING_APPROVAL, OperationState.REJECTED):
+            # In these states no attempt can have been executed.
+            fields = {"may_have_run": False, **fields}
+        elif state in (OperationState.UNKNOWN, OperationState.DONE):
+            fields = {**fields, "may_have_run": True}
+        Operation.objects.update(state=state, lease_until=None, lease_token="", **fields)
+        operation = only_operation()
+        is_offered = name in services.possible_resolutions(operation)
+        if is_offered:
+            functions[name](operation)
+        else:
+            with pytest.raises(ValidationError):
+                functions[name](operation)
+            operation.refresh_from_db()
+            assert (operation.state, operation.lease_token) == (state, "")
+
+    def test_what_is_offered_for_an_operation_that_needs_a_person(self, resolutions: Any) -> None:
+        resolutions("create_payout")
+        Operation.objects.update(state=OperationState.NEEDS_PERSON)
+        assert services.possible_resolutions(only_operation()) == {
+            "look_up", "retry", "mark_happened", "mark_never_happened",
+        }  # fmt: skip
+
+    def test_nothing_is_offered_for_a_closed_operation(self, resolutions: Any) -> None:
+        resolutions("create_payout")
+        for state in (OperationState.DONE, OperationState.REJECTED, OperationState.CLOSED):
+            Operation.objects.update(state=state)
+            assert services.possible_resolutions(only_operation()) == set()

@@ -1,0 +1,747 @@
+"""Orders and their payments: whose a payment is, and what the payments of an order come to."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection, models
+from django.template import Context, Template
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext, isolate_apps
+from django.utils import timezone
+from hypothesis import given, strategies as st
+from pytest_django import DjangoAssertNumQueries
+
+from payments_integration import handlers, inbox, services
+from payments_integration.enums import (
+    ENDED_PAYMENT_STATUSES,
+    OPEN_PAYMENT_STATUSES,
+    RECEIVED_PAYMENT_STATUSES,
+    VAIN_PAYMENT_STATUSES,
+    PaymentStatus,
+    RefundStatus,
+)
+from payments_integration.models import Payment, Refund
+from payments_integration.payable import Payable, Totals
+from payments_integration.payable.totals import compute_totals
+from payments_integration.services.refunds import refundable_rest
+from payments_integration.testing import ProviderSandbox
+from tests.factories import rows
+from tests.unit.payable.payables import Customer, Invoice, Order
+
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "10-orders.md"
+
+
+@pytest.fixture
+def order(db: None) -> Order:
+    return Order.objects.create(number="A-1")
+
+
+def paid(status: str = "succeeded", received: int = 10_000, **fields: Any) -> Payment:
+    values = {"amount": 10_000, "currency": "CLP", "merchant_reference": "A-1", **fields}
+    return rows.payment(status=status, amount_received=received, **values)
+
+
+def refunded(payment: Payment, amount: int, status: str = "succeeded", **fields: Any) -> Refund:
+    return rows.refund(payment=payment, amount=amount, status=status, **{"currency": payment.currency, **fields})
+
+
+def totals(order: Order) -> dict[str, int]:
+    """Of its pesos, what is not 0."""
+    found = order.totals_in("CLP")
+    figures = {name: getattr(found, name) for name in (*Totals.__dataclass_fields__, "kept") if name != "currency"}
+    return {name: value for name, value in figures.items() if value}
+
+
+# Whose a payment is
+
+
+def test_an_order_has_every_attempt_newest_first_and_their_refunds(order: Order) -> None:
+    first, second = paid("failed", 0), paid()
+    paid(merchant_reference="A-2")
+    older, newer = refunded(second, 100), refunded(second, 200, "failed")
+    assert list(order.payments) == [second, first]
+    assert list(order.refunds) == [newer, older]
+    assert list(order.payments.filter(status="failed")) == [first]
+
+
+@pytest.mark.parametrize("number", [None, ""])
+@pytest.mark.django_db
+def test_an_order_without_a_reference_has_no_payments(number: str | None) -> None:
+    order = Order.objects.create(number=number)
+    for reference in (None, "", "None"):
+        payment = paid(merchant_reference=reference)
+        refunded(payment, 100)
+        assert Order.objects.of(payment) is None
+    assert not order.payments.exists()
+    assert not order.refunds.exists()
+    assert order.totals() == {}
+    assert Order.objects.with_totals().get().totals() == {}
+    assert not Order().payments.exists()
+
+
+@pytest.mark.parametrize("other", ["a-1", "A-1 ", "Á-1", "A-10", "A"])
+def test_references_that_differ_in_case_are_different_orders(order: Order, other: str) -> None:
+    payment = paid(merchant_reference=other)
+    refunded(payment, 100)
+    assert not order.payments.exists()
+    assert not order.refunds.exists()
+    assert order.totals() == {}
+    assert Order.objects.with_totals().get().totals() == {}
+    assert Order.objects.of(payment) is None
+
+
+def test_payments_of_another_account_do_not_count(order: Order) -> None:
+    payment = paid(account="second")
+    assert not order.payments.exists()
+    assert order.totals() == {}
+    assert Order.objects.with_totals().get().totals() == {}
+    assert Order.objects.of(payment) is None
+
+
+@pytest.mark.django_db
+def test_a_row_can_name_its_account() -> None:
+    one, two, unnamed = (Invoice.objects.create(brand=brand) for brand in ("default", "second", ""))
+    for invoice in (one, two, unnamed):
+        for account in ("default", "second"):
+            paid(account=account, merchant_reference=str(invoice.pk))
+    for invoice in (one, two):
+        payment = invoice.payments.get()
+        assert payment.account == invoice.brand
+        assert Invoice.objects.of(payment) == invoice
+    assert [invoice.totals_in("CLP").paid for invoice in Invoice.objects.with_totals().order_by("pk")] == [
+        10_000,
+        10_000,
+        0,
+    ]
+    assert not unnamed.payments.exists()
+    assert Invoice.objects.of(paid(account="other", merchant_reference=str(one.pk))) is None
+
+
+@pytest.mark.parametrize("fields", [{"flow": "deposit_reference"}, {"method_family": "deposit_reference"}])
+def test_a_deposit_does_not_count_for_an_order(order: Order, fields: dict[str, str]) -> None:
+    deposit = paid(**fields)
+    assert not order.payments.exists()
+    assert order.totals() == {}
+    assert Order.objects.with_totals().get().totals() == {}
+    assert Order.objects.of(deposit) is None
+
+
+@pytest.mark.django_db
+def test_deposits_count_if_the_model_includes_them() -> None:
+    customer = Customer.objects.create()
+    deposit = paid(account="second", flow="deposit_reference", merchant_reference=str(customer.code))
+    assert list(customer.payments) == [deposit]
+    assert Customer.objects.of(deposit) == customer
+    assert Customer.objects.with_totals().get().is_paid(10_000, "CLP")
+
+
+def test_a_payment_leads_to_its_order(order: Order, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    payment = paid()
+    refund = refunded(payment, 100)
+    with django_assert_num_queries(1):
+        assert Order.objects.of(payment) == order
+    with django_assert_num_queries(2):
+        assert Order.objects.of(refund) == order
+    assert Order.objects.filter(amount=1).of(payment) is None
+    assert Order.objects.select_for_update().of(payment) == order
+
+
+def test_a_payment_of_no_order_leads_to_none(order: Order) -> None:
+    assert Order.objects.of(None) is None
+    assert Order.objects.of(paid(merchant_reference="op_0123456789abcdef0123456789abcdef")) is None
+    assert Order.objects.of(rows.refund(payment_id="pay_not_here_yet")) is None
+    assert Order.objects.of(rows.refund(payment=None)) is None
+
+
+@pytest.mark.parametrize("reference", ["{}x", "0{}", " {}", "+{}", "op_{}", "9" * 30, "{}.0", "x"])
+@pytest.mark.django_db
+def test_a_number_matches_only_its_plain_form(reference: str) -> None:
+    invoice = Invoice.objects.create(brand="default")
+    assert Invoice.objects.of(paid(merchant_reference=str(invoice.pk))) == invoice
+    assert Invoice.objects.of(paid(merchant_reference=reference.format(invoice.pk))) is None
+
+
+@pytest.mark.django_db
+def test_a_uuid_matches_only_its_plain_form() -> None:
+    customer = Customer.objects.create()
+    assert Customer.objects.of(paid(merchant_reference=str(customer.code))) == customer
+    assert Customer.objects.of(paid(merchant_reference=customer.code.hex)) is None
+    assert Customer.objects.of(paid(merchant_reference=str(uuid.uuid4()))) is None
+
+
+def test_a_payment_with_two_matching_rows_is_an_error(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model whose reference is not unique is warned about; what comes of it is an error, not the first row."""
+    Order.objects.create(number="A-2", currency="A-1")
+    Order.objects.create(number="A-3", currency="A-1")
+    monkeypatch.setattr(Order, "merchant_reference_field", "currency")
+    with pytest.raises(Order.MultipleObjectsReturned):
+        Order.objects.of(paid())
+
+
+# What an order's payments come to
+
+
+def test_totals_without_payments_are_zero(order: Order) -> None:
+    assert order.totals() == {}
+    assert totals(order) == {}
+    assert not order.is_paid(1, "CLP")
+    assert order.is_paid(0, "CLP")
+
+
+@pytest.mark.parametrize("status", ["failed", "expired", "canceled"])
+def test_a_failed_attempt_counts_for_nothing(order: Order, status: str) -> None:
+    paid(status, 0)
+    assert totals(order) == {}
+
+
+def test_the_attempt_that_was_paid_counts(order: Order) -> None:
+    for status in ("failed", "expired", "canceled"):
+        paid(status, 0)
+    paid()
+    expected = {"asked", "received", "kept", "paid", "refundable"}
+    assert totals(order) == dict.fromkeys(expected, 10_000)
+    assert order.is_paid(10_000, "CLP")
+    assert not order.is_paid(10_001, "CLP")
+
+
+def test_an_expired_attempt_that_was_paid_late_counts(order: Order) -> None:
+    late = paid("expired", 0)
+    assert not order.is_paid(10_000, "CLP")
+    Payment.objects.filter(pk=late.pk).update(status="succeeded", amount_received=10_000)
+    assert order.is_paid(10_000, "CLP")
+
+
+@pytest.mark.parametrize("status", ["created", "requires_action", "processing", "authorized"])
+def test_an_open_attempt_is_in_progress_and_not_paid(order: Order, status: str) -> None:
+    """One of a status that this version does not know as well: it may still be paid."""
+    paid(status, 0)
+    assert totals(order) == {"asked": 10_000, "in_progress": 10_000}
+    assert order.totals_in("CLP").missing(10_000) == 10_000
+
+
+def test_a_gone_payment_is_not_in_progress(order: Order) -> None:
+    paid("created", 0, gone_at=timezone.now())
+    paid(gone_at=timezone.now())
+    assert order.totals_in("CLP").in_progress == 0
+    assert order.is_paid(10_000, "CLP")
+
+
+def test_a_partial_payment_counts_its_received_amount(order: Order) -> None:
+    paid("partially_paid", 4_000)
+    assert totals(order) == {
+        "asked": 10_000,
+        "received": 4_000,
+        "kept": 4_000,
+        "paid": 4_000,
+        "refundable": 4_000,
+        "in_progress": 6_000,
+    }
+    assert order.totals_in("CLP").missing(10_000) == 6_000
+    paid(received=6_000, amount=6_000)
+    assert order.totals_in("CLP").missing(10_000) == 0
+
+
+def test_an_overpaid_amount_can_be_refunded_once(order: Order) -> None:
+    payment = paid("overpaid", 15_000)
+    assert order.totals_in("CLP").overpaid(10_000) == 5_000
+    assert order.totals_in("CLP").missing(10_000) == 0
+    refund = refunded(payment, 5_000, "processing")
+    assert order.totals_in("CLP").overpaid(10_000) == 0
+    assert order.totals_in("CLP").kept == 15_000
+    Refund.objects.filter(pk=refund.pk).update(status="succeeded")
+    assert order.totals_in("CLP").overpaid(10_000) == 0
+    assert order.totals_in("CLP").kept == 10_000
+    assert order.is_paid(10_000, "CLP")
+
+
+def test_an_order_paid_twice_is_overpaid_until_one_payment_is_refunded(order: Order) -> None:
+    paid()
+    second = paid()
+    assert order.totals_in("CLP").overpaid(10_000) == 10_000
+    refunded(second, 10_000)
+    assert order.totals_in("CLP").overpaid(10_000) == 0
+    assert order.is_paid(10_000, "CLP")
+
+
+def test_money_under_review_is_not_the_merchants(order: Order) -> None:
+    paid("on_hold")
+    assert totals(order) == {"asked": 10_000, "held": 10_000}
+    assert not order.is_paid(1, "CLP")
+
+
+@pytest.mark.parametrize("status", ["failed", "expired", "canceled", "processing", "disputed"])
+def test_money_of_a_failed_attempt_is_held_and_does_not_pay(order: Order, status: str) -> None:
+    paid(status, 3_000)
+    found = totals(order)
+    assert found["held"] == 3_000
+    assert not {"received", "kept", "paid", "refundable"} & set(found)
+
+
+def test_a_partial_refund_leaves_the_order_paid(order: Order) -> None:
+    refunded(paid(), 2_000)
+    assert totals(order) == {
+        "asked": 10_000,
+        "received": 10_000,
+        "refunded": 2_000,
+        "kept": 8_000,
+        "paid": 10_000,
+        "refundable": 8_000,
+    }
+    assert order.is_paid(10_000, "CLP")
+
+
+@pytest.mark.parametrize("status", ["succeeded", "created", "processing", "queued"])
+def test_a_full_refund_in_progress_makes_the_order_unpaid(order: Order, status: str) -> None:
+    payment = paid()
+    refunded(payment, 4_000)
+    refunded(payment, 6_000, status)
+    assert not order.is_paid(1, "CLP")
+    assert order.totals_in("CLP").refundable == 0
+    assert order.totals_in("CLP").kept == (0 if status == "succeeded" else 6_000)
+    paid(received=6_000)
+    assert order.totals_in("CLP").missing(10_000) == 4_000
+
+
+@pytest.mark.parametrize("status", ["failed", "canceled", "returned"])
+def test_a_failed_refund_counts_for_nothing(order: Order, status: str) -> None:
+    refunded(paid(), 10_000, status)
+    assert not {"refunded", "refunding"} & set(totals(order))
+    assert order.is_paid(10_000, "CLP")
+
+
+def test_the_larger_of_the_two_refunded_figures_counts(order: Order) -> None:
+    ahead, behind, unsaid = paid(refunded_amount=3_000), paid(refunded_amount=0), paid(refunded_amount=None)
+    refunded(ahead, 1_000)  # the others are not mirrored
+    refunded(behind, 2_000)  # the payment is read again soon
+    refunded(unsaid, 500)
+    assert order.totals_in("CLP").refunded == 3_000 + 2_000 + 500
+
+
+def test_a_refund_that_came_back_is_not_refunded_before_the_payment_is_read_again(order: Order) -> None:
+    payment = paid(refunded_amount=10_000)
+    back = refunded(payment, 9_000, "returned")
+    assert order.totals_in("CLP").refunded == 10_000, "the payment's row is as new"
+    Refund.objects.filter(pk=back.pk).update(state_at=rows.AT + timedelta(seconds=1))
+    assert order.totals_in("CLP").refunded == 1_000
+    assert order.is_paid(10_000, "CLP")
+
+
+def test_a_chargeback_takes_the_amount_that_was_not_refunded(order: Order) -> None:
+    charged = paid("chargeback")
+    assert totals(order) == {"asked": 10_000, "received": 10_000, "charged_back": 10_000}
+    refunded(charged, 2_000)
+    assert totals(order) == {"asked": 10_000, "received": 10_000, "refunded": 2_000, "charged_back": 8_000}
+    assert not order.is_paid(1, "CLP")
+    paid()
+    assert order.is_paid(10_000, "CLP")
+    assert order.totals_in("CLP").overpaid(10_000) == 0
+
+
+def test_a_refund_in_progress_of_a_chargeback_leaves_nothing_refundable(order: Order) -> None:
+    refunded(paid("chargeback"), 2_000, "processing")
+    assert order.totals_in("CLP").charged_back == 10_000
+    assert order.totals_in("CLP").refundable == 0
+
+
+def test_currencies_are_never_added(order: Order) -> None:
+    paid("partially_paid", 4_000)
+    paid("partially_paid", 600, amount=1_000, currency="USD")
+    found = order.totals()
+    assert list(found) == ["CLP", "USD"]
+    assert (found["CLP"].paid, found["USD"].paid) == (4_000, 600)
+    assert not order.is_paid(4_600, "CLP")
+    assert order.totals_in("PEN") == Totals("PEN")
+
+
+def test_a_refund_in_another_currency_counts_in_its_own_currency(order: Order) -> None:
+    payment = paid()
+    refunded(payment, 100, currency="USD")
+    refunded(payment, 200, "processing", currency="USD")
+    assert order.totals_in("CLP").refundable == 10_000
+    assert (order.totals_in("USD").refunded, order.totals_in("USD").refunding) == (100, 200)
+
+
+def test_erased_rows_count(order: Order) -> None:
+    payment = paid(erased_at=timezone.now())
+    refunded(payment, 1_000, erased_at=timezone.now())
+    assert (order.totals_in("CLP").received, order.totals_in("CLP").refunded) == (10_000, 1_000)
+    assert Order.objects.of(payment) == order
+
+
+@pytest.mark.parametrize("amount", [-1, -(2**40)])
+def test_an_amount_is_not_negative(amount: int) -> None:
+    for ask in (Totals("CLP").is_paid, Totals("CLP").missing, Totals("CLP").overpaid):
+        with pytest.raises(ValueError, match="negative"):
+            ask(amount)
+
+
+def test_every_status_of_the_spec_is_counted() -> None:
+    came_or_not = RECEIVED_PAYMENT_STATUSES | VAIN_PAYMENT_STATUSES | {"chargeback"}
+    assert came_or_not == ENDED_PAYMENT_STATUSES | {"partially_paid"}
+    assert not RECEIVED_PAYMENT_STATUSES & VAIN_PAYMENT_STATUSES
+    assert set(PaymentStatus.values) == ENDED_PAYMENT_STATUSES | OPEN_PAYMENT_STATUSES
+    assert not ENDED_PAYMENT_STATUSES & OPEN_PAYMENT_STATUSES
+
+
+AMOUNTS = st.integers(0, 1_000)
+ATTEMPTS = st.lists(
+    st.tuples(
+        st.sampled_from([*PaymentStatus.values, "unheard_of"]),
+        AMOUNTS,
+        AMOUNTS,
+        st.none() | AMOUNTS,
+        st.lists(st.tuples(st.sampled_from([*RefundStatus.values, "unheard_of"]), AMOUNTS), max_size=3),
+    ),
+    max_size=4,
+)
+
+
+@given(ATTEMPTS, AMOUNTS)
+def test_the_totals_are_consistent(attempts: list[Any], amount: int) -> None:
+    payments, refunds, came = [], [], 0
+    for number, (status, asked, received, given_back, some) in enumerate(attempts):
+        payments.append(
+            Payment(pk=f"pay_{number}", status=status, amount=asked, amount_received=received,
+                    refunded_amount=given_back, currency="CLP", state_at=rows.AT)
+        )  # fmt: skip
+        done = sum(value for what, value in some if what == "succeeded")
+        came += max(received, done, given_back or 0)
+        refunds += [
+            Refund(payment_id=f"pay_{number}", status=what, amount=value, currency="CLP", state_at=rows.AT)
+            for what, value in some
+        ]
+    found = compute_totals(payments, refunds).get("CLP", Totals("CLP"))
+    assert min(getattr(found, name) for name in (*Totals.__dataclass_fields__, "kept") if name != "currency") >= 0
+    assert found.received + found.held == came
+    assert found.refundable <= found.kept <= found.received
+    assert found.refundable <= found.paid <= found.received
+    assert not (found.missing(amount) and found.overpaid(amount))
+    assert found.is_paid(amount) == (found.missing(amount) == 0)
+
+
+# As the provider has it
+
+
+@pytest.mark.django_db
+def test_the_totals_equal_the_providers(payments_sandbox: ProviderSandbox, woken: list[str]) -> None:
+    order = Order.objects.create(number="A-1")
+    engine = payments_sandbox.engine
+
+    def attempt(method: str = "cl_webpay_card") -> Payment:
+        payment = services.create_payment(
+            amount=10_000, currency="CLP", country="CL", method_code=method, merchant_reference="A-1"
+        )
+        payments_sandbox.settle()
+        return payment
+
+    late, charged, good = attempt(), attempt(), attempt()
+    engine.expire(late.pk)
+    payments_sandbox.settle()
+    assert order.totals_in("CLP").in_progress == 20_000
+    for payment in (late, charged, good):
+        engine.pay(payment.pk)
+    payments_sandbox.settle()
+    assert order.totals_in("CLP").paid == 30_000
+    for payment, amount in ((late, 10_000), (charged, 3_000), (good, 1_000)):
+        refund = services.create_refund(payment, amount=amount)
+        assert order.totals_in("CLP").refunding == amount
+        engine.succeed_refund(refund.pk)
+        payments_sandbox.settle()
+    engine.chargeback(charged.pk)
+    payments_sandbox.settle()
+    assert order.refunds.count() == 3
+    assert totals(order) == {
+        "asked": 30_000,
+        "received": 30_000,
+        "refunded": 14_000,
+        "charged_back": 7_000,
+        "kept": 9_000,
+        "paid": 10_000,
+        "refundable": 9_000,
+    }
+    assert order.totals_in("CLP").refundable == refundable_rest(Payment.objects.get(pk=good.pk))
+    assert {payment.pk for payment in order.payments} == {late.pk, charged.pk, good.pk}
+
+
+@pytest.mark.django_db
+def test_a_payment_without_a_reference_belongs_to_no_order(
+    payments_sandbox: ProviderSandbox, woken: list[str]
+) -> None:
+    Order.objects.create(number="A-1")
+    payment = services.create_payment(amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card")
+    assert payment.merchant_reference
+    assert Order.objects.of(payment) is None
+
+
+# Lists
+
+
+@pytest.mark.parametrize("count", [1, 50])
+@pytest.mark.django_db
+def test_a_list_with_totals_takes_three_statements(
+    django_assert_num_queries: DjangoAssertNumQueries, count: int
+) -> None:
+    Order.objects.bulk_create(Order(number=f"A-{number}") for number in range(count))
+    for number in range(count):
+        refunded(paid(merchant_reference=f"A-{number}"), number)
+        paid("failed", 0, merchant_reference=f"A-{number}")
+    with django_assert_num_queries(3):
+        orders = list(Order.objects.with_totals().order_by("pk"))
+        figures = [(order.totals_in("CLP").refunded, order.is_paid(10_000, "CLP")) for order in orders]
+    assert figures == [(number, True) for number in range(count)]
+
+
+def test_one_order_takes_two_statements(order: Order, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    refunded(paid(), 100)
+    with django_assert_num_queries(2):
+        order.totals()
+    with django_assert_num_queries(1):
+        list(order.payments)
+    with django_assert_num_queries(1):
+        list(order.refunds)
+
+
+@pytest.mark.django_db
+def test_a_long_list_is_read_in_parts(
+    monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    monkeypatch.setattr("payments_integration.payable.queries.CHUNK", 2)
+    Order.objects.bulk_create(Order(number=f"A-{number}") for number in range(5))
+    for number in range(5):
+        paid(merchant_reference=f"A-{number}")
+    with django_assert_num_queries(7):
+        assert all(order.is_paid(10_000, "CLP") for order in Order.objects.with_totals())
+
+
+def test_payments_are_found_by_the_index_of_references(order: Order) -> None:
+    for number in range(300):
+        paid(merchant_reference=f"B-{number}")
+    with CaptureQueriesContext(connection) as captured:
+        order.totals()
+        list(order.payments)
+        list(order.refunds)
+    plans = [explained(query["sql"]) for query in captured]
+    assert len(plans) == 4
+    for plan in plans:
+        assert "pi_payment_reference" in plan
+        assert "SCAN" not in plan
+
+
+def explained(sql: str) -> str:
+    """How a database would go about it."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("ANALYZE payments_integration_payment")
+        cursor.execute(f"EXPLAIN {'QUERY PLAN ' if connection.vendor == 'sqlite' else ''}{sql}")
+        return "; ".join(str(row) for row in cursor.fetchall())
+
+
+def test_with_totals_works_with_slices_filters_and_first(
+    order: Order, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    paid()
+    wanted = Order.objects.with_totals().order_by("pk")
+    with django_assert_num_queries(3):
+        assert wanted.filter(currency="CLP")[:1][0].is_paid(10_000, "CLP")
+    with django_assert_num_queries(3):
+        found = wanted.first()
+        assert found is not None
+        assert found.totals_in("CLP").paid == 10_000
+    with django_assert_num_queries(1):
+        assert list(wanted.values_list("number", flat=True)) == ["A-1"]
+    with django_assert_num_queries(1):
+        assert not list(wanted.filter(number="none"))
+
+
+def test_prefetched_totals_are_kept_until_a_refresh(order: Order) -> None:
+    payment = paid("processing", 0)
+    seen = Order.objects.with_totals().get()
+    Payment.objects.filter(pk=payment.pk).update(status="succeeded", amount_received=10_000)
+    assert not seen.is_paid(10_000, "CLP")
+    assert order.is_paid(10_000, "CLP")
+    seen.refresh_from_db()
+    assert seen.is_paid(10_000, "CLP")
+
+
+def test_changing_the_returned_totals_does_not_change_the_row(order: Order) -> None:
+    paid()
+    seen = Order.objects.with_totals().get()
+    seen.totals().clear()
+    assert seen.is_paid(10_000, "CLP")
+
+
+def test_templates_show_totals(order: Order) -> None:
+    paid()
+    template = Template("{{ order.totals.CLP.kept }}{% for code, all in order.totals.items %} {{ code }}{% endfor %}")
+    assert template.render(Context({"order": order})) == "10000 CLP"
+
+
+# System checks
+
+
+@pytest.mark.parametrize("model", [Order, Invoice, Customer])
+@pytest.mark.django_db
+def test_correct_models_pass_the_checks(model: type[models.Model]) -> None:
+    assert model.check(databases=["default"]) == []
+
+
+def found_ids(model: type[models.Model]) -> list[str]:
+    return [str(message.id).rpartition(".")[2] for message in model.check()]
+
+
+@isolate_apps("tests.receivers")
+def test_options_that_name_missing_fields_are_check_errors() -> None:
+    class Unnamed(Payable):
+        class Meta:
+            app_label = "receivers"
+
+    class Misspelt(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        merchant_reference_field = "nummer"
+
+        class Meta:
+            app_label = "receivers"
+
+    class Elsewhere(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        merchant_reference_field = "number"
+        payments_account = "third"
+
+        class Meta:
+            app_label = "receivers"
+
+    assert [found_ids(model) for model in (Unnamed, Misspelt, Elsewhere)] == [["E020"], ["E020"], ["E020"]]
+    with override_settings(PAYMENTS_INTEGRATION={"PROCESSING": "wrong"}):
+        assert found_ids(Elsewhere) == []  # the setting's own checks speak
+
+
+@isolate_apps("tests.receivers")
+def test_fields_that_hide_a_part_of_payable_are_check_errors() -> None:
+    class Hiding(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        is_paid = models.BooleanField(default=False)
+        merchant_reference_field = "number"
+
+        class Meta:
+            app_label = "receivers"
+
+    class Hidden(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        merchant_reference_field = "number"
+
+        class Meta:
+            app_label = "receivers"
+
+    class Slip(models.Model):
+        hidden = models.ForeignKey(Hidden, models.CASCADE, related_name="payments")
+
+        class Meta:
+            app_label = "receivers"
+
+        def __str__(self) -> str:
+            return ""
+
+    assert found_ids(Hiding) == ["E021"]
+    assert found_ids(Hidden) == ["E021"]
+
+
+@isolate_apps("tests.receivers")
+def test_a_reference_that_is_not_unique_is_warned_about() -> None:
+    class Loose(Payable):
+        number = models.CharField(max_length=9)
+        merchant_reference_field = "number"
+
+        class Meta:
+            app_label = "receivers"
+
+    class PerBrand(Payable):
+        number = models.CharField(max_length=9)
+        brand = models.CharField(max_length=9)
+        merchant_reference_field = "number"
+        payments_account_field = "brand"
+
+        class Meta:
+            app_label = "receivers"
+            constraints = [models.UniqueConstraint(fields=["brand", "number"], name="per_brand")]
+
+    class PerYear(Payable):
+        number = models.CharField(max_length=9)
+        year = models.IntegerField()
+        merchant_reference_field = "number"
+
+        class Meta:
+            app_label = "receivers"
+            constraints = [models.UniqueConstraint(fields=["year", "number"], name="per_year")]
+
+    assert [found_ids(model) for model in (Loose, PerBrand, PerYear)] == [["W020"], [], ["W020"]]
+
+
+# The documentation
+
+
+@pytest.mark.django_db
+def test_the_documented_examples_run(
+    payments_sandbox: ProviderSandbox,
+    woken: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(handlers, "registered", [])
+    model, create, handle, ask, listing = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    names: dict[str, Any] = {"__name__": "tests.receivers.models"}
+    with isolate_apps("tests.receivers"):
+        exec(model, names)
+    assert names["Order"].check() == []
+    assert {field.name for field in names["Order"]._meta.fields} == {field.name for field in Order._meta.fields}
+    names["Order"] = Order
+
+    exec(handle, names)
+    order = names["order"] = Order.objects.create(number="A-1", amount=10_000, currency="CLP")
+
+    def says() -> str:
+        order.refresh_from_db()
+        exec(ask, names)
+        return str(names["message"])
+
+    assert says() == "10000 to pay"
+    exec(create, names)
+    payments_sandbox.settle()
+    assert (says(), order.paid_at) == ("please wait", None)
+    payments_sandbox.engine.pay(names["payment"].pk)
+    payments_sandbox.settle()
+    assert says() == "paid"
+    assert order.paid_at is not None
+
+    payments_sandbox.engine.fund("CLP", 10_000)  # the fee was taken off
+    refund = services.create_refund(names["payment"])
+    payments_sandbox.engine.succeed_refund(refund.pk)
+    payments_sandbox.settle()
+    assert (says(), order.paid_at) == ("10000 to pay", None)
+    payments_sandbox.engine.clock.advance(60)
+    payments_sandbox.engine.return_refund(refund.pk)
+    payments_sandbox.deliver()
+    inbox.process("default")
+    inbox.dispatch("default")
+    assert says() == "paid"
+    assert order.paid_at is not None, "dispatched before the payment was read again"
+
+    exec(listing, names)
+    assert capsys.readouterr().out == "A-1 10000\n"
+
+
+def test_the_documented_tables_have_every_name() -> None:
+    page = DOCS.read_text()
+    figures = {name for name in Totals.__dataclass_fields__ if name != "currency"} | {"kept"}
+    assert (
+        set(re.findall(r"^\| `(\w+)` \|", page.partition("## Totals")[2].partition("###")[0], re.MULTILINE)) == figures
+    )
+    statuses = page.partition("### What counts")[2]
+    assert set(PaymentStatus.values) <= set(
+        re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", statuses, re.MULTILINE)))
+    )

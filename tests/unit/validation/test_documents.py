@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from payments_integration.enums import DocumentType
+from payments_integration.validation import documents
+
+VALID = [
+    ("RUT", "12.345.678-5", "CL"),
+    ("RUT", "12345678-5", ""),
+    ("RUT", "76086428-5", "CL"),
+    ("CC", "1018234567", "CO"),
+    ("CC", "1714307103", "EC"),
+    ("NIT", "213.123.432-1", "CO"),
+    ("CE", "E-345678", "CO"),
+    ("PASS", "AB123456", "CL"),
+    ("PPT", "5123456", "CO"),
+    ("RUC", "1792060346001", "EC"),
+    ("RUC", "20512333797", "PE"),
+    ("RUC", "20512333797", ""),
+    ("DL", "D123-4567", "MX"),
+    ("DNI", "70025425", "PE"),
+    ("CPP", "001234567", "PE"),
+    ("CPF", "390.533.447-05", "BR"),
+    ("CNPJ", "16.727.230/0001-97", "BR"),
+    ("RFC", "GODE561231GR8", "MX"),
+    ("CURP", "BOXW310820HNERXN09", "MX"),
+]
+INVALID = [
+    ("RUT", "12.345.678-4", "CL"),
+    ("RUT", "1", "CL"),
+    ("CC", "12", "CO"),
+    ("CC", "1018234567A", "CO"),
+    ("CC", "1714307104", "EC"),
+    ("NIT", "213.123.432-2", "CO"),
+    ("RUC", "1792060346002", "PE"),
+    ("RUC", "20512333797", "EC"),
+    ("RUC", "20512333798", ""),
+    ("DNI", "7002542", "PE"),
+    ("CPF", "390.533.447-06", "BR"),
+    ("CNPJ", "16.727.230/0001-98", "BR"),
+    ("RFC", "GODE561331GR8", "MX"),
+    ("CURP", "BOXW310820HNERXN08", "MX"),
+    ("PASS", "AB 12;DROP", "CL"),
+    ("PASS", "", "CL"),
+    ("PASS", "A" * 65, "CL"),
+    ("PASS", "AB\x001234", "CL"),
+    ("RUT", "12.345.678-5\n", "CL"),
+]
+
+
+@pytest.mark.parametrize(("kind", "number", "country"), VALID)
+def test_a_valid_number_is_accepted(kind: str, number: str, country: str) -> None:
+    documents.validate(kind, number, country)
+
+
+def test_every_document_type_of_the_spec_is_tested() -> None:
+    assert {kind for kind, _, _ in VALID} == set(DocumentType.values)
+
+
+@pytest.mark.case(85)
+@pytest.mark.parametrize(("kind", "number", "country"), INVALID)
+def test_an_invalid_number_is_refused_and_not_repeated(kind: str, number: str, country: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        documents.validate(kind, number, country)
+    assert caught.value.code == "invalid_document"
+    assert len(number) < 3 or number not in str(caught.value)
+
+
+def test_an_unknown_document_type_is_refused() -> None:
+    with pytest.raises(ValidationError) as caught:
+        documents.validate("SSN", "123", "CL")
+    assert caught.value.code == "invalid_document_type"
+
+
+def test_a_number_that_is_not_text_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        documents.validate("RUT", 123456785)  # type: ignore[arg-type]
