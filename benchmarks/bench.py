@@ -24,6 +24,7 @@ RUNS: dict[str, tuple[list[str], list[str]]] = {
     "start.py": (["--runs", "7"], ["--runs", "21"]),
     "calls.py": (["--calls", "200"], ["--calls", "1000"]),
     "catchup.py": (["--events", "20000", "--rounds", "1"], ["--events", "20000", "--rounds", "3"]),
+    "handlers.py": (["--events", "20000", "--rounds", "1"], ["--events", "100000", "--rounds", "3"]),
     "sweeps.py": (["--payments", "20000"], ["--payments", "20000"]),
     "webhooks.py": (["--events", "1500", "--rounds", "1"], ["--events", "3000", "--rounds", "3"]),
 }

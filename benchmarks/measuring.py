@@ -42,6 +42,9 @@ class Result:
     #: in which the machine does as much as in any other one.
     first_tenth: tuple[float, float]
     last_tenth: tuple[float, float]
+    #: Of the statements: those of the transactions that called a handler, and the most of one of them.
+    of_events: int = 0
+    most: int = 0
 
     @property
     def rate(self) -> float:
@@ -143,7 +146,7 @@ class Site:
 
     def __init__(self, server: StockPostgres, events: int, port: int, stub: int) -> None:
         self.server, self._address = server, server.url.rpartition("/")[0]
-        self._work = {"port": port, "items": events, "postgres": server.pid, "stub": stub}
+        self._shared = {"port": port, "items": events, "postgres": server.pid, "stub": stub}
         self._do("CREATE DATABASE migrated")
         self.run("benchmarks.measuring", "migrate", self._work("migrated"))
 
@@ -166,7 +169,7 @@ class Site:
         return result
 
     def _work(self, database: str) -> Work:
-        return Work(f"{self._address}/{database}", **self._work)
+        return Work(f"{self._address}/{database}", **self._shared)
 
     def _do(self, statement: str) -> None:
         import psycopg

@@ -38,9 +38,9 @@ def seed(work: Work) -> None:
     for item in get_client("default").payments.list():
         batch.append(rows.new_row("default", item, rows.row_values(item), at=item.created_at, by=StateBy.EVENT))
         if len(batch) == BATCH:
-            statements.insert(batch)
+            statements.insert_many(batch)
             batch.clear()
-    statements.insert(batch)
+    statements.insert_many(batch)
     services.sync_balances()
 
 

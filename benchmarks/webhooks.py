@@ -6,7 +6,9 @@ Starts a stock PostgreSQL, Redis and RabbitMQ, and for each contender a database
 same settings. Contenders take turns in every round, and a ratio is the median of the ratios within the rounds: a
 machine's speed drifts. Every delivery must be acknowledged, and every distinct event stored; with a worker, applied.
 
-Contenders: the floor (contenders/floor.py); the app with "celery" over Redis and over RabbitMQ, and with "inline".
+Contenders: the floor (contenders/floor.py); the app with "celery" over Redis and over RabbitMQ, and with "inline"; and
+the app over Redis with a handler for every event (contenders/merchant), which is measured with a worker only: from the
+first delivery to the last call, and the time from an event's arrival to its call at a steady trickle.
 ``--peer`` adds dj-stripe, installed on demand into an environment of its own (peer.py). It gets events in its own
 format, and fewer of them, and fetches their objects from a stub of its provider (stripe_stub.py).
 ``--filled`` adds the app over Redis with N events in its table before the first one comes.
@@ -28,6 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -43,18 +47,25 @@ from tests.servers import RabbitMQ, Redis, free_port, listens, wait_until  # noq
 FLOOR = "floor"
 PEER = "djstripe"
 FILLED = "filled"
+HANDLERS = "handlers"
 WARM_UP = 300
 #: A steady trickle, as a merchant has it, for the time that an acknowledgement takes.
 PACE = 25.0
 PACED_SECONDS = 40
-DRAIN_SECONDS = 30.0
+#: Only for a run that hangs.
+DRAIN_SECONDS = 300.0
 #: Share of deliveries that came before.
 SCENARIOS = {"unique": 0.0, "a fifth repeated": 0.2}
 
 #: What must hold: scenario's ratio to the floor's rate, by contender.
 INGEST = {"redis": 0.8, "rabbitmq": 0.7, "inline": 0.4}
 END_TO_END = 0.5
+HANDLED = 0.35
+#: Seconds from an event's arrival to its handler, at the trickle.
+HANDLED_P50 = 0.4
 PACED_P99 = 1.5
+#: Milliseconds that an acknowledgement may take inline, with all connections busy. The provider waits 10 seconds.
+INLINE_P99_MS = 150.0
 #: The rate over Redis to the peer's.
 TIMES_PEER = 8.0
 #: Into a table of many events, to the rate into an empty one.
@@ -85,6 +96,18 @@ DROP TABLE kept;
 """
 
 
+#: The rows that the handler updates, one for each event of a round.
+HANDLED_ROWS = """
+TRUNCATE merchant_handled;
+INSERT INTO merchant_handled (id) SELECT unnest('{{{ids}}}'::text[]);
+"""
+#: An event's row is made a moment before it is committed: the time includes its INSERT.
+HANDLED_AFTER = """
+SELECT extract(epoch FROM percentile_cont(0.5) WITHIN GROUP (ORDER BY called_at - received_at))
+FROM merchant_handled JOIN payments_integration_event USING (id)
+"""
+
+
 @dataclass
 class Contender:
     name: str
@@ -101,6 +124,8 @@ class Contender:
     life: Life | None = None
     #: Of the deliveries of a round: a slow one gets fewer.
     share: float = 1.0
+    #: Its worker calls handlers.
+    handles: bool = False
     port: int = 0
     server: Child | None = None
     runs: list[dict[str, Any]] = field(default_factory=list)
@@ -126,6 +151,18 @@ def contenders(redis: str, rabbitmq: str) -> list[Contender]:
         Contender("redis", *app, {"BENCH_PROCESSING": "celery", "BENCH_BROKER_URL": redis}),
         Contender("rabbitmq", *app, {"BENCH_PROCESSING": "celery", "BENCH_BROKER_URL": rabbitmq}),
         Contender("inline", *app, {"BENCH_PROCESSING": "inline"}),
+        Contender(
+            HANDLERS,
+            *app,
+            {
+                "BENCH_PROCESSING": "celery",
+                # Another queue, so that no worker takes wake-ups for the other contender's database.
+                "BENCH_BROKER_URL": redis.removesuffix("/0") + "/1",
+                "BENCH_APPS": "benchmarks.contenders.merchant",
+            },
+            setup=(("-m", "django", "migrate", "-v0", "--run-syncdb"),),
+            handles=True,
+        ),
     ]
 
 
@@ -187,6 +224,9 @@ class Bench:
         """One round: send, see that all is there, and note what it took. ``drained``: until all is applied."""
         count = int(PACE * PACED_SECONDS) if rate else round(self.options.events * contender.share)
         sent = contender.deliveries(count, SCENARIOS.get(scenario, 0.0), self._seed())
+        if contender.handles:
+            ids = ",".join(event_id for event_id, _ in sent)
+            self.postgres.ask(HANDLED_ROWS.format(ids=ids), database=contender.database)
         self.postgres.ask("CHECKPOINT")
         before = self.postgres.ask(contender.stored, database=contender.database)
         spin, wal = spin_ms(), self.postgres.wal_bytes()
@@ -199,15 +239,19 @@ class Bench:
         found["wal"] = (self.postgres.wal_bytes() - wal) / count
         for name, seconds in self._cpu(contender).items():
             found[name] = 1000 * (seconds - cpu[name]) / count
+        found["per_cpu_ms"] = 1 / sum(found[name] for name in cpu)
         stored = self.postgres.ask(contender.stored, database=contender.database) - before
         if stored != len({event_id for event_id, _ in sent}):
             raise SystemExit(f"{contender.name}: {len(sent)} deliveries acknowledged, {stored} events stored")
+        if contender.handles:
+            found["handled_p50"] = self._handled(contender)
         contender.runs.append({**found, "scenario": scenario, "spin": spin})
         shown = ("p50_ms", "p99_ms", "app_cpu", "worker_cpu", "pg_cpu", "client_cpu_ms")
         print(
             f"{contender.name:10}{scenario:18}{found['rate']:>8.0f}/s  "
             + "  ".join(f"{key} {found[key]:.2f}" for key in shown)
-            + f"  WAL {found['wal']:.0f} B  spin {spin:.1f} ms",
+            + f"  WAL {found['wal']:.0f} B  spin {spin:.1f} ms"
+            + (f"  handled after {found['handled_p50']:.2f} s" if contender.handles else ""),
             file=sys.stderr,
             flush=True,
         )
@@ -269,12 +313,25 @@ class Bench:
         return found
 
     def _drain(self, contender: Contender) -> None:
-        left = "SELECT count(*) FROM payments_integration_event WHERE state <> 'done'"
-        self.children.wait_until(
-            "the last event to be applied",
-            lambda: self.postgres.ask(left, database=contender.database) == 0,
-            DRAIN_SECONDS,
+        url = self.postgres.url.replace("/payments", f"/{contender.database}")
+        # One connection: a new one for each look would cost PostgreSQL as much as several events.
+        with psycopg.connect(url, autocommit=True) as connection:
+
+            def is_drained() -> bool:
+                left = connection.execute("SELECT 1 FROM payments_integration_event WHERE state <> 'done' LIMIT 1")
+                return left.fetchone() is None
+
+            self.children.wait_until("the last event to be applied", is_drained, DRAIN_SECONDS)
+
+    def _handled(self, contender: Contender) -> float:
+        """The median seconds from an event's arrival to its handler, when each event of the round had its call."""
+        self._drain(contender)
+        wrong = self.postgres.ask(
+            "SELECT count(*) FROM merchant_handled WHERE calls <> 1", database=contender.database
         )
+        if wrong:
+            raise SystemExit(f"{contender.name}: {wrong} events were not handled exactly once")
+        return float(self.postgres.ask(HANDLED_AFTER, database=contender.database))
 
     def _cpu(self, contender: Contender) -> dict[str, float]:
         assert contender.server is not None
@@ -295,20 +352,29 @@ def run(bench: Bench) -> None:
     for _ in range(rounds):
         for scenario in SCENARIOS:
             for contender in bench.contenders:
-                bench.measure(contender, scenario)
+                if not contender.handles:
+                    bench.measure(contender, scenario)
     by_name = {contender.name: contender for contender in bench.contenders}
-    if "redis" not in by_name:
-        return
-    # The events of the rounds are waiting still: with a worker beside, first all of them are applied.
-    worker = bench.worker(by_name["redis"])
-    both = [by_name[name] for name in (FLOOR, "redis") if name in by_name]
-    for _ in range(rounds):
-        for contender in both:
-            bench.measure(contender, "paced", rate=PACE)
-    for _ in range(rounds):
-        for contender in both:
-            bench.measure(contender, "end to end", drained=contender.name != FLOOR)
-    bench.end(worker)
+    floor = [by_name[FLOOR]] if FLOOR in by_name else []
+    if "redis" in by_name:
+        # The events of the rounds are waiting still: with a worker beside, first all of them are applied.
+        worker = bench.worker(by_name["redis"])
+        both = [*floor, by_name["redis"]]
+        for _ in range(rounds):
+            for contender in both:
+                bench.measure(contender, "paced", rate=PACE)
+        for _ in range(rounds):
+            for contender in both:
+                bench.measure(contender, "end to end", drained=contender.name != FLOOR)
+        bench.end(worker)
+    if HANDLERS in by_name:
+        worker = bench.worker(by_name[HANDLERS])
+        for _ in range(rounds):
+            bench.measure(by_name[HANDLERS], "handled, paced", rate=PACE)
+        for _ in range(rounds):
+            for contender in (*floor, by_name[HANDLERS]):
+                bench.measure(contender, "handled", drained=contender.handles)
+        bench.end(worker)
 
 
 def judge(found: list[Contender]) -> list[Figure]:
@@ -328,10 +394,26 @@ def judge(found: list[Contender]) -> list[Figure]:
         for scenario in SCENARIOS
         if name in by_name
     ]
+    if "inline" in by_name:
+        slowest = statistics.median(run["p99_ms"] for run in by_name["inline"].runs)
+        judged.append(Figure("p99 inline, all connections busy", slowest, INLINE_P99_MS, "less", "ms"))
     if "redis" in by_name:
         judged += [
             Figure("end to end, one worker", ratio("redis", "end to end"), END_TO_END, "more", "of the floor"),
             Figure("p99 at 25/s, worker beside", ratio("redis", "paced", "p99_ms"), PACED_P99, "less", "of the floor"),
+        ]
+    if HANDLERS in by_name:
+        called = statistics.median(values(HANDLERS, "handled, paced", "handled_p50"))
+        judged += [
+            Figure("end to end, one worker, handler", ratio(HANDLERS, "handled"), HANDLED, "more", "of the floor"),
+            Figure(
+                "end to end, one worker, handler, by CPU",
+                ratio(HANDLERS, "handled", "per_cpu_ms"),
+                None,
+                "more",
+                "of the floor",
+            ),
+            Figure("p50 to the handler at 25/s", called, HANDLED_P50, "less", "s"),
         ]
     if "redis" in by_name and FILLED in by_name:
         judged += [

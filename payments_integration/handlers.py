@@ -38,14 +38,19 @@ def on_event(*patterns: str, include_stale: bool = False) -> Callable[[Handler],
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise TypeError('on_event() takes event types, e.g. @on_event("payment.succeeded", "payout.*")')
 
+    def wants(event_type: str) -> bool:
+        return any(fnmatchcase(event_type, pattern) for pattern in patterns)
+
     def decorate(handler: Handler) -> Handler:
         def receiver(sender: type[Any], event: Any, is_stale: bool, **kwargs: Any) -> None:
             if is_stale and not include_stale:
                 return
-            if any(fnmatchcase(event.type, pattern) for pattern in patterns):
+            if wants(event.type):
                 kwargs.pop("signal", None)
                 handler(sender=sender, event=event, is_stale=is_stale, **kwargs)
 
+        # Events that no receiver wants are done when they are applied.
+        receiver.wants = wants  # type: ignore[attr-defined]
         registered.append((handler, None, patterns))
         for sender in _senders(patterns):
             event_received.connect(receiver, sender=sender, weak=False, dispatch_uid=("on_event", handler, patterns))
@@ -73,12 +78,16 @@ def on_status(model: type[Any], *statuses: str) -> Callable[[Handler], Handler]:
     if not isinstance(model, type):
         raise TypeError('on_status() takes a model first, e.g. @on_status(Payment, "succeeded")')
 
+    def wants(status: str) -> bool:
+        return not statuses or status in statuses
+
     def decorate(handler: Handler) -> Handler:
         def receiver(sender: type[Any], instance: Any, status: str, **kwargs: Any) -> None:
-            if not statuses or status in statuses:
+            if wants(status):
                 kwargs.pop("signal", None)
                 handler(instance, sender=sender, status=status, **kwargs)
 
+        receiver.wants = wants  # type: ignore[attr-defined]
         registered.append((handler, model, statuses))
         status_changed.connect(receiver, sender=model, weak=False, dispatch_uid=("on_status", handler, statuses))
         return handler

@@ -34,6 +34,16 @@ status_changed = Signal()
 attention = Signal()
 
 
+def has_listeners(signal: Signal, sender: type[Any], name: str) -> bool:
+    """Whether a receiver is connected that may react to this event type or status.
+
+    ``handlers`` gives its receivers an attribute ``wants``. A receiver without it reacts to everything of the sender.
+    """
+    synchronous, asynchronous = signal._live_receivers(sender)
+    wanted = (getattr(receiver, "wants", None) for receiver in (*synchronous, *asynchronous))
+    return any(wants is None or wants(name) for wants in wanted)
+
+
 def call_attention(
     sender: type[Any], reason: Reason, *, account: str, message: str, instance: Any | None = None
 ) -> None:

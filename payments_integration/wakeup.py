@@ -110,14 +110,16 @@ class Publisher:
 class Inline:
     """Works in the threads that are woken: while one thread works, it takes over the others' wake-ups.
 
-    Under load a pass then takes many events at once, for little more than it takes for one. The thread repeats its
-    pass as long as there was a wake-up since the last one began. A wake-up after ``term`` seconds starts a new worker,
-    so that no request works long for others. If a worker hangs in a receiver, the events of its first ``term`` seconds
-    wait for it or for the next worker, and after its deadline for the sweeper.
+    Under load a pass then takes many events at once, for little more than it takes for one. If there was a wake-up
+    during its pass, the worker waits for ``pause`` seconds, in which it can collect more events, and makes another
+    pass. A thread that is woken meanwhile relieves it: the worker answers its own request at once, and the other one
+    waits for the rest. So a request under load takes as long as one pass, whose events may be those of others.
+
+    A wake-up later than ``term`` seconds after a pass began starts a new worker. If a worker hangs in a receiver, the
+    events of these seconds wait for it or for the next worker, and after its deadline for the sweeper.
     """
 
     def __init__(self, work: Callable[[str, float], None], *, term: float = 0.25, pause: float = 0.1) -> None:
-        """``pause``: seconds before another pass, in which it can collect more events."""
         self._work = work
         self._term = term
         self._pause = pause
@@ -127,29 +129,46 @@ class Inline:
     def __call__(self, account: str, deadline: float) -> None:
         """Return when the work is done, or another thread does it. Work after the deadline is left to the sweeper."""
         with self._lock:
-            worker = self._workers.get(account)
-            if worker is not None and time.monotonic() < worker.until:
-                worker.again = True
+            now, pass_at = time.monotonic(), None
+            other = self._workers.get(account)
+            if other is not None and other.pass_at is not None:
+                if deadline <= other.pass_at:
+                    return  # its pass comes after this wake-up
+                pass_at = other.pass_at
+                other.relieved.set()
+            elif other is not None and now < other.until:
+                other.again = True
                 return
-            worker = self._workers[account] = _Worker(time.monotonic() + self._term)
-        is_over = False
-        while not is_over:
+            worker = self._workers[account] = _Worker(now + self._term, pass_at)
+        while worker.pass_at is None or self._waited(account, worker, worker.pass_at):
             try:
                 self._work(account, deadline)
             except BaseException:
                 self._end(account, worker)
                 raise
-            is_over = self._end(account, worker, unless_again=time.monotonic() < deadline)
-            if not is_over:
-                time.sleep(self._pause)
+            if self._end(account, worker, deadline):
+                return
 
-    def _end(self, account: str, worker: _Worker, *, unless_again: bool = False) -> bool:
-        """Remove the worker; False if it was woken again. One step, so that no wake-up is lost between the two."""
+    def _waited(self, account: str, worker: _Worker, pass_at: float) -> bool:
+        """Wait for the time of the next pass; False if another thread has relieved the worker."""
+        worker.relieved.wait(max(0.0, pass_at - time.monotonic()))
+        with self._lock:
+            if self._workers.get(account) is not worker:
+                return False
+            worker.pass_at, worker.until = None, time.monotonic() + self._term
+            return True
+
+    def _end(self, account: str, worker: _Worker, deadline: float | None = None) -> bool:
+        """Remove the worker; False if it was woken again before the deadline, and waits for another pass.
+
+        One step, so that no wake-up is lost between the two.
+        """
         with self._lock:
             if self._workers.get(account) is not worker:
                 return True
-            if unless_again and worker.again:
-                worker.again = False
+            now = time.monotonic()
+            if worker.again and deadline is not None and now < deadline:
+                worker.again, worker.pass_at = False, now + self._pause
                 return False
             del self._workers[account]
             return True
@@ -160,8 +179,14 @@ class Inline:
 
 
 class _Worker:
-    """A thread that works for others until ``until``; ``again``: woken since its pass began."""
+    """A thread that works for others: in a pass, or waiting for the next one."""
 
-    def __init__(self, until: float) -> None:
+    def __init__(self, until: float, pass_at: float | None) -> None:
+        #: It works for others until then.
         self.until = until
+        #: When the pass comes that it waits for; None: it is in a pass.
+        self.pass_at = pass_at
+        #: Woken since its pass began.
         self.again = False
+        #: Another thread waits in its place.
+        self.relieved = threading.Event()

@@ -121,6 +121,8 @@ CASES = (
     Case(93, "an event id or object of another account", ALL),
     Case(94, "a handler fails for succeeded, then chargeback arrives", ALL),
     Case(95, "a handler that takes 30 s", ALL),
+    Case(116, "a handler swallows a database error; the handlers of two workers deadlock", (POSTGRES, MARIADB)),
+    Case(117, "kill -9 at every boundary of dispatch while a page of objects is claimed", ALL),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}

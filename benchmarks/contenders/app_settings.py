@@ -1,4 +1,7 @@
-"""The app as a project has it. BENCH_PROCESSING: "celery" or "inline"; BENCH_BROKER_URL: where a broker is."""
+"""The app as a project has it. BENCH_PROCESSING: "celery" or "inline"; BENCH_BROKER_URL: where a broker is.
+
+BENCH_APPS: the merchant's own apps, with handlers.
+"""
 
 import os
 
@@ -12,6 +15,7 @@ globals().update(
             "django.contrib.auth",
             "rest_framework",
             "payments_integration",
+            *os.environ.get("BENCH_APPS", "").split(),
         ],
         ROOT_URLCONF="benchmarks.contenders.app",
         PAYMENTS_INTEGRATION={

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.contrib.admin.utils import quote
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.urls import reverse
@@ -72,14 +73,14 @@ class OrderAdmin(ReadOnlyAdmin):
     def payment_link(self, order: Any) -> str:
         if order.payment_pk is None:
             return "-"
-        url = reverse("admin:payments_integration_payment_change", args=[order.payment_pk])
+        url = reverse("admin:payments_integration_payment_change", args=[quote(order.payment_pk)])
         return format_html('<a href="{}">{}</a> ({})', url, order.payment_pk, order.payment_status)
 
     @admin.display(description="payments")
     def payment_links(self, order: Any) -> str:
         """Every attempt, newest first."""
         links = (
-            (reverse("admin:payments_integration_payment_change", args=[each.pk]), each.pk, each.status)
+            (reverse("admin:payments_integration_payment_change", args=[quote(each.pk)]), each.pk, each.status)
             for each in order.payments
         )
         return format_html_join(", ", '<a href="{}">{}</a> ({})', links) or "-"

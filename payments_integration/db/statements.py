@@ -22,7 +22,7 @@ from django.db.models import BinaryField, CharField, DateTimeField, Field, Model
 from django.db.models.constants import OnConflict
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
-from django.db.models.sql import InsertQuery
+from django.db.models.sql import InsertQuery, Query
 from django.views.decorators.debug import sensitive_variables
 
 ModelT = TypeVar("ModelT", bound=Model)
@@ -37,8 +37,8 @@ def insert(row: Model, *, using: str) -> int:
     """
     model = type(row)
     values = _columns(model)(row)
-    # An empty value is part of the SQL: a parameter costs as much time as a column.
-    placeholders = tuple(["%s" if value else _placeholder(value) for value in values])
+    # An empty value or a choice is part of the SQL: a parameter costs as much time as a column.
+    placeholders = tuple(["%s" if value and not isinstance(value, Enum) else _placeholder(value) for value in values])
     key = (model, using, placeholders)
     if key not in _inserts:
         _inserts[key] = _insert_sql(row, using, placeholders)
@@ -60,6 +60,74 @@ def values_by_key(model: type[Model], key: Any, *names: str, using: str) -> tupl
         cursor.execute(_select_sql(model, using, names), [model._meta.pk.get_db_prep_value(key, connections[using])])
         row: tuple[Any, ...] | None = cursor.fetchone()
     return row
+
+
+def update_row(model: type[Model], using: str, where: dict[str, Any], **values: Any) -> int:
+    """UPDATE the row (or rows) with these values of plain fields; returns how many. None is no value to look for."""
+    columns, keys = tuple(values), tuple(where)
+    connection = connections[using]
+    sql, fields = _update_row_sql(model, using, columns, keys)
+    parameters = [_prepared(value, column, connection) for value, column in zip(values.values(), fields, strict=False)]
+    parameters += [key if type(key) is str else getattr(key, "pk", key) for key in where.values()]
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return int(cursor.rowcount)
+
+
+def prepared_values(model: type[Model], using: str, **values: Any) -> list[Any]:
+    """The values of fields as parameters of a statement."""
+    connection = connections[using]
+    fields: Any = model._meta
+    return [_prepared(value, fields.get_field(name), connection) for name, value in values.items()]
+
+
+def columns(model: type[Model]) -> list[str]:
+    """The columns of a model, in the order that ``from_values`` expects."""
+    return [_column(field) for field in _fields(model)]
+
+
+def rows_in(model: type[Model], column: str, keys: Sequence[str], using: str) -> list[Sequence[Any]]:
+    """The rows whose column has one of these texts, each as the values of its columns without conversion."""
+    quote = connections[using].ops.quote_name
+    names = ", ".join(map(quote, columns(model)))
+    places = ", ".join(["%s"] * len(keys))
+    sql = f"SELECT {names} FROM {quote(model._meta.db_table)} WHERE {quote(column)} IN ({places})"  # noqa: S608  (names of ours)
+    with connections[using].cursor() as cursor:
+        cursor.execute(sql, list(keys))
+        return list(cursor.fetchall())
+
+
+def from_values(model: type[ModelT], values: Sequence[Any], using: str) -> ModelT:
+    """An instance of the model from the values of its columns, as a statement returned them."""
+    connection = connections[using]
+    converted = list(values)
+    for position, expression, converters in _converters(model, using):
+        for convert in converters:
+            converted[position] = convert(converted[position], expression, connection)
+    return model.from_db(using, [field.attname for field in _fields(model)], converted)
+
+
+def values_of(using: str, *expressions: Any) -> tuple[Any, ...]:
+    """The values of subqueries and other expressions that belong to no row, in one statement."""
+    query = Query(None)
+    for number, expression in enumerate(expressions):
+        query.add_annotation(expression, f"value_{number}")
+    return tuple(next(iter(query.get_compiler(using=using).results_iter())))
+
+
+def lock_row(model: type[ModelT], key: Any, using: str) -> ModelT | None:
+    """Lock one row and read it as it is committed now; None if there is none. One statement, in a transaction.
+
+    Under REPEATABLE READ, PostgreSQL gives the next transaction the lock of a row that was only read, and still shows
+    it the time before this one. After a write it refuses that transaction, and ``repeatable`` starts it again. So
+    the row, which needs a column ``account``, is written without a change.
+    """
+    if connections[using].vendor != "postgresql":
+        return model._default_manager.using(using).select_for_update().filter(pk=key).first()
+    with connections[using].cursor() as cursor:
+        cursor.execute(_lock_sql(model, using), [key])
+        values = cursor.fetchone()
+    return from_values(model, values, using) if values is not None else None
 
 
 def is_any_in_state(state: str, *models: type[Model], using: str) -> bool:
@@ -155,15 +223,50 @@ def _prepared(value: Any, field: Field[Any, Any], connection: BaseDatabaseWrappe
 def _placeholder(value: Any) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, Enum):
+        return f"'{value.value}'" if str(value.value).isidentifier() else "%s"
     if type(value) is str and not value:
         return "''"
     return "0" if type(value) is int and not value else "%s"
 
 
 @cache
+def _lock_sql(model: type[Model], using: str) -> str:
+    quote = connections[using].ops.quote_name
+    table, key = quote(model._meta.db_table), quote(_column(model._meta.pk))
+    names = ", ".join(map(quote, columns(model)))
+    return f"UPDATE {table} SET account = account WHERE {key} = %s RETURNING {names}"  # noqa: S608  (names of ours)
+
+
+@cache
 def _select_sql(model: type[Model], using: str, names: tuple[str, ...]) -> str:
     rows = model._default_manager.using(using).filter(pk=model._meta.pk.get_default()).values_list(*names)
     return str(rows.query.get_compiler(using=using).as_sql()[0])
+
+
+@cache
+def _update_row_sql(
+    model: type[Model], using: str, columns: tuple[str, ...], keys: tuple[str, ...]
+) -> tuple[str, list[Field[Any, Any]]]:
+    quote = connections[using].ops.quote_name
+    meta = model._meta
+    fields: list[Any] = [meta.get_field(name) for name in columns]
+    key_fields: list[Any] = [meta.pk if name == "pk" else meta.get_field(name) for name in keys]
+    values = ", ".join(f"{quote(field.column)} = %s" for field in fields)
+    which = " AND ".join(f"{quote(field.column)} = %s" for field in key_fields)
+    return f"UPDATE {quote(meta.db_table)} SET {values} WHERE {which}", fields  # noqa: S608  (names of ours)
+
+
+@cache
+def _converters(model: type[Model], using: str) -> list[tuple[int, Any, list[Callable[..., Any]]]]:
+    connection = connections[using]
+    found = []
+    for position, field in enumerate(_fields(model)):
+        expression: Any = field.cached_col
+        converters = connection.ops.get_db_converters(expression) + expression.get_db_converters(connection)
+        if converters:
+            found.append((position, expression, converters))
+    return found
 
 
 @cache
@@ -196,6 +299,36 @@ def insert_many(rows: Sequence[Model], *, keys: bool = True) -> None:
             row._state.adding, row._state.db = False, using
     else:
         model._default_manager.using(using).bulk_create(rows)
+
+
+def insert_or_update(rows: Sequence[Model], *, unique: Sequence[str], changes: dict[str, str]) -> None:
+    """INSERT unsaved rows of one model, without keys; where the unique columns are taken, UPDATE the row there.
+
+    ``changes``: column to SQL, in which ``{old}.name`` is a column of that row and ``{new[name]}`` one of the new row.
+    MariaDB assigns them in their order and uses the new values from then on. One statement per hundred rows.
+    """
+    if not rows:
+        return
+    model = type(rows[0])
+    using = router.db_for_write(model)
+    connection = connections[using]
+    quote = connection.ops.quote_name
+    fields = [field for field in _fields(model) if not field.primary_key]
+    names = list(map(_column, fields))
+    if connection.vendor == "mysql":
+        new = {name: f"VALUES({quote(name)})" for name in names}
+        conflict = "ON DUPLICATE KEY UPDATE"
+    else:
+        new = {name: f"EXCLUDED.{quote(name)}" for name in names}
+        conflict = f"ON CONFLICT ({', '.join(map(quote, unique))}) DO UPDATE SET"
+    old = quote(model._meta.db_table)
+    updates = ", ".join(f"{quote(column)} = {sql.format(old=old, new=new)}" for column, sql in changes.items())
+    for start in range(0, len(rows), 100):
+        query = InsertQuery(model)
+        query.insert_values(fields, list(rows[start : start + 100]))
+        with connection.cursor() as cursor:
+            for sql, parameters in query.get_compiler(using=using).as_sql():
+                cursor.execute(f"{sql} {conflict} {updates}", parameters)
 
 
 def update_many(rows: Sequence[Model]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from django.apps import apps
 from django.db import IntegrityError, OperationalError, connections, router, transaction
-from django.db.models import F, Model, Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration.db import statements
@@ -198,15 +198,6 @@ def locked(rows: QuerySet[ModelT], *, skip_locked: bool = False) -> QuerySet[Mod
         skip_locked=skip_locked and features.has_select_for_update_skip_locked,
         no_key=features.has_select_for_no_key_update,
     )
-
-
-def make_conflicts_visible(rows: QuerySet[Any]) -> None:
-    """Write locked rows without changing them.
-
-    Under REPEATABLE READ, PostgreSQL gives the next transaction the lock and still shows it the time before this one.
-    After a write it refuses that transaction, and ``repeatable`` starts it again.
-    """
-    rows.update(account=F("account"))
 
 
 def as_committed(rows: QuerySet[ModelT]) -> QuerySet[ModelT]:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from django.db import DataError, IntegrityError, router
@@ -17,12 +18,11 @@ from payments_integration import conf, schemas
 from payments_integration.db import statements
 from payments_integration.db.statements import in_index_order, is_any_in_state, of_account
 from payments_integration.db.transactions import WriterPauses, locked, repeatable, updated
-from payments_integration.enums import Kind
 from payments_integration.inbox.receiving import quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
-from payments_integration.projection import TOO_OLD_TO_DISPATCH, apply_events, erased
+from payments_integration.projection import TOO_OLD_TO_DISPATCH, Applied, apply_events, erased
 from payments_integration.reasons import Reason
-from payments_integration.signals import call_attention, event_received, status_changed
+from payments_integration.signals import call_attention, event_received, has_listeners, status_changed
 
 logger = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ def _apply(events: list[Event]) -> tuple[list[Event], int]:
     left_out = refused.keys() | applied.postponed
     _mark(
         [event for event, _ in readable if event.id not in left_out] + foreign,
-        applied.previous_status,
+        applied,
         applied.erased | _erased(foreign),
     )
     return _quarantine([event for event in events if event.id in refused], refused), len(applied.postponed)
@@ -167,26 +167,24 @@ def _erased(foreign: list[Event]) -> set[str]:
     return {event.id for event in foreign if (event.account, event.object_kind, event.object_id) in keys}
 
 
-def _mark(events: list[Event], previous_status: dict[str, str], erased_ids: set[str]) -> None:
+def _mark(events: list[Event], applied: Applied, erased_ids: set[str]) -> None:
     """Record what became of the events, with one UPDATE per distinct outcome: a few, for any batch size.
 
-    The body of an event about an erased object is deleted.
+    An event that no receiver wants is done, and never makes another event stale. The body of an event about an erased
+    object is deleted.
     """
-    now = timezone.now()
-    outcomes: dict[tuple[str, str, datetime | None, bool], list[str]] = defaultdict(list)
-    dispatched_kinds = {kind: _has_receivers(kind) for kind in {event.object_kind for event in events}}
+    outcomes: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
+    wanted = cache(_is_wanted)
     for event in events:
+        state = EventState.DONE
         too_old = event.received_at - event.created_at > TOO_OLD_TO_DISPATCH
-        state, dispatched_at = EventState.DONE, None if too_old else now
-        if dispatched_kinds[event.object_kind] and not too_old:
+        if not too_old and wanted(event.object_kind, event.type, applied.new_status.get(event.id)):
             held = event.source == EventSource.RECONCILIATION
-            state, dispatched_at = EventState.HELD if held else EventState.APPLIED, None
-        outcomes[(state, previous_status.get(event.id, ""), dispatched_at, event.id in erased_ids)].append(event.id)
-    for (outcome, status, dispatched_at, is_erased), ids in sorted(outcomes.items(), key=str):
+            state = EventState.HELD if held else EventState.APPLIED
+        outcomes[(state, applied.previous_status.get(event.id, ""), event.id in erased_ids)].append(event.id)
+    for (outcome, status, is_erased), ids in sorted(outcomes.items(), key=str):
         gone = {"body": None} if is_erased else {}
-        Event.objects.filter(pk__in=ids).update(
-            state=outcome, previous_status=status, dispatched_at=dispatched_at, attempts=0, error="", **gone
-        )
+        Event.objects.filter(pk__in=ids).update(state=outcome, previous_status=status, attempts=0, error="", **gone)
 
 
 def _quarantine(events: list[Event], reasons: dict[str, str]) -> list[Event]:
@@ -227,7 +225,9 @@ def _alert(quarantined: list[Event]) -> None:
         call_attention(Event, Reason.EVENT_QUARANTINED, account=event.account, message=event.error, instance=event)
 
 
-def _has_receivers(kind: str) -> bool:
-    """Whether any receiver is connected for events of this kind; if not, there is nothing to dispatch."""
-    model = MIRRORS.get(kind, Event) if kind in Kind.values else Event
-    return event_received.has_listeners(model) or status_changed.has_listeners(model)
+def _is_wanted(kind: str, event_type: str, new_status: str | None) -> bool:
+    """Whether any receiver wants such an event or its change of status; if not, there is nothing to dispatch."""
+    model = MIRRORS.get(kind, Event)
+    return has_listeners(event_received, model, event_type) or (
+        new_status is not None and has_listeners(status_changed, model, new_status)
+    )

@@ -7,9 +7,10 @@ from datetime import datetime
 from payments_integration import permissions
 from payments_integration.db.statements import of_account
 from payments_integration.db.transactions import updated
-from payments_integration.inbox.dispatching import Item, key_of, of_object
+from payments_integration.inbox.dispatching import Item, key_of
 from payments_integration.inbox.receiving import read_again
 from payments_integration.models import Event, EventState, ObjectDispatch
+from payments_integration.projection import of_objects
 
 
 def release(account: str, before: datetime | None = None) -> int:
@@ -38,4 +39,4 @@ def replay(item: Item, actor: object = None) -> None:
         return  # it was never understood, and its body is erased
     finished = type(item)._default_manager.filter(pk=item.pk, state__in=(EventState.PARKED, EventState.DONE))
     updated(finished, state=EventState.APPLIED, attempts=0, error="", dispatched_at=None)
-    updated(ObjectDispatch.objects.filter(of_object(key_of(item)), running=False), next_attempt_at=None)
+    updated(ObjectDispatch.objects.filter(of_objects([key_of(item)]), claim=""), next_attempt_at=None)

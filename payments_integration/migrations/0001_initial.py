@@ -209,7 +209,7 @@ class Migration(migrations.Migration):
                 'verbose_name': 'event',
                 'verbose_name_plural': 'events',
                 'permissions': [('replay_event', 'Can replay an event')],
-                'indexes': [models.Index(fields=['state', 'created_at', 'id'], name='pi_event_state'), models.Index(fields=['account', 'object_kind', 'object_id', 'created_at'], name='pi_event_object'), models.Index(fields=['created_at', 'id'], name='pi_event_created'), models.Index(fields=['type', 'created_at', 'id'], name='pi_event_by_type'), models.Index(fields=['account', 'created_at', 'id'], name='pi_event_by_account')],
+                'indexes': [models.Index(fields=['state', 'created_at', 'id'], name='pi_event_state'), models.Index(fields=['account', 'object_kind', 'object_id', 'state', 'created_at'], name='pi_event_object'), models.Index(fields=['created_at', 'id'], name='pi_event_created'), models.Index(fields=['type', 'created_at', 'id'], name='pi_event_by_type'), models.Index(fields=['account', 'created_at', 'id'], name='pi_event_by_account')],
             },
         ),
         migrations.CreateModel(
@@ -220,7 +220,8 @@ class Migration(migrations.Migration):
                 ('object_kind', models.CharField(max_length=64, verbose_name='object')),
                 ('object_id', payments_integration.db.fields.ExactCharField(verbose_name='object id')),
                 ('next_attempt_at', models.DateTimeField(null=True, verbose_name='next attempt at')),
-                ('running', models.BooleanField(default=False)),
+                ('claim', payments_integration.db.fields.ExactCharField(db_index=True, default='', max_length=32)),
+                ('in_hand', payments_integration.db.fields.ExactCharField(default='', max_length=300)),
             ],
             options={
                 'verbose_name': 'object dispatch',

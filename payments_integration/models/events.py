@@ -68,9 +68,12 @@ class Event(Row):
         indexes = [
             # Processing, dispatch and pruning; the admin's filter by state.
             models.Index(fields=["state", "created_at", "id"], name="pi_event_state"),
-            # Order and staleness in dispatch, answers (snapshot), erasure; the history on an object's page.
-            models.Index(fields=["account", "object_kind", "object_id", "created_at"], name="pi_event_object"),
-            # The lists of admin and API, and each of their filters in that order. By account: the health report too.
+            # Dispatch, by state; answers (snapshot), sweeps, erasure; the history on an object's page.
+            models.Index(
+                fields=["account", "object_kind", "object_id", "state", "created_at"], name="pi_event_object"
+            ),
+            # The lists of admin and API, and each of their filters in that order. By account: the health report too,
+            # and the newest events of an object with many, such as a balance.
             models.Index(fields=["created_at", "id"], name="pi_event_created"),
             models.Index(fields=["type", "created_at", "id"], name="pi_event_by_type"),
             models.Index(fields=["account", "created_at", "id"], name="pi_event_by_account"),
@@ -184,9 +187,12 @@ class ObjectDispatch(ObjectRef):
     Apart from the mirror row, so that a slow receiver does not block a batch. Rows are inserted on demand and kept.
     """
 
+    #: When a failed item is retried, or a claim ends.
     next_attempt_at = models.DateTimeField(_("next attempt at"), null=True)
-    #: A worker has claimed the object until ``next_attempt_at``. If it is still set then, the worker died.
-    running = models.BooleanField(default=False)
+    #: The claim that a worker has on this object and others of its page; empty: nobody has claimed it.
+    claim = ExactCharField(max_length=32, default="", db_index=True)
+    #: The item that the worker dispatches next, while the object is claimed: an event's id, or "change <id>".
+    in_hand = ExactCharField(default="", max_length=300)
 
     class Meta:
         verbose_name = _("object dispatch")

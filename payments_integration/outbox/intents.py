@@ -40,6 +40,8 @@ class Intent:
     fills_reference: bool = False
     #: Empty: a new key for each call.
     idempotency_key: str = ""
+    #: The ledger had no operation of this key a moment ago.
+    key_is_free: bool = False
     actor: str = ""
     #: The user's primary key, if a user asked.
     actor_id: str = ""
@@ -52,8 +54,6 @@ class Precondition:
 
     #: Whether it also applies to a deferred call, which cannot bring the mirror up to date.
     when_deferred: ClassVar[bool] = True
-    #: Whether it counts recorded operations: then a repeated call must be recognised before it decides.
-    counts_operations: ClassVar[bool] = False
 
     def prepare(self) -> bool:
         """Read at the provider what the decision needs. Outside transactions.

@@ -69,7 +69,7 @@ def record(
     intent = dataclasses.replace(intent, idempotency_key=intent.idempotency_key or str(uuid.uuid4()))
     call = operations.CALLS[intent.operation]
     written: Operation | None = None
-    must_look = not is_looked_up or (precondition is not None and precondition.counts_operations)
+    must_look = not is_looked_up
 
     def write() -> tuple[Operation, bool]:
         nonlocal written, must_look

@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from payments_integration import projection, signals, sync
 from payments_integration.client import Answer
-from payments_integration.db.transactions import ledger_database, make_conflicts_visible, repeatable
+from payments_integration.db.statements import lock_row
+from payments_integration.db.transactions import ledger_database, repeatable
 from payments_integration.exceptions import NoAnswer, ProviderError, UnsendableRequest
 from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import ledger, operations
@@ -78,13 +79,11 @@ def link(claim: Claim, object_id: str, note: str, *, resource: Any = None) -> bo
     operation, call = claim.operation, operations.of(claim.operation)
 
     def close() -> bool:
-        # The lock on the mirror row: of two operations that found one object, the second sees the first one's link.
-        rows = MIRRORS[call.kind]._default_manager.filter(pk=object_id)
         if resource is not None:
-            projection.record_identity(operation.account, resource)
-        else:
-            rows.select_for_update().get()
-        make_conflicts_visible(rows)
+            projection.record_identity(operation.account, resource, is_current=True)
+        # Of two operations that found one object, the second sees the first one's link.
+        if lock_row(MIRRORS[call.kind], object_id, ledger_database()) is None:
+            raise LookupError(f"{object_id} is not mirrored")
         if call.creates and _is_linked(operation, object_id):
             return False
         release(claim, **_done_without_answer(claim, object_id, note))

@@ -47,7 +47,7 @@ def submit(intent: Intent) -> Any:
     Nothing is sent if the key belongs to an operation already, or if a second person must approve first
     (ApprovalRequired).
     """
-    known = ledger.find(intent)
+    known = None if intent.key_is_free else ledger.find(intent)
     if known is not None:
         return ledger.replay(known)
     get_client(intent.account)  # a wrong setting raises here, before anything is recorded
@@ -104,6 +104,10 @@ def _recorded(
         except PreconditionFailed:
             if precondition is None or not may_read:
                 raise
+            # A concurrent call with this key may have taken what this one asks for.
+            known = ledger.find(intent)
+            if known is not None:
+                return known, False
             recovery.bring_up_to_date(precondition, until=until)
             return ledger.record(intent, precondition, deferred=deferred)
     except (OutcomeUnknown, IdempotencyMismatch):

@@ -22,7 +22,7 @@ from payments_integration.projection.endpoints import (
     store_secret,
     write_endpoints,
 )
-from payments_integration.projection.events import apply_events
+from payments_integration.projection.events import Applied, apply_events
 from payments_integration.projection.ordering import MARGIN, UNDATED
 from payments_integration.projection.refreshes import of_objects, request_refresh, request_refreshes
 from payments_integration.projection.rows import (
@@ -39,6 +39,7 @@ __all__ = [
     "MARGIN",
     "TOO_OLD_TO_DISPATCH",
     "UNDATED",
+    "Applied",
     "Snapshot",
     "active_secrets",
     "apply_events",

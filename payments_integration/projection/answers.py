@@ -9,16 +9,16 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import router
-from django.db.models import Count, Subquery
+from django.db.models import Count, Exists, Subquery, Value
 from django.utils import timezone
 
 from payments_integration import schemas
 from payments_integration.db import statements
 from payments_integration.db.transactions import locked, repeatable, updated
 from payments_integration.enums import Kind
-from payments_integration.models import AccountState, Balance, Event, Mirror, StateBy, StatusChange
+from payments_integration.models import AccountState, Balance, Erasure, Event, Mirror, StateBy, StatusChange
 from payments_integration.projection import ordering, rows
-from payments_integration.projection.refreshes import CHANGED_MEANWHILE, request_refresh
+from payments_integration.projection.refreshes import CHANGED_MEANWHILE, of_objects, request_refresh
 from payments_integration.projection.rows import keep_erased
 
 
@@ -46,11 +46,11 @@ class Snapshot(NamedTuple):
 
 def snapshot(kind: str, account: str, object_id: str) -> Snapshot:
     """Call it before sending. One statement if the object is mirrored, otherwise two."""
-    of_it = Event.objects.filter(account=account, object_kind=kind, object_id=object_id)
-    counted = of_it.order_by().values("object_id").annotate(number=Count("pk")).values("number")
     mirrored = rows.model_of(kind)._default_manager.filter(**_identity(kind, account, object_id))
-    known = mirrored.values_list("version", Subquery(counted)).first()
-    return Snapshot(known[0], known[1] or 0) if known else Snapshot(None, _events(kind, account, object_id))
+    known = mirrored.values_list("version", _number_of_events(kind, account, object_id)).first()
+    if known:
+        return Snapshot(known[0], known[1] or 0)
+    return Snapshot(None, Event.objects.filter(account=account, object_kind=kind, object_id=object_id).count())
 
 
 def balance_snapshots(account: str) -> dict[str, Snapshot]:
@@ -82,8 +82,9 @@ def write_answer(
     means that an event of the object was faster: repeat the transaction without it.
     """
     if is_new:
-        at, duration = ordering.when_read(answered_at, provider_time(account), duration)
-        return _insert(account, resource, at, duration, is_new=True)
+        now, may_be_erased = _facts_of_new(account, resource)
+        at, duration = ordering.when_read(answered_at, now, duration)
+        return _insert(account, resource, at, duration, may_be_erased=may_be_erased)
 
     def write() -> Any:
         return _write(account, resource, answered_at, duration, before)
@@ -91,17 +92,25 @@ def write_answer(
     return repeatable(write, using=router.db_for_write(Event))
 
 
-def record_identity(account: str, resource: schemas.AnyResource) -> Any:
+def record_identity(account: str, resource: schemas.AnyResource, *, is_current: bool = False) -> Any:
     """Take the answer to a repeated POST, which may be old and proves only that the object exists.
 
     Inserts the object if it is absent, and requests a refresh in any case; returns the row as it is now.
+    ``is_current``: a look-up has just listed the object, so an event since its creation may be older than that.
     """
 
     def write() -> Any:
-        row = _locked(rows.KIND_OF[type(resource)], account, rows.object_id_of(resource))
+        kind, object_id = rows.KIND_OF[type(resource)], rows.object_id_of(resource)
+        row = _locked(kind, account, object_id)
         if row is None:
+            facts = _facts(kind, account, object_id)
             # Dated at its creation, the earliest time at which it can have been read: all events since then are newer.
-            row = _insert(account, resource, _earliest_time(resource), ordering.MAX_AHEAD.total_seconds())
+            at, seconds = _earliest_time(resource), ordering.MAX_AHEAD.total_seconds()
+            if is_current:
+                # Read at some time since its creation: events of that time leave the order to the refresh.
+                now = max(facts.provider_time, at)
+                at, seconds = now, seconds + (now - at).total_seconds()
+            row = _insert(account, resource, at, seconds, latest_change=facts.latest_change)
         _same_account(row, account)
         request_refresh(account, row.kind, row.object_id, "repeated_post")
         return row
@@ -155,12 +164,12 @@ def _write(
     account: str, resource: schemas.AnyResource, answered_at: datetime | None, duration: float, before: Snapshot
 ) -> Any:
     kind, object_id = rows.KIND_OF[type(resource)], rows.object_id_of(resource)
-    answered_at, duration = ordering.when_read(answered_at, provider_time(account), duration)
     row = _locked(kind, account, object_id)
-    is_as_before = row is not None and before.version == row.version
-    unchanged = is_as_before and before.events == _events(kind, account, object_id)
+    facts = _facts(kind, account, object_id)
+    answered_at, duration = ordering.when_read(answered_at, facts.provider_time, duration)
+    unchanged = row is not None and before == Snapshot(row.version, facts.events)
     writes = _Writes()
-    row = _put(account, resource, row, answered_at, duration, unchanged, writes)
+    row = _put(account, resource, row, answered_at, duration, unchanged, writes, latest_change=facts.latest_change)
     writes.execute()
     return row
 
@@ -173,12 +182,14 @@ def _put(
     duration: float,
     unchanged: bool,
     writes: _Writes,
+    *,
+    latest_change: datetime | None = None,
 ) -> Any:
     """Apply an answer to a locked row (None: insert one). An update is collected in ``writes``."""
     kind, object_id = rows.KIND_OF[type(resource)], rows.object_id_of(resource)
     if row is None:
         # A stored event that is not applied yet will be ordered against this row.
-        return _insert(account, resource, answered_at, duration)
+        return _insert(account, resource, answered_at, duration, latest_change=latest_change)
     _same_account(row, account)
     differs = rows.differences(row, resource)
     if not differs and _orders_better(row, answered_at, duration):
@@ -195,7 +206,7 @@ def _put(
     rows.assign(row, rows.row_values(resource))
     rows.stamp(row, at=answered_at, by=StateBy.ANSWER, duration=duration)
     writes.changed.append(row)
-    _record(row, previous_status, amounts, at=max(answered_at, previous_at))
+    _record(row, previous_status, amounts, at=max(answered_at, previous_at), latest_change=latest_change)
     if isinstance(resource, schemas.Refund) and differs:
         request_refresh(account, Kind.PAYMENT, resource.payment_id, "refund_changed")
     return row
@@ -207,21 +218,27 @@ def _same_account(row: Mirror, account: str) -> None:
 
 
 def _insert(
-    account: str, resource: schemas.AnyResource, at: datetime, duration: float, *, is_new: bool = False
+    account: str,
+    resource: schemas.AnyResource,
+    at: datetime,
+    duration: float,
+    *,
+    latest_change: datetime | None = None,
+    may_be_erased: bool = True,
 ) -> Any:
-    is_erased = bool(keep_erased([(account, resource)]))
+    is_erased = may_be_erased and bool(keep_erased([(account, resource)]))
     row = rows.new_row(
         account, resource, rows.row_values(resource), at=at, by=StateBy.ANSWER, duration=duration, is_erased=is_erased
     )
     row.save(force_insert=True)
-    _record(row, "", (), at=at, is_new=is_new)
+    _record(row, "", (), at=at, latest_change=latest_change)
     if isinstance(resource, schemas.Refund):
         request_refresh(account, Kind.PAYMENT, resource.payment_id, "refund_changed")
     return row
 
 
 def _record(
-    row: Mirror, previous_status: str, amounts: tuple[int, ...], *, at: datetime, is_new: bool = False
+    row: Mirror, previous_status: str, amounts: tuple[int, ...], *, at: datetime, latest_change: datetime | None
 ) -> None:
     if isinstance(row, Balance):
         if rows.balance_amounts(row) != amounts:
@@ -229,9 +246,7 @@ def _record(
     elif change := rows.status_change(row, previous_status, at=at, event=None):
         # A Date has whole seconds, so an answer that confirmed the row may have set its time back by part of a second.
         # The change must still be dispatched after the one before it.
-        mine = StatusChange.objects.filter(account=row.account, object_kind=row.kind, object_id=row.object_id)
-        latest = None if is_new else mine.order_by("-at").values_list("at", flat=True).first()
-        change.at = max(at, latest) if latest is not None else at
+        change.at = max(at, latest_change) if latest_change is not None else at
         change.save(force_insert=True)
 
 
@@ -260,16 +275,55 @@ def _balance_events(account: str) -> Counter[str]:
     return Counter(dict(mine.values_list("object_id").annotate(Count("pk"))))
 
 
-def _events(kind: str, account: str, object_id: str) -> int:
-    return Event.objects.filter(account=account, object_kind=kind, object_id=object_id).count()
+def _number_of_events(kind: str, account: str, object_id: str) -> Subquery:
+    """Null instead of 0."""
+    mine = Event.objects.filter(account=account, object_kind=kind, object_id=object_id)
+    return Subquery(mine.order_by().values("object_id").annotate(number=Count("pk")).values("number"))
+
+
+class _Facts(NamedTuple):
+    """What an answer is judged by, besides the object's row."""
+
+    provider_time: datetime
+    #: The number of stored events of the object.
+    events: int
+    #: The time of its latest change of status.
+    latest_change: datetime | None
+
+
+def _facts(kind: str, account: str, object_id: str) -> _Facts:
+    """Call it after the row was locked: what came until then is in it. One statement."""
+    changes = StatusChange.objects.filter(account=account, object_kind=kind, object_id=object_id).order_by("-at")
+    offset, events, latest_change = statements.values_of(
+        router.db_for_write(Event),
+        _clock_offset(account),
+        _number_of_events(kind, account, object_id),
+        Subquery(changes.values("at")[:1]),
+    )
+    return _Facts(_ahead(offset), events or 0, latest_change)
+
+
+def _facts_of_new(account: str, resource: schemas.AnyResource) -> tuple[datetime, bool]:
+    """The provider's present time, and whether the new object may have to be kept erased; one statement."""
+    keys = rows.erasing_keys(account, resource)
+    is_erased = Exists(Erasure.objects.filter(of_objects(keys))) if keys else Value(False)
+    offset, may_be_erased = statements.values_of(router.db_for_write(Event), _clock_offset(account), is_erased)
+    return _ahead(offset), bool(may_be_erased)
+
+
+def _clock_offset(account: str) -> Subquery:
+    return Subquery(AccountState.objects.filter(account=account).values("clock_offset")[:1])
+
+
+def _ahead(offset: float | None) -> datetime:
+    return timezone.now() + timedelta(seconds=offset or 0)
 
 
 def provider_times(accounts: Iterable[str]) -> dict[str, datetime]:
     """The provider's present time, by account; one statement."""
-    now = timezone.now()
     names = set(accounts)
     offsets = dict(AccountState.objects.filter(account__in=names).values_list("account", "clock_offset"))
-    return {account: now + timedelta(seconds=offsets.get(account) or 0) for account in names}
+    return {account: _ahead(offsets.get(account)) for account in names}
 
 
 def provider_time(account: str) -> datetime:

@@ -36,6 +36,8 @@ class Applied:
 
     #: Event id to the mirrored status before the event.
     previous_status: dict[str, str] = field(default_factory=dict)
+    #: Event id to the new status, for each event that brought a change of status.
+    new_status: dict[str, str] = field(default_factory=dict)
     #: Event id to the reason why it cannot be applied; such events go to quarantine.
     refused: dict[str, str] = field(default_factory=dict)
     #: Ids of events whose object another transaction has locked: the next batch applies them.
@@ -106,7 +108,7 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied
             # A refund may change its payment's refunded_amount without an event of the payment. If the payment is not
             # mirrored yet, the refresh inserts it.
             refreshes.setdefault((event.account, Kind.PAYMENT, resource.payment_id), "refund_changed")
-    _save(objects.values())
+    applied.new_status = _save(objects.values())
     request_refreshes(refreshes)
     return applied
 
@@ -115,9 +117,13 @@ def _apply(item: _Object, event: Event, resource: schemas.AnyResource, provider_
     """Apply one event to its object; returns the reason for a refresh, or ""."""
     too_far_ahead = event.created_at > provider_now + ordering.MAX_AHEAD
     if item.row is None:
-        at = provider_now if too_far_ahead else event.created_at
+        # Such a time orders nothing, and ours may be wrong: the row counts as read at an unknown time.
+        at, by, seconds = event.created_at, StateBy.EVENT, 0.0
+        if too_far_ahead:
+            at, by, seconds = provider_now, StateBy.ANSWER, ordering.UNDATED
+        values = rows.row_values(resource)
         item.row = rows.new_row(
-            event.account, resource, rows.row_values(resource), at=at, by=StateBy.EVENT, is_erased=item.is_erased
+            event.account, resource, values, at=at, by=by, duration=seconds, is_erased=item.is_erased
         )
         item.is_new = item.changed = True
         item.last_event = event
@@ -191,7 +197,8 @@ def _row_key(row: Mirror) -> ObjectKey:
     return (row.kind, row.account if isinstance(row, Balance) else "", row.object_id)
 
 
-def _save(objects: Iterable[_Object]) -> None:
+def _save(objects: Iterable[_Object]) -> dict[str, str]:
+    """Write the rows; returns the new status by the event that brought it."""
     touched = [item for item in objects if item.changed]
     for item in touched:
         item.up_to_date_row()
@@ -211,3 +218,4 @@ def _save(objects: Iterable[_Object]) -> None:
             status_changes.append(change)
     statements.insert_many(status_changes, keys=False)
     statements.insert_many(balance_changes, keys=False)
+    return {str(change.event_id): change.status for change in status_changes}

@@ -8,7 +8,7 @@ from functools import reduce
 from operator import or_
 
 from django.db import connections, router
-from django.db.models import F, Q
+from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration.db import statements
@@ -33,33 +33,27 @@ def request_refresh(account: str, kind: str, object_id: str, reason: str, *, due
 
 
 def request_refreshes(reasons: Mapping[ObjectKey, str], *, due_at: datetime | None = None) -> None:
-    """Request refreshes of objects, within a transaction. At most four statements; after an IntegrityError, which
-    means a lost race, repeat the transaction.
+    """Request refreshes of objects, within a transaction. One statement per hundred.
 
     If a refresh was requested before, the earlier time stays, and ``marks`` grows, so that a GET that is already under
-    way does not count as an answer to this request.
+    way does not count as an answer to this request. A worker that finishes one of them waits for this transaction.
     """
-    if not reasons:
-        return
     due = due_at or timezone.now()
-    # Locked, so that a worker that finishes one of them waits, and then sees the new request.
-    requested = DueRefresh.objects.select_for_update().filter(of_objects(reasons)).order_by("pk")
-    known = {refresh.key: refresh for refresh in requested}
-    statements.insert_many(
-        [
-            DueRefresh(account=account, object_kind=kind, object_id=object_id, reason=reason, due_at=due)
-            for (account, kind, object_id), reason in sorted(reasons.items())
-            if (account, kind, object_id) not in known
-        ],
-        keys=False,
-    )
-    if known:
-        ids = [refresh.pk for refresh in known.values()]
-        # A GET that requests another GET must not cancel the backoff, or the two would repeat for ever.
-        later = [row.pk for key, row in known.items() if row.due_at > due and reasons[key] != CHANGED_MEANWHILE]
-        DueRefresh.objects.filter(pk__in=ids).update(marks=F("marks") + 1)
-        if later:
-            DueRefresh.objects.filter(pk__in=later, due_at__gt=due).update(due_at=due, attempts=0)
+    requests = [
+        DueRefresh(account=account, object_kind=kind, object_id=object_id, reason=reason, due_at=due)
+        for (account, kind, object_id), reason in sorted(reasons.items())
+    ]
+    statements.insert_or_update(requests, unique=("account", "object_kind", "object_id"), changes=_REPEATED)
+
+
+#: A GET that requests another GET must not cancel the backoff, or the two would repeat for ever.
+_IS_EARLIER = f"{{new[due_at]}} < {{old}}.due_at AND {{new[reason]}} <> '{CHANGED_MEANWHILE}'"
+#: What another request changes in the first one.
+_REPEATED = {
+    "marks": "{old}.marks + 1",
+    "attempts": f"CASE WHEN {_IS_EARLIER} THEN 0 ELSE {{old}}.attempts END",
+    "due_at": f"CASE WHEN {_IS_EARLIER} THEN {{new[due_at]}} ELSE {{old}}.due_at END",
+}
 
 
 def of_objects(keys: Iterable[ObjectKey]) -> Q:

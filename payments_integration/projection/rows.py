@@ -27,7 +27,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.projection.refreshes import of_objects
-from payments_integration.signals import status_changed
+from payments_integration.signals import has_listeners, status_changed
 
 #: PostgreSQL stores no NUL in text. The exact bytes stay in the event.
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
@@ -150,7 +150,8 @@ def status_change(row: Mirror, previous_status: str, *, at: datetime, event: Eve
     if status == previous_status:
         return None
     # A change that an event brought is dispatched with the event; one that an answer brought is dispatched alone.
-    waits = event is None and status_changed.has_listeners(type(row)) and not _is_too_old(row, previous_status)
+    is_wanted = event is None and has_listeners(status_changed, type(row), status)
+    waits = is_wanted and not _is_too_old(row, previous_status)
     return StatusChange(
         account=row.account,
         object_kind=row.kind,
@@ -205,6 +206,15 @@ def keep_erased(objects: Iterable[tuple[str, schemas.AnyResource]]) -> set[Objec
     if inherited:
         Erasure.objects.bulk_create(inherited)
     return found
+
+
+def erasing_keys(account: str, resource: schemas.AnyResource) -> list[ObjectKey]:
+    """The keys of the objects whose erasure erases this one too: itself and what it belongs to."""
+    if not model_of(KIND_OF[type(resource)]).personal:
+        return []
+    parent = _parent(account, resource)
+    own = (account, str(KIND_OF[type(resource)]), object_id_of(resource))
+    return [own, parent] if parent is not None else [own]
 
 
 def erase_row(account: str, kind: str, object_id: str) -> bool:

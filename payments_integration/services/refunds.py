@@ -37,7 +37,9 @@ def create_refund(
     APPROVAL_LIMITS on, if it has a destination.
     """
     validator = Validator()
-    alias, payment_id, row = find(validator, "payment", Payment, payment, account)
+    key = validator.key("idempotency_key", idempotency_key)
+    questions = outbox.operations.CALLS["create_refund"].questions
+    alias, payment_id, row = find(validator, "payment", Payment, payment, account, key=key, questions=questions)
     given: Json = {}
     if amount is not None:
         given["amount"] = validator.amount("amount", amount)
@@ -51,7 +53,7 @@ def create_refund(
         validator,
         {"payment_id": payment_id, **given},
         account=alias,
-        idempotency_key=idempotency_key,
+        idempotency_key=key or None,
         actor=actor,
         arguments={"payment": payment_id, **given},
         target_id=payment_id,

@@ -11,6 +11,7 @@ from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from django.core.exceptions import ValidationError
+from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 
@@ -124,6 +125,7 @@ def creation(
         currency=body.get("currency", ""),
         fills_reference=fills_reference,
         idempotency_key=key,
+        key_is_free=_key_is_free(target),
         actor=who,
     )
 
@@ -140,8 +142,8 @@ def change(
 ) -> Intent:
     """The intent of a call that changes the object ``given``, which is the argument ``name``."""
     validator = Validator()
-    alias, object_id, row = find(validator, name, model, given, account)
     key, who = validator.key("idempotency_key", idempotency_key), validator.actor("actor", actor)
+    alias, object_id, row = find(validator, name, model, given, account, key=key)
     validator.finish()
     return Intent(
         operation=operation,
@@ -150,16 +152,25 @@ def change(
         target_id=object_id,
         target=row,
         idempotency_key=key,
+        key_is_free=_key_is_free(row),
         actor=who,
     )
 
 
 def find(
-    validator: Validator, name: str, model: type[MirrorT], given: MirrorT | str, account: str | None
+    validator: Validator,
+    name: str,
+    model: type[MirrorT],
+    given: MirrorT | str,
+    account: str | None,
+    *,
+    key: str = "",
+    questions: Mapping[str, Exists] | None = None,
 ) -> tuple[str, str, MirrorT | None]:
     """Account, id and mirror row of the object that a call is about.
 
     The row's account counts. ``account`` must be the same, or names it for an object that is not mirrored.
+    ``key``: the call's idempotency key. The same statement looks it up, and answers further ``questions``.
     """
     object_id = given.object_id if isinstance(given, model) else given
     if not isinstance(object_id, str):
@@ -168,12 +179,19 @@ def find(
     if not _is_id(object_id, ID_PREFIXES[model.kind]):
         validator.fail(name, _("This is not the id of a %(model)s.") % {"model": model._meta.verbose_name})
         return account or conf.DEFAULT_ACCOUNT, "", None
-    row: Any = model._default_manager.filter(pk=object_id).first()
+    known = Operation.objects.filter(account=OuterRef("account"), idempotency_key=key)
+    answers = {**(questions or {}), "key_is_taken": Exists(known)}
+    row: Any = model._default_manager.filter(pk=object_id).annotate(**answers).first()
     if row is None:
         return account or conf.DEFAULT_ACCOUNT, str(object_id), None
     if account is not None and account != row.account:
         validator.fail("account", _("This object belongs to another account."))
     return row.account, str(object_id), row
+
+
+def _key_is_free(row: Any) -> bool:
+    """Whether ``find`` has found the object, and no operation of the key."""
+    return row is not None and not row.key_is_taken
 
 
 def _is_id(text: str, prefix: str) -> bool:

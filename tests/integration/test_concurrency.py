@@ -126,18 +126,18 @@ def test_a_locked_event_is_skipped_by_other_workers(level: str, monkeypatch: pyt
 def test_a_receiver_that_outlasts_its_claim_is_not_run_twice(
     receiver: Receiver, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatching, "_CLAIM", timedelta(milliseconds=50))
+    monkeypatch.setattr(dispatching, "_CLAIM", timedelta(seconds=1))
     inbox.receive("default", body(factories.life()[0]))
     inbox.process()
     called = threading.Event()
 
     def slow(**_: Any) -> None:
         called.set()
-        time.sleep(0.5)
+        time.sleep(2)
 
     def second() -> int:
         called.wait(10)
-        time.sleep(0.1)
+        time.sleep(1.2)
         return inbox.dispatch()
 
     event_received.connect(slow)

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.admin.utils import quote
 from django.contrib.auth.models import Permission, User
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -120,7 +121,7 @@ def test_from_the_limit_on_a_second_person_approves_it(provider: ProviderSandbox
     assert not provider.engine.payouts
     operation = caught.value.operation
     checker = staff("luz", "approve_operation", "view_operation")
-    page = browser(checker).get(reverse("admin:payments_integration_operation_change", args=[operation.pk]))
+    page = browser(checker).get(reverse("admin:payments_integration_operation_change", args=[quote(operation.pk)]))
     assert "ana asked on" in page.content.decode()
     assert "to advance CLP" in page.content.decode() or "to advance $" in page.content.decode()
     assert services.approve(operation, checker).amount == 9_000
@@ -156,7 +157,7 @@ def test_a_person_resolves_it_in_the_admin(provider: ProviderSandbox) -> None:
     boss = browser(User.objects.create_superuser("boss"))
     listed = boss.get(reverse("admin:payments_integration_operation_changelist"), {"operation": "create_advance"})
     assert "new advance" in listed.content.decode()
-    boss.post(reverse("admin:payments_integration_operation_look-up", args=[operation.pk]))
+    boss.post(reverse("admin:payments_integration_operation_look-up", args=[quote(operation.pk)]))
     operation.refresh_from_db()
     assert operation.state == OperationState.DONE
 

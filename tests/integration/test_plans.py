@@ -6,12 +6,15 @@ catch-up; after a burst it expects what was there when it looked.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import connection
+from django.db.models import Count
 from django.utils import timezone
 
 from payments_integration import inbox
@@ -19,6 +22,7 @@ from payments_integration.db import statements
 from payments_integration.enums import Kind
 from payments_integration.inbox.processing import process_batch
 from payments_integration.models import Erasure, Event, EventState, Payment, StatusChange
+from payments_integration.signals import event_received
 from tests import factories
 
 pytestmark = [
@@ -74,6 +78,26 @@ def test_a_batch_does_not_sort_the_backlog() -> None:
     assert len(claims) == 1
     assert "Index Scan using pi_event_state" in claims[0]
     assert "Sort" not in claims[0]
+
+
+def test_a_page_does_not_sort_the_backlog() -> None:
+    store(0, MANY)
+
+    def receiver(**_: Any) -> None:
+        """It wants every event."""
+
+    event_received.connect(receiver)
+    try:
+        inbox.process("default")
+        with plans_of("SELECT", EVENT) as plans:
+            assert inbox.dispatch("default", deadline=time.monotonic() + 1)
+    finally:
+        event_received.disconnect(receiver)
+    pages = [plan for plan in plans if plan.startswith("Limit") and "payments_integration_objectdispatch" in plan]
+    assert len(pages) >= 2, "the first one, and one from a place on"
+    for plan in pages:
+        assert "Index Scan using pi_event_state" in plan, plan
+        assert "Sort" not in plan, plan
 
 
 def test_finding_undispatched_events_does_not_read_the_done_ones() -> None:
@@ -141,3 +165,34 @@ def test_the_planner_hint_of_a_batch_does_not_affect_other_statements() -> None:
     assert plans
     for plan in plans:
         assert "Seq Scan" not in plan, plan
+
+
+def test_a_key_has_one_index_which_finds_prefixes_too() -> None:
+    with connection.cursor() as cursor:
+        for model in apps.get_app_config("payments_integration").get_models():
+            constraints = connection.introspection.get_constraints(cursor, model._meta.db_table)
+            assert not [name for name in constraints if name.endswith("_like")]
+    store(0, MANY)
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE {EVENT}")
+    plan = Event.objects.filter(pk__startswith="evt_12345").order_by("pk").explain()
+    assert f"Index Scan using {EVENT}_pkey" in plan, plan
+    assert "Sort" not in plan, plan
+
+
+def test_what_is_known_of_an_object_is_found_by_its_index() -> None:
+    """Its page, the snapshot before an answer, a sweep and an erasure ask with a state and without."""
+    store(0, MANY)
+    inbox.process("default")
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE {EVENT}")
+    of_it = Event.objects.filter(account="default", object_kind=Kind.PAYMENT, object_id="pay_1")
+    several = Event.objects.filter(account="default", object_kind=Kind.PAYMENT, object_id__in=["pay_1", "pay_2"])
+    for rows in (
+        of_it.order_by("-created_at", "-pk")[:50],
+        of_it.order_by().values("object_id").annotate(Count("pk")),
+        of_it.filter(state=EventState.DONE).order_by("created_at", "pk")[:1],
+        several.filter(state=EventState.DONE),
+        several.filter(body__isnull=False),
+    ):
+        assert "pi_event_object" in rows.explain(), rows.explain()

@@ -329,6 +329,38 @@ class Schedule(RuleBasedStateMachine):
         if world.waiting:
             self.go_on(len(world.waiting) - 1, False, [])
 
+    @rule(index=INDEX, nth=st.integers(2, 7), reversed_after=st.booleans(), outlasts=st.booleans())
+    @precondition(lambda self: self.world is not None and self.world.mode == "celery")
+    def page_in_hand(self, index: int, nth: int, reversed_after: bool, outlasts: bool) -> None:
+        """A worker stands still between two events of a page. Meanwhile, an object of the page changes again, or the
+        claim runs out and another worker takes over.
+        """
+        world = self._world
+        intent = payment_intent(self._mark, "cl_webpay_card", _pick(AMOUNTS, index), None)
+        self._ask(intent, 0, False, [])
+        for payment_id in intent.returned:
+            for move in ("open_checkout", "process", "pay"):
+                self._move(f"{move} {payment_id}", partial(getattr(world.engine, move), payment_id))
+        draining.deliver_due(world, all_of_them=True)
+        world.plan.clear()
+        self._step("a worker has a page in hand")
+        world.plan.add([Fault("begin", WAIT, nth)])
+        worker = world.task("worker-1", "process_events")
+        if worker not in world.waiting:
+            return
+        if outlasts:
+            for wait in (11, 65):
+                self.pass_time(wait)
+                world.task("worker-2", "process_events")
+        else:
+            for payment_id in intent.returned:
+                move = "chargeback" if reversed_after else "hold"
+                self._move(f"{move} {payment_id}", partial(getattr(world.engine, move), payment_id))
+            draining.deliver_due(world, all_of_them=True)
+            world.task("worker-2", "process_events")
+        if worker in world.waiting:
+            self.go_on(world.waiting.index(worker), False, [])
+
     @rule(pause=PAUSES, first=st.one_of(st.just([]), REFUSAL), keyed=st.booleans(), faults=FAULTS)
     def overtake(self, pause: Fault, first: list[Fault], keyed: bool, faults: list[Fault]) -> None:
         """A process stands still over a call until others have taken over, then goes on with what it knew."""

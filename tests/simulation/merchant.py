@@ -41,6 +41,8 @@ class Endings(Protocol):
 
     def note(self, text: str) -> None: ...
 
+    def violated(self, invariant: str, message: str) -> None: ...
+
 
 @dataclass
 class Intent:
@@ -115,6 +117,9 @@ class Merchant:
     def on_event(self, sender: type[Any], event: Event, instance: Any, is_stale: bool, **kwargs: Any) -> None:
         age = "stale" if is_stale else "fresh"
         ReceiverCall.objects.create(what=f"event:{event.id}:{age}", object_id=event.object_id)
+        stored = None if instance is None else type(instance)._default_manager.get(pk=instance.pk)
+        if stored is not None and stored.version != instance.version:
+            self._world.violated("a receiver gets the row as it is now", f"{event}: {instance.version}")
         if self._world.receiver_defers and event.type == "payment.succeeded":
             self._pay_on(event)
         if self._world.at("receiver", may_wait=False) == "fail":

@@ -25,15 +25,35 @@ _SEND_AND_RECORD = """\
             if operation._state.adding:
                 operation.save(force_insert=True)
 """
-_DISPATCH = "    return repeatable(dispatch_next, using=using, durable=True, lost_races=False)\n"
+_DISPATCH = "    repeatable(dispatch_next, using=page.using, durable=True, lost_races=False)\n"
 _MARK_AND_DISPATCH = """\
-    first = _earliest(key)
-    if first is None or first.state != EventState.APPLIED:
-        return repeatable(dispatch_next, using=using, durable=True, lost_races=False)
-    _mark_dispatched(first)
-    with transaction.atomic():
-        _send(first)
-    return True
+    with transaction.atomic(using=page.using):
+        instance = _lock(page, work)
+        _mark_dispatched(item, page.using, has_changes=True)
+    try:
+        with transaction.atomic(using=page.using):
+            _send(item, work.changes[str(item.pk)], instance, is_stale=_is_stale(item, work))
+    except Exception as error:
+        raise _ReceiverFailed(str(item.pk)) from error
+"""
+_CAME_AT = """\
+def _came_at(item):
+    return item.received_at if isinstance(item, Event) else item.recorded_at
+
+
+"""
+_LOCK = " WHERE id = %s AND claim = %s"
+_LOCK_ANY = " WHERE id = %s AND %s IS NOT NULL"
+_CHECK = "    if is_late or version != work.version:\n"
+_NO_CHECK = "    if is_late is None:\n"
+_LEAVE = """\
+                _record_failure(page, work, failure.__cause__ or failure)
+                break
+"""
+_GO_ON = """\
+                _record_failure(page, work, failure.__cause__ or failure)
+                work.items.pop(0)
+                continue
 """
 _READ_WINDOW = "        _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)\n"
 _MOVE_AND_READ = """\
@@ -62,11 +82,11 @@ _KNOWN_AND_APPLIED_AGAIN = """\
     return Receipt.KNOWN
 """
 _DEFERRED = "transaction.on_commit(partial(_send_deferred, operation.pk), using=ledger_database(), robust=True)"
-_UNDISPATCHED = "        undispatched = of_account(undispatched.filter(state=EventState.APPLIED), account)\n"
+_UNDISPATCHED = "    items = of_account(items.filter(state=EventState.APPLIED), account)\n"
 _UNDISPATCHED_OF_LATE = f"""\
 {_UNDISPATCHED}\
-        since = "received_at" if model is Event else "recorded_at"
-        undispatched = undispatched.filter(**{{f"{{since}}__gt": timezone.now() - timedelta(seconds=20)}})
+    since = "received_at" if model is Event else "recorded_at"
+    items = items.filter(**{{f"{{since}}__gt": timezone.now() - timedelta(seconds=20)}})
 """
 _DECIDED = "        decided = precondition.decide(intent) if precondition is not None else intent\n"
 _WRITTEN = "    written: Operation | None = None\n"
@@ -151,11 +171,43 @@ MUTANTS = (
         '    elif operation.operation == "" and _has_rival(operation):\n',
     ),
     _one("a known event is applied again", "inbox/receiving.py", _KNOWN, _KNOWN_AND_APPLIED_AGAIN),
-    _one(
+    Mutant(
         "events are dispatched in the order of their arrival",
+        (
+            (
+                "inbox/dispatching.py",
+                "    items: list[Item] = sorted([*events, *answered], key=_at)\n",
+                "    items: list[Item] = sorted([*events, *answered], key=_came_at)\n",
+            ),
+            (
+                "inbox/dispatching.py",
+                "def _at(item: Item) -> datetime:\n",
+                _CAME_AT + "def _at(item: Item) -> datetime:\n",
+            ),
+            ("inbox/dispatching.py", _CHECK, _NO_CHECK),
+        ),
+    ),
+    _one("a page is dispatched as it was loaded", "inbox/dispatching.py", _CHECK, _NO_CHECK),
+    _one("a worker goes on after its claim has run out", "inbox/dispatching.py", _LOCK, _LOCK_ANY),
+    _one(
+        "a claim outlives its holder",
         "inbox/dispatching.py",
-        '_TO_BE_APPLIED)\n        .order_by("created_at", "pk")\n',
-        '_TO_BE_APPLIED)\n        .order_by("received_at", "pk")\n',
+        "        free = Q(next_attempt_at=None) | Q(next_attempt_at__lte=now)\n",
+        '        free = Q(claim="") & (Q(next_attempt_at=None) | Q(next_attempt_at__lte=now))\n',
+    ),
+    Mutant(
+        "after a failure in a page, the object goes on",
+        (
+            ("inbox/dispatching.py", _LEAVE, _GO_ON),
+            ("inbox/dispatching.py", _LOCK, _LOCK_ANY),
+            ("inbox/dispatching.py", _CHECK, _NO_CHECK),
+        ),
+    ),
+    _one(
+        "a death costs every object of the page an attempt",
+        "inbox/dispatching.py",
+        "    return [row for row in abandoned if row.pk in first]\n",
+        "    return abandoned\n",
     ),
     _one(
         "events of a pass are dispatched at once",

@@ -6,7 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from payments_integration.models import Balance, DepositReference, Event, Operation, Payment, Payout, Refund
+from payments_integration.models import (
+    Balance,
+    DepositReference,
+    Event,
+    ObjectDispatch,
+    Operation,
+    Payment,
+    Payout,
+    Refund,
+)
 from payments_integration.sandbox import Engine
 from tests.receivers.models import ReceiverCall
 
@@ -37,7 +46,7 @@ _OVERDRAWN = f"""
     GROUP BY payment.id, payment.amount_received
     HAVING SUM(operation.amount) > payment.amount_received
 """
-_EVENTS, _CALLS = Event._meta.db_table, ReceiverCall._meta.db_table
+_EVENTS, _CALLS, _DISPATCHES = (model._meta.db_table for model in (Event, ReceiverCall, ObjectDispatch))
 
 State = tuple[Any, ...]
 Key = tuple[str, str]
@@ -62,6 +71,10 @@ class Watch:
         self.applied: dict[str, int] = {}
         self.dispatched: dict[str, int] = {}
         self._moment = self._last_dispatched = 0
+        #: Object to its claim, as last committed; the claims whose holder's death cost an attempt, and the attempts.
+        self._claims: dict[tuple[str, str], str] = {}
+        self._dead_claims: set[str] = set()
+        self._deaths: set[tuple[str, int]] = set()
         store = self._project.events
         announce = store._on_emit
 
@@ -84,6 +97,25 @@ class Watch:
                 kind, _, rest = what.partition(":")
                 if kind == "event":
                     self.dispatched.setdefault(rest.partition(":")[0], self._moment)
+
+    def claims_changed(self, cursor: Any, tables: Iterable[str]) -> list[str]:
+        """The events that were charged with a death that another event was charged with before."""
+        wrong: list[str] = []
+        if _EVENTS in tables:
+            died = "SELECT id, attempts, object_kind, object_id FROM {} WHERE error LIKE %s"
+            cursor.execute(died.format(_EVENTS), ["%the process died%"])
+            for event_id, attempts, *key in cursor.fetchall():
+                if (event_id, attempts) in self._deaths:
+                    continue
+                self._deaths.add((event_id, attempts))
+                claim = self._claims.get((key[0], key[1]), "")
+                if not claim or claim in self._dead_claims:
+                    wrong.append(f"{event_id}, claim {claim or 'none'}")
+                self._dead_claims.add(claim)
+        if _DISPATCHES in tables:
+            cursor.execute(f"SELECT object_kind, object_id, claim FROM {_DISPATCHES}")
+            self._claims = {(kind, object_id): claim for kind, object_id, claim in cursor.fetchall()}
+        return wrong
 
     def provider_acted(self) -> None:
         """Note what changed without an event."""

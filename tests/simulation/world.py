@@ -16,6 +16,7 @@ from django.test import RequestFactory, override_settings
 
 from payments_integration import apps, conf, tasks, webhooks
 from payments_integration.client import resources, transport
+from payments_integration.inbox import dispatching
 from payments_integration.projection import endpoints
 from payments_integration.reconciliation import events as event_passes, objects as object_passes
 from payments_integration.sandbox import Engine
@@ -135,6 +136,8 @@ class World:
             for message in self.watch.ledger_changed(cursor, tables):
                 self.violated("no more is refunded than was received", message)
             self.watch.inbox_changed(cursor, tables)
+            for message in self.watch.claims_changed(cursor, tables):
+                self.violated("a death costs one event an attempt", message)
         if self._excuse_later:
             self._excuse_later = False
             self._excuse()
@@ -326,6 +329,8 @@ class World:
             "PROCESSING": self.mode,
         }
         stack.enter_context(override_settings(**{conf.NAME: options}))
+        # Several pages, even for the few objects of a schedule.
+        stack.enter_context(mock.patch.object(dispatching, "_FIRST_PAGE", 3))
         stack.enter_context(mock.patch.object(transport, "Transport", self.network.transport))
         stack.enter_context(mock.patch.object(resources, "_clients", {}))
         stack.enter_context(mock.patch.object(endpoints, "_secrets", {}))

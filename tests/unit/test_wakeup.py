@@ -137,6 +137,65 @@ def test_one_thread_runs_the_passes_of_all_wake_ups() -> None:
     assert work.passes == ["first", "first", "later"]
 
 
+def waiting_worker(work: Worked, inline: wakeup.Inline) -> threading.Thread:
+    """A worker that was woken during its pass, and waits for the next one."""
+    first = work.start(inline, "first")
+    assert work.begun.acquire(timeout=30)
+    join(work.start(inline, "another"))
+    work.go_on.set()
+    wait_for(lambda: inline._workers["default"].pass_at is not None)
+    return first
+
+
+def test_a_waiting_thread_is_relieved_by_each_wake_up_and_the_last_one_runs_the_pass() -> None:
+    work = Worked()
+    inline = wakeup.Inline(work, term=60, pause=60)
+    first = waiting_worker(work, inline)
+    pass_at = inline._workers["default"].pass_at
+    second = work.start(inline, "second")
+    join(first)  # though its pause is not over
+    waiting = inline._workers["default"]
+    assert waiting.pass_at == pass_at  # a relief does not postpone the pass
+    waiting.pass_at = time.monotonic()
+    join(work.start(inline, "third"), second)
+    assert work.passes == ["first", "third"]
+    assert inline._workers == {}
+
+
+def test_a_thread_that_may_not_wait_long_enough_does_not_relieve_another() -> None:
+    work = Worked()
+    inline = wakeup.Inline(work, term=60, pause=0.5)
+    first = waiting_worker(work, inline)
+    join(work.start(inline, "second", deadline=time.monotonic()), first)
+    assert work.passes == ["first", "first"]
+
+
+def test_no_wake_up_is_lost_between_many_threads() -> None:
+    lock = threading.Lock()
+    stored: list[int] = []
+    applied: list[int] = []
+
+    def work(account: str, deadline: float) -> None:
+        with lock:
+            events, stored[:] = list(stored), []
+        time.sleep(0.001)
+        applied.extend(events)
+
+    def deliver(numbers: range) -> None:
+        for number in numbers:
+            with lock:
+                stored.append(number)
+            inline("default", time.monotonic() + 60)
+
+    inline = wakeup.Inline(work, term=0.002, pause=0.002)
+    threads = [threading.Thread(target=deliver, args=(range(n, n + 100),), daemon=True) for n in range(0, 800, 100)]
+    for thread in threads:
+        thread.start()
+    join(*threads)
+    assert sorted(applied) == list(range(800))
+    assert inline._workers == {}
+
+
 def test_accounts_do_not_wait_for_each_other_inline() -> None:
     work = Worked()
     inline = wakeup.Inline(work, term=60)

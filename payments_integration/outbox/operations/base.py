@@ -12,6 +12,7 @@ from itertools import islice, takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from django.db.models import Exists
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, sync
@@ -71,6 +72,8 @@ class ProviderCall:
     target: ClassVar[Kind | None] = None
     #: It makes a new object. The others change the target.
     creates: ClassVar[bool]
+    #: What the precondition asks about the target, as annotations of its row.
+    questions: ClassVar[dict[str, Exists]] = {}
     #: The permission that staff need; "" where they need none, because the admin takes no payments.
     permission: ClassVar[str] = ""
     #: A second request has no further effect, with any key.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from django.core.exceptions import ValidationError
+from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration import sync
 from payments_integration.client import Answer, Client
-from payments_integration.db.transactions import make_conflicts_visible
+from payments_integration.db.statements import lock_row
+from payments_integration.db.transactions import ledger_database
 from payments_integration.enums import NEVER_REFUNDED_STATUSES, Kind, MethodFamily, PaymentStatus
 from payments_integration.models import (
     DueRefresh,
@@ -31,6 +33,13 @@ class CreateRefund(Creation):
     name, label, kind = "create_refund", _("refund"), Kind.REFUND
     target, permission = Kind.PAYMENT, "refund_payment"
     approval_request = _("%(who)s asked on %(at)s to refund %(amount)s to a bank account.")
+    questions = {
+        # An event, such as a refund's, has come that the payment's row may not show yet.
+        "is_marked": Exists(
+            DueRefresh.objects.filter(account=OuterRef("account"), object_kind=Kind.PAYMENT, object_id=OuterRef("pk"))
+        ),
+        "has_refunds": Exists(Refund.objects.filter(payment_id=OuterRef("pk"))),
+    }
 
     def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
         return client.refunds.create(operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait)
@@ -70,33 +79,30 @@ class CreateRefund(Creation):
 class WithinRest(Precondition):
     """The refund fits into the refundable rest of its payment. Decided under the payment's lock."""
 
-    counts_operations: ClassVar[bool] = True
-
     account: str
     payment_id: str
     #: No amount was given: the rest becomes the amount, so the mirror must be up to date.
     takes_all: bool
-    #: As the service found it; None: not mirrored yet.
-    payment: Payment | None
+    #: As the service found it, with the answers to ``questions``; None: not mirrored yet.
+    payment: Any
     #: The operation that is decided about, if it is recorded already: it does not count against itself.
     recorded: str = ""
 
     def prepare(self) -> bool:
-        is_marked = self.payment is not None and _is_marked(self.payment)
-        if self.takes_all or self.payment is None or is_marked:
+        payment = self.payment
+        if self.takes_all or payment is None or payment.is_marked:
             sync.read(Kind.PAYMENT, self.account, self.payment_id)
-        if self.takes_all or is_marked or self._has_refunds():
-            # Refunds are also made elsewhere, such as in the provider's dashboard.
-            sync.read_refunds(self.account, self.payment_id)
-            return True
-        return False
+        elif not payment.refunded_amount and not payment.has_refunds:
+            return False
+        # Refunds are also made elsewhere, such as in the provider's dashboard.
+        sync.read_refunds(self.account, self.payment_id)
+        return True
 
     def decide(self, intent: Intent) -> Intent:
-        payment = Payment.objects.select_for_update().filter(pk=self.payment_id).first()
+        payment = lock_row(Payment, self.payment_id, ledger_database())
         if payment is None:
             message = gettext("This payment is not known here; read it with services.refresh first.")
             raise PreconditionFailed({"payment": [message]})
-        make_conflicts_visible(Payment.objects.filter(pk=payment.pk))
         body = intent.body or {}
         by_card = payment.method_family == MethodFamily.CARD
         if by_card and "destination" in body:
@@ -129,14 +135,3 @@ class WithinRest(Precondition):
             account=self.account, state=OperationState.UNKNOWN, may_have_run=True
         )
         return sent.exclude(pk=self.recorded)
-
-    def _has_refunds(self) -> bool:
-        if self.payment is None or self.payment.refunded_amount:
-            return True
-        return Refund.objects.filter(payment_id=self.payment_id).exists()
-
-
-def _is_marked(payment: Payment) -> bool:
-    """Whether an event, such as a refund's, has come that the payment's row may not show yet."""
-    marks = DueRefresh.objects.filter(account=payment.account, object_kind=Kind.PAYMENT, object_id=payment.pk)
-    return marks.exists()

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.test import Client
 
-from payments_integration import reconciliation, services, tasks
+from payments_integration import inbox, reconciliation, services, tasks
 from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.models import Operation
 from tests.receivers.models import ReceiverCall
@@ -32,6 +32,12 @@ def deliver(requests: list[tuple[str, str, str]]) -> list[int]:
 def sweep() -> None:
     """What the schedule runs twice a minute."""
     tasks.process_events()
+
+
+def dispatch() -> int:
+    """The part of the schedule that calls receivers, after the part that applies events."""
+    inbox.process()
+    return inbox.dispatch()
 
 
 def call(function: str, arguments: dict[str, Any]) -> str:

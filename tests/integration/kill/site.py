@@ -172,6 +172,6 @@ def has_open_work() -> bool:
         Event.objects.exclude(state="done").exists()
         or StatusChange.objects.exclude(state="done").exists()
         or DueRefresh.objects.exists()
-        or ObjectDispatch.objects.filter(running=True).exists()
+        or ObjectDispatch.objects.exclude(claim="").exists()
         or Operation.objects.filter(state__in=("due", "unknown")).exists()
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import count
 from typing import Any
 
 import pytest
 import requests
 
-from payments_integration.models import Event, Payment, StatusChange
+from payments_integration.models import Event, ObjectDispatch, Payment, StatusChange
 from payments_integration.sandbox import Fault
 from payments_integration.testing.provider import API_KEY
 from tests.integration.kill.consistency import assert_all_in_order
@@ -93,7 +94,8 @@ DISPATCHING = {
     "dispatched, not marked": Point("payments_integration.inbox.dispatching:_mark_dispatched", nth=2),
     "marked, not committed": Point("payments_integration.inbox.dispatching:_mark_dispatched", after=True, nth=2),
     "dispatched, the next one not": Point("payments_integration.inbox.dispatching:_dispatch_next", after=True, nth=2),
-    "all dispatched, the claim not released": Point("payments_integration.inbox.dispatching:_release"),
+    "claimed, nothing dispatched": Point("payments_integration.inbox.dispatching:_claim", after=True),
+    "locked, no receiver called": Point("payments_integration.inbox.dispatching:_lock", after=True, nth=2),
 }
 
 
@@ -176,4 +178,31 @@ def test_a_kill_at_any_boundary_of_the_sweeper_loses_nothing(site: Site) -> None
             break
     assert n > 25
     site.recover()
+    assert_all_in_order(site.sandbox)
+
+
+@pytest.mark.case(117)
+@pytest.mark.promise(6)
+def test_a_kill_at_any_boundary_of_dispatch_costs_only_the_event_in_hand_an_attempt(site: Site) -> None:
+    """A page of objects with several events each. Process after process dies over it, each a step further on."""
+    for _ in range(3):
+        pay(site)
+    site.woken = False
+    site.deliver()
+    #: The item in hand when a process died, by its claim.
+    in_hand: dict[str, str] = {}
+    for n in count(1):
+        assert n < TOO_MANY
+        end = site.run("dispatch", die_at=n)
+        first = ObjectDispatch.objects.exclude(claim="").order_by("pk").first()
+        if first is not None:
+            in_hand[first.claim] = first.in_hand
+        site.later(0.25)
+        if not end.killed:
+            break
+    assert n > 25
+    assert len(set(in_hand.values())) > 5
+    site.recover()
+    failed = Event.objects.filter(attempts__gt=0).values_list("pk", "attempts")
+    assert dict(failed) == Counter(in_hand.values())
     assert_all_in_order(site.sandbox)

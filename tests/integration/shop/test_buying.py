@@ -436,3 +436,14 @@ def test_orders_in_the_admin_lead_to_their_payment(shop: ProviderSandbox, browse
         html = browser.get(page).content.decode()
         assert order.reference in html
         assert Payment.objects.get().pk in html
+
+
+def test_an_order_leads_to_a_payment_with_any_id(shop: ProviderSandbox, browser: Client, admin_user: Any) -> None:
+    """The admin writes the sign # as _23 in its addresses."""
+    order = bought(browser)
+    Payment.objects.update(id="pay_23")
+    browser.force_login(admin_user)
+    for page in ("/admin/shop/order/", f"/admin/shop/order/{order.pk}/change/"):
+        html = browser.get(page).content.decode()
+        [address] = set(re.findall(r'href="(/admin/payments_integration/payment/[^"]+/change/)"', html))
+        assert browser.get(address).status_code == 200

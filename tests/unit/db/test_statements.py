@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection
+from django.db.models import Exists, Subquery
 
 from payments_integration.db import statements
 from payments_integration.inbox import receiving
-from payments_integration.models import Event, EventSource, EventState, StatusChange
+from payments_integration.models import DueRefresh, Event, EventSource, EventState, StatusChange
 from tests import factories
+from tests.fake_provider import payment as payment_of
 
 pytestmark = pytest.mark.django_db
 
@@ -49,6 +51,14 @@ def test_rows_with_different_empty_values_do_not_share_their_sql() -> None:
     for event in (plain, failed):
         statements.insert(event, using="default")
     assert list(Event.objects.order_by("attempts").values_list("attempts", "error")) == [(0, ""), (2, "no")]
+
+
+def test_a_choice_is_part_of_the_sql() -> None:
+    event = new_event(source=EventSource.WEBHOOK, state=EventState.HELD)
+    statements.insert(event, using="default")
+    sql, columns = statements._inserts[next(key for key in statements._inserts if "'held'" in key[2])]
+    assert "'webhook'" in sql
+    assert not {"source", "state"} & {column.field.name for column in columns}
 
 
 def test_an_insert_with_a_taken_key_returns_zero() -> None:
@@ -110,3 +120,44 @@ def test_whether_a_table_is_empty() -> None:
     assert statements.is_empty(Event, using="default")
     statements.insert(new_event(), using="default")
     assert not statements.is_empty(Event, using="default")
+
+
+def test_expressions_of_no_row_are_answered_in_one_statement(django_assert_num_queries: Any) -> None:
+    at = datetime(2026, 1, 1, 12, 30, 15, 250000, tzinfo=UTC)
+    statements.insert(new_event(created_at=at), using="default")
+    everything = Event.objects.order_by("-created_at")
+    with django_assert_num_queries(1):
+        answers = statements.values_of(
+            "default",
+            Subquery(everything.values("created_at")[:1]),
+            Exists(everything),
+            Subquery(everything.filter(pk="").values("created_at")[:1]),
+        )
+    assert (answers[0], bool(answers[1]), answers[2]) == (at, True, None)
+
+
+def test_a_locked_row_is_read_as_it_is_now(mirrored: Any, django_assert_num_queries: Any) -> None:
+    payment = mirrored(payment_of())
+    type(payment).objects.filter(pk=payment.pk).update(amount_received=7, metadata={"a": ["b"]})
+    with django_assert_num_queries(1):
+        row = statements.lock_row(type(payment), payment.pk, "default")
+    assert row == payment
+    assert (row.amount_received, row.metadata, row.created_at) == (7, {"a": ["b"]}, payment.created_at)
+    assert statements.lock_row(type(payment), "pay_none", "default") is None
+
+
+def test_rows_are_inserted_or_updated_in_sets_of_a_hundred(django_assert_num_queries: Any) -> None:
+    def requests(count: int, reason: str) -> list[DueRefresh]:
+        return [
+            DueRefresh(account="default", object_kind="payment", object_id=f"pay_{number:03}", reason=reason)
+            for number in range(count)
+        ]
+
+    unique, changes = ("account", "object_kind", "object_id"), {"marks": "{old}.marks + 1", "reason": "{new[reason]}"}
+    statements.insert_or_update([], unique=unique, changes=changes)
+    with django_assert_num_queries(2):
+        statements.insert_or_update(requests(101, "first"), unique=unique, changes=changes)
+    with django_assert_num_queries(1):
+        statements.insert_or_update(requests(2, "second"), unique=unique, changes=changes)
+    found = list(DueRefresh.objects.order_by("object_id").values_list("reason", "marks"))
+    assert found == [("second", 2)] * 2 + [("first", 1)] * 99

@@ -1,13 +1,14 @@
-"""ObjectDispatch merchant code: once, in order, exactly with its database work."""
+"""Calling merchant code: once, in order, exactly with its database work."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import time_machine
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -15,6 +16,7 @@ from payments_integration import inbox
 from payments_integration.handlers import on_event, on_status
 from payments_integration.inbox import dispatching, processing
 from payments_integration.models import Event, EventState, ObjectDispatch, Payment, StatusChange
+from payments_integration.projection import erase_row
 from payments_integration.signals import event_received, status_changed
 from tests import factories
 from tests.conftest import Receiver
@@ -233,8 +235,8 @@ def test_a_stored_event_is_dispatched_before_a_newer_one_that_is_applied(receive
     for item in events[1:]:
         processing._batch("default", only=item["id"])
     assert inbox.dispatch() == 0
-    dispatching._ensure_lock(("default", "payment", "pay_1"))
-    assert dispatching._dispatch_next(("default", "payment", "pay_1")) is None, "also where it arrived in between"
+    page = dispatching._claim({("default", "payment", "pay_1")}, "default")
+    assert page.objects == []
     inbox.process()
     assert inbox.dispatch() == 3
     assert receiver.events == [(item["id"], False) for item in events]
@@ -255,12 +257,11 @@ def test_a_crash_after_the_last_dispatch_is_no_failed_attempt(
 ) -> None:
     real, dispatched = dispatching._dispatch_next, []
 
-    def dispatch_next(key: Any) -> bool | None:
-        more = real(key)
-        dispatched.append(more)
+    def dispatch_next(page: Any, work: Any) -> None:
+        real(page, work)
+        dispatched.append(work.items[0].pk)
         if len(dispatched) == 2:
             raise SystemExit
-        return more
 
     first, second, third = factories.life()[:3]
     take_in(first, second)
@@ -268,12 +269,231 @@ def test_a_crash_after_the_last_dispatch_is_no_failed_attempt(
         patched.setattr(dispatching, "_dispatch_next", dispatch_next)
         with pytest.raises(SystemExit):
             inbox.dispatch()
-    assert dispatched == [True, False]
+    assert dispatched == ids([first, second])
     later(hours=1)
     take_in(third)
     assert inbox.dispatch() == 1
     assert receiver.dispatched == ids([first, second, third])
     assert Event.objects.get(pk=third["id"]).attempts == 0
+
+
+@pytest.mark.case(117)
+def test_a_process_that_dies_costs_only_the_event_in_hand_an_attempt(receiver: Receiver) -> None:
+    """Of a page of claimed objects: the dead one's item, not the next one's, and not one that came since."""
+    lives = [factories.life(f"pay_{number}") for number in range(4)]
+    deadly = lives[1][2]["id"]
+
+    def die(sender: Any, event: Event, **kwargs: Any) -> None:
+        if event.id == deadly:
+            raise SystemExit
+
+    take_in(*(item for life in lives for item in life if item["id"] != lives[1][0]["id"]))
+    event_received.connect(die)
+    try:
+        with pytest.raises(SystemExit):
+            inbox.dispatch()
+        take_in(lives[1][0])  # it goes before the deadly one
+        assert inbox.dispatch() == 0, "all of them are claimed"
+        later(seconds=11)
+        inbox.dispatch()
+    finally:
+        event_received.disconnect(die)
+    assert list(Event.objects.filter(attempts__gt=0).values_list("id", "attempts")) == [(deadly, 1)]
+    later(seconds=11)
+    inbox.dispatch()
+    assert sorted(receiver.dispatched) == sorted(item["id"] for life in lives for item in life)
+    for number, life in enumerate(lives):
+        late = [life[0]["id"]] if number == 1 else []
+        mine = [item for item in receiver.dispatched if item in ids(life) and item not in late]
+        assert mine == [item for item in ids(life) if item not in late]
+    assert not ObjectDispatch.objects.exclude(claim="").exists()
+
+
+@pytest.mark.case(117)
+def test_after_a_death_the_rest_of_a_large_page_costs_nobody_an_attempt(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next worker takes the dead one's objects over in several smaller pages."""
+    take_in(*(factories.life(f"pay_{number}")[0] for number in range(9)))
+
+    def die(sender: Any, **kwargs: Any) -> None:
+        raise SystemExit
+
+    event_received.connect(die)
+    try:
+        with pytest.raises(SystemExit):
+            inbox.dispatch()
+    finally:
+        event_received.disconnect(die)
+    later(seconds=11)
+    monkeypatch.setattr(dispatching, "_FIRST_PAGE", 2)
+    assert inbox.dispatch() == 8
+    assert Event.objects.filter(attempts=1).count() == 1
+
+
+def after_the_load(monkeypatch: pytest.MonkeyPatch, happen: Callable[[], object]) -> None:
+    """Have something happen between the load of the first page and the dispatch of its first item."""
+    real = dispatching._claim
+
+    def claim(*args: Any) -> Any:
+        page = real(*args)
+        monkeypatch.setattr(dispatching, "_claim", real)
+        happen()
+        return page
+
+    monkeypatch.setattr(dispatching, "_claim", claim)
+
+
+def test_an_earlier_event_that_comes_after_the_load_goes_first(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = factories.life()[:3]
+    take_in(second, third)
+    after_the_load(monkeypatch, lambda: take_in(first))
+    assert inbox.dispatch() == 3
+    assert receiver.events == [(item["id"], False) for item in (first, second, third)]
+
+
+def test_a_receiver_gets_the_row_as_it_is_now(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer event is applied between the load of a page and the dispatch."""
+    *older, newest = factories.life()
+    take_in(*older)
+    seen: list[tuple[str, int, int]] = []
+
+    def note(instance: Payment, **kwargs: Any) -> None:
+        seen.append((instance.status, instance.version, Payment.objects.get().version))
+
+    after_the_load(monkeypatch, lambda: take_in(newest))
+    event_received.connect(note)
+    try:
+        assert inbox.dispatch() == 5
+    finally:
+        event_received.disconnect(note)
+    assert {status for status, _, _ in seen} == {"chargeback"}
+    assert all(given == stored for _, given, stored in seen)
+    assert receiver.statuses == [("", "succeeded"), ("succeeded", "chargeback")]
+
+
+def test_a_receiver_gets_no_personal_data_that_was_erased_since_the_load(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_in(event(factories.payment(payer={"name": "Ana Soto"})))
+    seen: list[Any] = []
+
+    def erase() -> None:
+        with transaction.atomic():
+            erase_row("default", "payment", "pay_1")
+
+    def note(instance: Payment, **kwargs: Any) -> None:
+        seen.append(instance.payer)
+
+    after_the_load(monkeypatch, erase)
+    event_received.connect(note)
+    try:
+        assert inbox.dispatch() == 1
+    finally:
+        event_received.disconnect(note)
+    assert seen == [None]
+
+
+def test_more_events_than_a_page_loads_stay_in_order(receiver: Receiver, settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "BATCH_SIZE": 3}
+    lives = [factories.life(f"pay_{number}") for number in range(3)]
+    take_in(*(item for life in lives for item in life))
+    assert inbox.dispatch() == 15
+    for life in lives:
+        assert [item for item in receiver.dispatched if item in ids(life)] == ids(life)
+
+
+def test_a_slow_page_is_released_and_claimed_again(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No item is started in the second half of a claim: other workers may soon take it for a dead one's."""
+    take_in(*(factories.life(f"pay_{number}")[0] for number in range(3)))
+    pages: list[Any] = []
+    real = dispatching._claim
+
+    def claim(*args: Any) -> Any:
+        pages.append(real(*args))
+        return pages[-1]
+
+    def slow(**kwargs: Any) -> None:
+        pages[-1].until = 0.0
+        others = ObjectDispatch.objects.exclude(claim="").count()
+        left.append(others)
+
+    left: list[int] = []
+    monkeypatch.setattr(dispatching, "_claim", claim)
+    event_received.connect(slow)
+    try:
+        assert inbox.dispatch() == 3
+    finally:
+        event_received.disconnect(slow)
+    assert [len(page.objects) for page in pages if page.objects] == [3, 2, 1]
+    assert left == [2, 1, 0]
+    assert not ObjectDispatch.objects.exclude(claim="").exists()
+    assert not Event.objects.filter(attempts__gt=0).exists()
+
+
+def test_a_worker_that_has_lost_its_claim_dispatches_nothing(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_in(*factories.life()[:2])
+    stolen: list[Any] = []
+
+    def steal() -> None:
+        later(seconds=11)
+        stolen.append(dispatching._claim({("default", "payment", "pay_1")}, "default"))
+
+    after_the_load(monkeypatch, steal)
+    assert inbox.dispatch() == 0
+    assert receiver.dispatched == []
+    assert len(stolen) == 1
+
+
+def test_an_event_that_no_handler_wants_is_done_and_makes_no_other_stale(receiver: Receiver) -> None:
+    calls: list[tuple[str, bool]] = []
+    event_received.disconnect(receiver.on_event)
+    status_changed.disconnect(receiver.on_status)
+
+    @on_event("payment.succeeded")
+    def handle(event: Event, is_stale: bool, **kwargs: Any) -> None:
+        calls.append((event.type, is_stale))
+
+    @on_status(Payment, "succeeded")
+    def fulfil(payment: Payment, status: str, **kwargs: Any) -> None:
+        calls.append((status, kwargs["is_stale"]))
+
+    *_, succeeded, chargeback = factories.life()
+    try:
+        take_in(chargeback)
+        assert (Event.objects.get().state, Event.objects.get().dispatched_at) == ("done", None)
+        take_in(succeeded)
+        assert inbox.dispatch() == 1
+        take_in(factories.life("pay_2")[1], factories.life("pay_2")[3])
+        assert list(Event.objects.filter(object_id="pay_2", state="applied").values_list("type", flat=True)) == [
+            "payment.succeeded"
+        ]
+        inbox.dispatch()
+    finally:
+        _disconnect(event_received, Payment, ("on_event", handle, ("payment.succeeded",)))
+        _disconnect(status_changed, Payment, ("on_status", fulfil, ("succeeded",)))
+    assert calls == [("payment.succeeded", False), ("payment.succeeded", False), ("succeeded", False)]
+
+
+def test_statements_per_event(receiver: Receiver) -> None:
+    """With the work of pages, and without the receivers' own two."""
+    take_in(*(item for number in range(50) for item in factories.life(f"pay_{number}")[:4]))
+    count = Counter[str]()
+
+    def note(execute: Any, sql: str, *rest: Any) -> Any:
+        count["receiver" if "receivercall" in sql else "app"] += 1
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(note):
+        assert inbox.dispatch() == 200
+    each = {"postgresql": 2, "sqlite": 6, "mysql": 6}[connection.vendor]
+    # In a test case, each transaction is a savepoint in the test's: SAVEPOINT and RELEASE instead of BEGIN and COMMIT.
+    pages = 60
+    assert count["app"] <= 200 * (each + 2) + pages
 
 
 def test_a_database_error_of_a_receiver_counts_as_its_failure(receiver: Receiver) -> None:
@@ -289,57 +509,27 @@ def test_a_database_error_of_a_receiver_counts_as_its_failure(receiver: Receiver
     assert Event.objects.get().attempts == 1
 
 
-def test_a_slow_receiver_keeps_its_claim_between_two_items(
-    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    take_in(*factories.life()[:2])
-    real, left = dispatching._dispatch_next, []
-
-    def dispatch_next(key: Any) -> bool | None:
-        more = real(key)
-        if more:
-            until = ObjectDispatch.objects.get().next_attempt_at
-            left.append((until - timezone.now()).total_seconds())  # type: ignore[operator]
-        return more
-
-    def slow(**kwargs: Any) -> None:
-        clock.shift(30)
-
-    monkeypatch.setattr(dispatching, "_dispatch_next", dispatch_next)
-    with time_machine.travel(timezone.now(), tick=False) as clock:
-        event_received.connect(slow)
-        try:
-            assert inbox.dispatch() == 2
-        finally:
-            event_received.disconnect(slow)
-    assert len(left) == 1
-    assert left[0] > 5
-
-
 def test_two_workers_do_not_dispatch_one_object(receiver: Receiver) -> None:
     take_in(*factories.life())
     ObjectDispatch.objects.create(
         account="default",
         object_kind="payment",
         object_id="pay_1",
-        running=True,
+        claim="of another worker",
         next_attempt_at=timezone.now() + timedelta(seconds=5),
     )
     assert inbox.dispatch() == 0
 
 
-def test_an_object_that_another_process_has_dispatched_costs_one_read(
-    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Workers share a backlog: each goes through the same list, and mostly meets what the others have done."""
+def test_objects_that_another_process_has_dispatched_are_not_claimed(receiver: Receiver) -> None:
+    """Workers share a backlog: each reads the list, and may find that others have done a part of it meanwhile."""
     take_in(*(factories.life(f"pay_{number}")[0] for number in range(20)))
-    page = list(dispatching._objects_with_work(None))
-    assert len(page) == inbox.dispatch() == 20
-    monkeypatch.setattr(dispatching, "_objects_with_work", lambda account: iter(page))
+    keys = {("default", "payment", f"pay_{number}") for number in range(20)}
+    assert inbox.dispatch() == 20
     with CaptureQueriesContext(connection) as queries:
-        assert inbox.dispatch() == 0
-    first = 20  # as if there were something to dispatch
-    assert len(queries) <= first + 2 * 19
+        assert dispatching._claim(keys, "default").objects == []
+    assert len(queries) <= 10
+    assert not [query for query in queries if query["sql"].startswith("UPDATE")]
 
 
 def test_a_receivers_database_work_is_committed_with_the_mark(receiver: Receiver) -> None:

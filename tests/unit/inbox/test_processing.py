@@ -142,6 +142,20 @@ def test_a_time_ahead_of_the_providers_clock_is_not_used_for_ordering() -> None:
     assert DueRefresh.objects.get().reason == "time_ahead"
 
 
+@pytest.mark.case(79)
+def test_an_older_event_does_not_set_back_what_came_while_our_clock_was_wrong() -> None:
+    now = (timezone.now() - factories.T0).total_seconds()
+    # We believe that the provider's clock is ten minutes behind the truth.
+    AccountState.objects.create(account="default", clock_offset=-600.0)
+    receive(event(factories.payment(status="succeeded"), seconds=now + 1))
+    inbox.process()
+    AccountState.objects.update(clock_offset=0.0)
+    receive(event(factories.payment(), seconds=now))
+    inbox.process()
+    assert Payment.objects.get().status == "succeeded"
+    assert DueRefresh.objects.exists()
+
+
 @pytest.mark.case(78)
 def test_times_are_compared_with_the_providers_clock() -> None:
     AccountState.objects.create(account="default", clock_offset=600.0)

@@ -426,3 +426,14 @@ def test_changes_within_one_second_are_dispatched_in_order(receiver: Receiver) -
     assert list(StatusChange.objects.order_by("at", "pk").values_list("status", flat=True)) == ["created", "canceled"]
     inbox.dispatch()
     assert receiver.statuses == [("", "created"), ("created", "canceled")]
+
+
+@pytest.mark.promise(3)
+def test_an_older_event_does_not_overwrite_what_a_look_up_has_listed(woken: list[str]) -> None:
+    """A refund that succeeded is found in a list; its event from before that comes late."""
+    listed = schemas.parse_resource(factories.payment(status="succeeded"), schemas.Payment)
+    projection.record_identity("default", listed, is_current=True)
+    inbox.receive("default", factories.body(factories.event(factories.payment(status="processing"), seconds=5)))
+    inbox.process()
+    assert Payment.objects.get().status == "succeeded"
+    assert DueRefresh.objects.filter(object_id="pay_1").exists()

@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import F
+from django.utils import timezone
+
+from benchmarks.contenders.merchant.models import Handled
+from payments_integration.handlers import on_event
+from payments_integration.models import Event
+
+
+@on_event("payment.*")
+def handle(event: Event, **kwargs: Any) -> None:
+    Handled.objects.filter(pk=event.id).update(calls=F("calls") + 1, called_at=timezone.now())
