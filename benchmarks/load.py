@@ -1,10 +1,10 @@
 """Webhooks under load while the worker is killed: what arrives, how fast, and whether anything is lost or doubled.
 
-    python benchmarks/load.py [--webhooks 10000] [--clients 8] [--kill-every 3]
+    python benchmarks/load.py [--webhooks 10000] [--clients 8] [--kills 6]
 
 Starts PostgreSQL and Redis of its own, and the example project on them: gunicorn with two workers, a Celery worker and
 beat. Concurrent clients send signed webhooks, a fifth of them duplicates, a fifth of the objects with their events out
-of order, while the worker's whole process group is killed by SIGKILL every few seconds. Then the backlog drains, and
+of order, while the worker's whole process group is killed by SIGKILL again and again over its work. Then the backlog drains, and
 everything that was acknowledged is looked for. Exits 1 when something is lost, doubled or out of order.
 """
 
@@ -183,24 +183,23 @@ def backlog() -> int:
 
 
 class Killed:
-    """A worker that is killed by SIGKILL with all of its children, a few seconds after it was seen to work."""
+    """A worker that is killed by SIGKILL with all of its children, each time it has done its share of the events.
 
-    def __init__(self, children: Children, every: float) -> None:
+    A share of the work, and not a time: a fast worker would be through before a timer ends.
+    """
+
+    def __init__(self, children: Children, share: int) -> None:
         self.kills = 0
         self._children = children
-        self._every = every
+        self._share = share
         self._chance = random.Random(1)
-        self._due: float | None = None
-        self._before: int
+        self._until: float
         self._worker: Child
         self._start()
 
     def look(self) -> None:
-        """Kill it if its time has come, and start the next."""
-        if self._due is None:
-            if done() > self._before:
-                self._due = time.monotonic() + self._every * self._chance.uniform(0.5, 1.5)
-        elif time.monotonic() >= self._due:
+        """Kill it if it has done its share, and start the next."""
+        if done() >= self._until:
             os.killpg(self._worker.process.pid, signal.SIGKILL)
             self._worker.process.wait()
             self._children.running.remove(self._worker)
@@ -208,8 +207,7 @@ class Killed:
             self._start()
 
     def _start(self) -> None:
-        self._due = None
-        self._before = done()
+        self._until = done() + max(self._share * self._chance.uniform(0.5, 1.5), 1)
         self._worker = self._children.start("worker", [*CELERY, "worker", "--concurrency", "2", "-l", "WARNING"])
 
 
@@ -220,12 +218,12 @@ def ingest(options: argparse.Namespace, what: Plan, port: int, children: Childre
     """
     sent, lock = Sent(), threading.Lock()
     clients = [threading.Thread(target=send, args=(port, queue, sent, lock), daemon=True) for queue in what.queues]
-    worker = Killed(children, options.kill_every)
+    worker = Killed(children, options.webhooks // (2 * options.kills))
     began, seconds, left = time.perf_counter(), 0.0, 0
     for client in clients:
         client.start()
     while not seconds or (worker.kills < options.kills and backlog()):
-        time.sleep(0.2)
+        time.sleep(0.02)
         children.check()
         worker.look()
         if not seconds and not any(client.is_alive() for client in clients):
@@ -333,8 +331,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--webhooks", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--kill-every", type=float, default=3.0, help="seconds of work, give or take half")
-    parser.add_argument("--kills", type=int, default=6, help="at least so many, also when all webhooks are in")
+    parser.add_argument("--kills", type=int, default=6, help="how often the worker is killed, spread over the work")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     os.chdir(ROOT)
