@@ -135,10 +135,14 @@ class NoAnswer(PaymentsError):
     :class:`OutcomeUnknown` instead; functions that only read raise this error.
     """
 
-    def __init__(self, message: str, *, status_code: int | None = None, request_id: str = "") -> None:
+    def __init__(
+        self, message: str, *, status_code: int | None = None, request_id: str = "", was_connected: bool = True
+    ) -> None:
         super().__init__(message)
         self.status_code = status_code
         self.request_id = request_id
+        #: False: there was no connection, so nothing was sent.
+        self.was_connected = was_connected
 
 
 class UnsendableRequest(PaymentsError, ValueError):

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from django.utils import timezone
 
 from payments_integration import schemas
-from payments_integration.client import Answer, PageOf
+from payments_integration.client import Answer, LatestAnswer, PageOf
 from payments_integration.exceptions import NoAnswer, NotFound, ProviderError
 from payments_integration.models import Operation
 from tests import factories
@@ -115,6 +117,12 @@ class Fake:
     objects: dict[str, Any] = field(default_factory=dict)
     keys: dict[str, Any] = field(default_factory=dict)
     secrets: bool = True
+    #: Its answers have a ``Date``.
+    has_dates: bool = True
+    #: It has answered this process within the last hour.
+    has_answered: bool = True
+    #: Its clock minus ours.
+    ahead: timedelta = timedelta()
     #: The available balance in CLP; None: the provider lists no balance.
     available: int | None = 7
     #: Minor units owed after chargebacks.
@@ -128,6 +136,20 @@ class Fake:
         self.webhook_endpoints = _Endpoints(self, "webhook_endpoint")
         self.balances = _Balances(self, "balance")
         self.payment_methods = _Methods(self, "payment_method")
+
+    def now(self) -> datetime:
+        """The provider's clock."""
+        return timezone.now() + self.ahead
+
+    def latest_answer(self) -> LatestAnswer | None:
+        return LatestAnswer(self._date(), time.monotonic()) if self.has_answered else None
+
+    def ask(self) -> LatestAnswer:
+        self.read("ask")
+        return LatestAnswer(self._date(), time.monotonic())
+
+    def _date(self) -> datetime | None:
+        return self.now().replace(microsecond=0) if self.has_dates else None
 
     def add(self, resource: Any) -> Any:
         self.objects[resource.id] = resource

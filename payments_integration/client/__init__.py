@@ -2,7 +2,7 @@
 
 from payments_integration.client.answers import Answer, PageOf, RawEvent
 from payments_integration.client.deadlines import at_most
-from payments_integration.client.requestor import BACKGROUND_WAIT, INTERACTIVE_WAIT
+from payments_integration.client.requestor import BACKGROUND_WAIT, INTERACTIVE_WAIT, LatestAnswer
 from payments_integration.client.resources import Client, get_client
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "INTERACTIVE_WAIT",
     "Answer",
     "Client",
+    "LatestAnswer",
     "PageOf",
     "RawEvent",
     "at_most",

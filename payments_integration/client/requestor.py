@@ -7,19 +7,22 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf
 from payments_integration.client.errors import TOO_MANY, error_of, personal_texts
-from payments_integration.client.rate_limit import Bucket, RateLimiter
+from payments_integration.client.rate_limit import Bucket, RateLimiter, http_date
 from payments_integration.exceptions import NoAnswer, ProviderError, RateLimited, UnsendableRequest
 from payments_integration.validation.validator import IDEMPOTENCY_KEY, MAX_BODY_BYTES
 
 if TYPE_CHECKING:
     from payments_integration.client.transport import Reply, Transport
+
+#: An answer that came longer ago than this no longer says what time it is at the provider.
+_LATEST_FOR = 3600.0
 
 #: Seconds that one call may wait, for the rate limit and after 429s together, if its caller names no other limit:
 #: interactive calls, and background jobs.
@@ -27,6 +30,16 @@ INTERACTIVE_WAIT = 10.0
 BACKGROUND_WAIT = 120.0
 
 _MAX_ID = 255
+
+
+@dataclass(frozen=True, slots=True)
+class LatestAnswer:
+    """The latest answer of the account, also an error."""
+
+    #: Its ``Date`` in UTC; None if that is missing or malformed.
+    date: datetime | None
+    #: When it came, on the monotonic clock.
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,23 @@ class Requestor:
         self._sleep = sleep
         self._monotonic = monotonic
         self._state = self._new_state()
+        self._latest: LatestAnswer | None = None
+
+    def latest_answer(self) -> LatestAnswer | None:
+        """The latest answer to this process; None if the last hour brought none."""
+        latest = self._latest
+        return latest if latest is not None and self._monotonic() - latest.at < _LATEST_FOR else None
+
+    def ask(self) -> LatestAnswer:
+        """The answer to a GET that is made now. Raises NoAnswer, or RateLimited if it would have to wait for long."""
+        before = self._latest
+        try:
+            self.get("/balances")
+        except (ProviderError, NoAnswer):
+            # Any answer has a Date, an error's as well.
+            if self._latest is before:
+                raise
+        return cast("LatestAnswer", self._latest)
 
     def get(
         self,
@@ -117,6 +147,7 @@ class Requestor:
                     method, path, params=params, body=body, idempotency_key=idempotency_key
                 )
                 state.limiter.update(bucket, reply.headers)
+                self._latest = LatestAnswer(http_date(reply.headers.get("Date", "")), self._monotonic())
                 if 200 <= reply.status_code < 300:
                     return reply
                 refusal = self._refusal(reply, body)

@@ -284,6 +284,8 @@ class Client:
         self.balances = Balances(requestor)
         self.webhook_endpoints = WebhookEndpoints(requestor)
         self.events = Events(requestor)
+        self.latest_answer = requestor.latest_answer
+        self.ask = requestor.ask
 
     def __repr__(self) -> str:
         return f"Client({self.account.alias!r})"

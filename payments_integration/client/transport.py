@@ -96,7 +96,7 @@ class Transport:
         deadline = budget(limits.REQUEST_DEADLINE)
         started = time.monotonic()
         response: requests.Response | None = None
-        content, problem = b"", ""
+        content, problem, was_connected = b"", "", True
         # An error of requests holds the request with its headers and body. NoAnswer is raised outside the except
         # block, so that this error is not even its context.
         try:
@@ -116,14 +116,14 @@ class Transport:
                 )
                 content, problem = _read(response)
         except (OSError, urllib3.exceptions.HTTPError, HTTPException) as error:
-            problem = _name(error)
+            problem, was_connected = _name(error), not _is_unconnected(error)
         finally:
             if response is not None:
                 response.close()
         duration = time.monotonic() - started
         if response is None:
             logger.debug("%s %s: %s after %.3f s", method, path, problem, duration)
-            raise NoAnswer(f"{method} {path}: {problem}")
+            raise NoAnswer(f"{method} {path}: {problem}", was_connected=was_connected)
         reply = Reply(
             method,
             path,
@@ -228,6 +228,13 @@ def _read(response: requests.Response) -> tuple[bytes, str]:
     except (OSError, urllib3.exceptions.HTTPError, HTTPException) as error:
         return b"", _name(error)
     return b"".join(chunks), ""
+
+
+def _is_unconnected(error: Exception) -> bool:
+    """Whether no connection was made: refused, no such name, or no handshake in time."""
+    cause = error.args[0] if isinstance(error, requests.ConnectionError) and error.args else None
+    reason = getattr(cause, "reason", None)
+    return isinstance(reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
 
 
 def _name(error: Exception) -> str:

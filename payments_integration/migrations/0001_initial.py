@@ -252,6 +252,7 @@ class Migration(migrations.Migration):
                 ('state', models.CharField(choices=[('due', 'recorded, to be sent'), ('unknown', 'sent, outcome not known yet'), ('done', 'done'), ('rejected', 'rejected by the provider'), ('closed', 'closed without effect'), ('needs_person', 'a person must decide'), ('awaiting_approval', 'waits for approval')], default='due', max_length=32, verbose_name='state')),
                 ('created_at', models.DateTimeField(default=django.utils.timezone.now, verbose_name='created at')),
                 ('first_sent_at', models.DateTimeField(blank=True, null=True, verbose_name='first sent at')),
+                ('sent_after', models.DateTimeField(blank=True, null=True, verbose_name='sent after, at the provider')),
                 ('last_sent_at', models.DateTimeField(blank=True, null=True, verbose_name='last sent at')),
                 ('next_attempt_at', models.DateTimeField(blank=True, null=True, verbose_name='next attempt at')),
                 ('attempts', models.PositiveIntegerField(default=0, verbose_name='attempts')),

@@ -75,6 +75,9 @@ class Operation(Row):
     state = models.CharField(_("state"), max_length=32, choices=OperationState, default=OperationState.DUE)
     created_at = models.DateTimeField(_("created at"), default=timezone.now)
     first_sent_at = models.DateTimeField(_("first sent at"), null=True, blank=True)
+    #: The provider's clock: the first attempt left after this. The ``Date`` of the account's latest answer before it;
+    #: null if the provider sends none.
+    sent_after = models.DateTimeField(_("sent after, at the provider"), null=True, blank=True)
     last_sent_at = models.DateTimeField(_("last sent at"), null=True, blank=True)
     #: When it is due; null: now.
     next_attempt_at = models.DateTimeField(_("next attempt at"), null=True, blank=True)

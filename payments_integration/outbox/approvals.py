@@ -51,6 +51,7 @@ def approve(operation: Operation | str, actor: object, comment: str = "", *, dig
     precondition = operations.of(operation).precondition(intent)
     if precondition is not None:
         recovery.bring_up_to_date(precondition)
+    latest = sending.latest_answer(operation.account)
     note = f"{who} approved it: {comment}" if comment else f"{who} approved it"
     token = ledger.new_token()
 
@@ -71,7 +72,7 @@ def approve(operation: Operation | str, actor: object, comment: str = "", *, dig
             raise failure
         now = timezone.now()
         # Claimed in the commit that approves it: if this process dies, it is resumed under the same key.
-        fields = ledger.sending_fields(row, token, now) | {
+        fields = ledger.sending_fields(row, token, now, latest) | {
             "approved_by": who,
             "approved_at": now,
             "note": outcomes.with_note(row, note),

@@ -25,6 +25,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, schemas, sync
+from payments_integration.client import LatestAnswer
 from payments_integration.db.transactions import expired, in_transaction, ledger_database, repeatable, updated
 from payments_integration.exceptions import (
     ApprovalRequired,
@@ -53,14 +54,19 @@ def find(intent: Intent) -> Operation | None:
 
 
 def record(
-    intent: Intent, precondition: Precondition | None = None, *, deferred: bool, is_looked_up: bool = False
+    intent: Intent,
+    precondition: Precondition | None = None,
+    *,
+    deferred: bool,
+    latest: LatestAnswer | None = None,
+    is_looked_up: bool = False,
 ) -> tuple[Operation, bool]:
     """The operation of this intent, and whether it is new.
 
-    A call at once is committed when this returns, and claimed in the same commit, so that no other worker sends it. A
-    deferred call joins the caller's transaction, unclaimed. From the approval limit on, the operation is unclaimed
-    until its approval. ``is_looked_up``: the caller has already looked the key up; the unique constraint catches a
-    call in between.
+    A call at once is committed when this returns, and claimed in the same commit, so that no other worker sends it;
+    ``latest`` is the provider's latest answer, if there is one. A deferred call joins the caller's transaction,
+    unclaimed. From the approval limit on, the operation is unclaimed until its approval. ``is_looked_up``: the caller
+    has already looked the key up; the unique constraint catches a call in between.
 
     Raises PreconditionFailed, IdempotencyMismatch, and OutcomeUnknown if the database does not say whether it
     committed.
@@ -88,7 +94,7 @@ def record(
             # The approval is valid only for the account as it is configured now.
             operation.sent_to = fingerprint(operation.account)
         elif not deferred:
-            fields = sending_fields(operation, new_token(), timezone.now())
+            fields = sending_fields(operation, new_token(), timezone.now(), latest)
             for name, value in fields.items():
                 setattr(operation, name, value)
         operation.save(force_insert=True)
@@ -273,8 +279,10 @@ def fingerprint(account: str) -> str:
     return hashlib.sha256(f"{entry.base_url}\x00{entry.api_key}".encode()).hexdigest()
 
 
-def sending_fields(operation: Operation, token: str, now: datetime) -> dict[str, Any]:
-    """The fields that must be committed before a request leaves."""
+def sending_fields(
+    operation: Operation, token: str, now: datetime, latest: LatestAnswer | None = None
+) -> dict[str, Any]:
+    """The fields that must be committed before a request leaves. ``latest``: the provider's latest answer."""
     fields: dict[str, Any] = {
         **_lease_fields(operation, token, now),
         "state": OperationState.UNKNOWN,
@@ -283,7 +291,11 @@ def sending_fields(operation: Operation, token: str, now: datetime) -> dict[str,
     }
     if not operation.may_have_run:
         # An attempt that was certainly not executed does not count: the provider does not know its key.
-        fields |= {"first_sent_at": now, "sent_to": fingerprint(operation.account)}
+        fields |= {
+            "first_sent_at": now,
+            "sent_after": latest.date if latest is not None else None,
+            "sent_to": fingerprint(operation.account),
+        }
     return fields
 
 
@@ -291,10 +303,13 @@ def new_token() -> str:
     return uuid.uuid4().hex
 
 
-def claim_to_send(operation: Operation, states: Collection[str]) -> Claim | None:
-    """Claim the operation for sending, as it was when it was read; None if another worker was faster."""
+def claim_to_send(operation: Operation, states: Collection[str], latest: LatestAnswer | None = None) -> Claim | None:
+    """Claim the operation for sending, as it was when it was read; None if another worker was faster.
+
+    ``latest``: the provider's latest answer, for a first attempt.
+    """
     token, now = new_token(), timezone.now()
-    return _take(operation, states, token, now, sending_fields(operation, token, now))
+    return _take(operation, states, token, now, sending_fields(operation, token, now, latest))
 
 
 def claim_to_resolve(operation: Operation, states: Collection[str]) -> Claim | None:

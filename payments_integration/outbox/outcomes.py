@@ -145,17 +145,33 @@ def unsent(claim: Claim, error: UnsendableRequest) -> None:
     )
 
 
-def due_again(claim: Claim, error: ProviderError) -> None:
-    """Too many requests, and no attempt can have been executed: sent later, as if for the first time."""
+def due_again(claim: Claim, error: ProviderError | NoAnswer) -> None:
+    """No attempt can have been executed, or nothing was sent: sent later, as if for the first time."""
     operation = claim.operation
     _settle(
         claim,
         state=OperationState.DUE,
         may_have_run=False,
         first_sent_at=None,
+        sent_after=None,
         sent_to="",
         next_attempt_at=_next_attempt(operation, error),
         request_ids=_request_ids(operation, error.request_id),
+    )
+
+
+def not_connected(claim: Claim, error: NoAnswer) -> None:
+    """Nothing was sent, and the caller is told that it is being resolved: sent later, as if for the first time."""
+    operation = claim.operation
+    _settle(
+        claim,
+        state=OperationState.UNKNOWN,
+        may_have_run=False,
+        first_sent_at=None,
+        sent_after=None,
+        sent_to="",
+        note=with_note(operation, f"nothing was sent: {error}"),
+        next_attempt_at=_next_attempt(operation, error),
     )
 
 

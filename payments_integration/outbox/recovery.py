@@ -17,10 +17,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db.models import F, Q
 from django.utils import timezone
 
-from payments_integration import conf, projection, sync, wakeup
+from payments_integration import conf, sync, wakeup
 from payments_integration.client import get_client
 from payments_integration.db.transactions import CLOCK_SLACK, refuse_transaction
-from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
+from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, RateLimited, WireError
 from payments_integration.models import Operation, OperationState, StatusChange
 from payments_integration.outbox import ledger, operations, outcomes, sending
 from payments_integration.outbox.intents import Precondition
@@ -39,8 +39,6 @@ DEFAULT_LIMIT = 200
 PASS_SECONDS = 240.0
 #: A call waits this many seconds for another operation on the same object that is being sent.
 COMPETITOR_WAIT = 10.0
-#: A ``Date`` has whole seconds, and the clock offset is as precise.
-DATE_PRECISION = timedelta(seconds=5)
 
 
 def resume_operations(
@@ -81,7 +79,7 @@ def resume(operation: Operation) -> bool:
     if operation.account not in conf.aliases():
         # Without its account nothing can be asked or sent.
         return _hand_over(operation, f"the account {operation.account} is not configured any more")
-    if operation.state == OperationState.DUE:
+    if not operation.may_have_run:
         if timezone.now() - operation.created_at > SEND_WITHIN:
             return _hand_over(operation, "it could not be sent for 24 hours")
         return send(operation, RESUMABLE)
@@ -94,10 +92,25 @@ def resume(operation: Operation) -> bool:
 
 
 def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
-    """Claim and send; False if another worker was faster."""
-    claim = ledger.claim_to_send(operation, states)
+    """Claim and send; False if another worker was faster.
+
+    It is looked up instead if the provider may have forgotten its key.
+    """
+    latest = None
+    try:
+        if not operation.may_have_run:
+            latest = sending.latest_answer(operation.account)
+    except (NoAnswer, RateLimited) as error:
+        claim = ledger.claim_to_resolve(operation, states)
+        if claim is not None:
+            outcomes.due_again(claim, error)
+        return claim is not None
+    claim = ledger.claim_to_send(operation, states, latest)
     if claim is not None:
-        sending.attempt(claim, max_wait=sync.WORKER_WAIT)
+        try:
+            sending.attempt(claim, max_wait=sync.WORKER_WAIT)
+        except sending.KeyExpired:
+            look_up(claim)
     return claim is not None
 
 
@@ -153,23 +166,26 @@ def _resolve(claim: Claim) -> None:
 
 def _resolve_creation(claim: Claim, found: operations.Candidates) -> None:
     operation = claim.operation
-    free = _without_operation(operation, found)
+    free = without_operation(operation, found)
+    certain = [item for item in free if operations.of(operation).is_certain(operation, item)]
     if not found.complete:
         outcomes.needs_person(claim, f"there are more than {operations.MAX_SCANNED} objects to look through")
     elif not free:
         outcomes.needs_person(claim, "it was not found at the provider")
-    elif len(free) > 1:
-        outcomes.needs_person(claim, f"{len(free)} objects fit it: {', '.join(item.id for item in free[:10])}")
+    elif not certain:
+        outcomes.needs_person(claim, f"{_ids(free)} fits it, but may have been made before it was sent")
+    elif len(certain) > 1:
+        outcomes.needs_person(claim, f"{len(certain)} objects fit it: {_ids(certain)}")
     elif _has_rival(operation):
-        outcomes.needs_person(claim, f"{free[0].id} fits it, and another operation whose outcome is open")
-    elif not outcomes.link(claim, free[0].id, "found by looking it up", resource=free[0]):
-        outcomes.needs_person(claim, f"{free[0].id} fits it, but belongs to another operation")
+        outcomes.needs_person(claim, f"{certain[0].id} fits it, and another operation whose outcome is open")
+    elif not outcomes.link(claim, certain[0].id, "found by looking it up", resource=certain[0]):
+        outcomes.needs_person(claim, f"{certain[0].id} fits it, but belongs to another operation")
 
 
 def _link_if_found(operation: Operation) -> None:
     """Link it if exactly one object fits; otherwise leave it as it is, to be sent again or looked up later.
 
-    Its key is still valid, so only objects that the provider made after the request left may be linked.
+    Its key is still valid, so an object that may have been made before the request left is not linked.
     """
     as_it_was = {"attempts": operation.attempts, "next_attempt_at": operation.next_attempt_at}
     claim = ledger.claim_to_resolve(operation, (OperationState.UNKNOWN,))
@@ -179,7 +195,7 @@ def _link_if_found(operation: Operation) -> None:
         try:
             found = operations.of(operation).look_up(get_client(operation.account), operation)
             if isinstance(found, operations.Candidates) and found.complete and not _has_rival(operation):
-                free = _made_after_sending(operation, _without_operation(operation, found))
+                free = _made_after_sending(operation, without_operation(operation, found))
                 if len(free) == 1 and outcomes.link(claim, free[0].id, "found among the listed", resource=free[0]):
                     wakeup.wake(operation.account)
                     return
@@ -189,7 +205,7 @@ def _link_if_found(operation: Operation) -> None:
         ledger.release(claim, **as_it_was)
 
 
-def _without_operation(operation: Operation, found: operations.Candidates) -> list[Any]:
+def without_operation(operation: Operation, found: operations.Candidates) -> list[Any]:
     """The candidates that no operation is linked to."""
     linked = set(
         Operation.objects.filter(
@@ -202,18 +218,21 @@ def _without_operation(operation: Operation, found: operations.Candidates) -> li
 
 
 def _made_after_sending(operation: Operation, items: list[Any]) -> list[Any]:
-    """Those that the provider made after the request left, and that the mirror did not know before."""
+    """Those that are certainly the operation's, and that the mirror did not know before the request left."""
+    call = operations.of(operation)
     sent_at = operation.first_sent_at or operation.created_at
-    clock_offset = projection.provider_time(operation.account) - timezone.now()
     known_before = StatusChange.objects.filter(
         account=operation.account,
-        object_kind=operations.of(operation).kind,
+        object_kind=call.kind,
         object_id__in=[item.id for item in items],
         recorded_at__lt=sent_at,
     )
     known = set(known_before.values_list("object_id", flat=True))
-    since = sent_at + clock_offset - DATE_PRECISION
-    return [item for item in items if item.created_at >= since and item.id not in known]
+    return [item for item in items if call.is_certain(operation, item) and item.id not in known]
+
+
+def _ids(items: list[Any]) -> str:
+    return ", ".join(item.id for item in items[:10])
 
 
 def _has_rival(operation: Operation) -> bool:

@@ -15,7 +15,9 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, permissions, sync, wakeup
+from payments_integration.client import get_client
 from payments_integration.db.transactions import refuse_transaction, updated
+from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes, recovery, sending
 from payments_integration.validation.validator import MAX_LONG_TEXT, Validator
@@ -62,13 +64,22 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
     check_account(operation)
     _known_call(operation)
     if not sending.may_resend(operation):
-        refuse(_("It cannot be sent again: the provider may have forgotten its key. Look it up instead."))
+        _refuse_expired()
     if _has_conflict(operation):
         refuse(_("It cannot be sent again: the provider knows its key for another request."))
-    claim = _claimed(operation, ledger.claim_to_send(operation, _SENDABLE))
+    latest = None
+    if not operation.may_have_run:
+        with _reading():
+            latest = sending.latest_answer(operation.account)
+    state = operation.state
+    claim = _claimed(operation, ledger.claim_to_send(operation, _SENDABLE, latest))
     _note(claim, who and f"{who} sends it again")
     with _not_taken_over():
-        sending.attempt(claim, max_wait=sync.WORKER_WAIT)
+        try:
+            sending.attempt(claim, max_wait=sync.WORKER_WAIT)
+        except sending.KeyExpired:
+            ledger.release(claim, state=state, next_attempt_at=None)
+            _refuse_expired()
     wakeup.wake(operation.account)
     return operation
 
@@ -76,11 +87,17 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
 def mark_never_happened(operation: Operation | str, actor: object, comment: str) -> Operation:
     """Close an operation that was not executed, as a person has made sure. It will not be sent.
 
-    For operations that need a person or were never sent. Raises ValidationError for others, and without a comment.
+    For operations that need a person or were never sent. The provider and the mirror are read first; of an operation
+    that was never sent, or whose account is not configured any more, only the mirror.
+
+    Raises ValidationError for other operations, without a comment, if an object may be the operation's (the message
+    names it), and if the provider cannot be asked.
     """
     operation = load(operation)
     permissions.require_of_staff(actor, CLOSE, operation)
     who = decider(actor, comment)
+    if operation.state in _CLOSABLE:
+        _refuse_if_it_happened(operation)
     now = timezone.now()
     note = outcomes.with_note(operation, f"{who} closed it as never happened: {comment}")
     as_read = Operation.objects.filter(ledger.free(now), pk=operation.pk, state__in=_CLOSABLE).filter(
@@ -102,15 +119,21 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
     permissions.require_of_staff(actor, RESOLVE, operation)
     check_account(operation)
     who = decider(actor, comment)
-    call = _check_sent(operation)
+    call = _known_call(operation)
     if not call.leaves_object:
         refuse(_("It leaves no object. Look it up instead."))
+    # Never sent as far as is known: it may have been before the database was restored.
+    states = _OPEN if operation.may_have_run else _SENDABLE
+    if object_id not in _mirrored_matches(operation, call):
+        _check_sent(operation)
     if not call.creates and object_id != operation.target_id:
         refuse(_("It was about another object."))
     row = sync.read(call.kind, operation.account, object_id)
     if call.contradicts(operation, row):
         refuse(_("The object has another amount, currency or payment."))
-    claim = _claimed(operation, ledger.claim_to_resolve(operation, _OPEN))
+    if not call.shows_it(row):
+        refuse(_("It did not happen: the object is %(status)s.") % {"status": row.status})
+    claim = _claimed(operation, ledger.claim_to_resolve(operation, states))
     with _not_taken_over():
         if not outcomes.link(claim, row.pk, f"{who} linked it to {object_id}: {comment}"):
             outcomes.needs_person(claim, f"{who} tried to link it to {object_id}, which belongs to another operation")
@@ -130,6 +153,8 @@ def possible_resolutions(operation: Operation) -> frozenset[str]:
         return frozenset(names)
     if operation.state in _OPEN and operation.may_have_run:
         names |= {"look_up", "mark_happened"} if call.leaves_object else {"look_up"}
+    elif operation.state in _CLOSABLE and _mirrored_matches(operation, call):
+        names.add("mark_happened")
     if operation.state in _SENDABLE and sending.may_resend(operation) and not _has_conflict(operation):
         names.add("retry")
     return frozenset(names)
@@ -161,6 +186,56 @@ def _known_call(operation: Operation) -> operations.ProviderCall:
     if call is None:
         refuse(_("This version of the app does not know the operation %(name)s.") % {"name": operation.operation})
     return call
+
+
+def _refuse_if_it_happened(operation: Operation) -> None:
+    """Refuse to close an operation while the provider or the mirror has an object that may be its own."""
+    call = operations.get(operation.operation)
+    if call is None:
+        return  # another version of the app recorded it: nobody knows what to look for
+    if operation.may_have_run and operation.account in conf.aliases():
+        refuse_transaction("mark_never_happened")
+        with _reading():
+            finding = call.look_up(get_client(operation.account), operation)
+        if isinstance(finding, operations.Happened):
+            refuse(_("It happened: %(why)s. Look it up instead.") % {"why": finding.note})
+        if isinstance(finding, operations.Candidates):
+            _refuse_match(_matches(operation, call, finding))
+    _refuse_match(_mirrored_matches(operation, call))
+
+
+def _refuse_match(ids: list[str]) -> None:
+    if ids:
+        refuse(_("It may have happened: %(ids)s fits it. Link it with “It happened”.") % {"ids": ", ".join(ids)})
+
+
+def _mirrored_matches(operation: Operation, call: operations.ProviderCall) -> list[str]:
+    finding = call.look_up_in_mirror(operation)
+    return _matches(operation, call, finding) if isinstance(finding, operations.Candidates) else []
+
+
+def _matches(operation: Operation, call: operations.ProviderCall, found: operations.Candidates) -> list[str]:
+    """The ids of the objects that may be the operation's. Without a time, none that fits can be ruled out."""
+    return [
+        item.id
+        for item in recovery.without_operation(operation, found)
+        if operation.sent_after is None or call.is_certain(operation, item)
+    ]
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Refuse with a message if the provider cannot be read."""
+    try:
+        yield
+    except (ProviderError, NoAnswer, PagingError, WireError) as error:
+        why = error.code if isinstance(error, ProviderError) else type(error).__name__
+        message = _("The provider cannot be asked now (%(why)s). Nothing was changed; try again later.")
+        raise ValidationError({"operation": message % {"why": why}}) from error
+
+
+def _refuse_expired() -> NoReturn:
+    refuse(_("It cannot be sent again: the provider may have forgotten its key. Look it up instead."))
 
 
 def _has_conflict(operation: Operation) -> bool:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import Error
 from django.utils import timezone
 
 from payments_integration import projection, schemas, wakeup
-from payments_integration.client import INTERACTIVE_WAIT, get_client
-from payments_integration.db.transactions import CLOCK_SLACK
+from payments_integration.client import INTERACTIVE_WAIT, Client, LatestAnswer, at_most, get_client
 from payments_integration.exceptions import (
     NoAnswer,
     OperationClosed,
@@ -24,8 +23,14 @@ from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes
 from payments_integration.outbox.ledger import Claim, LeaseLost, fingerprint
 
-#: The provider keeps keys for 24 hours (spec, "Limits"); an hour is left for clocks and slow requests.
+#: The provider keeps keys for 24 hours (spec, "Limits"); an hour is left for slow requests.
 RESEND_FOR = timedelta(hours=23)
+#: A GET that only asks for the time may take this many seconds.
+ASK_SECONDS = 5.0
+
+
+class KeyExpired(Exception):
+    """The provider may have forgotten the key: sent again, the request could be executed a second time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,16 @@ class Sent:
 
     row: Any = None
     error: Exception | None = None
+
+
+def latest_answer(account: str) -> LatestAnswer:
+    """The provider's latest answer, whose ``Date`` is stored before a first attempt.
+
+    Asks now if the last hour brought none. Raises NoAnswer or RateLimited. What is sent nevertheless has no ``Date``,
+    and is never sent again.
+    """
+    client = get_client(account)
+    return client.latest_answer() or _ask(client)
 
 
 def send_now(operation: Operation) -> Any:
@@ -66,12 +81,23 @@ def send_now(operation: Operation) -> Any:
 
 
 def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) -> Sent:
-    """Send once under a claim and write the outcome. Raises LeaseLost, and every error on our side."""
+    """Send once under a claim and write the outcome.
+
+    Raises KeyExpired (nothing was sent, and the claim is kept), LeaseLost, and every error on our side.
+    """
     operation, call = claim.operation, operations.of(claim.operation)
     before = projection.ABSENT
     if not call.creates:
         before = projection.snapshot(call.kind, operation.account, operation.target_id)
     client = get_client(operation.account)
+    if claim.repeated and not call.repeat_is_harmless:
+        try:
+            date = _ask(client).date
+        except (ProviderError, NoAnswer) as error:
+            outcomes.unknown(claim, error)
+            return Sent(error=error)
+        if date is None or not _is_valid(operation, date):
+            raise KeyExpired
     # The last step before the request: a process that stood still must not send what others have settled.
     claim.ensure_time(max_wait)
     try:
@@ -80,7 +106,10 @@ def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) 
         _judge(claim, error, close_when_limited=close_when_limited)
         return Sent(error=error)
     except NoAnswer as error:
-        outcomes.unknown(claim, error)
+        if error.was_connected or claim.repeated:
+            outcomes.unknown(claim, error)
+        else:
+            outcomes.not_connected(claim, error)
         return Sent(error=error)
     except UnsendableRequest as error:
         outcomes.unsent(claim, error)
@@ -97,7 +126,10 @@ def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) 
 
 
 def may_resend(operation: Operation) -> bool:
-    """Whether the same request may leave again: same key, same place, and the provider still knows the key."""
+    """Whether the same request may leave again: same key, same place, and the provider may still know the key.
+
+    Asks nobody; ``attempt`` reads the provider's clock before it sends again.
+    """
     if operation.body is None:
         return False  # erased
     if not operation.may_have_run:
@@ -106,10 +138,22 @@ def may_resend(operation: Operation) -> bool:
         return False
     if operations.of(operation).repeat_is_harmless:
         return True
-    # A time well ahead of ours was written under a wrong clock: the age of the key is uncertain.
+    # Our clock may only shorten what the provider's allows.
     return (
-        operation.first_sent_at is not None and -CLOCK_SLACK <= timezone.now() - operation.first_sent_at < RESEND_FOR
+        operation.sent_after is not None
+        and operation.first_sent_at is not None
+        and timezone.now() - operation.first_sent_at < RESEND_FOR
     )
+
+
+def _is_valid(operation: Operation, date: datetime) -> bool:
+    """Whether the provider still knows the key, by its own clock alone: ours may have been set since."""
+    return operation.sent_after is not None and timedelta(0) <= date - operation.sent_after < RESEND_FOR
+
+
+def _ask(client: Client) -> LatestAnswer:
+    with at_most(ASK_SECONDS):
+        return client.ask()
 
 
 def _judge(claim: Claim, error: ProviderError, *, close_when_limited: bool) -> None:

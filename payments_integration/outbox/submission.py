@@ -12,9 +12,16 @@ from django.db import connections, transaction
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, permissions, signals, wakeup
-from payments_integration.client import get_client
+from payments_integration.client import LatestAnswer, get_client
 from payments_integration.db.transactions import in_transaction, ledger_database
-from payments_integration.exceptions import ApprovalRequired, IdempotencyMismatch, OutcomeUnknown, PaymentsError
+from payments_integration.exceptions import (
+    ApprovalRequired,
+    IdempotencyMismatch,
+    NoAnswer,
+    OutcomeUnknown,
+    PaymentsError,
+    RateLimited,
+)
 from payments_integration.models import MIRRORS, Mirror, Operation, OperationState
 from payments_integration.outbox import ledger, operations, recovery, sending
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
@@ -98,9 +105,10 @@ def _recorded(
     try:
         if may_read and precondition is not None and precondition.prepare():
             recovery.link_competitors(precondition, until=until)
+        latest = None if deferred else _latest_answer(intent.account)
         try:
             # A call at once was looked up before, a deferred one only if it has a precondition.
-            return ledger.record(intent, precondition, deferred=deferred, is_looked_up=not deferred)
+            return ledger.record(intent, precondition, deferred=deferred, latest=latest, is_looked_up=not deferred)
         except PreconditionFailed:
             if precondition is None or not may_read:
                 raise
@@ -109,7 +117,7 @@ def _recorded(
             if known is not None:
                 return known, False
             recovery.bring_up_to_date(precondition, until=until)
-            return ledger.record(intent, precondition, deferred=deferred)
+            return ledger.record(intent, precondition, deferred=deferred, latest=latest)
     except (OutcomeUnknown, IdempotencyMismatch):
         raise
     except (ValidationError, PaymentsError, WireError):
@@ -118,6 +126,14 @@ def _recorded(
         if known is None:
             raise
         return known, False
+
+
+def _latest_answer(account: str) -> LatestAnswer | None:
+    """None if the provider does not answer: a first attempt is safe, and without a ``Date`` there is no second."""
+    try:
+        return sending.latest_answer(account)
+    except (NoAnswer, RateLimited):
+        return None
 
 
 def _ask_for_approval(operation: Operation) -> None:

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.db.models import Exists
+from django.db.models import Exists, QuerySet
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, sync
 from payments_integration.client import Answer, Client
-from payments_integration.db.transactions import CLOCK_SLACK
 from payments_integration.enums import Kind
 from payments_integration.exceptions import NotFound, ProviderError
-from payments_integration.models import Operation
+from payments_integration.models import MIRRORS, Operation
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
 
 if TYPE_CHECKING:
@@ -28,6 +27,10 @@ if TYPE_CHECKING:
 
 #: A look-up reads at most this many objects. With more, a person decides.
 MAX_SCANNED = 1000
+#: A look-up begins so long before the first attempt: our clock may have been wrong by hours.
+SEARCH_BEFORE = timedelta(hours=48)
+#: A ``Date`` has whole seconds, and the provider's own clocks may differ a little.
+DATE_PRECISION = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,18 @@ class ProviderCall:
         """Find out at the provider what became of the operation, without sending it again."""
         raise NotImplementedError
 
+    def look_up_in_mirror(self, operation: Operation) -> Finding:
+        """The same, as far as the mirror knows."""
+        return Unclear("the mirror does not show it")
+
+    def is_certain(self, operation: Operation, item: Any) -> bool:
+        """Whether an object that fits, and that no other operation made, is the operation's if it is the only one."""
+        return True
+
+    def shows_it(self, row: Any) -> bool:
+        """Whether the object, as it was just read, is as the call wants it."""
+        return True
+
     def precondition(self, intent: Intent) -> Precondition | None:
         """What must hold when the intent is recorded."""
         return None
@@ -133,6 +148,17 @@ class Creation(ProviderCall):
         if operation.amount is not None and (answer.amount, answer.currency) != (operation.amount, operation.currency):
             return "the answer has another amount or currency"
         return ""
+
+    def look_up_in_mirror(self, operation: Operation) -> Finding:
+        rows = self.mirrored(operation).filter(account=operation.account).order_by("-created_at")
+        return self.candidates(operation, rows.iterator(MAX_SCANNED))
+
+    def mirrored(self, operation: Operation) -> QuerySet[Any]:
+        """The rows among which the operation's object is, if it is mirrored."""
+        rows: QuerySet[Any] = MIRRORS[self.kind]._default_manager.filter(
+            merchant_reference=operation.merchant_reference
+        )
+        return rows
 
     def fits(self, operation: Operation, item: Any) -> bool:
         """Whether a listed object has the operation's amount, currency and merchant reference."""
@@ -173,9 +199,12 @@ class Cancel(Change):
             row = sync.read(self.kind, operation.account, operation.target_id, background=True)
         except NotFound:
             return Unclear("the provider does not know the object any more")
-        if row.status == row.Status.CANCELED:
+        if self.shows_it(row):
             return Happened("found canceled by looking it up")
         return Unclear(f"the object is {row.status}")
+
+    def shows_it(self, row: Any) -> bool:
+        return bool(row.status == row.Status.CANCELED)
 
 
 @dataclass(slots=True)
@@ -198,9 +227,9 @@ class StatusIs(Precondition):
 
 
 def sent_since(operation: Operation) -> datetime:
-    """The earliest time at which the provider may have made the operation's object."""
-    since: datetime = (operation.first_sent_at or operation.created_at) - CLOCK_SLACK
-    return since
+    """The earliest time at which the provider may have made the operation's object, however wrong our clock was."""
+    sent_at: datetime = operation.first_sent_at or operation.created_at
+    return min(sent_at, operation.sent_after or sent_at) - SEARCH_BEFORE
 
 
 def reaches_approval_limit(amount: int | None, currency: str) -> bool:

@@ -53,3 +53,8 @@ class CreateDepositReference(Creation):
 
     def look_up(self, client: Client, operation: Operation) -> Unclear:
         return Unclear("deposit references cannot be listed; look for it in the provider's dashboard")
+
+    def fits(self, operation: Operation, item: Any) -> bool:
+        asked = operation.arguments
+        same = all(getattr(item, name) == asked.get(name) for name in ("country", "currency", "method_code"))
+        return same and super().fits(operation, item)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration import sync
@@ -26,7 +26,7 @@ from payments_integration.models import (
     refundable_rest,
 )
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
-from payments_integration.outbox.operations.base import Candidates, Creation, reaches_approval_limit
+from payments_integration.outbox.operations.base import DATE_PRECISION, Candidates, Creation, reaches_approval_limit
 
 
 class CreateRefund(Creation):
@@ -70,9 +70,16 @@ class CreateRefund(Creation):
         listed = client.refunds.list(payment_id=operation.target_id, max_wait=sync.WORKER_WAIT, background=True)
         return self.candidates(operation, listed)
 
+    def mirrored(self, operation: Operation) -> QuerySet[Refund]:
+        return Refund.objects.filter(payment_id=operation.target_id)
+
     def fits(self, operation: Operation, item: Any) -> bool:
         # Refunds have no merchant reference.
         return not self.contradicts(operation, item)
+
+    def is_certain(self, operation: Operation, item: Any) -> bool:
+        # So an earlier one may have been made elsewhere, such as in the provider's dashboard.
+        return operation.sent_after is not None and item.created_at >= operation.sent_after - DATE_PRECISION
 
 
 @dataclass(frozen=True, slots=True)

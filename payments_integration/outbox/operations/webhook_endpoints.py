@@ -12,7 +12,7 @@ from payments_integration import projection, sync
 from payments_integration.client import Answer, Client
 from payments_integration.enums import Kind
 from payments_integration.exceptions import ProviderError
-from payments_integration.models import Operation, OperationState
+from payments_integration.models import Operation, OperationState, WebhookEndpoint
 from payments_integration.outbox.intents import Intent
 from payments_integration.outbox.operations.base import (
     Candidates,
@@ -70,6 +70,10 @@ class CreateWebhookEndpoint(_AnswersWithSecret, Creation):
     def look_up(self, client: Client, operation: Operation) -> Candidates:
         listed = client.webhook_endpoints.list(max_wait=sync.WORKER_WAIT, background=True).data
         return Candidates([item for item in listed if self.fits(operation, item)])
+
+    def look_up_in_mirror(self, operation: Operation) -> Candidates:
+        rows = WebhookEndpoint.objects.filter(account=operation.account, deleted_at=None)
+        return Candidates([row for row in rows if self.fits(operation, row)])
 
     def fits(self, operation: Operation, item: Any) -> bool:
         asked = operation.arguments

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.utils import timezone
 
 from payments_integration import services
@@ -83,7 +84,7 @@ def test_a_look_up_finds_an_object_by_its_reference(fake: Fake, call: Callable[[
         {"amount": 4_999},
         {"currency": "USD"},
         {"merchant_reference": "order 8"},
-        {"created_at": timezone.now() - timedelta(hours=23, minutes=10)},
+        {"created_at": timezone.now() - timedelta(hours=72)},
         {"refund_id": "ref_1"},
     ],
 )
@@ -112,6 +113,51 @@ def test_a_look_up_allows_for_a_provider_clock_that_is_behind(fake: Fake) -> Non
     assert services.resume_operations() == {"done": 1}
     assert state(operation) == OperationState.DONE
     assert operation.result_id == made.id
+
+
+@pytest.mark.case(100)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("minutes", [6, 10, 60, 180, -6, -180])
+@pytest.mark.parametrize("call", ["payment", "payout", "refund"])
+def test_a_look_up_allows_for_a_clock_of_ours_that_was_wrong(
+    fake: Fake, paid: Payment, call: str, minutes: int
+) -> None:
+    """It was wrong while the request was sent, and is right again."""
+    calls: dict[str, Callable[[], Any]] = {
+        "payment": lambda: services.create_payment(**PAYMENT),
+        "payout": lambda: services.create_payout(**PAYOUT, merchant_reference="order 7"),
+        "refund": lambda: services.create_refund(paid, amount=1_000),
+    }
+    now = timezone.now()
+    with time_machine.travel(now + timedelta(minutes=minutes), tick=False) as clock:
+        fake.ahead = -timedelta(minutes=minutes)
+        fake.script = [Lost(timeout())]
+        with pytest.raises(OutcomeUnknown) as caught:
+            calls[call]()
+        [made] = [item for item in fake.made(call) if item.id != paid.pk]
+        made.created_at = fake.now()
+        fake.ahead = timedelta()
+        clock.move_to(now + timedelta(hours=25))
+        make_due()
+        assert services.resume_operations() == {"done": 1}
+    operation = caught.value.operation
+    assert state(operation) == OperationState.DONE
+    assert operation.result_id == made.id
+
+
+@pytest.mark.case(62)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("has_dates", [True, False])
+def test_a_person_decides_about_a_refund_that_may_be_older(fake: Fake, paid: Payment, has_dates: bool) -> None:
+    """Refunds have no reference: one like it may have been made in the provider's dashboard before."""
+    fake.has_dates = has_dates
+    operation = lose(fake, lambda: services.create_refund(paid, amount=1_000))
+    older = fake.add(
+        refund(payment_id=paid.pk, amount=1_000, created_at=timezone.now() - timedelta(hours=3 if has_dates else 0))
+    )
+    assert services.resume_operations() == {"needs_person": 1}
+    assert state(operation) == OperationState.NEEDS_PERSON
+    assert f"{older.id} fits it, but may have been made before it was sent" in operation.note
 
 
 @pytest.mark.case(62)
@@ -280,7 +326,7 @@ def test_a_look_up_stops_at_older_objects(fake: Fake, monkeypatch: pytest.Monkey
     monkeypatch.setattr(base, "MAX_SCANNED", 3)
     lose(fake, lambda: services.create_payout(**PAYOUT, merchant_reference="order 7"), executed=True)
     for _ in range(9):
-        fake.add(payout(merchant_reference="order 7", created_at=timezone.now() - timedelta(days=2)))
+        fake.add(payout(merchant_reference="order 7", created_at=timezone.now() - timedelta(days=4)))
     assert services.resume_operations() == {"done": 1}
 
 

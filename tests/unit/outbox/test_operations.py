@@ -12,7 +12,7 @@ from payments_integration.enums import Flow
 from payments_integration.models import Operation
 from payments_integration.outbox import operations
 from payments_integration.outbox.operations.base import Change, Creation
-from tests.fake_provider import ENDPOINT, deposit, endpoint, payment, payout, refund
+from tests.fake_provider import DEPOSIT, ENDPOINT, deposit, endpoint, payment, payout, refund
 
 REFERENCE = "order-1"
 
@@ -42,9 +42,9 @@ CREATIONS: dict[str, tuple[Operation, Any, dict[str, Any]]] = {
         {"amount": 1_000, "currency": "CLP", "payment_id": "pay_1"},
     ),
     "create_deposit_reference": (
-        recorded("create_deposit_reference", amount=None, currency=""),
+        recorded("create_deposit_reference", amount=None, currency="", arguments=DEPOSIT),
         deposit,
-        {"merchant_reference": REFERENCE},
+        {**DEPOSIT, "merchant_reference": REFERENCE},
     ),
     "create_webhook_endpoint": (
         recorded("create_webhook_endpoint", amount=None, currency="", merchant_reference="", arguments=ENDPOINT),
@@ -119,7 +119,7 @@ def test_a_webhook_endpoint_fits_by_its_url_event_types_and_time() -> None:
     for change in (
         {"url": "https://shop.example/other/"},
         {"events": ["payment.succeeded", "payment.failed"]},
-        {"created_at": timezone.now() - timedelta(hours=1)},
+        {"created_at": timezone.now() - timedelta(hours=49)},
     ):
         assert not call.fits(operation, make(**{**fields, **change})), change
 
@@ -156,7 +156,7 @@ def test_candidates_end_at_the_first_object_that_is_older_than_the_request() -> 
         make(**fields, created_at=sent + timedelta(seconds=2)),
         make(**{**fields, "amount": 5}, created_at=sent + timedelta(seconds=1)),
         make(**fields, created_at=sent),
-        make(**fields, created_at=sent - timedelta(hours=1)),
+        make(**fields, created_at=sent - timedelta(hours=49)),
         make(**fields, created_at=sent),
     ]
     found = creation("create_payout").candidates(operation, listed)

@@ -312,7 +312,7 @@ def test_the_object_stays_marked_if_the_get_after_a_repeated_post_fails(fake: Fa
     fake.script = [Lost(timeout())]
     with pytest.raises(OutcomeUnknown):
         services.create_payment(**PAYMENT)
-    fake.read_script = [timeout()]
+    fake.read_script = [None, timeout()]  # the key's age, the object
     make_due()
     assert services.resume_operations() == {"done": 1}
     assert DueRefresh.objects.filter(object_id=only_operation().result_id).exists()

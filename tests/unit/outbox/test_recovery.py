@@ -14,9 +14,9 @@ from django.test import override_settings
 from django.utils import timezone
 
 from payments_integration import conf, projection, services
-from payments_integration.exceptions import ApiError, OperationClosed, OutcomeUnknown, RateLimited
+from payments_integration.exceptions import ApiError, NoAnswer, OperationClosed, OutcomeUnknown, RateLimited
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, recovery, sending
+from payments_integration.outbox import ledger, recovery
 from tests.fake_provider import PAYMENT, PAYOUT, Fake, Lost, make_due, only_operation, payout, refusal, timeout
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -289,17 +289,138 @@ def test_a_pass_ends_after_its_time_limit(fake: Fake, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.case(60)
+@pytest.mark.case(99)
 @pytest.mark.promise(5)
-@pytest.mark.parametrize(("ahead", "resent"), [(timedelta(minutes=4), True), (timedelta(hours=30), False)])
-def test_an_operation_sent_in_the_future_is_only_looked_up(fake: Fake, ahead: timedelta, resent: bool) -> None:
-    """Our clock was ahead when it was sent, so the age of the key is unknown."""
+@pytest.mark.parametrize(
+    "ahead", [timedelta(minutes=4), timedelta(minutes=90), timedelta(hours=3), -timedelta(hours=6)]
+)
+@pytest.mark.parametrize(("hours", "resent"), [(1, True), (22.9, True), (24.2, False)])
+def test_the_provider_s_clock_says_how_old_the_key_is(
+    fake: Fake, ahead: timedelta, hours: float, resent: bool
+) -> None:
+    """Our clock was wrong when it was sent, and is right again."""
     with time_machine.travel(START + ahead, tick=False) as clock:
+        fake.ahead = -ahead
         unknown(fake)
-        clock.move_to(START)
+        fake.ahead = timedelta()
+        clock.move_to(START + timedelta(hours=hours))
         make_due()
         services.resume_operations()
-    assert len(fake.calls) == (2 if resent else 1)
+        # Our own clock may only shorten the time.
+        resent = resent and hours + -ahead / timedelta(hours=1) < 23
+        assert len(fake.calls) == (2 if resent else 1)
+        assert len(fake.made("payout")) == 1
+        assert only_operation().state == OperationState.DONE
+
+
+@pytest.mark.case(99)
+@pytest.mark.promise(5)
+def test_a_clock_that_is_set_back_makes_no_key_younger(fake: Fake) -> None:
+    with time_machine.travel(START, tick=False) as clock:
+        unknown(fake)
+        clock.shift(timedelta(hours=22))  # 24.2 hours have passed
+        fake.ahead = timedelta(hours=2, minutes=12)
+        fake.keys.clear()  # the provider has forgotten it
+        make_due()
+        assert services.resume_operations() == {"done": 1}
+    assert len(fake.calls) == 1
     assert len(fake.made("payout")) == 1
+
+
+@pytest.mark.case(99)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("ahead", [timedelta(hours=3), timedelta(minutes=90)])
+def test_not_even_a_person_sends_again_under_an_old_key(fake: Fake, ahead: timedelta) -> None:
+    with time_machine.travel(START + ahead, tick=False) as clock:
+        fake.ahead = -ahead
+        unknown(fake)
+        fake.ahead = timedelta()
+        clock.move_to(START + timedelta(hours=24, minutes=12))
+        fake.keys.clear()
+        Operation.objects.update(state=OperationState.NEEDS_PERSON)
+        with pytest.raises(ValidationError, match="the provider may have forgotten its key"):
+            services.retry(only_operation(), actor="ana")
+        operation = only_operation()
+        assert (operation.state, operation.lease_token) == (OperationState.NEEDS_PERSON, "")
+        assert services.look_up(operation).state == OperationState.DONE
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.case(99)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("when", ["sent", "sent again", "behind"])
+def test_without_a_date_the_age_of_a_key_is_uncertain(fake: Fake, when: str) -> None:
+    fake.has_dates = when != "sent"
+    unknown(fake)
+    fake.has_dates = when != "sent again"
+    fake.ahead = -timedelta(minutes=1) if when == "behind" else timedelta()
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.promise(5)
+def test_nothing_is_sent_again_before_the_provider_has_said_what_time_it_is(fake: Fake) -> None:
+    unknown(fake)
+    make_due()
+    fake.read_script = [timeout()]
+    assert services.resume_operations() == {"unknown": 1}
+    assert len(fake.calls) == 1
+    assert only_operation().state == OperationState.UNKNOWN
+
+
+def test_the_time_of_the_first_attempt_is_the_provider_s_latest(fake: Fake) -> None:
+    fake.ahead = timedelta(hours=3)
+    unknown(fake)
+    assert fake.reads == []
+    assert abs(sent_after() - fake.now()) < timedelta(seconds=2)
+
+
+def test_a_process_that_has_heard_nothing_asks_before_it_sends(fake: Fake) -> None:
+    fake.has_answered, fake.ahead = False, timedelta(hours=3)
+    unknown(fake)
+    assert fake.reads == ["ask"]
+    assert abs(sent_after() - fake.now()) < timedelta(seconds=2)
+
+
+def test_an_operation_sent_without_a_date_is_only_looked_up(fake: Fake) -> None:
+    fake.has_answered, fake.read_script = False, [timeout()]
+    unknown(fake)
+    assert only_operation().sent_after is None
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.calls) == 1
+
+
+def test_a_worker_sends_nothing_while_the_provider_is_away(fake: Fake) -> None:
+    fake.script = [refusal(RateLimited, 429, "rate_limited")]
+    services.defer(services.create_payout, **PAYOUT)
+    fake.has_answered, fake.read_script = False, [timeout()]
+    make_due()
+    assert services.resume_operations() == {"due": 1}
+    operation = only_operation()
+    assert (operation.may_have_run, operation.sent_after) == (False, None)
+    assert operation.next_attempt_at > timezone.now()
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+
+
+def test_a_request_that_found_no_connection_goes_out_as_if_for_the_first_time(fake: Fake) -> None:
+    fake.has_answered, fake.read_script = False, [timeout()]
+    fake.script = [NoAnswer("POST /payouts: the connection failed", was_connected=False)]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**PAYOUT)
+    operation = only_operation()
+    assert (operation.state, operation.may_have_run) == (OperationState.UNKNOWN, False)
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.made("payout")) == 1
+
+
+def sent_after() -> datetime:
+    found = only_operation().sent_after
+    assert found is not None
+    return found
 
 
 def test_a_lease_taken_while_the_clock_was_ahead_is_free(fake: Fake) -> None:
@@ -326,14 +447,15 @@ def test_a_process_that_paused_past_its_lease_sends_nothing(fake: Fake, monkeypa
     """Between claim and request; meanwhile it was looked up, not found, and closed."""
     with time_machine.travel(START, tick=False) as clock:
 
-        def stand_still(account: str = "default") -> Fake:
-            monkeypatch.setattr(sending, "get_client", lambda account="default": fake)
+        def stand_still(*_: Any) -> None:
+            monkeypatch.setattr(ledger.Claim, "ensure_time", ensure_time)
             clock.shift(timedelta(hours=24))
             assert services.resume_operations() == {"needs_person": 1}
             services.mark_never_happened(only_operation(), "ana", "it is not there")
-            return fake
+            return ensure_time(*_)
 
-        monkeypatch.setattr(sending, "get_client", stand_still)
+        ensure_time = ledger.Claim.ensure_time
+        monkeypatch.setattr(ledger.Claim, "ensure_time", stand_still)
         with pytest.raises(OperationClosed):
             services.create_payout(**PAYOUT)
     assert fake.calls == []
@@ -347,17 +469,18 @@ def test_a_process_that_paused_leaves_the_operation_to_the_next(
 ) -> None:
     """By either clock: the wall's may be set back while nothing moves."""
 
-    def stand_still(account: str = "default") -> Fake:
+    def stand_still(*_: Any) -> None:
         if set_back:
             later = time.monotonic() + ledger.LEASE_MARGIN
             patched.setattr(ledger.time, "monotonic", lambda: later)
         else:
             clock.shift(ledger.LEASE_MARGIN)
-        return fake
+        return ensure_time(*_)
 
+    ensure_time = ledger.Claim.ensure_time
     with time_machine.travel(START, tick=False) as clock:
         with monkeypatch.context() as patched:
-            patched.setattr(sending, "get_client", stand_still)
+            patched.setattr(ledger.Claim, "ensure_time", stand_still)
             with pytest.raises(OutcomeUnknown):
                 services.create_payout(**PAYOUT)
         assert fake.calls == []

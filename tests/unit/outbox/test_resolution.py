@@ -122,6 +122,7 @@ def test_an_operation_that_a_worker_holds_cannot_be_resolved(fake: Fake, stuck: 
 
 def test_an_operation_marked_never_happened_is_closed_with_actor_and_comment(fake: Fake, stuck: Operation) -> None:
     user = User.objects.create(username="ana")
+    fake.objects.clear()
     closed = services.mark_never_happened(stuck, user, "not in the dashboard")
     assert closed.state == OperationState.CLOSED
     assert closed.closed_at is not None
@@ -211,6 +212,10 @@ def test_a_cancel_can_only_be_linked_to_its_own_object(fake: Fake, mirrored: Any
         services.cancel_payment(row)
     with pytest.raises(ValidationError):
         services.mark_happened(only_operation(), other.pk, "ana", "seen")
+    with pytest.raises(ValidationError, match="It did not happen: the object is created"):
+        services.mark_happened(only_operation(), row.pk, "ana", "seen")
+    assert only_operation().state == OperationState.UNKNOWN
+    fake.objects[row.pk].status = "canceled"
     assert services.mark_happened(only_operation(), row.pk, "ana", "seen").state == OperationState.DONE
 
 
@@ -222,7 +227,117 @@ def test_two_cancels_can_be_linked_to_one_object(fake: Fake, mirrored: Any) -> N
     fake.script = [timeout()]
     with pytest.raises(OutcomeUnknown) as caught:
         services.cancel_payment(row)
+    fake.objects[row.pk].status = "canceled"
     assert services.mark_happened(caught.value.operation, row.pk, "ana", "seen").state == OperationState.DONE
+
+
+NEVER = "It may have happened: {} fits it"
+
+
+class TestItNeverHappened:
+    """A person closes an operation only while nothing at the provider or in the mirror may be its result."""
+
+    @pytest.mark.case(104)
+    @pytest.mark.promise(5)
+    def test_it_is_refused_while_the_provider_has_an_object_that_fits(self, fake: Fake, stuck: Operation) -> None:
+        [made] = fake.made("payout")
+        with pytest.raises(ValidationError, match=NEVER.format(made.id)):
+            services.mark_never_happened(stuck, "ana", "not in the dashboard")
+        assert only_operation().state == OperationState.NEEDS_PERSON
+
+    @pytest.mark.case(104)
+    @pytest.mark.promise(5)
+    @pytest.mark.parametrize("account", ["configured", "removed"])
+    def test_it_is_refused_while_the_mirror_has_one(
+        self, fake: Fake, stuck: Operation, mirrored: Any, account: str, settings: Any
+    ) -> None:
+        """A webhook brought it, and the provider's list does not show it yet or cannot be asked any more."""
+        [made] = fake.made("payout")
+        Operation.objects.update(account="second")
+        mirrored(made, account="second")
+        fake.objects.clear()
+        if account == "removed":
+            settings.PAYMENTS_INTEGRATION = {
+                "ACCOUNTS": {"default": {"BASE_URL": "http://127.0.0.1:9", "API_KEY": "k"}}
+            }
+            fake.reads.clear()
+        with pytest.raises(ValidationError, match=NEVER.format(made.id)):
+            services.mark_never_happened(stuck, "ana", "not in the dashboard")
+        assert bool(fake.reads) is (account == "configured")
+        assert only_operation().state == OperationState.NEEDS_PERSON
+
+    @pytest.mark.case(104)
+    def test_it_is_refused_while_the_provider_cannot_be_asked(self, fake: Fake, stuck: Operation) -> None:
+        fake.objects.clear()
+        fake.read_script = [timeout()]
+        with pytest.raises(ValidationError, match="The provider cannot be asked now"):
+            services.mark_never_happened(stuck, "ana", "checked")
+        assert services.mark_never_happened(stuck, "ana", "checked").state == OperationState.CLOSED
+
+    def test_an_object_of_another_operation_does_not_count(self, fake: Fake) -> None:
+        services.create_payout(**PAYOUT, merchant_reference="order 7")
+        fake.script = [timeout()]
+        with pytest.raises(OutcomeUnknown) as caught:
+            services.create_payout(**PAYOUT, merchant_reference="order 7")
+        Operation.objects.filter(pk=caught.value.operation.pk).update(state=OperationState.NEEDS_PERSON)
+        assert services.mark_never_happened(caught.value.operation, "ana", "x").state == OperationState.CLOSED
+
+    def test_an_operation_that_was_never_sent_asks_the_mirror_alone(self, fake: Fake, mirrored: Any) -> None:
+        """The database was restored from a backup: the payout was made, and the operation does not know."""
+        fake.script = [refusal(RateLimited, 429, "rate_limited")]
+        operation = services.defer(services.create_payout, **PAYOUT)
+        made = mirrored(payout(merchant_reference=operation.pk))
+        fake.reads.clear()
+        assert services.possible_resolutions(operation) >= {"mark_happened", "mark_never_happened"}
+        with pytest.raises(ValidationError, match=NEVER.format(made.pk)):
+            services.mark_never_happened(operation, "ana", "checked")
+        assert fake.reads == []
+        assert services.mark_happened(operation, made.pk, "ana", "seen").result_id == made.pk
+
+    @pytest.mark.case(104)
+    def test_a_deposit_reference_asks_the_mirror_alone(self, fake: Fake, mirrored: Any) -> None:
+        for number in range(2):
+            fake.script = [Lost(timeout())]
+            with pytest.raises(OutcomeUnknown):
+                services.create_deposit_reference(**DEPOSIT, merchant_reference=f"ana-{number}")
+        Operation.objects.update(state=OperationState.NEEDS_PERSON)
+        made = mirrored(fake.made("deposit_reference")[0])
+        first, second = Operation.objects.order_by("merchant_reference")
+        with pytest.raises(ValidationError, match=NEVER.format(made.pk)):
+            services.mark_never_happened(first, "ana", "checked")
+        assert services.mark_never_happened(second, "ana", "checked").state == OperationState.CLOSED
+
+    @pytest.mark.case(104)
+    def test_a_cancel_that_took_effect_happened(self, fake: Fake, mirrored: Any) -> None:
+        row = mirrored(payment())
+        fake.script = [Lost(timeout())]
+        with pytest.raises(OutcomeUnknown):
+            services.cancel_payment(row)
+        Operation.objects.update(state=OperationState.NEEDS_PERSON)
+        with pytest.raises(ValidationError, match="It happened: found canceled"):
+            services.mark_never_happened(only_operation(), "ana", "checked")
+        fake.objects[row.pk].status = "pending"
+        assert services.mark_never_happened(only_operation(), "ana", "checked").state == OperationState.CLOSED
+
+    def test_an_earlier_refund_leaves_the_decision_to_the_person(self, fake: Fake, mirrored: Any) -> None:
+        """Refunds have no reference, and this one was made in the dashboard before ours was sent."""
+        row = mirrored(payment(status="succeeded", amount_received=10_000))
+        fake.add(refund(payment_id=row.pk, amount=1_000, created_at=timezone.now() - timedelta(hours=5)))
+        fake.script = [timeout()]
+        with pytest.raises(OutcomeUnknown):
+            services.create_refund(row, amount=1_000)
+        Operation.objects.update(state=OperationState.NEEDS_PERSON)
+        assert services.mark_never_happened(only_operation(), "ana", "checked").state == OperationState.CLOSED
+
+    @pytest.mark.case(104)
+    def test_a_later_refund_may_be_ours(self, fake: Fake, mirrored: Any) -> None:
+        row = mirrored(payment(status="succeeded", amount_received=10_000))
+        fake.script = [Lost(timeout())]
+        with pytest.raises(OutcomeUnknown):
+            services.create_refund(row, amount=1_000)
+        Operation.objects.update(state=OperationState.NEEDS_PERSON)
+        with pytest.raises(ValidationError, match=NEVER.format(fake.made("refund")[0].id)):
+            services.mark_never_happened(only_operation(), "ana", "checked")
 
 
 @pytest.mark.django_db
@@ -275,10 +390,16 @@ class TestPossibleResolutions:
             fake.script = [timeout()]
             with pytest.raises(OutcomeUnknown):
                 send()
+
+            def mark_happened(operation: Operation) -> Operation:
+                if call == "cancel_payout":
+                    fake.objects[found].status = "canceled"
+                return services.mark_happened(operation, found, "ana", "seen")
+
             return {
                 "look_up": services.look_up,
                 "retry": services.retry,
-                "mark_happened": lambda operation: services.mark_happened(operation, found, "ana", "seen"),
+                "mark_happened": mark_happened,
                 "mark_never_happened": lambda operation: services.mark_never_happened(operation, "ana", "checked"),
             }
 

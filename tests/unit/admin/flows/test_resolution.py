@@ -36,7 +36,8 @@ def sent(**fields: Any) -> Operation:
     """An operation sent a minute ago to the configured provider."""
     at = timezone.now() - timedelta(minutes=1)
     values = {
-        "state": OperationState.NEEDS_PERSON, "may_have_run": True, "first_sent_at": at, "attempts": 1,
+        "state": OperationState.NEEDS_PERSON, "may_have_run": True, "first_sent_at": at, "sent_after": at,
+        "attempts": 1,
         "sent_to": ledger.fingerprint("default"),
     }  # fmt: skip
     return rows.operation(**{**values, **fields})
@@ -215,9 +216,9 @@ def test_services_are_called_outside_transactions(monkeypatch: pytest.MonkeyPatc
 # Against a running provider
 
 
-def lost(sandbox: Any) -> Operation:
-    """A payment that was created with a lost answer and needs a person."""
-    sandbox.engine.faults.add(Fault("reset", operation="create_payment", work=True))
+def lost(sandbox: Any, *, executed: bool = True) -> Operation:
+    """A payment whose answer was lost, and that needs a person."""
+    sandbox.engine.faults.add(Fault("reset", operation="create_payment", work=executed))
     with pytest.raises(OutcomeUnknown) as raised:
         services.create_payment(amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card")
     operation = Operation.objects.get(pk=raised.value.operation.pk)
@@ -233,19 +234,19 @@ def test_a_payment_with_a_lost_answer_is_resolved(
     payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch, name: str, atomic_requests: bool
 ) -> None:
     client = browser(User.objects.create_superuser("boss"))
-    operation = lost(payments_sandbox)
-    [made] = payments_sandbox.project.payments
+    closed = name == "never-happened"
+    operation = lost(payments_sandbox, executed=not closed)
+    made = "" if closed else next(iter(payments_sandbox.project.payments))
     assert offered(client, operation) == set(BUTTONS)
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic_requests)
     response = client.post(url("operation", name, operation.pk), {"object_id": made, "comment": "seen there"})
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", False)
     assert response.headers["Location"] == url("operation", "change", operation.pk)
     operation.refresh_from_db()
-    closed = name == "never-happened"
     assert operation.state == (OperationState.CLOSED if closed else OperationState.DONE)
-    assert operation.result_id == ("" if closed else made)
+    assert operation.result_id == made
     assert ("boss" in operation.note and "seen there" in operation.note) is (name in ("happened", "never-happened"))
-    assert list(payments_sandbox.project.payments) == [made]
+    assert list(payments_sandbox.project.payments) == ([] if closed else [made])
     assert LogEntry.objects.get().object_id == operation.pk
     assert offered(client, operation) == set()
 
