@@ -35,7 +35,7 @@ from payments_integration.db import statements
 from payments_integration.db.statements import in_index_order, is_any_in_state, of_account
 from payments_integration.db.transactions import WriterPauses, is_transient, locked, repeatable, updated
 from payments_integration.models import MIRRORS, Event, EventState, ObjectDispatch, ObjectKey, StatusChange
-from payments_integration.projection import of_objects
+from payments_integration.projection import MAX_AHEAD, clock_offset, of_objects
 from payments_integration.reasons import Reason
 from payments_integration.signals import call_attention, dispatching, event_received, status_changed
 
@@ -44,8 +44,6 @@ logger = logging.getLogger(__name__)
 #: Items in the first page. A page that takes little time is followed by one of twice the size, up to BATCH_SIZE.
 _FIRST_PAGE = 25
 _PAGE_SECONDS = 1.0
-#: An event dated further ahead makes no other event stale: all later ones would be.
-_FAR_AHEAD = timedelta(hours=1)
 #: Added to the version of a row whose personal data is erased, because an erasure does not count as a write.
 _ERASED = 2**62
 _MAX_TRACEBACK = 20_000
@@ -82,6 +80,9 @@ class _Work:
     version: int | None = None
     #: ``created_at`` of the newest event that was dispatched before: earlier ones are stale.
     dispatched_to: datetime | None = None
+    #: An event dated further ahead of its receipt makes no other event stale: all later ones would be. It includes the
+    #: difference of the clocks, because ``received_at`` is ours.
+    max_ahead: timedelta = MAX_AHEAD
 
 
 @dataclass(slots=True)
@@ -256,8 +257,8 @@ def _load(rows: list[ObjectDispatch], using: str) -> tuple[list[_Work], bool]:
     of_them, most = of_objects(works), conf.current().BATCH_SIZE
     waiting = Event.objects.filter(of_them, _WAITING).order_by().values_list("account", "object_kind", "object_id")
     blocked_from = {(account, kind, pk): at for account, kind, pk, at in waiting.annotate(Min("created_at"))}
-    events = list(Event.objects.filter(of_them, state=EventState.APPLIED).order_by("created_at", "pk")[:most])
-    answered = list(StatusChange.objects.filter(of_them, state=EventState.APPLIED).order_by("at", "pk")[:most])
+    events = list(_applied(Event, of_them).order_by("created_at", "pk")[:most])
+    answered = list(_applied(StatusChange, of_them).order_by("at", "pk")[:most])
     is_whole = max(len(events), len(answered)) < most
     # An event goes before a change of the same time.
     items: list[Item] = sorted([*events, *answered], key=_at)
@@ -267,6 +268,7 @@ def _load(rows: list[ObjectDispatch], using: str) -> tuple[list[_Work], bool]:
             break  # earlier items than this one are not loaded
         if first_blocked is None or _at(item) < first_blocked:
             work.items.append(item)
+            work.max_ahead = MAX_AHEAD + timedelta(seconds=item.clock_offset or 0.0)  # type: ignore[union-attr]
             work.changes[str(item.pk)] = [item] if isinstance(item, StatusChange) else []
     by_id = {event.pk: event for event in events}
     for change in StatusChange.objects.filter(event__in=by_id).order_by("pk"):
@@ -275,6 +277,13 @@ def _load(rows: list[ObjectDispatch], using: str) -> tuple[list[_Work], bool]:
     loaded = [work for work in works.values() if work.items]
     _load_staleness(loaded)
     return loaded, is_whole
+
+
+def _applied(model: Any, of_them: Q) -> QuerySet[Any]:
+    """Items to dispatch, each with ``clock_offset``: the provider's clock minus ours in seconds."""
+    items: QuerySet[Any] = model._default_manager.filter(of_them, state=EventState.APPLIED)
+    with_offset: QuerySet[Any] = items.annotate(clock_offset=clock_offset(OuterRef("account")))
+    return with_offset
 
 
 def _load_mirrors(works: dict[ObjectKey, _Work], using: str) -> None:
@@ -293,12 +302,15 @@ def _load_staleness(works: list[_Work]) -> None:
         return
     by_key = {work.row.key: work for work in works}
     earliest = min(_at(work.items[0]) for work in works)
+    not_far_ahead = Q()
+    for account, max_ahead in {work.row.account: work.max_ahead for work in works}.items():
+        not_far_ahead |= Q(account=account, created_at__lt=F("received_at") + max_ahead)
     dispatched = Event.objects.filter(
         of_objects(by_key),
+        not_far_ahead,
         state=EventState.DONE,
         dispatched_at__isnull=False,
         created_at__gt=earliest,
-        created_at__lt=F("received_at") + _FAR_AHEAD,
     )
     newest = dispatched.order_by().values_list("account", "object_kind", "object_id").annotate(Max("created_at"))
     for account, kind, object_id, created_at in newest:
@@ -373,7 +385,7 @@ def _dispatch_next(page: _Page, work: _Work) -> None:
             raise _swallowed(error, item) from error
 
     repeatable(dispatch_next, using=page.using, durable=True, lost_races=False)
-    if isinstance(item, Event) and item.created_at < item.received_at + _FAR_AHEAD:
+    if isinstance(item, Event) and item.created_at < item.received_at + work.max_ahead:
         work.dispatched_to = max(work.dispatched_to or item.created_at, item.created_at)
 
 
@@ -505,7 +517,7 @@ def _load_again(page: _Page, work: _Work) -> bool:
         return False
     [fresh] = found
     work.items, work.changes, work.dispatched_to = fresh.items, fresh.changes, fresh.dispatched_to
-    work.values, work.version = fresh.values, fresh.version
+    work.values, work.version, work.max_ahead = fresh.values, fresh.version, fresh.max_ahead
     return bool(updated(_claimed(page).filter(pk=work.row.pk), in_hand=_name(work.items[0])))
 
 

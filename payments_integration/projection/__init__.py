@@ -8,6 +8,7 @@ from payments_integration.projection.answers import (
     ABSENT,
     Snapshot,
     balance_snapshots,
+    clock_offset,
     mark_gone,
     provider_time,
     record_identity,
@@ -23,7 +24,7 @@ from payments_integration.projection.endpoints import (
     write_endpoints,
 )
 from payments_integration.projection.events import Applied, apply_events
-from payments_integration.projection.ordering import MARGIN, UNDATED
+from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, UNDATED
 from payments_integration.projection.refreshes import of_objects, request_refresh, request_refreshes
 from payments_integration.projection.rows import (
     TOO_OLD_TO_DISPATCH,
@@ -37,6 +38,7 @@ from payments_integration.projection.rows import (
 __all__ = [
     "ABSENT",
     "MARGIN",
+    "MAX_AHEAD",
     "TOO_OLD_TO_DISPATCH",
     "UNDATED",
     "Applied",
@@ -44,6 +46,7 @@ __all__ = [
     "active_secrets",
     "apply_events",
     "balance_snapshots",
+    "clock_offset",
     "differences",
     "erase_row",
     "erased",

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import router
-from django.db.models import Count, Exists, Subquery, Value
+from django.db.models import Count, Exists, OuterRef, Subquery, Value
 from django.utils import timezone
 
 from payments_integration import schemas
@@ -296,7 +296,7 @@ def _facts(kind: str, account: str, object_id: str) -> _Facts:
     changes = StatusChange.objects.filter(account=account, object_kind=kind, object_id=object_id).order_by("-at")
     offset, events, latest_change = statements.values_of(
         router.db_for_write(Event),
-        _clock_offset(account),
+        clock_offset(account),
         _number_of_events(kind, account, object_id),
         Subquery(changes.values("at")[:1]),
     )
@@ -307,11 +307,12 @@ def _facts_of_new(account: str, resource: schemas.AnyResource) -> tuple[datetime
     """The provider's present time, and whether the new object may have to be kept erased; one statement."""
     keys = rows.erasing_keys(account, resource)
     is_erased = Exists(Erasure.objects.filter(of_objects(keys))) if keys else Value(False)
-    offset, may_be_erased = statements.values_of(router.db_for_write(Event), _clock_offset(account), is_erased)
+    offset, may_be_erased = statements.values_of(router.db_for_write(Event), clock_offset(account), is_erased)
     return _ahead(offset), bool(may_be_erased)
 
 
-def _clock_offset(account: str) -> Subquery:
+def clock_offset(account: str | OuterRef) -> Subquery:
+    """The provider's clock minus ours in seconds; null if it is not known."""
     return Subquery(AccountState.objects.filter(account=account).values("clock_offset")[:1])
 
 

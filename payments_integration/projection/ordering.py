@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 #: Added before and after an answer: Date has whole seconds, and the provider's own clocks may differ a little.
 MARGIN = timedelta(seconds=5)
-#: An event further ahead of the provider's clock than this is not used for ordering.
+#: An event further ahead of the provider's clock than this is not used for ordering, and makes no other event stale.
 MAX_AHEAD = timedelta(minutes=5)
 #: The duration (seconds) of an undated answer: a year, longer than any request.
 UNDATED = timedelta(days=365).total_seconds()

@@ -15,7 +15,7 @@ from django.utils import timezone
 from payments_integration import inbox
 from payments_integration.handlers import on_event, on_status
 from payments_integration.inbox import dispatching, processing
-from payments_integration.models import Event, EventState, ObjectDispatch, Payment, StatusChange
+from payments_integration.models import AccountState, Event, EventState, ObjectDispatch, Payment, StatusChange
 from payments_integration.projection import erase_row
 from payments_integration.signals import event_received, status_changed
 from tests import factories
@@ -85,6 +85,45 @@ def test_an_event_from_tomorrow_makes_no_other_event_stale(receiver: Receiver) -
     take_in(factories.life()[1])
     inbox.dispatch()
     assert [is_stale for _, is_stale in receiver.events] == [False, False]
+
+
+def dated(minutes: float, *, status: str = "created", number: int = 1) -> dict[str, Any]:
+    """An event that is dated so many minutes from now."""
+    seconds = (timezone.now() - factories.T0 + timedelta(minutes=minutes)).total_seconds()
+    return event(factories.payment(status=status), seconds=seconds, id=f"evt_{number}")
+
+
+@pytest.mark.case(103)
+@pytest.mark.parametrize("minutes", [6, 30, 59])
+@pytest.mark.parametrize("at_once", [True, False], ids=["one page", "two pages"])
+def test_an_event_minutes_ahead_makes_no_other_event_stale(receiver: Receiver, minutes: int, at_once: bool) -> None:
+    take_in(dated(minutes, number=1))
+    inbox.dispatch()
+    true = [dated(0, status="processing", number=2), dated(0.1, status="succeeded", number=3)]
+    if at_once:
+        take_in(*true)
+        inbox.dispatch()
+    else:
+        for item in true:
+            take_in(item)
+            inbox.dispatch()
+    assert receiver.events == [("evt_1", False), ("evt_2", False), ("evt_3", False)]
+
+
+@pytest.mark.case(103)
+@pytest.mark.parametrize(
+    ("offset", "minutes", "makes_stale"),
+    [(600.0, 14, True), (600.0, 16, False), (-600.0, -6, True), (-600.0, -4, False)],
+)
+def test_ahead_is_measured_with_the_providers_clock(
+    receiver: Receiver, offset: float, minutes: int, makes_stale: bool
+) -> None:
+    AccountState.objects.create(account="default", clock_offset=offset)
+    take_in(dated(minutes, number=1))
+    inbox.dispatch()
+    take_in(dated(minutes - 1, number=2))
+    inbox.dispatch()
+    assert receiver.events == [("evt_1", False), ("evt_2", makes_stale)]
 
 
 def test_events_of_unknown_kinds_have_no_instance(receiver: Receiver) -> None:
