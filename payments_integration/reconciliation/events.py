@@ -1,10 +1,10 @@
 """Missed events: GET /events against the inbox (spec, "Events").
 
-One pass per account at a time. The end of a pass is fixed at its start on the provider's clock. The time between the
-watermark and the end is cut into windows, oldest first. Each page goes through the inbox. The watermark moves only
-when a window is complete, and the cursor is saved per page, so that an interrupted pass continues where it stopped.
-Pages come newest first, so the inbox holds the events of a window until the window is complete, then dispatches them
-in order.
+One pass per account at a time. The end of a pass is fixed at its start: the provider's time, and ours where it is
+later. The time between the watermark and the end is cut into windows, oldest first. Each page goes through the inbox.
+The watermark moves only when a window is complete, and the cursor is saved per page, so that an interrupted pass
+continues where it stopped. Pages come newest first, so the inbox holds the events of a window until the window is
+complete, then dispatches them in order.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from django.utils import timezone
 
@@ -43,13 +44,20 @@ MAX_GAP = timedelta(days=29)
 WINDOW = timedelta(days=1)
 #: If the answer has no Date, the pass ends so far before the local clock.
 UNDATED = timedelta(minutes=15)
-#: A Date is trusted if it is this close to what we know of the provider's clock, and measured if it is this close to
-#: ours. Both together are less than OVERLAP, so events that a wrong Date hides are read again.
+#: The clocks disagree if a Date is further than this from what we know of the provider's clock. Our clock is measured
+#: against a Date that is this close.
 CREDIBLE = timedelta(minutes=15)
 #: Windows overlap by a second, in case the provider excludes both ends of a range.
 SEAM = timedelta(seconds=1)
 #: New events are applied in batches of this size, to limit memory and to keep the mirror current.
 APPLY_EVERY = 1000
+
+
+class _End(NamedTuple):
+    """The end of a pass by both clocks. It reads up to the later one; the watermark moves only up to the earlier."""
+
+    earlier: datetime
+    later: datetime
 
 
 @dataclass(slots=True)
@@ -78,11 +86,12 @@ def reconcile_events(
     with recorded(account, RunKind.EVENTS) as run, lease(account) as held:
         end = _end(run, held)
         if explicit:
-            end = min(until or end, end)
-            start = since or end - RETENTION
+            end = _End(*(min(until or at, at) for at in end))
+            start = since or end.earlier - RETENTION
         else:
-            start = _start(run, held, end)
-        _read_range(run, held, _floor(start), _ceil(end), explicit=explicit, progress=progress, deadline=deadline)
+            start = _start(run, held, end.earlier)
+        end = _End(*map(_ceil, end))
+        _read_range(run, held, _floor(start), end, explicit=explicit, progress=progress, deadline=deadline)
     # The merchant's handlers may be slow, so they run without the lease.
     inbox.process(account, deadline=deadline)
     inbox.dispatch(account, deadline=deadline)
@@ -91,16 +100,17 @@ def reconcile_events(
     return run
 
 
-def _end(run: ReconciliationRun, held: Lease) -> datetime:
-    """Now, on the provider's clock: the Date of an answer as far as it is credible, or our time minus a margin.
+def _end(run: ReconciliationRun, held: Lease) -> _End:
+    """The provider's time, by the Date of an answer and as we know it; without a Date, our time minus a margin.
 
-    A Date too far ahead would move the watermark past events that do not exist yet.
+    Where the two disagree, either may be wrong. A pass that ended at the earlier one would find events hours late if
+    ours is slow; a watermark at the later one would pass events that do not exist yet.
     """
     events = get_client(run.account).events
     (answer,) = fetched_ahead((events.list_page(limit=1, background=True) for _ in range(1)), held.renew)
     now, expected, date = timezone.now(), projection.provider_time(run.account), answer.answered_at
     if date is None:
-        return now - UNDATED
+        return _End(now - UNDATED, now - UNDATED)
     if abs(date - now) <= CREDIBLE:
         held.write(clock_offset=(date - now).total_seconds())
     if abs(date - expected) > CREDIBLE:
@@ -111,7 +121,7 @@ def _end(run: ReconciliationRun, held: Lease) -> datetime:
             message=f"The provider's Date is {date}, our clock says {now}: one of them is wrong.",
             instance=run,
         )
-    return min(date, expected + CREDIBLE)
+    return _End(min(date, expected), max(date, expected))
 
 
 def _start(run: ReconciliationRun, held: Lease, end: datetime) -> datetime:
@@ -148,16 +158,16 @@ def _read_range(
     run: ReconciliationRun,
     held: Lease,
     start: datetime,
-    end: datetime,
+    end: _End,
     *,
     explicit: bool,
     progress: Progress | None,
     deadline: float | None,
 ) -> None:
-    run.window_from, run.window_to = start, end
+    run.window_from, run.window_to = start, end.later
     state = held.state()
     resumed = None
-    if not explicit and state.cursor and state.window_from and state.window_to and state.window_to <= end:
+    if not explicit and state.cursor and state.window_from and state.window_to and state.window_to <= end.later:
         resumed = _Window(state.window_from, state.window_to, state.cursor)
     for window in _windows(start, end, resumed):
         if run.pages:
@@ -166,18 +176,23 @@ def _read_range(
         _apply(held)
         inbox.release(run.account, window.end)
         if not explicit:
-            held.write(watermark=window.end, window_from=None, window_to=None, cursor="")
+            held.write(watermark=min(window.end, end.earlier), window_from=None, window_to=None, cursor="")
 
 
-def _windows(start: datetime, end: datetime, resumed: _Window | None) -> Iterator[_Window]:
-    """Consecutive windows, oldest first. An interrupted window is resumed first, at its cursor."""
+def _windows(start: datetime, end: _End, resumed: _Window | None) -> Iterator[_Window]:
+    """Consecutive windows, oldest first. An interrupted window is resumed first, at its cursor.
+
+    The last one goes on to the later end: years later if our clock is that wrong, and then there is little in it.
+    """
     if resumed is not None and abs(start - resumed.start) <= OVERLAP:
         yield resumed
         # The cursor has passed events that were listed late.
         start = resumed.end - OVERLAP
-    while start < end:
-        yield _Window(start, min(start + WINDOW, end))
-        start = min(start + WINDOW, end)
+    while start + WINDOW < end.earlier:
+        yield _Window(start, start + WINDOW)
+        start += WINDOW
+    if start < end.later:
+        yield _Window(start, end.later)
 
 
 def _read_window(

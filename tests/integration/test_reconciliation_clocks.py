@@ -13,8 +13,10 @@ from payments_integration import reconciliation
 from payments_integration.models import (
     AccountState,
     Event,
+    Payment,
 )
 from payments_integration.testing import ProviderSandbox
+from tests.conftest import Receiver
 from tests.integration.reconciling import pass_time, pay
 
 pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]
@@ -71,17 +73,57 @@ class TestClocks:
         assert not attentions
         assert run.pages <= 2
 
-    def test_a_date_far_behind_ends_the_pass_there(
+    def test_a_date_far_behind_hides_no_event(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
     ) -> None:
-        """Our clock may be the wrong one, so later events are left to the next pass."""
+        """It may be the wrong one, so the pass reads up to our time. The watermark stays at the Date."""
         reconciliation.reconcile_events()
         pay(sandbox)
+        clock.shift(timedelta(seconds=10))
         _answers_are_dated(sandbox, timedelta(days=-1))
         assert reconciliation.reconcile_events().state == "done"
+        watermark = AccountState.objects.get().watermark
         sandbox.engine.clock.set_offset(0)
+        assert _missing(sandbox) == set()
         assert {seen["reason"] for seen in attentions} == {"provider_clock"}
+        assert watermark is not None
+        assert abs(watermark - (timezone.now() - timedelta(days=1))) < timedelta(seconds=5)
+
+    @pytest.mark.case(109)
+    @pytest.mark.parametrize("hours", [6, 24 * 40], ids=["six hours", "forty days"])
+    def test_a_slow_clock_of_ours_hides_no_event(
+        self,
+        sandbox: ProviderSandbox,
+        clock: time_machine.Traveller,
+        attentions: list[dict[str, Any]],
+        receiver: Receiver,
+        hours: int,
+    ) -> None:
+        _our_clock_is_slow(sandbox, timedelta(hours=hours))
+        for _ in range(2):
+            payment = pay(sandbox)
+            clock.shift(timedelta(minutes=5))
+            run = reconciliation.reconcile_events()
+            assert (run.state, run.error) == ("done", "")
+            assert _missing(sandbox) == set()
+            watermark = AccountState.objects.get().watermark
+            assert watermark is not None
+            assert abs(watermark - timezone.now()) < timedelta(seconds=5)  # our time, the earlier
+        assert {seen["reason"] for seen in attentions} == {"provider_clock"}
+        reconciliation.process_due()
+        assert receiver.statuses[-1][1] == Payment.objects.get(pk=payment.pk).status == "succeeded"
+
+    @pytest.mark.case(109)
+    def test_a_slow_clock_that_is_set_right_misses_no_event(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller
+    ) -> None:
+        reconciliation.reconcile_events()
+        _our_clock_is_slow(sandbox, timedelta(hours=6))
         clock.shift(timedelta(minutes=5))
+        reconciliation.reconcile_events()
+        pay(sandbox)
+        clock.shift(timedelta(hours=6))
+        sandbox.engine.clock.set_offset(0)
         reconciliation.reconcile_events()
         assert _missing(sandbox) == set()
 
@@ -94,6 +136,12 @@ class TestClocks:
         reconciliation.reconcile_events()
         assert _missing(sandbox) == set()
         assert not attentions
+
+
+def _our_clock_is_slow(sandbox: ProviderSandbox, by: timedelta) -> None:
+    """The provider's clock is ahead of ours, and the app does not know it."""
+    sandbox.engine.clock.set_offset(by.total_seconds())
+    AccountState.objects.update(clock_offset=None)
 
 
 def _answers_are_dated(sandbox: ProviderSandbox, offset: timedelta) -> None:
