@@ -266,6 +266,14 @@ def parse_payment_method(data: JsonObject) -> PaymentMethod:
     return _convert(data, PaymentMethod)
 
 
+def time_of(value: object) -> datetime | None:
+    """A decoded time in UTC; None if it is none, or out of range."""
+    try:
+        return _utc(msgspec.convert(value, Time))
+    except (msgspec.ValidationError, WireError):
+        return None
+
+
 def encode(value: Any) -> bytes:
     """Compact JSON; equal values give the same bytes."""
     return msgspec.json.encode(value)

@@ -1,6 +1,6 @@
 """The provider's HTTP interface, typed: exact bytes out, structs of ``schemas`` back. It imports no models."""
 
-from payments_integration.client.answers import Answer, PageOf, RawEvent
+from payments_integration.client.answers import Answer, PageOf, RawEvent, TooLarge
 from payments_integration.client.deadlines import at_most
 from payments_integration.client.requestor import BACKGROUND_WAIT, INTERACTIVE_WAIT, LatestAnswer
 from payments_integration.client.resources import Client, get_client
@@ -13,6 +13,7 @@ __all__ = [
     "LatestAnswer",
     "PageOf",
     "RawEvent",
+    "TooLarge",
     "at_most",
     "get_client",
 ]

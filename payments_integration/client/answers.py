@@ -44,6 +44,24 @@ class RawEvent:
     body: bytes = field(repr=False)
 
 
+class AnswerTooLarge(NoAnswer):
+    """A page is larger than the client reads; a page of fewer items may not be."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """An item that alone is larger than the client reads: its id, or the span of time in which it was created."""
+
+    id: str = ""
+    span: tuple[datetime, datetime] | None = None
+
+    def __str__(self) -> str:
+        where = self.id or "its id is unknown"
+        if self.span is not None:
+            where = "created from {} to {}".format(*map(datetime.isoformat, self.span))
+        return f"an item is too large to be read ({where})"
+
+
 @dataclass(frozen=True, slots=True)
 class PageOf(Generic[T]):
     """One page of a list, newest first."""
@@ -54,6 +72,10 @@ class PageOf(Generic[T]):
     cursor: str | None
     #: One message for each item that could not be read; it names the place.
     unreadable: tuple[str, ...] = ()
+    #: When the item of the cursor was created; None if it does not say.
+    reached: datetime | None = None
+    #: The page would have had this item only.
+    too_large: TooLarge | None = None
 
 
 class _Page(msgspec.Struct):
@@ -69,6 +91,7 @@ class _Data(msgspec.Struct):
 class _Identity(msgspec.Struct):
     id: schemas.Id
     object: Any = None
+    created_at: Any = None
 
 
 _pages = msgspec.json.Decoder(_Page)
@@ -112,16 +135,17 @@ def payment_methods(reply: Reply) -> Answer[list[schemas.PaymentMethod]]:
     )
 
 
-def page(reply: Reply, struct: type[schemas.ResourceT], kind: str) -> Answer[PageOf[schemas.ResourceT]]:
-    """One page of a list. NoAnswer, with the place, if an item is malformed."""
-    found = tolerant_page(reply, struct, kind)
-    for problem in found.data.unreadable:
-        raise NoAnswer(problem, status_code=reply.status_code, request_id=reply.request_id)
-    return found
+def whole(answer: Answer[PageOf[T]]) -> Answer[PageOf[T]]:
+    """The page, if each of its items could be read. NoAnswer, with the place, otherwise."""
+    for problem in answer.data.unreadable:
+        raise NoAnswer(problem, status_code=answer.status_code, request_id=answer.request_id)
+    return answer
 
 
-def tolerant_page(reply: Reply, struct: type[schemas.ResourceT], kind: str) -> Answer[PageOf[schemas.ResourceT]]:
-    """One page of a list. ``unreadable`` names malformed items; the other items are still returned."""
+def page(reply: Reply, struct: type[schemas.ResourceT], kind: str, limit: int) -> Answer[PageOf[schemas.ResourceT]]:
+    """One page of a list. ``unreadable`` names items that could not be read; the other items are still returned."""
+    if reply.is_too_large:
+        return _too_large(reply, limit)
     listed = _page(reply)
     items: list[schemas.ResourceT] = []
     unreadable: list[str] = []
@@ -130,17 +154,31 @@ def tolerant_page(reply: Reply, struct: type[schemas.ResourceT], kind: str) -> A
             items.append(_read(reply, partial(_resource, raw, struct, kind), f"$.data[{index}]: "))
         except NoAnswer as error:
             unreadable.append(str(error))
+    cursor, reached = _last(listed.data)
+    return answer(reply, PageOf(items, listed.has_more, cursor, tuple(unreadable), reached))
+
+
+def event_page(reply: Reply, limit: int) -> Answer[PageOf[RawEvent]]:
+    """One page of events, each as its exact bytes, so that a malformed one does not affect the others."""
+    if reply.is_too_large:
+        return _too_large(reply, limit)
+    listed = _page(reply)
+    cursor, reached = _last(listed.data)
     return answer(
-        reply,
-        PageOf(items=items, has_more=listed.has_more, cursor=_last_id(listed.data), unreadable=tuple(unreadable)),
+        reply, PageOf([RawEvent(bytes(raw)) for raw in listed.data], listed.has_more, cursor, reached=reached)
     )
 
 
-def event_page(reply: Reply) -> Answer[PageOf[RawEvent]]:
-    """One page of events, each as its exact bytes, so that a malformed one does not affect the others."""
-    listed = _page(reply)
-    items = [RawEvent(bytes(raw)) for raw in listed.data]
-    return answer(reply, PageOf(items=items, has_more=listed.has_more, cursor=_last_id(listed.data)))
+def _too_large(reply: Reply, limit: int) -> Answer[PageOf[Any]]:
+    """A page without the one item that it should have. AnswerTooLarge for a page of more items."""
+    if limit > 1:
+        raise AnswerTooLarge(
+            f"{reply.method} {reply.path}: {reply.problem}",
+            status_code=reply.status_code,
+            request_id=reply.request_id,
+        )
+    found = TooLarge(_identity(msgspec.Raw(b'{"id": %b}' % (lenient_json.first_id(reply.body) or b'""'))).id)
+    return answer(reply, PageOf([], True, found.id or None, (str(found),), too_large=found))
 
 
 def event(reply: Reply, expected_id: str) -> Answer[RawEvent]:
@@ -158,6 +196,8 @@ def _page(reply: Reply) -> _Page:
     listed = _read(reply, lambda: _listed(_whole_body(reply)))
     if listed.object != "list":
         raise reply.no_answer("$.object is not list")
+    if len(listed.data) > lenient_json.MAX_PARTS:
+        raise reply.no_answer("more items than a page may have")
     return listed
 
 
@@ -185,9 +225,13 @@ def _resource(raw: bytes | msgspec.Raw, struct: type[schemas.ResourceT], kind: s
     return item
 
 
-def _last_id(items: list[msgspec.Raw]) -> str | None:
-    """The id to continue from. Items after it that have no id are read again; none is skipped."""
-    return next((found for raw in reversed(items) if (found := _identity(raw).id)), None)
+def _last(items: list[msgspec.Raw]) -> tuple[str | None, datetime | None]:
+    """The id to continue from, and when its item was created.
+
+    Items after it that have no id are read again; none is skipped.
+    """
+    last = next((found for raw in reversed(items) if (found := _identity(raw)).id), None)
+    return (last.id, schemas.time_of(last.created_at)) if last is not None else (None, None)
 
 
 def _identity(raw: msgspec.Raw) -> _Identity:

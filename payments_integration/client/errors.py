@@ -107,6 +107,8 @@ def _personal_texts(value: object) -> Iterator[str]:
 
 
 def _envelope(reply: Reply) -> schemas.ErrorBody | None:
+    if reply.problem:
+        return None
     try:
         return schemas.decode_error(reply.body)
     except schemas.WireError:

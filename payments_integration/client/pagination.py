@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from payments_integration.client.answers import Answer, PageOf
+from payments_integration.client.answers import Answer, AnswerTooLarge, PageOf, TooLarge
 from payments_integration.client.requestor import Requestor
 from payments_integration.exceptions import PagingError, UnsendableRequest
 
@@ -15,6 +18,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_LIMIT = 100
+#: After so many pages of a smaller size, a larger one is tried again.
+_PAGES_OF_A_SIZE = 10
+
+#: One page by limit, cursor and filters.
+Fetch: TypeAlias = Callable[[int, str | None, Mapping[str, object]], Answer[PageOf[T]]]
 
 
 def get_page(
@@ -34,26 +42,77 @@ def get_page(
 
 
 def walk(
-    path: str, fetch: Callable[[str | None], Answer[PageOf[T]]], starting_after: str | None = None
+    path: str,
+    fetch: Fetch[T],
+    filters: Mapping[str, object],
+    starting_after: str | None = None,
+    *,
+    by_time: bool = False,
+    limit: int = MAX_LIMIT,
 ) -> Iterator[Answer[PageOf[T]]]:
     """The pages after ``starting_after``, each fetched when it is asked for.
+
+    A page that is too large is asked for again with a tenth of its items, in the end with one. An item that alone is
+    too large has a page without items, and the list goes on after its id. If its id is not in the part that was read,
+    the time around it is halved until it is alone; a list that cannot be narrowed (``by_time``) ends there.
 
     Raises PagingError when the list says that it has more but does not advance: an empty page, a page without an id
     to continue from, or a page that ends where an earlier one ended.
     """
     cursors = {starting_after}
-    cursor = starting_after
+    cursor, pages = starting_after, 0
+    reached: datetime | None = None
     while True:
-        answer = fetch(cursor)
+        try:
+            answer = fetch(limit, cursor, filters)
+        except AnswerTooLarge:
+            limit, pages = limit // 10, 0
+            continue
+        pages += 1
+        if pages == _PAGES_OF_A_SIZE:
+            limit, pages = min(limit * 10, MAX_LIMIT), 0
         page = answer.data
-        if page.has_more and page.items and page.cursor is not None and page.cursor in cursors:
+        if page.has_more and page.cursor is not None and page.cursor in cursors:
             raise PagingError(f"GET {path}: a page ends where an earlier one ended")
+        if page.too_large is not None and page.cursor is None:
+            if by_time:
+                yield from _halves(path, fetch, filters, answer, reached)
+            else:
+                yield replace(answer, data=replace(page, has_more=False))
+            return
         yield answer
         if not page.has_more:
             return
-        if not page.items:
+        if not page.items and page.too_large is None:
             raise PagingError(f"GET {path}: an empty page says that there is more")
         if page.cursor is None:
             raise PagingError(f"GET {path}: a page has no id to continue from")
-        cursor = page.cursor
+        cursor, reached = page.cursor, page.reached or reached
         cursors.add(cursor)
+
+
+def _halves(
+    path: str, fetch: Fetch[T], filters: Mapping[str, object], answer: Answer[PageOf[T]], reached: datetime | None
+) -> Iterator[Answer[PageOf[T]]]:
+    """The pages of what is left, in two halves of its time, the newer first.
+
+    In the end an item that is too large is in a half of one second. The ends of all halves are half seconds, so that
+    each pass names the same span, and times in whole seconds are in one half only.
+    """
+    created_from, created_to = filters.get("created_from"), reached or filters.get("created_to")
+    if not isinstance(created_to, datetime):
+        created_to = (answer.answered_at or datetime.now(UTC)) + timedelta(days=1)
+    start = math.floor(created_from.timestamp() - 0.5) if isinstance(created_from, datetime) else 0
+    end = math.ceil(created_to.timestamp() - 0.5)
+    if end - start <= 1:
+        found = TooLarge(span=(_half_second(start), _half_second(end)))
+        yield replace(answer, data=PageOf([], False, None, (str(found),), too_large=found))
+        return
+    middle = (start + end) // 2
+    for first, last in ((middle, end), (start, middle)):
+        narrowed = {**filters, "created_from": _half_second(first), "created_to": _half_second(last)}
+        yield from walk(path, fetch, narrowed, by_time=True, limit=1)
+
+
+def _half_second(second: int) -> datetime:
+    return datetime.fromtimestamp(second + 0.5, UTC)

@@ -98,30 +98,35 @@ class _Canceled(_Resource[schemas.ResourceT]):
 
 
 class _Listed(_Resource[schemas.ResourceT]):
-    def _page(
+    #: Whether the list can be narrowed by time.
+    by_time = False
+
+    def _fetch(
         self, limit: int, starting_after: str | None, filters: Mapping[str, object]
     ) -> Answer[PageOf[schemas.ResourceT]]:
         reply = get_page(self._requestor, self.path, limit, starting_after, filters)
-        return answers.page(reply, self.struct, self.kind)
+        return answers.page(reply, self.struct, self.kind, limit)
+
+    def _page(
+        self, limit: int, starting_after: str | None, filters: Mapping[str, object]
+    ) -> Answer[PageOf[schemas.ResourceT]]:
+        return answers.whole(self._fetch(limit, starting_after, filters))
 
     def _pages(
         self, starting_after: str | None, filters: Mapping[str, object]
     ) -> Iterator[Answer[PageOf[schemas.ResourceT]]]:
-        def fetch(cursor: str | None) -> Answer[PageOf[schemas.ResourceT]]:
-            reply = get_page(self._requestor, self.path, MAX_LIMIT, cursor, filters)
-            return answers.tolerant_page(reply, self.struct, self.kind)
-
-        return walk(self.path, fetch, starting_after)
+        return walk(self.path, self._fetch, filters, starting_after, by_time=self.by_time)
 
     def _list(self, filters: Mapping[str, object]) -> Iterator[schemas.ResourceT]:
-        for answer in walk(self.path, lambda cursor: self._page(MAX_LIMIT, cursor, filters)):
-            yield from answer.data.items
+        for answer in self._pages(None, filters):
+            yield from answers.whole(answer).data.items
 
 
 class Payments(
     _Created[schemas.Payment], _Read[schemas.Payment], _Canceled[schemas.Payment], _Listed[schemas.Payment]
 ):
     path, kind, struct = "/payments", "payment", schemas.Payment
+    by_time = True
 
     def list(self, **filters: Unpack[PaymentFilters]) -> Iterator[schemas.Payment]:
         """Every payment, newest first, page after page."""
@@ -130,7 +135,7 @@ class Payments(
     def pages(
         self, starting_after: str | None = None, **filters: Unpack[PaymentFilters]
     ) -> Iterator[Answer[PageOf[schemas.Payment]]]:
-        """The same, by page. ``unreadable`` names malformed items; the other items are still returned."""
+        """The same, by page. ``unreadable`` names items that could not be read; the others are still returned."""
         return self._pages(starting_after, filters)
 
     def list_page(
@@ -150,7 +155,7 @@ class Payouts(_Created[schemas.Payout], _Read[schemas.Payout], _Canceled[schemas
     def pages(
         self, starting_after: str | None = None, **filters: Unpack[PayoutFilters]
     ) -> Iterator[Answer[PageOf[schemas.Payout]]]:
-        """The same, by page. ``unreadable`` names malformed items; the other items are still returned."""
+        """The same, by page. ``unreadable`` names items that could not be read; the others are still returned."""
         return self._pages(starting_after, filters)
 
     def list_page(
@@ -170,7 +175,7 @@ class Refunds(_Created[schemas.Refund], _Read[schemas.Refund], _Listed[schemas.R
     def pages(
         self, starting_after: str | None = None, **filters: Unpack[RefundFilters]
     ) -> Iterator[Answer[PageOf[schemas.Refund]]]:
-        """The same, by page. ``unreadable`` names malformed items; the other items are still returned."""
+        """The same, by page. ``unreadable`` names items that could not be read; the others are still returned."""
         return self._pages(starting_after, filters)
 
     def list_page(
@@ -249,19 +254,24 @@ class Events:
     def list(self, **filters: Unpack[EventFilters]) -> Iterator[RawEvent]:
         """Every stored event, newest first, page after page."""
         for answer in self.pages(**filters):
-            yield from answer.data.items
+            yield from answers.whole(answer).data.items
 
     def pages(
         self, starting_after: str | None = None, **filters: Unpack[EventFilters]
     ) -> Iterator[Answer[PageOf[RawEvent]]]:
-        """The same, by page."""
-        return walk(self.path, lambda cursor: self.list_page(starting_after=cursor, **filters), starting_after)
+        """The same, by page. An event that is too large has a page of its own (``too_large``), without items."""
+        return walk(self.path, self._fetch, filters, starting_after, by_time=True)
 
     def list_page(
         self, *, limit: int = MAX_LIMIT, starting_after: str | None = None, **filters: Unpack[EventFilters]
     ) -> Answer[PageOf[RawEvent]]:
         """One page."""
-        return answers.event_page(get_page(self._requestor, self.path, limit, starting_after, filters))
+        return self._fetch(limit, starting_after, filters)
+
+    def _fetch(
+        self, limit: int, starting_after: str | None, filters: Mapping[str, object]
+    ) -> Answer[PageOf[RawEvent]]:
+        return answers.event_page(get_page(self._requestor, self.path, limit, starting_after, filters), limit)
 
 
 class Client:

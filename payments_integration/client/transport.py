@@ -36,13 +36,15 @@ POOL_SIZE = 32
 _CHUNK = 64 * 1024
 _REQUEST_ID_HEADERS = ("X-Request-Id", "Request-Id")
 _MAX_REQUEST_ID = 255
+_TOO_LARGE = "the answer is too large"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A reply of any status, not yet judged.
 
-    ``problem`` is empty if the body arrived whole; otherwise it says what cut it short, and ``body`` is empty.
+    ``problem`` is empty if the body arrived whole; otherwise it says what cut it short, and ``body`` is empty. Only of
+    an answer that is too large it is the beginning.
     """
 
     method: str
@@ -62,6 +64,10 @@ class Reply:
             if value and value.isascii() and value.isprintable():
                 return value[:_MAX_REQUEST_ID]
         return ""
+
+    @property
+    def is_too_large(self) -> bool:
+        return self.problem == _TOO_LARGE
 
     def no_answer(self, why: str) -> NoAnswer:
         """The error for a reply that cannot be used. ``why`` names a place, never a value."""
@@ -129,7 +135,7 @@ class Transport:
             path,
             response.status_code,
             response.headers,
-            b"" if problem else content,
+            content,
             problem,
             duration,
         )
@@ -216,14 +222,14 @@ def _session(api_key: str) -> requests.Session:
 
 
 def _read(response: requests.Response) -> tuple[bytes, str]:
-    """The whole body, and "" or the problem that cut it short."""
+    """The whole body and ""; or the problem that cut it short, with the beginning of a body that is too large."""
     chunks: list[bytes] = []
     size = 0
     try:
         for chunk in response.iter_content(_CHUNK):
             size += len(chunk)
             if size > MAX_ANSWER_BYTES:
-                return b"", "the answer is too large"
+                return b"".join(chunks), _TOO_LARGE
             chunks.append(chunk)
     except (OSError, urllib3.exceptions.HTTPError, HTTPException) as error:
         return b"", _name(error)

@@ -116,9 +116,13 @@ def _fits(row: Any) -> None:
 Reader = Callable[[Reply], answers.Answer[Any]]
 
 
+def _whole(pages: Reader, reply: Reply) -> answers.Answer[Any]:
+    return answers.whole(pages(reply))
+
+
 def _readers() -> Mapping[str, Reader]:
     readers: dict[str, Reader] = {
-        "events.list": answers.event_page,
+        "events.list": lambda reply: answers.event_page(reply, 100),
         "events.get": lambda reply: answers.event(reply, "evt_1"),
         "payment_methods.list": answers.payment_methods,
         "balances.list": lambda reply: answers.resources(reply, schemas.Balance, "balance"),
@@ -130,8 +134,9 @@ def _readers() -> Mapping[str, Reader]:
             readers[f"{kind}s.get"] = partial(
                 answers.resource, struct=struct, kind=kind, expected_id=f"{ID_PREFIXES[kind]}1"
             )
-            readers[f"{kind}s.list"] = readers.get(f"{kind}s.list") or partial(answers.page, struct=struct, kind=kind)
-            readers[f"{kind}s.pages"] = partial(answers.tolerant_page, struct=struct, kind=kind)
+            pages = partial(answers.page, struct=struct, kind=kind, limit=100)
+            readers[f"{kind}s.list"] = readers.get(f"{kind}s.list") or partial(_whole, pages)
+            readers[f"{kind}s.pages"] = pages
     return readers
 
 

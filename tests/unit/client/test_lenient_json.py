@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 import responses
@@ -96,6 +97,64 @@ def test_malformed_json_around_the_items_is_no_answer(
     assert caught.value.__context__ is None
 
 
+SMALL = b"{}," * 3_000_000 + b"{}"
+
+
+@pytest.mark.case(106)
+@pytest.mark.parametrize(
+    "items",
+    [
+        [b'{"id": "evt_bad", "data": [' + SMALL + b"NaN]}"],
+        [b'{"id": "evt_bad", "data": [' + b"[[]]," * 2_000_000 + b"NaN]}"],
+        [b'{"id": "evt_bad", "data": [' + b'"",' * 3_000_000 + b"NaN]}"],
+        [b'{"id": "evt_bad", "data": "' + rb"\"" * 5_000_000 + b'", "x": NaN}'],
+    ],
+    ids=["objects", "arrays", "texts", "escapes"],
+)
+def test_one_malformed_item_among_millions_of_values_costs_little(
+    items: list[bytes], client: Client, provider: responses.RequestsMock
+) -> None:
+    provider.get(f"{BASE}/events", body=page(*items, GOOD))
+    begun = time.process_time()
+    found = client.events.list_page().data
+    assert [event.body for event in found.items] == [*items, GOOD]
+    assert time.process_time() - begun < 4
+
+
+@pytest.mark.case(106)
+@pytest.mark.parametrize("last", [b"{}", NAN], ids=["valid", "malformed"])
+def test_a_page_of_millions_of_items_is_refused(last: bytes, client: Client, provider: responses.RequestsMock) -> None:
+    provider.get(f"{BASE}/events", body=page(SMALL, last))
+    begun = time.process_time()
+    with pytest.raises(NoAnswer):
+        client.events.list_page()
+    assert time.process_time() - begun < 4
+
+
+@pytest.mark.case(96)
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (page(GOOD, NAN), b'"evt_good"'),
+        (page(GOOD)[:80], b'"evt_good"'),
+        (page(b'{"data": {"id": "pay_1", "m": [1, "]}"]}, "id": "evt_1", "more": "'), b'"evt_1"'),
+        (b' {"data" :\n[ { "id" : "evt_1"', b'"evt_1"'),
+        (b'{"data": [{"id": "evt_', b""),
+        (b'{"data": [{"data": {"id": "pay_1", "more": "', b""),
+        (b'{"data": [{"data": "x", "x" "id": "evt_1"', b""),
+        (b'{"data": [1, {"id": "evt_1"}', b""),
+        (b'{"data": [{"id": 1}', b""),
+        (b'{"data": {"id": "evt_1"}', b""),
+        (b'{"other": [{"id": "evt_1"}]', b""),
+        (b'[{"id": "evt_1"}]', b""),
+        (b"", b""),
+        (b'{"data": [' + b'{"a": ' * 100_000, b""),
+    ],
+)
+def test_the_id_of_the_first_item_is_found_in_a_part(body: bytes, found: bytes) -> None:
+    assert lenient_json.first_id(body) == found
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(max_size=5), children, max_size=4),
@@ -117,6 +176,11 @@ def test_the_members_of_an_object_are_cut_out(members: dict[str, object]) -> Non
     found = lenient_json.members(json.dumps(members).encode())
     read = {json.loads(f'"{name}"'): json.loads(value) for name, value in found.items()}
     assert json.dumps(read) == json.dumps(members)
+
+
+@given(st.binary(max_size=60) | st.text('[]{}",:\\1 adit', max_size=30).map(str.encode))
+def test_the_id_of_malformed_bytes_is_a_text_or_nothing(body: bytes) -> None:
+    assert lenient_json.first_id(b'{"data": [{' + body)[:1] in b'"'
 
 
 @given(st.binary(max_size=60) | st.text('[]{}",:\\1 ', max_size=30).map(str.encode))

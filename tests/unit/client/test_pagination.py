@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import responses
 
-from payments_integration.client import Client
-from payments_integration.exceptions import NotFound, PagingError
+from payments_integration.client import Client, transport
+from payments_integration.exceptions import NoAnswer, NotFound, PagingError
 from tests.unit.client import samples
 from tests.unit.client.samples import BASE, CASES
 
@@ -165,3 +165,64 @@ def test_a_page_of_malformed_events_is_a_paging_error(client: Client, provider: 
     next(found)
     with pytest.raises(PagingError, match="no id"):
         next(found)
+
+
+@pytest.mark.case(96)
+@every_list
+def test_a_page_that_is_too_large_is_asked_for_with_fewer_items(
+    name: str, client: Client, provider: responses.RequestsMock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And with more again after ten pages."""
+    monkeypatch.setattr(transport, "MAX_ANSWER_BYTES", 100_000)
+    listed = [{**item, "more": "x" * (45_000 if number < 3 else 0)} for number, item in enumerate(many(name, 300))]
+    asked = serve_all(provider, name, listed)
+    assert ids(name, getattr(client, name).list()) == [item["id"] for item in listed]
+    assert asked == [100, 10, *[1] * 10, *[10] * 10, 100, 100]
+
+
+@pytest.mark.case(96)
+@every_list
+def test_an_item_that_is_too_large_has_a_page_of_its_own(
+    name: str, client: Client, provider: responses.RequestsMock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "MAX_ANSWER_BYTES", 100_000)
+    listed = [{**item, "more": "x" * (200_000 if number == 1 else 0)} for number, item in enumerate(many(name, 30))]
+    serve_all(provider, name, listed)
+    pages = [answer.data for answer in getattr(client, name).pages()]
+    assert sum(len(page.items) for page in pages) == 29
+    (page,) = (page for page in pages if page.too_large is not None)
+    assert page.too_large.id == listed[1]["id"]
+    assert page.unreadable == (f"an item is too large to be read ({listed[1]['id']})",)
+    with pytest.raises(NoAnswer, match="too large to be read"):
+        list(getattr(client, name).list())
+
+
+@pytest.mark.case(96)
+@every_list
+def test_a_page_that_repeats_an_item_that_is_too_large_is_a_paging_error(
+    name: str, client: Client, provider: responses.RequestsMock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "MAX_ANSWER_BYTES", 100_000)
+    (item,) = many(name, 1)
+    provider.get(f"{BASE}/{name}", json=samples.page({**item, "more": "x" * 200_000}, has_more=True))
+    with pytest.raises(PagingError):
+        list(getattr(client, name).pages())
+
+
+def many(name: str, count: int) -> list[dict[str, Any]]:
+    return items(name, *range(count, 0, -1))
+
+
+def serve_all(provider: responses.RequestsMock, name: str, listed: list[dict[str, Any]]) -> list[int]:
+    """Serve these items by ``limit`` and ``starting_after``; returns the limits that were asked for."""
+    asked: list[int] = []
+
+    def callback(request: Any) -> tuple[int, dict[str, str], str]:
+        asked.append(int(request.params["limit"]))
+        after = request.params.get("starting_after")
+        begin = next((number + 1 for number, item in enumerate(listed) if item["id"] == after), 0)
+        found = listed[begin : begin + asked[-1]]
+        return 200, {}, json.dumps(samples.page(*found, has_more=begin + asked[-1] < len(listed)))
+
+    provider.add_callback("GET", f"{BASE}/{name}", callback)
+    return asked

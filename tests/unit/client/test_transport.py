@@ -8,6 +8,8 @@ import os
 import socket
 import threading
 import time
+import tracemalloc
+import zlib
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -204,6 +206,61 @@ def test_an_answer_that_is_too_large_is_refused(encoding: str) -> None:
     answer = http(body, "200 OK", f"Content-Encoding: {encoding}")
     with loopback(sends(answer)) as server, pytest.raises(NoAnswer, match="too large"):
         read(client_of(server.url))
+
+
+def bomb(gigabytes: int) -> bytes:
+    """So many gigabytes of spaces, in a few megabytes."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    part = b" " * 2**20
+    return b"".join(packer.compress(part) for _ in range(gigabytes * 1024)) + packer.flush()
+
+
+@pytest.fixture(scope="module")
+def two_gigabytes() -> bytes:
+    return bomb(2)
+
+
+@pytest.mark.case(106)
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("status", ["200 OK", "422 Oops"])
+def test_two_gigabytes_that_are_packed_cost_little(two_gigabytes: bytes, times: int, status: str) -> None:
+    body = two_gigabytes
+    for _ in range(times - 1):
+        body = gzip.compress(body)
+    answer = http(body, status, f"Content-Encoding: {', '.join(['gzip'] * times)}")
+    with loopback(sends(answer)) as server:
+        client = client_of(server.url)
+        tracemalloc.start()
+        try:
+            begun = time.monotonic()
+            with pytest.raises(NoAnswer, match="too large"):
+                read(client)
+            assert time.monotonic() - begun < 10
+            assert tracemalloc.get_traced_memory()[1] < 4 * MAX_ANSWER_BYTES
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.mark.case(106)
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_answer_that_is_packed_is_read(times: int) -> None:
+    body = EMPTY
+    for _ in range(times):
+        body = gzip.compress(body)
+    with loopback(sends(http(body, "200 OK", f"Content-Encoding: {', '.join(['gzip'] * times)}"))) as server:
+        assert read(client_of(server.url)).data == []
+
+
+@pytest.mark.case(106)
+@pytest.mark.parametrize("headers", [(), ("Content-Encoding: gzip",)], ids=["identity", "gzip"])
+@pytest.mark.parametrize("at_once", [20, 90])
+def test_an_answer_that_drips_ends_at_the_deadline(headers: tuple[str, ...], at_once: int) -> None:
+    answer = http(gzip.compress(b" " * 10**6) if headers else b" " * 10**6, "200 OK", *headers)
+    with limits(silence=1, deadline=1.5), loopback(drips(answer, at_once, 0.05)) as server:
+        begun = time.monotonic()
+        with pytest.raises(NoAnswer, match="no whole answer in time"):
+            read(client_of(server.url))
+        assert time.monotonic() - begun < 4
 
 
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
