@@ -12,7 +12,12 @@ if TYPE_CHECKING:
         Receipt as Receipt,
         receive as receive,
         receive_many as receive_many,
+        receive_unread as receive_unread,
     )
-    from payments_integration.inbox.replaying import release as release, replay as replay
+    from payments_integration.inbox.replaying import (
+        release as release,
+        release_overdue as release_overdue,
+        replay as replay,
+    )
 else:
     __getattr__, __dir__, __all__ = lazy.exports(__name__)

@@ -10,6 +10,7 @@ import enum
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from typing import NamedTuple
 
 from django.db import IntegrityError, router
@@ -91,6 +92,27 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
     # Bodies with the id of another body here: the first is stored by now, and each is compared with it.
     counts.update(receive(account, body, source=source) for body in contradicting)
     return counts
+
+
+def receive_unread(account: str, event_id: str, span: tuple[datetime, datetime] | None, *, source: str) -> Receipt:
+    """Quarantine an event that the provider lists and that is too large to be read: its id, or when it was created.
+
+    The next pass finds the same event, and makes the same row of it.
+    """
+    if event_id and Event.objects.filter(pk=event_id).exists():
+        return Receipt.KNOWN
+    place = {"id": event_id} if span is None else {"created_from": span[0], "created_to": span[1]}
+    row = quarantined(
+        account,
+        schemas.encode({"account": account, "too_large": place}),
+        source=source,
+        reason="the event is too large to be read; its body here says which one it is",
+    )
+    try:
+        _store(row)
+    except IntegrityError:
+        return Receipt.KNOWN
+    return _receipt(row)
 
 
 def read(account: str, body: bytes, *, source: str) -> Event:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+from django.utils import timezone
 
 from payments_integration import permissions
 from payments_integration.db.statements import of_account
@@ -11,6 +14,11 @@ from payments_integration.inbox.dispatching import Item, key_of
 from payments_integration.inbox.receiving import read_again
 from payments_integration.models import Event, EventState, ObjectDispatch
 from payments_integration.projection import of_objects
+from payments_integration.reasons import Reason
+from payments_integration.signals import call_attention
+
+#: Events wait no longer than this for a pass that does not complete their window.
+LONGEST_HOLD = timedelta(hours=1)
 
 
 def release(account: str, before: datetime | None = None) -> int:
@@ -23,6 +31,30 @@ def release(account: str, before: datetime | None = None) -> int:
     if before is not None:
         complete = complete.filter(created_at__lt=before)
     return updated(complete, state=EventState.APPLIED)
+
+
+def release_overdue(account: str | None = None) -> int:
+    """Let the held events of an account be dispatched once one was held for LONGEST_HOLD; returns how many events.
+
+    Its pass keeps failing, and later events of the objects wait for them. All of them together, so that they are
+    dispatched in order; those that the pass finds later are stale. One statement if nothing is overdue.
+    """
+    now = timezone.now()
+    # One that is further ahead was received while our clock was wrong.
+    held_for_long = Q(received_at__lte=now - LONGEST_HOLD) | Q(received_at__gt=now + LONGEST_HOLD)
+    overdue = of_account(Event.objects.filter(held_for_long, state=EventState.HELD), account)
+    released = 0
+    for name in list(overdue.order_by().values_list("account", flat=True).distinct()):
+        if count := release(name):
+            released += count
+            call_attention(
+                Event,
+                Reason.EVENTS_HELD,
+                account=name,
+                message=f"Reconciliation has not completed its window for an hour, so {count} held events are "
+                "dispatched now. Older ones that it finds later are stale.",
+            )
+    return released
 
 
 def replay(item: Item, actor: object = None) -> None:

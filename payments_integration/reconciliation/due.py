@@ -38,6 +38,8 @@ def process_due(account: str | None = None, *, deadline: float | None = None) ->
 
     with RetryDeadline(deadline, using=router.db_for_write(Event)):
         inbox.process(account, deadline=end())
+        if deadline is None:
+            inbox.release_overdue(account)
         inbox.dispatch(account, deadline=end())
         if deadline is None:
             services.resume_operations(account=account)

@@ -10,6 +10,7 @@ complete, then dispatches them in order.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -94,6 +95,7 @@ def reconcile_events(
         _read_range(run, held, _floor(start), end, explicit=explicit, progress=progress, deadline=deadline)
     # The merchant's handlers may be slow, so they run without the lease.
     inbox.process(account, deadline=deadline)
+    inbox.release_overdue(account)
     inbox.dispatch(account, deadline=deadline)
     if run.state == RunState.DONE and not explicit and deadline is None:
         resync_if_due(account, progress=progress)
@@ -206,9 +208,7 @@ def _read_window(
 ) -> None:
     fresh = 0
     for answer in _pages(run, held, window):
-        counts = inbox.receive_many(
-            run.account, (event.body for event in answer.data.items), source=EventSource.RECONCILIATION
-        )
+        counts = receive_page(run.account, answer.data)
         new = counts[Receipt.NEW] + counts[Receipt.QUARANTINED]
         run.pages += 1
         run.seen += counts.total()
@@ -224,6 +224,14 @@ def _read_window(
             fresh = 0
         if progress is not None:
             progress(run)
+
+
+def receive_page(account: str, page: PageOf[RawEvent]) -> Counter[Receipt]:
+    """Store the events of a page; one that is too large to be read is recorded in quarantine."""
+    counts = inbox.receive_many(account, (event.body for event in page.items), source=EventSource.RECONCILIATION)
+    if (missing := page.too_large) is not None:
+        counts[inbox.receive_unread(account, missing.id, missing.span, source=EventSource.RECONCILIATION)] += 1
+    return counts
 
 
 def _apply(held: Lease, *, most: int | None = None, since: datetime | None = None) -> None:

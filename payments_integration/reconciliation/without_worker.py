@@ -12,7 +12,7 @@ from payments_integration.client import get_client
 from payments_integration.models import AccountState, Event, EventSource, ReconciliationRun, RunKind
 from payments_integration.reconciliation.accounts import reconcile_balances
 from payments_integration.reconciliation.due import process_due
-from payments_integration.reconciliation.events import reconcile_events
+from payments_integration.reconciliation.events import receive_page, reconcile_events
 from payments_integration.reconciliation.objects import reconcile_objects
 from payments_integration.reconciliation.retention import prune
 from payments_integration.schedule import BEAT_SCHEDULE
@@ -64,7 +64,7 @@ def poll(account: str, *, since: datetime) -> Poll:
     begun = timezone.now()
     next_since: datetime | None = None
     for answer in get_client(account).events.pages(created_from=since, background=True):
-        inbox.receive_many(account, (event.body for event in answer.data.items), source=EventSource.RECONCILIATION)
+        receive_page(account, answer.data)
         if next_since is None:
             # The first page is the newest. Events created while the others are read are left to the next poll.
             next_since = max(since, min(answer.answered_at or since, begun) - OVERLAP)
