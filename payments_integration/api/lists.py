@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import enums
 from payments_integration.api.errors import invalid
+from payments_integration.api.negotiation import encode
 from payments_integration.db import keyset
 from payments_integration.models import OperationState
 from payments_integration.services import operations
@@ -29,6 +30,8 @@ _LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 #: Spec, "Limits".
 DEFAULT_LIMIT = 25
 MAX_LIMIT = 100
+#: A page ends with the row that would make it larger: the provider's metadata can be long.
+MAX_BYTES = 4 * 1024 * 1024
 #: These have an index.
 ORDERINGS = ("-created_at", "created_at")
 PARAMETERS = ("limit", "cursor", "ordering")
@@ -128,7 +131,21 @@ def apply(filters: type[RowFilters], values: Mapping[str, str], queryset: QueryS
 @dataclass(frozen=True, slots=True)
 class Page:
     rows: list[Any]
-    next_cursor: str | None
+    ordering: str
+    #: Whether more rows follow.
+    has_more: bool
+
+    def answer(self, shown: list[Any]) -> dict[str, Any]:
+        """The list with these rows as they are shown, up to MAX_BYTES of them and at least one."""
+        size, count = 0, 0
+        for item in shown:
+            size += len(encode(item))
+            if count and size > MAX_BYTES:
+                break
+            count += 1
+        has_more = self.has_more or count < len(shown)
+        next_cursor = cursor_of(self.ordering, self.rows[count - 1]) if has_more else None
+        return {"object": "list", "has_more": has_more, "next_cursor": next_cursor, "data": shown[:count]}
 
 
 def page(queryset: QuerySet[Any], limit: str | None, ordering: str | None, cursor: str | None) -> Page:
@@ -147,8 +164,7 @@ def page(queryset: QuerySet[Any], limit: str | None, ordering: str | None, curso
     found = queryset if place is None else queryset.filter(order.after(place))
     # One more row tells whether there is a next page.
     rows = list(found.order_by(*order.by)[: wanted + 1])
-    more, rows = len(rows) > wanted, rows[:wanted]
-    return Page(rows, cursor_of(ordering, rows[-1]) if more else None)
+    return Page(rows[:wanted], ordering, len(rows) > wanted)
 
 
 def cursor_of(ordering: str, row: Any) -> str:

@@ -59,7 +59,11 @@ class JSONRenderer(renderers.BaseRenderer):
     render_style = "text"
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
-        return b"" if data is None else msgspec.json.encode(data, enc_hook=_plain)
+        return b"" if data is None else encode(data)
+
+
+def encode(data: Any) -> bytes:
+    return msgspec.json.encode(data, enc_hook=_plain)
 
 
 def _plain(value: Any) -> Any:

@@ -228,14 +228,7 @@ class RowsView(ApiView):
 
     def show_page(self, page: lists.Page) -> Response:
         shown = self.known_route.answer(page.rows, many=True, context={"sees_personal": self.sees_personal})
-        return Response(
-            {
-                "object": "list",
-                "has_more": page.next_cursor is not None,
-                "next_cursor": page.next_cursor,
-                "data": list(shown.data),
-            }
-        )
+        return Response(page.answer(list(shown.data)))
 
 
 class ListView(RowsView):

@@ -12,6 +12,7 @@ from django.contrib.auth.models import Group, Permission
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from payments_integration.api import lists
 from payments_integration.models import Payment
 from payments_integration.services import operations
 from tests.unit.api.conftest import Caller, error, later, make_payment
@@ -47,6 +48,20 @@ def test_pages_show_every_row_once_and_in_order(many: list[str], boss: Caller, l
     assert walk(boss, f"limit={limit}") == many
     assert walk(boss, f"limit={limit}&ordering=-created_at") == many
     assert walk(boss, f"limit={limit}&ordering=created_at") == many[::-1]
+
+
+@pytest.mark.case(96)
+@pytest.mark.parametrize("most", [1, 3000, 5000])
+def test_a_page_ends_before_it_is_too_large(
+    many: list[str], boss: Caller, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Payment.objects.update(metadata={"k" * 1000: "v"})
+    monkeypatch.setattr(lists, "MAX_BYTES", most)
+    page = boss.get("payments/?limit=100")
+    assert len(page.content) < max(most, 3000) + 200
+    assert 1 <= len(page.json()["data"]) < 5
+    assert walk(boss, "limit=100") == many
+    assert walk(boss, "limit=2&ordering=created_at") == many[::-1]
 
 
 def test_new_rows_do_not_shift_the_next_page(many: list[str], boss: Caller) -> None:
