@@ -66,7 +66,7 @@ def read_refunds(account: str, payment_id: str) -> list[Refund]:
     Raises NoAnswer if one of them cannot be read: their sum would then be too small.
     """
     client = get_client(account)
-    mirrored = Refund.objects.filter(payment_id=payment_id).values_list("pk", flat=True)
+    mirrored = Refund.objects.filter(account=account, payment_id=payment_id).values_list("pk", flat=True)
     before = {pk: projection.snapshot(Kind.REFUND, account, pk) for pk in mirrored}
     rows = []
     for answer in client.refunds.pages(payment_id=payment_id):

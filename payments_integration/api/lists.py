@@ -11,7 +11,7 @@ from typing import Any
 import django_filters
 from django import forms
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils.dateparse import parse_datetime
 from django.utils.timezone import is_naive
 from django.utils.translation import gettext as _, gettext_lazy
@@ -20,7 +20,7 @@ from payments_integration import enums
 from payments_integration.api.errors import invalid
 from payments_integration.api.negotiation import encode
 from payments_integration.db import keyset
-from payments_integration.models import OperationState
+from payments_integration.models import OperationState, Payment
 from payments_integration.services import operations
 
 #: Within what every database stores; no object was created outside.
@@ -97,7 +97,12 @@ class PayoutFilters(_MoneyFilters):
 
 class RefundFilters(_MoneyFilters):
     status = _choice("status", enums.RefundStatus.values)
-    payment_id = _text("payment_id")
+    payment_id = django_filters.CharFilter(method="of_payment", max_length=255, strip=False)
+
+    def of_payment(self, refunds: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        """The payment's refunds, without those of other accounts that name it. The payment may still be unknown."""
+        elsewhere = Payment.objects.filter(pk=value).exclude(account=OuterRef("account"))
+        return refunds.filter(~Exists(elsewhere), payment_id=value)
 
 
 class DepositReferenceFilters(_MoneyFilters):

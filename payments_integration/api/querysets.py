@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet
 
 from payments_integration import permissions
 from payments_integration.enums import Kind
@@ -37,7 +37,9 @@ def own(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
     if not names:
         return queryset.none()
     created = Operation.objects.filter(operation__in=names, actor_id=owner).exclude(result_id="")
-    return queryset.filter(**{f"{field}__in": created.values("result_id")})
+    found = queryset.filter(**{f"{field}__in": created.values("result_id")})
+    # Another account's refund may name the payment.
+    return found if field == "pk" else found.filter(payment__account=F("account"))
 
 
 def with_owner(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
@@ -46,7 +48,9 @@ def with_owner(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
     names, field = _created_by(queryset.model)
     if not owner or not names:
         return queryset
-    created = Operation.objects.filter(operation__in=names, actor_id=owner, result_id=OuterRef(field))
+    created = Operation.objects.filter(
+        account=OuterRef("account"), operation__in=names, actor_id=owner, result_id=OuterRef(field)
+    )
     marked: QuerySet[Any] = queryset.annotate(is_own=Exists(created))
     return marked
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import models
+from django.db.models.expressions import Col
+from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor, ReverseManyToOneDescriptor
+from django.db.models.lookups import Exact
+from django.utils.functional import cached_property
 
 
 class ExactCharField(models.CharField):  # type: ignore[type-arg]
@@ -39,3 +43,65 @@ class ExactCharField(models.CharField):  # type: ignore[type-arg]
         elif connection.vendor == "postgresql":
             parameters["collation"] = "C"
         return parameters
+
+
+class _SameAccountPrefetch:
+    """Matches the rows of a prefetch by their account, too."""
+
+    def get_prefetch_querysets(self, *args: Any, **kwargs: Any) -> Any:
+        rows, of_row, of_instance, *rest = super().get_prefetch_querysets(*args, **kwargs)  # type: ignore[misc]
+        return (
+            rows,
+            lambda row: (*of_row(row), row.account),
+            lambda instance: (*of_instance(instance), instance.account),
+            *rest,
+        )
+
+
+class _SameAccountRow(_SameAccountPrefetch, ForwardManyToOneDescriptor):  # type: ignore[type-arg]
+    """``refund.payment``: if the payment is of the refund's account."""
+
+
+class _SameAccountRows(ReverseManyToOneDescriptor):  # type: ignore[type-arg]
+    """``payment.refunds``: those of the payment's account."""
+
+    @cached_property
+    def related_manager_cls(self) -> Any:
+        class Manager(_SameAccountPrefetch, super().related_manager_cls):  # type: ignore[misc]
+            def __init__(self, instance: Any) -> None:
+                super().__init__(instance)
+                self.core_filters["account"] = instance.account
+
+        return Manager
+
+
+class _SameAccountKey(models.ForeignKey):  # type: ignore[type-arg]
+    """The id of an object of the row's own account.
+
+    The id is the provider's, and another account's data may name an object of this one. Joins, accessors and
+    prefetches compare the account too: a row of another account counts as absent. A condition on the id alone
+    (``payment_id=``, ``payment__in=``) makes no join, so it needs a condition on the account of its own.
+    """
+
+    forward_related_accessor_class = _SameAccountRow
+    related_accessor_class = _SameAccountRows
+
+    def deconstruct(self) -> Any:
+        name, _, args, kwargs = super().deconstruct()
+        # The column is the same.
+        return name, "django.db.models.ForeignKey", args, kwargs
+
+    def get_extra_descriptor_filter(self, instance: Any) -> Any:
+        return {"account": instance.account}
+
+    def get_extra_restriction(self, alias: Any, related_alias: Any) -> Any:
+        ours: Any = self.model._meta.get_field("account")
+        theirs: Any = self.related_model._meta.get_field("account")
+        return Exact(Col(alias, theirs), Col(related_alias, ours))
+
+
+if TYPE_CHECKING:
+    # Type checkers know Django's relations by their names.
+    SameAccountKey = models.ForeignKey
+else:
+    SameAccountKey = _SameAccountKey

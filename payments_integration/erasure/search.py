@@ -172,15 +172,19 @@ def _children(keys: list[ObjectKey]) -> Iterator[ObjectKey]:
     ids: dict[str, list[str]] = defaultdict(list)
     for _, kind, object_id in keys:
         ids[kind].append(object_id)
-    refunds = Q(payment_id__in=ids[Kind.PAYMENT])
-    for at, pk in Refund.objects.filter(refunds).values_list("account", "pk") if ids[Kind.PAYMENT] else ():
-        yield (at, str(Kind.REFUND), pk)
+    # Another account's rows may name these objects.
+    of_account = set(keys)
+    of_payments = Refund.objects.filter(payment_id__in=ids[Kind.PAYMENT])
+    for at, pk, parent in of_payments.values_list("account", "pk", "payment_id") if ids[Kind.PAYMENT] else ():
+        if (at, str(Kind.PAYMENT), parent) in of_account:
+            yield (at, str(Kind.REFUND), pk)
     if ids[Kind.REFUND]:
         named = Refund.objects.filter(pk__in=ids[Kind.REFUND]).exclude(payout_id=None)
-        executing = Q(refund_id__in=ids[Kind.REFUND]) | Q(pk__in=list(named.values_list("payout_id", flat=True)))
-        payouts = Payout.objects.filter(executing)
-        for at, pk in payouts.values_list("account", "pk"):
-            yield (at, str(Kind.PAYOUT), pk)
+        named_by = set(named.values_list("account", "payout_id"))
+        executing = Q(refund_id__in=ids[Kind.REFUND]) | Q(pk__in=[payout_id for _, payout_id in named_by])
+        for at, pk, parent in Payout.objects.filter(executing).values_list("account", "pk", "refund_id"):
+            if (at, pk) in named_by or (at, str(Kind.REFUND), parent) in of_account:
+                yield (at, str(Kind.PAYOUT), pk)
     made = Operation.objects.filter(pk__in=ids[Erasure.OPERATION]).exclude(result_id="")
     results = made.values_list("account", "result_kind", "result_id") if ids[Erasure.OPERATION] else ()
     for at, kind, object_id in results:

@@ -13,7 +13,7 @@ from django.db import models
 from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.db.fields import ExactCharField
+from payments_integration.db.fields import ExactCharField, SameAccountKey
 from payments_integration.db.transactions import as_committed
 from payments_integration.enums import (
     NEVER_REFUNDED_STATUSES,
@@ -216,7 +216,7 @@ class Payout(Mirror):
     merchant_reference = ExactCharField(_("merchant reference"), null=True)
     failure_reason = models.TextField(_("failure reason"), null=True)
     #: Set if the payout executes a refund. No constraint: the refund may come later, or never.
-    refund = models.ForeignKey(
+    refund = SameAccountKey(
         "payments_integration.Refund",
         verbose_name=_("refund"),
         on_delete=models.DO_NOTHING,
@@ -254,7 +254,7 @@ class Refund(Mirror):
     id = ExactCharField(primary_key=True)
     status = models.CharField(_("status"), max_length=64)
     #: No constraint: a refund may come before its payment.
-    payment = models.ForeignKey(
+    payment = SameAccountKey(
         Payment,
         verbose_name=_("payment"),
         on_delete=models.DO_NOTHING,
@@ -263,7 +263,7 @@ class Refund(Mirror):
         related_name="refunds",
     )
     #: Set if the refund is executed as a payout. No constraint.
-    payout = models.ForeignKey(
+    payout = SameAccountKey(
         Payout,
         verbose_name=_("payout"),
         on_delete=models.DO_NOTHING,
@@ -403,9 +403,11 @@ def refundable_rest(payment: Payment, *, without: str = "") -> int:
     """
     # Operations first. One that ends between the two reads then counts twice, which a refresh corrects; in the other
     # order it would not count at all.
-    operations = list(as_committed(open_refund_operations(payment.pk)))
+    operations = list(as_committed(open_refund_operations(payment.account, payment.pk)))
     promised = sum(operation.amount or 0 for operation in operations if operation.pk != without)
-    return rest_after(payment, as_committed(Refund.objects.filter(payment_id=payment.pk)), promised)
+    return rest_after(
+        payment, as_committed(Refund.objects.filter(account=payment.account, payment_id=payment.pk)), promised
+    )
 
 
 def rest_after(payment: Payment, refunds: Iterable[Refund], promised: int = 0) -> int:
@@ -435,8 +437,12 @@ def reported_refunded(payment: Payment, refunds: Iterable[Refund]) -> int:
     return max(0, (payment.refunded_amount or 0) - returned)
 
 
-def open_refund_operations(payment_id: str) -> QuerySet[Operation]:
+def open_refund_operations(account: str, payment_id: str) -> QuerySet[Operation]:
     """Refunds of a payment that are asked for and may still happen, or have happened unseen."""
     return Operation.objects.filter(
-        operation="create_refund", target_id=payment_id, state__in=OPEN_OPERATION_STATES, result_id=""
+        account=account,
+        operation="create_refund",
+        target_id=payment_id,
+        state__in=OPEN_OPERATION_STATES,
+        result_id="",
     )

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core import checks
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import models
+from django.db.models import F
 from django.db.models.query import ModelIterable
 
 from payments_integration import conf
@@ -39,7 +40,7 @@ class PayableQuerySet(models.QuerySet[OrderT]):
         None if the payment has no reference of the merchant's, is a deposit or of another account, or if the refund's
         payment is not mirrored yet. Raises MultipleObjectsReturned if several rows have the reference.
         """
-        payment = Payment.objects.filter(pk=obj.payment_id).first() if isinstance(obj, Refund) else obj
+        payment = _payment_of(obj) if isinstance(obj, Refund) else obj
         if payment is None or not payment.merchant_reference:
             return None
         model = self.model
@@ -107,7 +108,8 @@ class Payable(models.Model):
     @property
     def refunds(self) -> models.QuerySet[Refund]:
         """The refunds of its payments, newest first."""
-        return Refund.objects.filter(payment__in=self.payments.values("pk")).order_by("-created_at", "-pk")
+        found = Refund.objects.filter(payment__in=self.payments.values("pk"), payment__account=F("account"))
+        return found.order_by("-created_at", "-pk")
 
     def totals(self) -> dict[str, Totals]:
         """Totals by currency, of the currencies that occur. Reads them each time, except after ``with_totals()``."""
@@ -146,6 +148,10 @@ class Payable(models.Model):
     @classmethod
     def check(cls, **kwargs: Any) -> list[checks.CheckMessage]:
         return [*super().check(**kwargs), *problems(cls, _NAMES)]
+
+
+def _payment_of(refund: Refund) -> Payment | None:
+    return Payment.objects.filter(pk=refund.payment_id, account=refund.account).first()
 
 
 def _read_ahead(rows: list[Any]) -> None:

@@ -16,9 +16,10 @@ CHUNK = 500
 
 #: The columns that totals are computed from.
 _PAYMENT_FIELDS = (
-    "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at", "gone_at",
+    "account", "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at",
+    "gone_at",
 )  # fmt: skip
-_REFUND_FIELDS = ("payment_id", "status", "amount", "currency", "state_at")
+_REFUND_FIELDS = ("account", "payment_id", "status", "amount", "currency", "state_at")
 
 #: A transfer to a deposit reference: its ``merchant_reference`` is that of the deposit reference, "e.g. an id of the
 #: payer on the merchant side" (spec, "Deposit reference"), and may equal an order's number by chance.

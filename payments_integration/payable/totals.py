@@ -67,12 +67,13 @@ class Totals:
 
 def compute_totals(payments: Iterable[Payment], refunds: Iterable[Refund]) -> dict[str, Totals]:
     """Totals by currency, in alphabetical order, of the currencies that occur. ``refunds``: of these payments."""
-    by_payment: dict[str, list[Refund]] = defaultdict(list)
+    by_payment: dict[tuple[str, str | None], list[Refund]] = defaultdict(list)
     for refund in refunds:
-        by_payment[str(refund.payment_id)].append(refund)
+        by_payment[refund.account, refund.payment_id].append(refund)
     sums: dict[str, Totals] = {}
     for payment in payments:
-        own = by_payment[payment.pk]
+        # Another account's refund may name the payment.
+        own = by_payment[payment.account, payment.pk]
         parts = [_of_payment(payment, [refund for refund in own if refund.currency == payment.currency])]
         # The spec has no refunds in another currency. If one comes, it counts in its own currency.
         parts += [_of_foreign(refund) for refund in own if refund.currency != payment.currency]

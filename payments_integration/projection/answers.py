@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import router
-from django.db.models import Count, Exists, OuterRef, Subquery, Value
+from django.db.models import CharField, Count, Exists, FloatField, OuterRef, Subquery, Value
 from django.utils import timezone
 
 from payments_integration import schemas
@@ -151,7 +151,9 @@ def write_balances(
 
 def mark_gone(account: str, kind: str, object_id: str) -> None:
     """Record that the provider answered 404. The row is kept."""
-    here = rows.model_of(kind)._default_manager.filter(**_identity(kind, account, object_id), gone_at=None)
+    here = rows.model_of(kind)._default_manager.filter(**_identity(kind, account, object_id))
+    # Not the row of another account's object, which a refund of this account may name.
+    here = here.filter(account=account, gone_at=None)
     updated(here, gone_at=timezone.now(), synced_at=timezone.now())
 
 
@@ -320,12 +322,34 @@ def _ahead(offset: float | None) -> datetime:
     return timezone.now() + timedelta(seconds=offset or 0)
 
 
-def provider_times(accounts: Iterable[str]) -> dict[str, datetime]:
-    """The provider's present time, by account; one statement."""
-    names = set(accounts)
-    offsets = dict(AccountState.objects.filter(account__in=names).values_list("account", "clock_offset"))
-    return {account: _ahead(offsets.get(account)) for account in names}
+def times_and_owners(
+    accounts: Iterable[str], objects: Iterable[tuple[str, str]]
+) -> tuple[dict[str, datetime], dict[tuple[str, str], str]]:
+    """The provider's present time, by account; and the account of each object that is mirrored, by kind and id.
+
+    One statement.
+    """
+    names, ids = set(accounts), defaultdict(set)
+    for kind, object_id in objects:
+        ids[kind].add(object_id)
+    found = AccountState.objects.filter(account__in=names).values_list(
+        "account", Value("", CharField()), Value("", CharField()), "clock_offset"
+    )
+    mirrored = [
+        rows.model_of(kind)
+        ._default_manager.filter(pk__in=wanted)
+        .values_list("account", Value(kind, CharField()), "pk", Value(0.0, FloatField()))
+        for kind, wanted in sorted(ids.items())
+    ]
+    offsets: dict[str, float] = {}
+    owners: dict[tuple[str, str], str] = {}
+    for account, kind, object_id, offset in found.union(*mirrored, all=True) if mirrored else found:
+        if kind:
+            owners[kind, object_id] = account
+        else:
+            offsets[account] = offset
+    return {account: _ahead(offsets.get(account)) for account in names}, owners
 
 
 def provider_time(account: str) -> datetime:
-    return provider_times([account])[account]
+    return times_and_owners([account], ())[0][account]

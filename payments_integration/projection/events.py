@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from django.db.models import Q
 
 from payments_integration import schemas
 from payments_integration.db import statements
+from payments_integration.db.fields import SameAccountKey
 from payments_integration.db.transactions import locked
 from payments_integration.enums import Kind
 from payments_integration.models import (
@@ -24,7 +26,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.projection import ordering, rows
-from payments_integration.projection.answers import provider_times
+from payments_integration.projection.answers import times_and_owners
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refreshes
 from payments_integration.projection.rows import keep_erased
@@ -85,8 +87,10 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied
     are postponed.
     """
     batch = sorted(events, key=lambda item: (item[0].created_at, item[0].id))
-    now_at = provider_times(event.account for event, _ in batch)
     objects = _lock(batch)
+    named = [name for _, resource in batch for name in _named(resource)]
+    now_at, owners = times_and_owners((event.account for event, _ in batch), named)
+    owners |= {(kind, pk): item.row.account for (kind, _, pk), item in objects.items() if item.row is not None}
     _note_erased(batch, objects)
     applied = Applied()
     refreshes: dict[ObjectKey, str] = {}
@@ -98,6 +102,9 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied
         if item.row is not None and item.row.account != event.account:
             applied.refused[event.id] = "the object belongs to another account"
             continue
+        if any(owners.get(name, event.account) != event.account for name in _named(resource)):
+            applied.refused[event.id] = "it names an object of another account"
+            continue
         applied.previous_status[event.id] = item.status
         reason = _apply(item, event, resource, now_at[event.account])
         if item.row is not None and item.row.erased_at:
@@ -108,6 +115,7 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied
             # A refund may change its payment's refunded_amount without an event of the payment. If the payment is not
             # mirrored yet, the refresh inserts it.
             refreshes.setdefault((event.account, Kind.PAYMENT, resource.payment_id), "refund_changed")
+        owners[event.object_kind, event.object_id] = event.account
     applied.new_status = _save(objects.values())
     request_refreshes(refreshes)
     return applied
@@ -144,6 +152,19 @@ def _apply(item: _Object, event: Event, resource: schemas.AnyResource, provider_
     item.changed = True
     item.last_event = event
     return ""
+
+
+def _named(resource: schemas.AnyResource) -> list[tuple[str, str]]:
+    """Kind and id of each other object that this one names, such as a refund's payment."""
+    named = _references(rows.KIND_OF[type(resource)])
+    return [(kind, object_id) for name, kind in named if (object_id := getattr(resource, name))]
+
+
+@cache
+def _references(kind: str) -> list[tuple[str, str]]:
+    """The fields of this kind that hold the id of another object, and that object's kind."""
+    fields: list[Any] = [field for field in MIRRORS[kind]._meta.concrete_fields if isinstance(field, SameAccountKey)]
+    return [(field.attname, field.related_model.kind) for field in fields]
 
 
 def _note_erased(batch: list[tuple[Event, Any]], objects: dict[ObjectKey, _Object]) -> None:

@@ -193,7 +193,7 @@ class RefundPage(ConfirmationPage):
         site, payment = self.admin.admin_site, self.payment
         rest = refundable_rest(payment)
         family = dict(MethodFamily.choices).get(payment.method_family, payment.method_family)
-        open_operations = open_refund_operations(payment.pk).order_by("-created_at")
+        open_operations = open_refund_operations(payment.account, payment.pk).order_by("-created_at")
         return {
             "subtitle": str(payment.pk),
             "payment_url": self.admin.object_url("change", payment),

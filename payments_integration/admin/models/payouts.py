@@ -100,6 +100,6 @@ class PayoutAdmin(MirrorAdmin):
 
     def sections(self, page: Page, obj: Payout) -> Iterable[Section]:
         # A payout may arrive before the refund that it executes, or after it.
-        refunds = Refund.objects.filter(Q(payout_id=obj.pk) | Q(pk=obj.refund_id))
+        refunds = Refund.objects.filter(Q(payout_id=obj.pk) | Q(pk=obj.refund_id), account=obj.account)
         yield from page.refunds(refunds, obj.object_id)
         yield from super().sections(page, obj)

@@ -66,5 +66,7 @@ class RefundAdmin(MirrorAdmin):
         return display.text(payment.merchant_reference if payment else None)
 
     def sections(self, page: Page, obj: Refund) -> Iterable[Section]:
-        yield from page.payouts(Payout.objects.filter(Q(refund_id=obj.pk) | Q(pk=obj.payout_id)), obj.object_id)
+        yield from page.payouts(
+            Payout.objects.filter(Q(refund_id=obj.pk) | Q(pk=obj.payout_id), account=obj.account), obj.object_id
+        )
         yield from super().sections(page, obj)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.db.models import F
 from django.views.decorators.debug import sensitive_variables
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -110,8 +111,8 @@ class PaymentRefundsView(ListView, SendingView):
 
     def get(self, request: Request, id: str) -> Response:  # type: ignore[override]
         payments = self.with_id(self.rows(Payment), id)
-        refunds = self.rows().filter(payment_id=id, payment__in=payments.values("pk")).select_related("payment")
-        page = self.page(refunds, self.filters)
+        refunds = self.rows().filter(payment_id=id, payment__in=payments.values("pk"), payment__account=F("account"))
+        page = self.page(refunds.select_related("payment"), self.filters)
         if page.rows:
             # The payment came with its refunds; a caller who may not see it does not see them either.
             first = page.rows[0]

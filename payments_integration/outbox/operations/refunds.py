@@ -38,7 +38,7 @@ class CreateRefund(Creation):
         "is_marked": Exists(
             DueRefresh.objects.filter(account=OuterRef("account"), object_kind=Kind.PAYMENT, object_id=OuterRef("pk"))
         ),
-        "has_refunds": Exists(Refund.objects.filter(payment_id=OuterRef("pk"))),
+        "has_refunds": Exists(Refund.objects.filter(account=OuterRef("account"), payment_id=OuterRef("pk"))),
     }
 
     def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
@@ -107,7 +107,7 @@ class WithinRest(Precondition):
 
     def decide(self, intent: Intent) -> Intent:
         payment = lock_row(Payment, self.payment_id, ledger_database())
-        if payment is None:
+        if payment is None or payment.account != self.account:
             message = gettext("This payment is not known here; read it with services.refresh first.")
             raise PreconditionFailed({"payment": [message]})
         body = intent.body or {}
@@ -138,7 +138,7 @@ class WithinRest(Precondition):
 
     def competitors(self) -> Iterable[Operation]:
         """Operations that were sent and may have made a refund that has just been read: it would count twice."""
-        sent = open_refund_operations(self.payment_id).filter(
-            account=self.account, state=OperationState.UNKNOWN, may_have_run=True
+        sent = open_refund_operations(self.account, self.payment_id).filter(
+            state=OperationState.UNKNOWN, may_have_run=True
         )
         return sent.exclude(pk=self.recorded)
