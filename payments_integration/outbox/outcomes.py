@@ -13,7 +13,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from payments_integration import projection, signals, sync
+from payments_integration import projection, schemas, signals, sync
 from payments_integration.client import Answer
 from payments_integration.db.statements import lock_row
 from payments_integration.db.transactions import ledger_database, repeatable
@@ -38,6 +38,7 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
     """A successful answer: close the operation and write the mirror in one transaction; returns the row.
 
     The answer to a repeated request may be old. It proves only which object was made, and a GET reads that object.
+    Raises WireError if the object belongs to another account or operation: nothing is written.
     """
     operation, resource, call = claim.operation, answer.data, operations.of(claim.operation)
     is_repeated = False
@@ -46,6 +47,13 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
         nonlocal is_repeated
         is_first, is_repeated = not is_repeated, True
         row = None if resource is None else _write_answer(claim, answer, before, is_first=is_first)
+        # No operation has an object whose row was just inserted. Otherwise the row is locked by now, so that of two
+        # operations with one object the second sees the first one's result.
+        is_new = is_first and not claim.repeated
+        if call.creates and (
+            (not is_new and _is_linked(operation, resource.id)) or _is_asked_for(operation, resource)
+        ):
+            raise schemas.WireError("the answer names another operation's object")
         _record(call.after_answer(operation, resource, repeated=claim.repeated))
         return row
 
@@ -282,6 +290,17 @@ def _is_linked(operation: Operation, object_id: str) -> bool:
     ).exclude(pk=operation.pk)
     # A locking read: under REPEATABLE READ a plain one would not see a link that was committed meanwhile.
     return others.select_for_update().first() is not None
+
+
+def _is_asked_for(operation: Operation, resource: Any) -> bool:
+    """Whether the object has the merchant reference of another operation, whose own answer may still come."""
+    reference = getattr(resource, "merchant_reference", None)
+    if not reference or reference == operation.merchant_reference:
+        return False
+    others = Operation.objects.filter(
+        account=operation.account, operation=operation.operation, merchant_reference=reference
+    )
+    return others.exists()
 
 
 def _next_attempt(operation: Operation, why: ProviderError | NoAnswer | str) -> datetime:

@@ -120,7 +120,7 @@ def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) 
     try:
         return Sent(row=outcomes.done(claim, answer, before))
     except schemas.WireError as error:
-        # The object belongs to another account; a worker cannot settle that.
+        # The object belongs to another account or operation; a worker cannot settle that.
         outcomes.unknown(claim, str(error))
         return Sent(error=error)
 

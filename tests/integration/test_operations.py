@@ -36,6 +36,7 @@ from payments_integration.models import (
     WebhookEndpoint,
 )
 from payments_integration.outbox import ledger, outcomes, sending
+from payments_integration.outbox.operations.payments import CreatePayment
 from payments_integration.outbox.operations.payouts import CreatePayout
 from payments_integration.sandbox import Fault
 from payments_integration.testing.provider import API_KEY, ProviderSandbox
@@ -600,6 +601,24 @@ def test_concurrent_refunds_do_not_exceed_the_payment_under_repeatable_read(
     if not deferred:
         # Only the outermost transaction can be repeated, and a deferred call's is the caller's.
         assert sum(isinstance(result, ValidationError) for result in results) == 1, results
+
+
+@pytest.mark.case(102)
+@pytest.mark.promise(5)
+def test_of_two_operations_that_are_answered_with_one_object_at_once_one_has_it(
+    sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, both_sent, answers = CreatePayment.send, threading.Barrier(2, timeout=10), []
+
+    def answered_alike(*args: Any, **kwargs: Any) -> Any:
+        answers.append(send(*args, **kwargs))
+        both_sent.wait()
+        return answers[0]
+
+    monkeypatch.setattr(CreatePayment, "send", answered_alike)
+    in_threads(2, lambda n: services.create_payment(**PAYMENT, merchant_reference="order-1"))
+    assert sorted(Operation.objects.values_list("state", flat=True)) == [OperationState.DONE, OperationState.UNKNOWN]
+    assert Operation.objects.exclude(result_id="").get().result_id == Payment.objects.get().pk == answers[0].data.id
 
 
 @pytest.mark.case(41)

@@ -291,6 +291,74 @@ def test_an_object_of_another_account_is_not_taken_over(fake: Fake, mirrored: An
     assert only_operation().lease_token == "", "it was judged, not given up"
 
 
+def is_left_alone(made: Any, was: Operation) -> None:
+    """The object belongs to the operation that made it, as before."""
+    assert Operation.objects.get(result_id=made.pk) == was
+    now = Operation.objects.get(pk=was.pk)
+    assert [getattr(now, each.name) for each in Operation._meta.fields] == [
+        getattr(was, each.name) for each in Operation._meta.fields
+    ]
+
+
+CREATED: dict[str, Callable[[Payment], Any]] = {
+    "create_payment": lambda paid: services.create_payment(**PAYMENT, merchant_reference="order-1"),
+    "create_payout": lambda paid: services.create_payout(**PAYOUT, merchant_reference="order-1"),
+    "create_refund": lambda paid: services.create_refund(paid, amount=1_000),
+    "create_deposit_reference": lambda paid: services.create_deposit_reference(
+        **DEPOSIT, merchant_reference="order-1"
+    ),
+    "create_webhook_endpoint": lambda paid: services.create_webhook_endpoint(**ENDPOINT),
+}
+
+
+@pytest.mark.case(102)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("is_repeated", [False, True], ids=["first", "repeated"])
+@pytest.mark.parametrize("name", CREATED)
+def test_an_answer_with_another_operations_object_is_an_unknown_outcome(
+    fake: Fake, mirrored: Any, name: str, is_repeated: bool
+) -> None:
+    paid = mirrored(payment(status="succeeded", amount_received=10_000))
+    made = CREATED[name](paid)
+    was = Operation.objects.get()
+    theirs = fake.objects[made.pk]
+    fake.script = [timeout()] if is_repeated else [lambda mine: theirs]
+    with pytest.raises(OutcomeUnknown) as caught:
+        CREATED[name](paid)
+    if is_repeated:
+        fake.script = [lambda mine: theirs]
+        make_due()
+        assert services.resume_operations() == {"unknown": 1}
+    mine = Operation.objects.get(pk=caught.value.operation.pk)
+    assert (mine.state, mine.result_id, mine.lease_token) == (OperationState.UNKNOWN, "", "")
+    assert "another operation's object" in mine.note
+    is_left_alone(made, was)
+
+
+@pytest.mark.case(102)
+def test_an_answer_with_the_object_of_an_operation_that_has_no_answer_yet_is_unknown(fake: Fake) -> None:
+    fake.script = [Lost(timeout())]
+    with pytest.raises(OutcomeUnknown):
+        services.create_payment(**PAYMENT)
+    was, (theirs,) = Operation.objects.get(), fake.made("payment")
+    fake.script = [lambda mine: theirs]
+    with pytest.raises(OutcomeUnknown) as caught:
+        services.create_payment(**PAYMENT)
+    assert caught.value.operation.state == OperationState.UNKNOWN
+    assert not Payment.objects.exists()
+    make_due()
+    assert services.resume_operations() == {"done": 2}
+    was.refresh_from_db()
+    assert was.result_id == theirs.id
+
+
+@pytest.mark.case(102)
+def test_changes_name_the_object_of_the_operation_that_made_it(fake: Fake) -> None:
+    made = services.create_payment(**PAYMENT)
+    assert services.cancel_payment(made).status == "canceled"
+    assert set(Operation.objects.values_list("state", "result_id")) == {("done", made.pk)}
+
+
 @pytest.mark.case(89)
 @pytest.mark.promise(3)
 def test_the_answer_of_a_repeated_post_only_identifies_the_object(fake: Fake, mirrored: Any) -> None:
