@@ -1,4 +1,4 @@
-"""What a payer sees of a payment: template tags (``{% load payments %}``), a status page and a return page.
+"""What a payer sees of a payment: template tags (``{% load payments_integration %}``), a status page and a return page.
 
 ``return_url`` and ``status_url`` make their addresses; you can subclass the views. See ``docs/11-checkout.md``.
 """

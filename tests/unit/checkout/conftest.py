@@ -37,7 +37,7 @@ def request_of() -> Callable[..., HttpRequest]:
 
 def shown(obj: Any, tag: str = "next_action") -> str:
     """What a template tag makes of an object."""
-    return Template(f"{{% load payments %}}{{% {tag} obj %}}").render(Context({"obj": obj}))
+    return Template(f"{{% load payments_integration %}}{{% {tag} obj %}}").render(Context({"obj": obj}))
 
 
 class Page(HTMLParser):

@@ -1,9 +1,11 @@
-"""``{% load payments %}``, and the tag libraries of a site without the admin."""
+"""``{% load payments_integration %}``, and the tag libraries of a site without the admin."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from tests.factories import checkout as rows
 
 
 def rendered(source: str, **values: Any) -> str:
-    return Template("{% load payments %}" + source).render(Context(values)).strip()
+    return Template("{% load payments_integration %}" + source).render(Context(values)).strip()
 
 
 @pytest.mark.parametrize(
@@ -54,28 +56,50 @@ def test_the_status_of_a_missing_payment_has_a_headline() -> None:
     assert rendered("{% next_action payment %}", payment=None) == ""
 
 
-WITHOUT_ADMIN = """
+SITE = """
 import sys
 import django
 from django.conf import settings
 
 settings.configure(
     SECRET_KEY="a-key-for-this-test-only",
-    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "payments_integration"],
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "payments_integration", *sys.argv[1:]],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}],
     PAYMENTS_INTEGRATION={"ACCOUNTS": {"default": {"BASE_URL": "https://provider.example", "API_KEY": "sk_test_x"}}},
 )
 django.setup()
 from django.template import engines
-print(engines["django"].from_string("{% load payments payments_dashboard %}{{ 5|money:'CLP' }}").render())
+"""
+WITHOUT_ADMIN = """
+print(engines["django"].from_string("{% load payments_integration payments_dashboard %}{{ 5|money:'CLP' }}").render())
 print([name for name in sys.modules if name.startswith("payments_integration.admin")])
 """
 
 
-def test_a_site_without_the_admin_renders_templates() -> None:
+def site(program: str, *apps: str, path: Path | str = "") -> list[str]:
+    """What a program prints on a site without the admin, with these apps next to ours."""
     ended = subprocess.run(
-        [sys.executable, "-W", "error", "-c", WITHOUT_ADMIN], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-W", "error", "-c", SITE + program, *apps],
+        env={**os.environ, "PYTHONPATH": str(path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines() == ["CLP5", "[]"]
+    return ended.stdout.splitlines()
+
+
+def test_a_site_without_the_admin_renders_templates() -> None:
+    assert site(WITHOUT_ADMIN) == ["CLP5", "[]"]
+
+
+def test_a_merchants_app_may_have_a_library_of_the_name_payments(tmp_path: Path) -> None:
+    library = tmp_path / "payments" / "templatetags" / "payments.py"
+    library.parent.mkdir(parents=True)
+    library.write_text("from django.template import Library\n\nregister = Library()\n")
+    for folder in (library.parent, library.parent.parent):
+        (folder / "__init__.py").touch()
+    program = 'print(engines["django"].get_template("payments_integration/checkout/status.html").template.name)'
+    assert site(program, "payments", path=tmp_path) == ["payments_integration/checkout/status.html"]

@@ -1,4 +1,4 @@
-"""The payer's next action, a payment's status, and money: ``{% load payments %}``.
+"""The payer's next action, a payment's status, and money: ``{% load payments_integration %}``.
 
 The templates are in ``payments_integration/``. To override one, add a file of the same name to your templates.
 """
