@@ -50,8 +50,12 @@ def is_payer_link(url: str) -> bool:
 
 
 def is_staff_link(url: str) -> bool:
-    """An HTTP or HTTPS address, in any script, that the admin may show as a link next to its text."""
-    return _FOR_STAFF.fullmatch(url) is not None
+    """An HTTP or HTTPS address, in any script, that the admin may show as a link next to its text.
+
+    Without a user before the host: in ``https://bank.example@evil.example`` the host is the second name.
+    """
+    parts = _split(url) if _FOR_STAFF.fullmatch(url) else None
+    return parts is not None and "@" not in parts.netloc
 
 
 def _split(url: str) -> SplitResult | None:

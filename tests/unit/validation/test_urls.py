@@ -104,3 +104,11 @@ def test_staff_may_follow_an_address_with_letters_of_any_script_but_without_invi
     assert is_staff_link("https://bank.example/ñ")
     assert not is_staff_link("https://bank.example/\x00")
     assert not is_staff_link("javascript:alert(1)")
+
+
+@pytest.mark.case(84)
+@pytest.mark.parametrize("rule", [is_staff_link, is_payer_link])
+@pytest.mark.parametrize("user", ["bank.example@", "bank.example:443@", "@", "%61@", "bank.example\uff20"])
+def test_no_link_has_a_user_before_its_host(rule: Callable[[str], bool], user: str) -> None:
+    assert rule("https://bank.example/@ana?to=a@b.example")
+    assert not rule(f"https://{user}evil.example/")

@@ -73,6 +73,7 @@ def test_control_and_direction_characters_of_payers_are_escaped(boss: Client) ->
         ("data:text/html,x", False),
         ("//evil.example", False),
         ("https:evil", False),
+        ("https://pay.example@evil.example/checkout", False),
         ('https://x.example/" onclick="x', False),
     ],
 )
