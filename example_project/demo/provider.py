@@ -37,9 +37,6 @@ class Provider:
         """Something happens to one object: a transfer arrives, a bank says no."""
         return self._post(f"{collection}/{object_id}/{action}", fields)
 
-    def fund(self, currency: str, amount: int) -> None:
-        self._post("fund", {"currency": currency, "amount": amount})
-
     def books(self) -> Books:
         answer = self._http.get(f"{self.url}/_sandbox/books", timeout=TIMEOUT)
         answer.raise_for_status()

@@ -20,10 +20,6 @@ from example_project.demo.stage import Screen, Stage
 LOGIN = PASSWORD = "demo"  # noqa: S105  (of a site that lives as long as the demo, on this machine)
 #: Not a real person's. Its check digit is valid, which a refund to a bank account requires.
 EXAMPLE_RUT = "12.345.678-5"
-#: Fees reduce what arrives, so full refunds and payouts need an opening balance.
-OPENING_BALANCE = {
-    "BRL": 500_000, "CLP": 500_000, "COP": 200_000_000, "MXN": 2_000_000, "PEN": 400_000, "USD": 100_000,
-}  # fmt: skip
 #: The provider's clock starts this many seconds late, so that a minute can pass in the story.
 BEHIND = 61
 
@@ -47,8 +43,6 @@ def start(home: Home, children: Children, screen: Screen) -> Stage:
     provider = Provider(home.sandbox_url)
     children.wait_until("the sandbox", provider.is_up)
     provider.run_behind(BEHIND)  # before any object with a time exists
-    for currency, amount in OPENING_BALANCE.items():
-        provider.fund(currency, amount)
     children.wait_until("the site", lambda: _answers(home.site_url))
     children.wait_until("the worker", lambda: _has_logged(worker, "ready."))
     children.wait_until("beat", lambda: _has_logged(beat, "beat: Starting"))

@@ -1,6 +1,7 @@
-"""What a payer sees of a payment: template tags (``{% load payments_integration %}``), a status page and a return page.
+"""What a payer sees of a payment: template tags, a status page and a return page.
 
-``return_url`` and ``status_url`` make their addresses; you can subclass the views. See ``docs/11-checkout.md``.
+The tags are ``{% load payments_integration %}``. ``return_url`` and ``status_url`` make the pages' addresses; you
+can subclass the views. See ``docs/11-checkout.md``.
 """
 
 from payments_integration.checkout.links import return_url, status_url

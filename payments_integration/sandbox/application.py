@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpResponse
@@ -16,6 +17,7 @@ from django.urls.resolvers import RegexPattern
 
 from . import control_api
 from .engine import Engine
+from .validation import is_loopback
 from .views import CONNECTION_FAULT_KEY, ENGINE_KEY, api, checkout, dashboard, openapi, render
 
 logger = logging.getLogger("payments_integration.sandbox")
@@ -55,10 +57,15 @@ URL_PATTERNS: Final = [
 
 
 class SandboxApplication:
-    """Serves one engine. Under a server other than the sandbox's own, a reset raises ConnectionResetError."""
+    """Serves one engine. Under a server other than the sandbox's own, a reset raises ConnectionResetError.
 
-    def __init__(self, engine: Engine) -> None:
+    ``loopback_only``: refuse requests whose Host is another machine's name. The name of a site that a browser shows
+    can be made to lead to this machine (DNS rebinding), and its pages could then use the sandbox as their own.
+    """
+
+    def __init__(self, engine: Engine, *, loopback_only: bool = False) -> None:
         self.engine = engine
+        self._loopback_only = loopback_only
         self._resolver = URLResolver(RegexPattern(r"^/"), URL_PATTERNS)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -73,6 +80,13 @@ class SandboxApplication:
         return [response.content]
 
     def _respond(self, request: WSGIRequest) -> HttpResponse:
+        host = request.META.get("HTTP_HOST")  # every browser sends it
+        if self._loopback_only and host is not None and not self._is_expected(host):
+            text = (
+                f"This sandbox answers to 127.0.0.1, localhost and [::1], not to {host!r}.\n"
+                "Start it with --host to listen on another address, or with --public-url for another name.\n"
+            )
+            return HttpResponse(text, status=421, content_type="text/plain; charset=utf-8")
         try:
             match = self._resolver.resolve(request.path_info)
         except Resolver404:
@@ -82,3 +96,12 @@ class SandboxApplication:
         except Exception:
             logger.exception("The sandbox failed at %s", request.path_info)
             return render("message.html", {"title": "Error", "text": "The sandbox failed; see its log."}, 500)
+
+    def _is_expected(self, host: str) -> bool:
+        """Whether a Host names this machine, or is that of the address in checkout links."""
+        if host == urlsplit(self.engine.base_url or "").netloc:
+            return True
+        try:
+            return is_loopback(urlsplit(f"//{host}").hostname or "")
+        except ValueError:
+            return False

@@ -136,7 +136,10 @@ class Controls:
     # money
 
     def fund(self, currency: str, amount: int) -> Json:
-        """Add this much to the available balance; returns the balance."""
+        """Add this much to the available balance; returns the balance.
+
+        The first time it replaces what the project started with.
+        """
         return self._apply(lambda project: project.fund(currency, amount), None)
 
     def set_reserve(self, currency: str, amount: int) -> Json:

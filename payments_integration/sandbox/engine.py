@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import threading
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from .clock import Clock, Scheduler, iso
 from .common_rules import RateLimiter, RateLimits
@@ -19,6 +19,11 @@ from .protocol import ApiRequest, ApiResponse, Json
 from .resources import UnknownObjectError
 
 DEFAULT_API_KEY = "sk_test_sandbox"
+#: What a project can spend before its first payment, in minor units. Otherwise the first refund would be refused: a
+#: payment brings its amount less a fee, and a refund needs its amount, and a fee if it runs as a payout.
+DEFAULT_FUNDS: Final[Mapping[str, int]] = {
+    "CLP": 10_000_000, "COP": 4_000_000_000, "PEN": 4_000_000, "MXN": 20_000_000, "BRL": 5_000_000, "USD": 1_000_000,
+}  # fmt: skip
 
 
 class Engine(Controls):
@@ -27,7 +32,8 @@ class Engine(Controls):
     ``auto_progress``: seconds, on the clock, between the steps of a payout or refund, and until a payment in
     processing succeeds (None: only by hand). ``rate_limits``: True for the documented limits, False for none, or a
     RateLimits. ``seed`` is for the probabilities of faults. ``base_url`` is the address in checkout links; a server
-    sets it. ``transport`` replaces HTTP for deliveries.
+    sets it. ``transport`` replaces HTTP for deliveries. ``funds``: what each project has at first, by currency (None:
+    nothing; the command and ProviderSandbox use DEFAULT_FUNDS).
     """
 
     def __init__(
@@ -40,6 +46,7 @@ class Engine(Controls):
         seed: int = 0,
         base_url: str | None = None,
         transport: Transport | None = None,
+        funds: Mapping[str, int] | None = None,
     ) -> None:
         self.lock = threading.RLock()
         self.clock = clock or Clock()
@@ -52,6 +59,7 @@ class Engine(Controls):
         self.limiter = RateLimiter(limits)
         self.gateway = Gateway(self, self.clock, self.lock, self.faults, self.limiter)
         self.scheduler = Scheduler(self._run_due, self.dispatcher.wake)
+        self._funds = dict(funds or {})
         self._projects: dict[str, Project] = {}
         self.default_project = self.add_project(api_key)
         self.terms = self.default_project.terms
@@ -64,7 +72,7 @@ class Engine(Controls):
         with self.lock:
             if self.project_with_key(api_key) is not None:
                 raise ValueError("the API key belongs to a project already")
-            state = ProjectState(api_key, self.clock, self.dispatcher, self.page_url)
+            state = ProjectState(api_key, self.clock, self.dispatcher, self.page_url, self._funds)
             self._projects[api_key] = Project(state, self.lock)
             return self._projects[api_key]
 

@@ -51,6 +51,10 @@ class Ledger:
             for currency in CURRENCIES
         }
 
+    def start_with(self, currency: str, amount: int, reason: str, object_id: str) -> None:
+        """Add available money that the project has from the start, so that no event reports it."""
+        self._record(Entry(iso(self._clock.now()), currency, reason, object_id, available=amount))
+
     def available(self, currency: str) -> int:
         """The money that can be paid out, in minor units."""
         return int(self.balances[currency]["available"])
@@ -70,13 +74,24 @@ class Ledger:
             raise ApiError("insufficient_balance", problem, param="amount")
 
     def credit(
-        self, currency: str, amount: int, reason: str, object_id: str, *, from_hold: int = 0, from_pending: int = 0
+        self,
+        currency: str,
+        amount: int,
+        reason: str,
+        object_id: str,
+        *,
+        from_hold: int = 0,
+        from_pending: int = 0,
+        instead_of: int = 0,
     ) -> None:
-        """Make money available, after paying off debt: new money, or money from hold or pending."""
+        """Make money available, after paying off debt: new money, or money from hold or pending.
+
+        ``instead_of``: this much of the available money goes.
+        """
         repaid = min(self.debt(currency), amount)
         self._post(
             currency, reason, object_id,
-            available=amount - repaid, debt=-repaid, hold=-from_hold, pending=-from_pending,
+            available=amount - repaid - instead_of, debt=-repaid, hold=-from_hold, pending=-from_pending,
         )  # fmt: skip
 
     def add_pending(self, currency: str, amount: int, reason: str, object_id: str) -> None:
@@ -117,8 +132,11 @@ class Ledger:
             if balance[bucket] + change < 0:
                 raise AssertionError(f"{currency} {bucket} would fall below zero: {reason} {object_id}")
         entry = Entry(iso(self._clock.stamp()), currency, reason, object_id, **changes)
-        self.entries.append(entry)
-        for bucket, change in changes.items():
-            balance[bucket] += change
+        self._record(entry)
         balance["updated_at"] = entry.at
         self._emit("balance.updated", balance)
+
+    def _record(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        for bucket in BUCKETS:
+            self.balances[entry.currency][bucket] += getattr(entry, bucket)

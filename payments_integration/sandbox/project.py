@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from . import audit as auditing
@@ -28,7 +28,14 @@ class ProjectState:
     ``keys`` maps each API key to whether it is valid (False: revoked). The engine's lock protects it.
     """
 
-    def __init__(self, api_key: str, clock: Clock, dispatcher: Dispatcher, page_url: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        api_key: str,
+        clock: Clock,
+        dispatcher: Dispatcher,
+        page_url: Callable[[str], str],
+        funds: Mapping[str, int],
+    ) -> None:
         self.api_key = api_key
         self.keys: dict[str, bool] = {api_key: True}
         self.terms = Terms()
@@ -43,6 +50,10 @@ class ProjectState:
         self.refunds = Refunds(self.context, self.payments, self.payouts)
         self.deposit_references = DepositReferences(self.context, self.payments)
         self._dispatcher = dispatcher
+        self._first_funds = dict(funds)
+        for currency, amount in funds.items():
+            _check_funding(currency, amount)
+            self.ledger.start_with(currency, amount, auditing.FUNDING, "fund")
 
     def owns(self, object_id: str) -> bool:
         """Whether the project has an object, endpoint or event with this id."""
@@ -56,12 +67,14 @@ class ProjectState:
         return object_id in self.endpoints.by_id or any(object_id in items for items in collections)
 
     def fund(self, currency: str, amount: int) -> Json:
-        """Add money to the available balance, without a payment. Returns the balance."""
-        if currency not in CURRENCIES:
-            raise SandboxError(f"{currency!r} is not one of {', '.join(CURRENCIES)}")
-        if type(amount) is not int or not 0 < amount <= MAX_FUNDING:
-            raise SandboxError(f"an amount is an integer from 1 to {MAX_FUNDING}, in minor units")
-        self.ledger.credit(currency, amount, auditing.FUNDING, "fund")
+        """Add money to the available balance, without a payment. Returns the balance.
+
+        The first time it replaces what is left of the money that the project started with, so that a test knows what
+        there is.
+        """
+        _check_funding(currency, amount)
+        left = min(self._first_funds.pop(currency, 0), self.ledger.available(currency))
+        self.ledger.credit(currency, amount, auditing.FUNDING, "fund", instead_of=left)
         return copy.deepcopy(self.ledger.balances[currency])
 
     def redeliver(self, event_id: str, endpoint_id: str | None = None) -> int:
@@ -118,3 +131,10 @@ class ProjectState:
             for endpoint in self.endpoints.by_id.values()
             if endpoint.status == "active" and event_type in endpoint.events
         ]
+
+
+def _check_funding(currency: str, amount: object) -> None:
+    if currency not in CURRENCIES:
+        raise SandboxError(f"{currency!r} is not one of {', '.join(CURRENCIES)}")
+    if type(amount) is not int or not 0 < amount <= MAX_FUNDING:
+        raise SandboxError(f"an amount is an integer from 1 to {MAX_FUNDING}, in minor units")

@@ -18,6 +18,7 @@ from urllib.parse import unquote_to_bytes
 from .application import SandboxApplication
 from .engine import Engine
 from .protocol import MAX_BODY_BYTES, ConnectionFault
+from .validation import is_loopback
 from .views import CONNECTION_FAULT_KEY
 
 logger = logging.getLogger("payments_integration.sandbox")
@@ -58,7 +59,8 @@ class SandboxServer:
         if self._server is not None:
             raise RuntimeError("the sandbox's server is running already")
         self.engine.gateway.closing.clear()
-        self._server = SandboxTCPServer(self._address, SandboxApplication(self.engine))
+        application = SandboxApplication(self.engine, loopback_only=is_loopback(self._address[0]))
+        self._server = SandboxTCPServer(self._address, application)
         if self.engine.base_url is None:
             self.engine.base_url = self.url
             self._owns_base_url = True

@@ -28,6 +28,8 @@ DASHBOARD_ROWS: Final = 20
 # How to write an amount, by the number of decimals of its currency.
 AMOUNT_EXAMPLES: Final = {0: "1250", 2: "12.50 or 12,50"}
 PAYABLE: Final = (*WAITING, "expired", "partially_paid", "on_hold")
+# Where a button of the checkout page leads. A second click finds the payment there.
+RESULTS: Final = {"pay": ("succeeded", "overpaid"), "fail": ("failed",), "expire": ("expired",)}
 
 # An engine of its own, so that the pages do not depend on the merchant's TEMPLATES setting.
 _templates = TemplateEngine(dirs=[str(TEMPLATES)])
@@ -143,7 +145,7 @@ def _project(project: Project) -> dict[str, object]:
                 },
             }
             for balance in project.balances.values()
-            if "updated_at" in balance
+            if "updated_at" in balance or balance["available"]
         ],
         "audit": project.audit(),
     }
@@ -169,10 +171,13 @@ def checkout(request: HttpRequest, payment_id: str) -> HttpResponse:
     if is_cross_site(request):
         return render("message.html", {"title": "Refused", "text": "Another site sent this form."}, 403)
     fields = form_fields(request)
+    action = fields.get("action", "")
     try:
-        _act(engine, payment, fields.get("action", ""), fields.get("amount", ""))
+        _act(engine, payment, action, fields.get("amount", ""))
     except SandboxError as error:
-        return _checkout_page(engine, payment, str(error), typed=fields.get("amount", ""))
+        payment = engine.open_checkout(payment_id)  # as it is now
+        if payment["status"] not in RESULTS.get(action, ()):
+            return _checkout_page(engine, payment, str(error), typed=fields.get("amount", ""))
     return HttpResponse(status=303, headers={"Location": _return_url(engine, payment_id) or request.path_info})
 
 

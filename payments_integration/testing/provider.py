@@ -14,6 +14,7 @@ from django.utils import timezone
 from payments_integration import conf, reconciliation
 from payments_integration.models import AccountState
 from payments_integration.sandbox import Engine, Project, SandboxServer
+from payments_integration.sandbox.engine import DEFAULT_FUNDS
 
 API_KEY = "sk_test_sandbox"
 WEBHOOK_SECRET = "whsec_sandbox"  # noqa: S105  (a test's provider)
@@ -26,7 +27,8 @@ class ProviderSandbox:
 
     It sends nothing on its own: :meth:`deliver` posts the due deliveries to your project's webhook view, and
     :meth:`settle` also does the work of a worker. ``webhook_url``: deliver over HTTP to this URL instead (a live
-    server). ``options`` overrides keys of PAYMENTS_INTEGRATION; other arguments go to the sandbox's ``Engine``.
+    server). ``options`` overrides keys of PAYMENTS_INTEGRATION; other arguments go to the sandbox's ``Engine``. It has
+    money in every currency; ``funds={}`` starts without any, for tests of a refusal.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class ProviderSandbox:
         **engine: Any,
     ) -> None:
         engine.setdefault("rate_limits", False)
+        engine.setdefault("funds", DEFAULT_FUNDS)
         self.account = account
         self.engine = Engine(API_KEY, **engine)
         self.webhook_secret = WEBHOOK_SECRET

@@ -282,12 +282,13 @@ Command().handle(once=True)
 
 def test_the_providers_clock_is_right_after_the_demo_minute() -> None:
     """The clock starts behind and catches up, so that events of the story keep their order."""
-    with SandboxServer(Engine()) as server:
+    engine = Engine()
+    with SandboxServer(engine) as server:
         provider = Provider(server.url)
         moments = []
         for seconds in (story.BEHIND, 0):
             provider.run_behind(seconds)
-            provider.fund("CLP", 1)
+            engine.fund("CLP", 1)
             books = provider.books()
             moments.append(datetime.fromisoformat(books.balances[0]["updated_at"]))
             assert abs(datetime.now(UTC) - datetime.fromisoformat(books.now)).total_seconds() - seconds < 5

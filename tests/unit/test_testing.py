@@ -9,6 +9,7 @@ from django.conf import settings as django_settings
 from django.test import Client
 
 from payments_integration import conf, services, testing
+from payments_integration.exceptions import InvalidState
 from payments_integration.models import Event, Payment
 from payments_integration.testing import ProviderSandbox, signed_delivery
 from tests import factories
@@ -16,10 +17,30 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def create(**arguments: Any) -> Payment:
-    return services.create_payment(
-        amount=10000, currency="CLP", country="CL", method_code="cl_webpay_card", **arguments
-    )
+DESTINATION: dict[str, dict[str, Any]] = {
+    "cl_webpay_card": {},
+    "cl_bank_transfer": {
+        "destination": {
+            "type": "bank_account",
+            "bank_code": "001",
+            "account_number": "000123",
+            "account_type": "checking",
+            "holder_name": "Ana Soto",
+            "holder_document": {"type": "RUT", "number": "11111111-1"},
+        }
+    },
+}
+
+
+def create(method_code: str = "cl_webpay_card", **arguments: Any) -> Payment:
+    return services.create_payment(amount=10000, currency="CLP", country="CL", method_code=method_code, **arguments)
+
+
+def paid(sandbox: ProviderSandbox, method_code: str) -> Payment:
+    payment = create(method_code)
+    sandbox.engine.pay(payment.id)
+    sandbox.settle()
+    return payment
 
 
 def test_settings_point_at_the_sandbox_only_inside() -> None:
@@ -38,6 +59,24 @@ def test_the_fixture_runs_a_whole_payment(payments_sandbox: ProviderSandbox) -> 
     payment.refresh_from_db()
     assert payment.status == "succeeded"
     assert Event.objects.filter(source="webhook").count() == len(payments_sandbox.project.events)
+
+
+@pytest.mark.parametrize("method_code", ["cl_webpay_card", "cl_bank_transfer"])
+def test_the_first_payment_can_be_refunded(payments_sandbox: ProviderSandbox, method_code: str) -> None:
+    refund = services.create_refund(paid(payments_sandbox, method_code), **DESTINATION[method_code])
+    payments_sandbox.engine.succeed_refund(refund.id)
+    payments_sandbox.settle()
+    refund.refresh_from_db()
+    assert (refund.status, refund.amount) == ("succeeded", 10_000)
+    assert payments_sandbox.engine.audit() == []
+
+
+def test_a_sandbox_without_money_refuses_the_first_refund() -> None:
+    with ProviderSandbox(funds={}) as sandbox:
+        payment = paid(sandbox, "cl_webpay_card")
+        with pytest.raises(InvalidState) as caught:
+            services.create_refund(payment)
+        assert caught.value.code == "insufficient_balance"
 
 
 def test_the_sandbox_accepts_another_account_and_further_options() -> None:

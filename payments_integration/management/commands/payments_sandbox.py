@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from payments_integration.sandbox import Engine, RateLimits, SandboxError, SandboxServer
-from payments_integration.sandbox.engine import DEFAULT_API_KEY
+from payments_integration.sandbox.engine import DEFAULT_API_KEY, DEFAULT_FUNDS
 
 
 def funding(text: str) -> tuple[str, int]:
@@ -40,8 +40,9 @@ class Command(BaseCommand):
             help="seconds per step of payouts and refunds; a negative number: only on request (1)",
         )  # fmt: skip
         parser.add_argument(
-            "--fund", type=funding, action="append", default=[], metavar="CURRENCY=AMOUNT",
-            help="start with this balance, in minor units; may be given several times",
+            "--fund", type=funding, action="append", metavar="CURRENCY=AMOUNT",
+            help="start with this balance, in minor units, and none in other currencies; may be given several times "
+            "(some money in every currency)",
         )  # fmt: skip
         parser.add_argument(
             "--no-rate-limits", action="store_true", help="send the rate limit headers, but refuse no request"
@@ -53,16 +54,15 @@ class Command(BaseCommand):
         if options["webhook_secret"] and not options["webhook_url"]:
             raise CommandError("--webhook-secret needs --webhook-url")
         step = options["auto_progress"]
-        engine = Engine(
-            options["api_key"],
-            auto_progress=None if step < 0 else step,
-            rate_limits=RateLimits(enforced=not options["no_rate_limits"]),
-            seed=options["seed"],
-            base_url=options["public_url"],
-        )
         try:
-            for currency, amount in options["fund"]:
-                engine.fund(currency, amount)
+            engine = Engine(
+                options["api_key"],
+                auto_progress=None if step < 0 else step,
+                rate_limits=RateLimits(enforced=not options["no_rate_limits"]),
+                seed=options["seed"],
+                base_url=options["public_url"],
+                funds=dict(options["fund"] or DEFAULT_FUNDS),
+            )
         except SandboxError as error:
             raise CommandError(str(error)) from error
         secret = None

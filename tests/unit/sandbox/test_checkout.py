@@ -129,6 +129,19 @@ def test_impossible_actions_are_refused(engine: Engine, client: Client) -> None:
     assert client.call("GET", "/favicon.ico").status == 404
 
 
+@pytest.mark.parametrize("back", [{}, {"return_url": BACK}])
+@pytest.mark.parametrize(("action", "status"), [("pay", "succeeded"), ("fail", "failed"), ("expire", "expired")])
+@pytest.mark.parametrize("method", ["card", "bank"])
+def test_a_second_click_leads_to_the_same_page(
+    engine: Engine, client: Client, method: str, action: str, status: str, back: dict[str, str]
+) -> None:
+    payment = getattr(client, method)(**back)
+    first, second = (press(client, payment, action) for _ in range(2))
+    assert (second.status, second.headers["Location"]) == (303, first.headers["Location"])
+    assert engine.payments[payment["id"]]["status"] == status
+    assert engine.payments[payment["id"]]["amount_received"] == (10_000 if action == "pay" else 0)
+
+
 def test_forms_of_other_sites_are_refused(engine: Engine, client: Client) -> None:
     payment = client.card()
     assert press(client, payment, "pay", origin="https://evil.example", host="127.0.0.1:8400").status == 403
@@ -141,6 +154,12 @@ def test_payments_of_every_project_have_a_page(engine: Engine) -> None:
     payment = Client(engine, "sk_test_two").card()
     assert press(Client(engine), payment, "pay").status == 303
     assert engine.projects["sk_test_two"].payments[payment["id"]]["status"] == "succeeded"
+
+
+def test_the_dashboard_shows_what_a_project_starts_with() -> None:
+    text = Client(Engine(funds={"CLP": 5_000})).call("GET", "/").raw.decode()
+    assert "CLP 5,000" in text
+    assert "BRL" not in text
 
 
 def test_the_dashboard_shows_all_objects(engine: Engine, client: Client) -> None:

@@ -16,6 +16,7 @@ import requests
 from django.core.management.base import CommandError
 
 from payments_integration.management.commands.payments_sandbox import Command, funding
+from payments_integration.sandbox.engine import DEFAULT_API_KEY, DEFAULT_FUNDS
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
@@ -77,6 +78,13 @@ def test_the_command_serves_until_a_signal(start: Start, number: signal.Signals)
     output, _ = process.communicate(timeout=60)
     assert output == "Stopped.\n"
     assert process.returncode == 0
+
+
+def test_the_command_starts_with_money_in_every_currency(start: Start) -> None:
+    _process, shown = start()
+    url = shown.partition("Base URL")[2].split()[0]
+    found = requests.get(f"{url}/v1/balances", headers={"Authorization": f"Bearer {DEFAULT_API_KEY}"}, timeout=30)
+    assert {item["currency"]: item["available"] for item in found.json()["data"]} == DEFAULT_FUNDS
 
 
 def test_the_command_needs_no_checks_and_no_migrations() -> None:

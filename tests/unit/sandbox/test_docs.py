@@ -13,6 +13,7 @@ from payments_integration.sandbox import Engine
 from payments_integration.sandbox.catalog import FEE_BASIS_POINTS, METHODS, PAYOUT_FEES
 from payments_integration.sandbox.control_api import OBJECT_ACTIONS, PROJECT_ACTIONS
 from payments_integration.sandbox.controls import SETTABLE_TERMS, Controls
+from payments_integration.sandbox.engine import DEFAULT_FUNDS
 from payments_integration.sandbox.faults import DELIVERY_KINDS, REQUEST_KINDS, Fault
 from payments_integration.sandbox.operations import OPERATIONS
 from payments_integration.sandbox.protocol import CATALOGUE
@@ -40,6 +41,11 @@ def test_the_docs_list_every_fee() -> None:
         assert f"{family} {points / 100:g} %" in text
     for currency, fee in PAYOUT_FEES.items():
         assert f"{currency} {fee}" in text
+
+
+def test_the_docs_list_what_a_sandbox_starts_with() -> None:
+    text = " ".join(section("Use it in tests").split())
+    assert ", ".join(f"{currency} {amount}" for currency, amount in DEFAULT_FUNDS.items()) in text
 
 
 def test_the_docs_list_every_error_code() -> None:

@@ -92,3 +92,30 @@ def test_the_request_log_has_all_fields(engine: Engine, client: Client) -> None:
     assert entry["at"] == "2026-01-15T12:00:00.000000Z"
     assert entry["request_id"].startswith("req_")
     assert (entry["replayed"], again["replayed"]) == (False, True)
+
+
+def test_a_project_may_start_with_money_that_no_event_reports() -> None:
+    engine = Engine(funds={"CLP": 50_000})
+    for project in (engine.default_project, engine.add_project("sk_test_two")):
+        assert project.balances["CLP"]["available"] == 50_000
+        assert project.balances["USD"]["available"] == 0
+        assert (project.events, project.audit()) == ([], [])
+
+
+def test_the_first_funding_replaces_what_is_left_of_it() -> None:
+    engine = Engine(funds={"CLP": 50_000, "USD": 7})
+    Client(engine).payout(amount=40_000)
+    assert engine.fund("CLP", 5_000)["available"] == 5_000
+    assert engine.fund("CLP", 5_000)["available"] == 10_000
+    assert (engine.balances["CLP"]["hold"], engine.balances["USD"]["available"]) == (40_300, 7)
+    assert [event["data"]["available"] for event in engine.events if event["type"] == "balance.updated"][-2:] == [
+        5_000,
+        10_000,
+    ]
+    assert engine.audit() == []
+
+
+@pytest.mark.parametrize("funds", [{"EUR": 5}, {"CLP": 0}, {"CLP": 1.5}])
+def test_a_project_starts_with_whole_minor_units_of_known_currencies(funds: dict[str, int]) -> None:
+    with pytest.raises(SandboxError):
+        Engine(funds=funds)

@@ -60,7 +60,7 @@ def test_the_api_answers_over_http(server: SandboxServer, session: requests.Sess
 
 def test_a_connection_is_kept_alive(server: SandboxServer) -> None:
     host, port = server.url.removeprefix("http://").split(":")
-    request = b"GET /v1/balances HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk_test_sandbox\r\n\r\n"
+    request = b"GET /v1/balances HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sk_test_sandbox\r\n\r\n"
     with closing(socket.create_connection((host, int(port)), timeout=30)) as connection:
         for _ in range(3):
             connection.sendall(request)
@@ -104,7 +104,7 @@ def test_a_chunked_body_is_accepted(server: SandboxServer, session: requests.Ses
 def test_an_invalid_content_length_or_chunk_is_refused(server: SandboxServer, engine: Engine, head: bytes) -> None:
     host, port = server.url.removeprefix("http://").split(":")
     with closing(socket.create_connection((host, int(port)), timeout=30)) as connection:
-        connection.sendall(b"POST /v1/payments HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\nshort")
+        connection.sendall(b"POST /v1/payments HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\nshort")
         connection.shutdown(socket.SHUT_WR)
         answer = b""
         while piece := connection.recv(65_536):
@@ -118,7 +118,8 @@ def test_expect_100_continue_is_answered_at_once(server: SandboxServer) -> None:
     host, port = server.url.removeprefix("http://").split(":")
     with closing(socket.create_connection((host, int(port)), timeout=30)) as connection:
         connection.sendall(
-            b"POST /v1/payments HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk_test_sandbox\r\nIdempotency-Key: k\r\n"
+            b"POST /v1/payments HTTP/1.1\r\nHost: localhost\r\n"
+            b"Authorization: Bearer sk_test_sandbox\r\nIdempotency-Key: k\r\n"
             b"Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)
         )
         assert connection.recv(100).startswith(b"HTTP/1.1 100")
@@ -132,7 +133,7 @@ def test_http_1_0_is_answered_and_invalid_http_is_refused(server: SandboxServer)
 
 
 def test_a_response_to_head_has_no_body(server: SandboxServer) -> None:
-    answer = raw(server, b"HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    answer = raw(server, b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200")
     assert body == b""
@@ -191,6 +192,28 @@ def test_a_given_base_url_is_kept(clock: Clock) -> None:
     with SandboxServer(engine, deliver=False):
         assert engine.page_url("pay_1") == "https://sandbox.example/checkout/pay_1"
     assert engine.base_url == "https://sandbox.example/"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:9", "LOCALHOST", "[::1]:8400", "sandbox.example:8400"])
+def test_the_sandbox_answers_to_names_of_this_machine(clock: Clock, host: str) -> None:
+    with SandboxServer(Engine(clock=clock, base_url="https://sandbox.example:8400"), deliver=False) as server:
+        assert requests.get(f"{server.url}/", headers={"Host": host}, timeout=30).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8400", "127.0.0.1.evil.example", "[::1", "192.0.2.1", ""]
+)
+@pytest.mark.parametrize("path", ["/", "/v1/balances", "/checkout/pay_1", "/_sandbox/books"])
+def test_the_sandbox_refuses_the_names_of_other_machines(server: SandboxServer, host: str, path: str) -> None:
+    answer = raw(server, f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 421 ")
+    assert f"not to {host!r}".encode() in answer
+    assert server.engine.requests == []
+
+
+def test_a_sandbox_that_listens_on_another_address_answers_to_any_name(clock: Clock) -> None:
+    with SandboxServer(Engine(clock=clock), host="0.0.0.0", deliver=False) as server:
+        assert requests.get(f"{server.url}/", headers={"Host": "sandbox.lan"}, timeout=30).status_code == 200
 
 
 @override_settings(
