@@ -19,17 +19,17 @@ COUNTING = "tests.browser.middleware.counting"
 STRICT = "tests.browser.middleware.strict_policy"
 
 
-def _middleware() -> list[str]:
-    """The middleware of the test settings, with languages, a strict policy and a request counter."""
+def _middleware(strict: bool) -> list[str]:
+    """The middleware of the test settings, with languages and a request counter."""
     usual = list(settings.MIDDLEWARE)
     after = usual.index(SESSION) + 1
-    return [COUNTING, STRICT, *usual[:after], LOCALE, *usual[after:], FRAMES]
+    return [COUNTING, *([STRICT] if strict else []), *usual[:after], LOCALE, *usual[after:], FRAMES]
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """The URL of a running site. Middleware is loaded when it starts."""
-    with override_settings(MIDDLEWARE=_middleware()):
+def serving(*, strict: bool = True) -> Iterator[str]:
+    """The URL of a running site, with a strict policy or without. Middleware is loaded when it starts."""
+    with override_settings(MIDDLEWARE=_middleware(strict)):
         thread = LiveServerThread("127.0.0.1", StaticFilesHandler, connections_override={})
         thread.daemon = True
         thread.start()

@@ -142,6 +142,8 @@ class Days(admin.ListFilter):
 
     title = _("day")
     template = "admin/payments_integration/includes/days.html"
+    #: Themes of the admin read it from every filter.
+    parameter_name = FROM
     #: The name of the field with the time.
     field_name: str
     #: The other parameters of the query string, repeated by the form.

@@ -85,7 +85,7 @@ def test_the_first_and_last_days_work_in_every_time_zone(boss: Client, zone: str
 def test_the_form_of_days_works_without_scripts_and_keeps_other_parameters(boss: Client) -> None:
     rows.payment(status="failed")
     html = page(boss, url("payment", "changelist") + "?status=failed&q=pay_&from=2025-03-04&after=x")
-    form = html.split('<form class="pi-days"')[1].split("</form>")[0]
+    form = html.split('<form class="pi-days pi-form"')[1].split("</form>")[0]
     assert '<input type="date" name="from" value="2025-03-04" id="pi-days-from">' in form
     assert '<label for="pi-days-to">' in form
     assert '<input type="hidden" name="status" value="failed">' in form
@@ -175,3 +175,11 @@ def test_every_filter_offered_has_an_index_in_the_order_of_its_list() -> None:
 def test_the_query_parameters_of_a_list_are_those_of_its_filters() -> None:
     listed = [filters.CURRENCY, filters.days("created_at")]
     assert filters.parameters(listed) == {"currency", "from", "to"}
+
+
+def test_every_filter_names_its_parameter() -> None:
+    """Themes of the admin read it from every filter of a list."""
+    for model, model_admin in admin.site._registry.items():
+        if isinstance(model_admin, ReadOnlyAdmin):
+            for found in model_admin.list_filter:
+                assert isinstance(found, str) or getattr(found, "parameter_name", None), (model, found)
