@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration.admin.flows.forms import Fact, KeyedForm
+from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import new_key
 from payments_integration.admin.shared.display import SENT_BEFORE, explain, validation_messages
 from payments_integration.exceptions import ApprovalRequired, IdempotencyMismatch, OutcomeUnknown, PaymentsError
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: The parameter for the step, and the steps. Only CONFIRM calls the service.
 STEP, REVIEW, CHANGE, CONFIRM = "step", "review", "change", "confirm"
+#: The parameter for the id of the twin that the confirmation page named.
+TWIN = "twin"
 
 NEEDS_APPROVAL = gettext_lazy("Because of its amount, another person must approve it before it is sent.")
 ASK_FOR_APPROVAL = gettext_lazy("Ask for approval")
@@ -53,7 +56,8 @@ class ConfirmationPage(ABC):
     """One request of such a page; the view has checked the permission.
 
     The form has an idempotency key that stays the same in every step, so that a form that is confirmed twice is done
-    once. The confirmation page repeats the values as they were typed, and they are validated again.
+    once. Two pages with the same content have two keys: the second confirmation is shown again, and names the first.
+    The confirmation page repeats the values as they were typed, and they are validated again.
     """
 
     template: ClassVar[str]
@@ -107,6 +111,10 @@ class ConfirmationPage(ABC):
         """Further context of the form's template."""
         return {}
 
+    def twin(self, form: Any) -> Operation | None:
+        """A recent operation of another page that does the same. A person must confirm that both are meant."""
+        return None
+
     def message(self, form: KeyedForm, name: str | None, message: str) -> str:
         """A message of the service, with amounts as a person reads them."""
         return message
@@ -125,12 +133,19 @@ class ConfirmationPage(ABC):
             return self._page(self._unbound(self.request.POST.dict()))
         form = self.form(self.request.POST)
         if form.is_valid():
-            if step == CONFIRM:
+            if step == CONFIRM and self._knows_the_twin(form):
                 return self._send(form)
             self.check(form)
             if not form.errors:
                 return self._confirm(form)
         return self._page(form)
+
+    def _knows_the_twin(self, form: KeyedForm) -> bool:
+        # A form that was sent before gets its outcome.
+        if Operation.objects.filter(idempotency_key=form.cleaned_data["idempotency_key"]).exists():
+            return True
+        twin = self.twin(form)
+        return twin is None or self.request.POST.get(TWIN) == twin.pk
 
     def _unbound(self, values: dict[str, Any]) -> KeyedForm:
         return self.form(initial={**values, "idempotency_key": values.get("idempotency_key") or new_key()})
@@ -187,7 +202,11 @@ class ConfirmationPage(ABC):
         return self._render(self.template, form, context)
 
     def _confirm(self, form: KeyedForm) -> HttpResponse:
-        context = {"form": form, "confirmation": self.confirmation(form)}
+        twin = self.twin(form)
+        context: dict[str, Any] = {"form": form, "confirmation": self.confirmation(form)}
+        if twin is not None:
+            link = display.admin_link(self.admin.admin_site, Operation, twin.pk)
+            context |= {"twin": twin, "twin_link": link, "twin_at": display.moment(twin.created_at)}
         return self._render("admin/payments_integration/confirm.html", form, context)
 
     def _render(self, template: str, form: forms.Form, context: dict[str, Any]) -> HttpResponse:

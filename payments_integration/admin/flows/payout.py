@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
@@ -10,6 +11,7 @@ from django.contrib.admin.options import IS_POPUP_VAR, TO_FIELD_VAR
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.translation import gettext as _, gettext_lazy
 
@@ -37,7 +39,7 @@ from payments_integration.admin.shared import display
 from payments_integration.admin.shared.display import explain
 from payments_integration.enums import Country, Currency
 from payments_integration.exceptions import PaymentsError
-from payments_integration.models import Balance, Operation, Payout
+from payments_integration.models import Balance, Operation, OperationState, Payout
 from payments_integration.money import format_money
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 
 #: The method codes of this many newest payouts are suggested.
 _SUGGEST_FROM = 200
+#: A payout of the same amount to the same bank account within this time may be the same intent, of another page.
+_TWIN_WITHIN = timedelta(minutes=15)
 
 
 class PayoutForm(DestinationForm):
@@ -173,6 +177,22 @@ class PayoutPage(ConfirmationPage):
             ],
             balance=self._balance_facts(amount),
         )
+
+    def twin(self, form: PayoutForm) -> Operation | None:
+        recent = Operation.objects.filter(
+            operation="create_payout",
+            account=form.account_alias,
+            amount=form.cleaned_data["amount"],
+            currency=form.cleaned_data["currency"],
+            created_at__gte=timezone.now() - _TWIN_WITHIN,
+        )
+        without_effect = (OperationState.REJECTED, OperationState.CLOSED)
+        for operation in recent.exclude(state__in=without_effect).order_by("-created_at", "-pk"):
+            # The arguments are empty after an erasure.
+            destination = operation.arguments.get("destination") or {}
+            if all(destination.get(name) == form.destination.get(name) for name in ("bank_code", "account_number")):
+                return operation
+        return None
 
     def call(self, form: PayoutForm) -> Payout:
         values = form.cleaned_data

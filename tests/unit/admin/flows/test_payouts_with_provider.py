@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from payments_integration import services
 from payments_integration.models import Operation, OperationState, Payment, Payout, Refund
@@ -116,6 +118,49 @@ def test_a_payout_confirmed_twice_is_sent_once(boss: Client, payments_sandbox: A
     # The same page with another amount is another intent under the same key: nothing is sent.
     boss.post(reverse(ADD), {**hidden(html), "amount": "1501", "step": "confirm"})
     assert len(payments_sandbox.project.payouts) == 1
+
+
+@pytest.mark.promise(5)
+@pytest.mark.case(83)
+def test_two_tabs_that_confirm_the_same_payout_make_one(boss: Client, payments_sandbox: Any) -> None:
+    payments_sandbox.engine.fund("CLP", 10_000)
+    first, second = (review(boss, reverse(ADD), {**FORM, "idempotency_key": f"tab-{number}"}) for number in (1, 2))
+    assert boss.post(reverse(ADD), first).status_code == 302
+    shown = boss.post(reverse(ADD), second)
+    assert shown.status_code == 200
+    operation = Operation.objects.get(operation="create_payout")
+    assert url("operation", "change", operation.pk) in shown.content.decode()
+    assert len(payments_sandbox.project.payouts) == 1
+    # The first tab again, and another amount in the second, are as ever.
+    assert boss.post(reverse(ADD), first).status_code == 302
+    assert "twin" not in review(boss, reverse(ADD), {**FORM, "amount": "1501", "idempotency_key": "tab-3"})
+    assert len(payments_sandbox.project.payouts) == 1
+    # A person who has read it and means it gets a second one.
+    again = {**hidden(shown.content.decode()), "step": "confirm"}
+    assert again["twin"] == operation.pk
+    assert boss.post(reverse(ADD), again).status_code == 302
+    assert boss.post(reverse(ADD), again).status_code == 302
+    assert len(payments_sandbox.project.payouts) == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"state": OperationState.CLOSED}, {"state": OperationState.REJECTED}, {"account": "second"}, {"arguments": {}}],
+)
+def test_what_moved_no_money_from_this_account_to_that_one_is_no_twin(
+    boss: Client, payments_sandbox: Any, changes: dict[str, Any]
+) -> None:
+    carried = review(boss, reverse(ADD), FORM)
+    boss.post(reverse(ADD), carried)
+    Operation.objects.update(**changes)
+    assert "twin" not in review(boss, reverse(ADD), {**FORM, "idempotency_key": "other"})
+
+
+def test_an_old_payout_is_no_twin(boss: Client, payments_sandbox: Any) -> None:
+    boss.post(reverse(ADD), review(boss, reverse(ADD), FORM))
+    assert "twin" in review(boss, reverse(ADD), {**FORM, "idempotency_key": "other"})
+    Operation.objects.update(created_at=timezone.now() - timedelta(minutes=16))
+    assert "twin" not in review(boss, reverse(ADD), {**FORM, "idempotency_key": "other"})
 
 
 def test_a_payout_that_the_balance_does_not_cover_is_refused_at_each_step(boss: Client, payments_sandbox: Any) -> None:
