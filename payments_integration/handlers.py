@@ -7,7 +7,8 @@
     def log(event, instance, **kwargs): ...
 
 A handler runs inside the transaction that records that it ran, so its database work commits exactly once. It must not
-call the provider (use ``services.defer``), and should leave slow work to ``transaction.on_commit``.
+call the provider (use ``services.defer``), and should leave slow work to ``transaction.on_commit``. It cannot be
+``async def``: the decorators raise TypeError.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import MIRRORS, Event
-from payments_integration.signals import event_received, status_changed
+from payments_integration.signals import event_received, refuse_async, status_changed
 
 #: The kinds whose events contain a mirrored object; other events have ``sender=Event``.
 _MODELS: dict[str, type[Any]] = {name.partition(".")[0]: MIRRORS[name.partition(".")[0]] for name in EVENT_TYPES}
@@ -42,12 +43,13 @@ def on_event(*patterns: str, include_stale: bool = False) -> Callable[[Handler],
         return any(fnmatchcase(event_type, pattern) for pattern in patterns)
 
     def decorate(handler: Handler) -> Handler:
-        def receiver(sender: type[Any], event: Any, is_stale: bool, **kwargs: Any) -> None:
-            if is_stale and not include_stale:
-                return
-            if wants(event.type):
-                kwargs.pop("signal", None)
-                handler(sender=sender, event=event, is_stale=is_stale, **kwargs)
+        refuse_async(handler)
+
+        def receiver(sender: type[Any], event: Any, is_stale: bool, **kwargs: Any) -> Any:
+            if (is_stale and not include_stale) or not wants(event.type):
+                return None
+            kwargs.pop("signal", None)
+            return handler(sender=sender, event=event, is_stale=is_stale, **kwargs)
 
         # Events that no receiver wants are done when they are applied.
         receiver.wants = wants  # type: ignore[attr-defined]
@@ -82,10 +84,13 @@ def on_status(model: type[Any], *statuses: str) -> Callable[[Handler], Handler]:
         return not statuses or status in statuses
 
     def decorate(handler: Handler) -> Handler:
-        def receiver(sender: type[Any], instance: Any, status: str, **kwargs: Any) -> None:
-            if wants(status):
-                kwargs.pop("signal", None)
-                handler(instance, sender=sender, status=status, **kwargs)
+        refuse_async(handler)
+
+        def receiver(sender: type[Any], instance: Any, status: str, **kwargs: Any) -> Any:
+            if not wants(status):
+                return None
+            kwargs.pop("signal", None)
+            return handler(instance, sender=sender, status=status, **kwargs)
 
         receiver.wants = wants  # type: ignore[attr-defined]
         registered.append((handler, model, statuses))

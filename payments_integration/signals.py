@@ -3,16 +3,55 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
+from inspect import isasyncgenfunction, iscoroutine
 from typing import Any
 
+from asgiref.sync import iscoroutinefunction
 from django.dispatch import Signal
 
 from payments_integration.reasons import Reason
 
 logger = logging.getLogger(__name__)
+
+
+_WRITE_INSTEAD = (
+    "Receivers of payments_integration run one after the other, inside a transaction. Write a plain function that "
+    "calls asgiref.sync.async_to_sync, or that starts a task on commit."
+)
+
+
+def refuse_async(receiver: Callable[..., Any]) -> None:
+    """Raise TypeError if calling the receiver only makes a coroutine, as with ``async def``."""
+    function: Any = receiver
+    while isinstance(function, partial):
+        function = function.func
+    if any(
+        iscoroutinefunction(called) or isasyncgenfunction(called) for called in (function, type(function).__call__)
+    ):
+        raise TypeError(f"{receiver!r} is async. {_WRITE_INSTEAD}")
+
+
+class SynchronousSignal(Signal):
+    """A signal that refuses ``async def`` receivers."""
+
+    def connect(self, receiver: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """As Django's. Raises TypeError for an ``async def`` receiver."""
+        refuse_async(receiver)
+        super().connect(receiver, *args, **kwargs)
+
+    def send(self, sender: Any, **named: Any) -> list[tuple[Callable[..., Any], Any]]:
+        """As Django's. Raises TypeError if a receiver returns a coroutine, because a decorator hides ``async def``."""
+        responses: list[Any] = super().send(sender, **named)
+        for receiver, response in responses:
+            if iscoroutine(response):
+                response.close()
+                raise TypeError(f"{receiver!r} returned a coroutine. {_WRITE_INSTEAD}")
+        return responses
+
 
 #: An event was applied. Sent once per event, in ``created_at`` order per object, inside the transaction that marks the
 #: event as dispatched: the receiver's database work commits with that mark or not at all. If a receiver raises, the
@@ -20,18 +59,18 @@ logger = logging.getLogger(__name__)
 #: mirrored), ``event``, ``instance`` (the mirror row as it is now; None for kinds that are not mirrored),
 #: ``previous_status`` (the mirrored status before the event was applied), ``is_stale`` (a newer event of this object
 #: was dispatched before).
-event_received = Signal()
+event_received = SynchronousSignal()
 
 #: A mirrored status changed. Sent once per change, in the same transaction as its event. Arguments: ``sender``,
 #: ``instance`` (the mirror row as it is now), ``previous_status`` (empty: the object is new), ``status`` (the new
 #: status), ``event`` (None if an answer of the provider brought the change), ``status_change``, ``is_stale`` (a newer
 #: event of this object was dispatched before, for example because this one was parked and replayed).
-status_changed = Signal()
+status_changed = SynchronousSignal()
 
 #: Something needs a person. Sent outside transactions, never retried. Arguments: ``sender`` (a model class),
 #: ``reason`` (a ``reasons.Reason``, which equals its stable short name; ``reasons.ACTIONS`` says what to do),
 #: ``account``, ``message``, ``instance`` (a row, or None).
-attention = Signal()
+attention = SynchronousSignal()
 
 
 def has_listeners(signal: Signal, sender: type[Any], name: str) -> bool:

@@ -1,0 +1,100 @@
+"""Receivers that could not run in their transaction are refused."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from payments_integration import handlers, inbox
+from payments_integration.models import Event, EventState, Payment
+from payments_integration.signals import SynchronousSignal, attention, event_received, status_changed
+from tests import factories
+
+
+async def deliver(instance: Any = None, **kwargs: Any) -> None: ...
+
+
+async def generate(instance: Any = None, **kwargs: Any) -> Any:
+    yield instance
+
+
+class Deliver:
+    async def __call__(self, instance: Any = None, **kwargs: Any) -> None: ...
+
+    async def deliver(self, instance: Any = None, **kwargs: Any) -> None: ...
+
+
+ASYNC: dict[str, Callable[..., Any]] = {
+    "a function": deliver,
+    "a generator": generate,
+    "a method": Deliver().deliver,
+    "an object": Deliver(),
+    "a partial": functools.partial(deliver, extra=1),
+    "a partial of an object": functools.partial(functools.partial(Deliver(), extra=1), more=2),
+}
+
+
+@pytest.mark.case(108)
+@pytest.mark.parametrize("name", ASYNC)
+def test_async_handlers_are_refused_when_they_are_registered(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "registered", [])
+    for decorate in (handlers.on_event("payment.*"), handlers.on_status(Payment, "succeeded")):
+        with pytest.raises(TypeError, match=r"is async\. .*async_to_sync"):
+            decorate(ASYNC[name])
+    assert handlers.registered == []
+    assert not event_received.has_listeners(Payment)
+    assert not status_changed.has_listeners(Payment)
+
+
+@pytest.mark.case(108)
+@pytest.mark.parametrize("signal", [event_received, status_changed, attention])
+@pytest.mark.parametrize("name", ASYNC)
+def test_async_receivers_are_refused_when_they_are_connected(name: str, signal: SynchronousSignal) -> None:
+    with pytest.raises(TypeError, match=r"is async\. .*async_to_sync"):
+        signal.connect(ASYNC[name], weak=False)
+    assert not signal.has_listeners(Payment)
+
+
+def hide_async(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that does not know that the function is async."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+@pytest.mark.case(108)
+@pytest.mark.django_db
+@pytest.mark.parametrize("register", [handlers.on_event("payment.*"), handlers.on_status(Payment)])
+def test_an_async_handler_behind_a_decorator_has_failed(register: Any, woken: list[str]) -> None:
+    register(hide_async(deliver))
+    inbox.receive("default", factories.body(factories.life()[0]))
+    inbox.process()
+    inbox.dispatch()
+    event = Event.objects.get()
+    assert event.state == EventState.APPLIED
+    assert "returned a coroutine" in event.error
+
+
+@pytest.mark.django_db
+def test_async_work_runs_through_async_to_sync(woken: list[str]) -> None:
+    seen = []
+
+    async def work(payment_id: str) -> None:
+        seen.append(payment_id)
+
+    @handlers.on_event("payment.*")
+    def handle(instance: Any, **kwargs: Any) -> None:
+        async_to_sync(work)(instance.pk)
+
+    inbox.receive("default", factories.body(factories.life()[0]))
+    inbox.process()
+    inbox.dispatch()
+    assert seen == [Event.objects.get().object_id]
+    assert Event.objects.get().state == EventState.DONE
