@@ -23,6 +23,7 @@ class PaymentsIntegrationConfig(AppConfig):
         app_checks = import_module("payments_integration.checks")
         checks.register(app_checks.check_settings, checks.Tags.compatibility)
         checks.register(app_checks.check_handlers, checks.Tags.compatibility)
+        checks.register(app_checks.check_webhook_urls, checks.Tags.urls)
         checks.register(app_checks.check_api, checks.Tags.security)
         checks.register(app_checks.check_deployment, checks.Tags.security, deploy=True)
         checks.register(app_checks.check_keys, checks.Tags.database)

@@ -6,24 +6,32 @@ import inspect
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
+from urllib.parse import urlsplit
 
+from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.db import connections, router
+from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils.module_loading import import_string
 
-from payments_integration import conf, handlers
+from payments_integration import conf, handlers, webhook_urls
 from payments_integration.encryption import DecryptionError, decrypt
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, WebhookEndpoint
 from payments_integration.next_action import codes
+from payments_integration.validation.urls import LOOPBACK_HOSTS
 
 ID = "payments_integration"
+TEST_KEY = "sk_test_"
+#: Characters of an encryption key: 128 bits in hexadecimal digits.
+MIN_KEY = 32
 
 
 def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E001 to E009, E012, E013: the setting is wrong. E011: USE_TZ is off. W001: no account. W002: SQLite's mode of
-    transactions. W005: process_events is not scheduled, or not for every account.
+    """E001 to E009, E012, E013: the setting is wrong. E011: USE_TZ is off. W001, W008: no account, or no "default".
+    W002: SQLite's mode of transactions. W005: process_events is not scheduled, or not for every account. W009:
+    REORDER_WINDOW has no effect. W010: Django REST framework is not installed as an app.
     """
     raw = getattr(settings, conf.NAME, {})
     messages: list[checks.CheckMessage] = [
@@ -35,6 +43,16 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
                 f"{conf.NAME} has no account.",
                 hint='Add "ACCOUNTS": {"default": {"BASE_URL": …, "API_KEY": …}} to it.',
                 id=f"{ID}.W001",
+            )
+        )
+    elif not messages:
+        messages += _without_effect(raw)
+    if not apps.is_installed("rest_framework"):
+        messages.append(
+            checks.Warning(
+                "The app rest_framework is missing from INSTALLED_APPS: errors of the REST API are not translated.",
+                hint='Add "rest_framework" to INSTALLED_APPS.',
+                id=f"{ID}.W010",
             )
         )
     if not settings.USE_TZ:
@@ -64,6 +82,50 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
                 id=f"{ID}.W002",
             )
         )
+    return messages
+
+
+def _without_effect(raw: Mapping[str, Any]) -> list[checks.CheckMessage]:
+    """What a valid setting says that does not do what it seems to."""
+    messages: list[checks.CheckMessage] = []
+    if conf.DEFAULT_ACCOUNT not in raw["ACCOUNTS"]:
+        messages.append(
+            checks.Warning(
+                f'{conf.NAME}["ACCOUNTS"] has no account "{conf.DEFAULT_ACCOUNT}": calls without account=… fail, and '
+                "deliveries to webhook/ get 404.",
+                hint=f'Name one "{conf.DEFAULT_ACCOUNT}", or silence this check if your calls and URLs name one.',
+                id=f"{ID}.W008",
+            )
+        )
+    if raw.get("REORDER_WINDOW") and raw.get("PROCESSING", "inline") == "inline":
+        messages.append(
+            checks.Warning(
+                f'{conf.NAME}["REORDER_WINDOW"] has no effect with "PROCESSING": "inline".',
+                hint='Set "PROCESSING": "celery", or leave REORDER_WINDOW out.',
+                id=f"{ID}.W009",
+            )
+        )
+    return messages
+
+
+def check_webhook_urls(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """E015: a webhook URL is missing from the URLconf, or another route takes its deliveries."""
+    if not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    messages: list[checks.CheckMessage] = []
+    for name, arguments in ((f"{ID}:webhook", {}), (f"{ID}:webhook-account", {"account": conf.DEFAULT_ACCOUNT})):
+        try:
+            url = reverse(name, kwargs=arguments)
+        except NoReverseMatch:
+            what = f"The webhook URL {name} is not in the URLconf: no delivery can arrive."
+            hint = 'Add path("payments/", include("payments_integration.urls")) to urlpatterns of ROOT_URLCONF.'
+        else:
+            target = webhook_urls.target("/" + url.removeprefix(get_script_prefix()))
+            if target.account is not None:
+                continue
+            what = f"The webhook URL {url} leads to another view ({target.view or 'none'}): no delivery can arrive."
+            hint = 'Move path(…, include("payments_integration.urls")) up, before the route that matches this URL too.'
+        messages.append(checks.Error(what, hint=hint, id=f"{ID}.E015"))
     return messages
 
 
@@ -148,7 +210,8 @@ def _unscheduled(raw: Any) -> str:
 
 def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
     """With ``check --deploy``. W003: a redirect loses deliveries. W004: only SECRET_KEY protects webhook secrets.
-    W007: the checkout pages cannot draw codes.
+    W007: the checkout pages cannot draw codes. W011 to W013: a test key, the address of this machine, a short
+    encryption key.
     """
     messages: list[checks.CheckMessage] = []
     if missing := codes.missing_libraries():
@@ -167,13 +230,47 @@ def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[checks.Chec
                 id=f"{ID}.W003",
             )
         )
-    raw = getattr(settings, conf.NAME, {})
-    if not any(conf.problems(raw)) and not conf.current().ENCRYPTION_KEYS:
+    if not any(conf.problems(getattr(settings, conf.NAME, {}))):
+        messages += _for_development(conf.current())
+    return messages
+
+
+def _for_development(current: conf.Settings) -> list[checks.CheckMessage]:
+    """Values that are sound on a developer's machine only."""
+    messages: list[checks.CheckMessage] = []
+    if not current.ENCRYPTION_KEYS:
         messages.append(
             checks.Warning(
                 "Webhook secrets are encrypted with a key derived from SECRET_KEY.",
                 hint=f'Set {conf.NAME}["ENCRYPTION_KEYS"], so that a new SECRET_KEY does not lose the secrets.',
                 id=f"{ID}.W004",
+            )
+        )
+    for account in current.ACCOUNTS.values():
+        where = f'{conf.NAME}["ACCOUNTS"]["{account.alias}"]'
+        if account.api_key.startswith(TEST_KEY):
+            messages.append(
+                checks.Warning(
+                    f'{where}["API_KEY"] is a test key: no real money moves.',
+                    hint="Set the live key. Silence this check on a server that is for tests.",
+                    id=f"{ID}.W011",
+                )
+            )
+        if urlsplit(account.base_url).hostname in LOOPBACK_HOSTS:
+            messages.append(
+                checks.Warning(
+                    f'{where}["BASE_URL"] is an address of this machine, such as the sandbox has.',
+                    hint="Set the provider's address.",
+                    id=f"{ID}.W012",
+                )
+            )
+    if any(len(key) < MIN_KEY for key in current.ENCRYPTION_KEYS):
+        messages.append(
+            checks.Warning(
+                f'{conf.NAME}["ENCRYPTION_KEYS"] has a key of fewer than {MIN_KEY} characters, which can be guessed.',
+                hint="Put a long one first, for example of secrets.token_urlsafe(32). Rotate each endpoint's secret, "
+                "then remove the short key.",
+                id=f"{ID}.W013",
             )
         )
     return messages

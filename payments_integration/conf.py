@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -270,8 +271,11 @@ def problems(raw: object) -> Iterator[Problem]:
         return
     known = [option.name for option in dataclasses.fields(Settings)]
     for name in raw:
-        if name not in known:
-            yield Problem("E002", f"{NAME} has an unknown option {name!r}.", f"Known: {', '.join(known)}.")
+        if name in _ACCOUNT_KEYS:
+            hint = 'It belongs to an account: write {"ACCOUNTS": {"default": {"BASE_URL": …, "API_KEY": …}}}.'
+            yield Problem("E002", f"{NAME} has {name!r} outside of ACCOUNTS.", hint)
+        elif name not in known:
+            yield Problem("E002", f"{NAME} has an unknown option {name!r}.", _known(name, known))
     yield from _account_problems(raw.get("ACCOUNTS", {}))
     if raw.get("PROCESSING", "inline") not in ("inline", "celery"):
         yield Problem("E006", f'{NAME}["PROCESSING"] is wrong.', 'Write "inline" or "celery".')
@@ -287,6 +291,14 @@ def problems(raw: object) -> Iterator[Problem]:
         yield Problem("E009", f'{NAME}["ENCRYPTION_KEYS"] is wrong.', "Write a list of non-empty strings.")
     yield from _limit_problems(raw.get("APPROVAL_LIMITS", {}))
     yield from _api_problems(raw)
+
+
+def _known(name: object, known: Sequence[str]) -> str:
+    """A hint for a name that is not known: the one that was probably meant, and all of them."""
+    spelled = {word.upper(): word for word in known}
+    close = difflib.get_close_matches(str(name).upper(), spelled, n=1)
+    meant = "".join(f'Did you mean "{spelled[word]}"? ' for word in close)
+    return f"{meant}Known: {', '.join(known)}."
 
 
 def _api_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
@@ -310,7 +322,7 @@ def _api_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
         return
     for name, rate in rates.items():
         if name not in _API_RATES:
-            yield Problem("E013", f"{where} has an unknown name {name!r}.", f"Known: {', '.join(_API_RATES)}.")
+            yield Problem("E013", f"{where} has an unknown name {name!r}.", _known(name, _API_RATES))
         elif rate is not None and not (isinstance(rate, str) and _RATE.fullmatch(rate)):
             yield Problem("E013", f'{where}["{name}"] is wrong.', 'Write a rate, such as "120/minute", or None.')
 
@@ -360,7 +372,7 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
             continue
         for key in entry:
             if key not in _ACCOUNT_KEYS:
-                yield Problem("E005", f"{here} has an unknown key {key!r}.", f"Known: {', '.join(_ACCOUNT_KEYS)}.")
+                yield Problem("E005", f"{here} has an unknown key {key!r}.", _known(key, _ACCOUNT_KEYS))
         base_url, api_key = entry.get("BASE_URL"), entry.get("API_KEY")
         if not isinstance(base_url, str) or not is_base_url(base_url):
             yield Problem(

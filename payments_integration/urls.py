@@ -4,14 +4,14 @@ import uuid
 from importlib import import_module
 from typing import Any
 
+from django.apps import apps
 from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, JsonResponse
 from django.urls import include, path, re_path
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
-
-from payments_integration.webhooks import webhook
 
 EXTRA = 'pip install "payments-integration[api]"'
 
@@ -31,6 +31,15 @@ def api_not_installed(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"error": error}, status=501, headers={"Request-Id": request_id})
 
 
+def _webhook() -> Any:
+    """The view. It needs the models, whose own error would not say what to do."""
+    if not apps.is_installed("payments_integration"):
+        raise ImproperlyConfigured(
+            'payments_integration.urls needs the app: add "payments_integration" to INSTALLED_APPS.'
+        )
+    return import_module("payments_integration.webhooks").webhook
+
+
 def _api() -> Any:
     """The API's URLs; without the extra ``api`` one that answers 501."""
     try:
@@ -42,6 +51,7 @@ def _api() -> Any:
 
 
 app_name = "payments_integration"
+webhook = _webhook()
 urlpatterns = [
     path("webhook/", webhook, name="webhook"),
     path("webhook/<slug:account>/", webhook, name="webhook-account"),

@@ -52,7 +52,6 @@ settings.configure(
         }
     },
     TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}],
-    ROOT_URLCONF="payments_integration.urls",
     PAYMENTS_INTEGRATION={
         "ACCOUNTS": {
             "default": {
@@ -64,6 +63,12 @@ settings.configure(
 django.setup()
 from django.core.management import call_command
 from django.test import Client
+from django.urls import include, path
+
+class Urls:
+    urlpatterns = [path("", include("payments_integration.urls"))]
+
+settings.ROOT_URLCONF = Urls
 
 call_command("migrate", verbosity=0)
 call_command("check", fail_level="WARNING")

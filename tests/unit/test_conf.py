@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,18 @@ import pytest
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
+from django.urls import clear_script_prefix, include, path, set_script_prefix
 from django.utils import timezone
 
 from payments_integration import conf, handlers
-from payments_integration.checks import check_api, check_deployment, check_handlers, check_keys, check_settings
+from payments_integration.checks import (
+    check_api,
+    check_deployment,
+    check_handlers,
+    check_keys,
+    check_settings,
+    check_webhook_urls,
+)
 from payments_integration.models import Payment, WebhookEndpoint
 from payments_integration.projection import store_secret
 from payments_integration.schedule import BEAT_SCHEDULE, beat_schedule
@@ -72,6 +82,7 @@ def test_the_error_for_an_unknown_account_names_the_known_ones() -> None:
 
 WRONG: dict[str, tuple[str, Any, str]] = {
     "no dict": ("E001", [], "must be a dict"),
+    "flat": ("E002", {"API_KEY": "sk_test_1"}, "'API_KEY' outside of ACCOUNTS"),
     "unknown option": ("E002", setting(PROCESING="celery"), "unknown option 'PROCESING'"),
     "accounts no dict": ("E003", {"ACCOUNTS": []}, "must be a dict"),
     "alias": ("E004", {"ACCOUNTS": {"a b": ACCOUNT}}, "alias 'a b'"),
@@ -132,6 +143,23 @@ def test_a_wrong_setting_is_a_check_error(id: str, raw: Any, says: str) -> None:
             conf.current()
 
 
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        ({"API_KEY": "sk_test_1"}, 'write {"ACCOUNTS": {"default": {"BASE_URL": …, "API_KEY": …}}}'),
+        (setting(PROCESING="celery"), 'Did you mean "PROCESSING"?'),
+        (setting(batch_size=7), 'Did you mean "BATCH_SIZE"?'),
+        (account(WEBHOOK_SECRET=["x"]), 'Did you mean "WEBHOOK_SECRETS"?'),
+        (setting(API_THROTTLE_RATES={"reads": "5/min"}), 'Did you mean "read"?'),
+        (setting(QX=7), "Known: ACCOUNTS"),
+    ],
+)
+def test_the_hint_says_what_was_probably_meant(raw: Any, says: str) -> None:
+    (problem,) = conf.problems(raw)
+    assert says in problem.hint
+    assert problem.hint.count("Did you mean") == says.count("Did you mean")
+
+
 def test_approval_limits_are_read_only() -> None:
     given = {"CLP": 1_000_000, "USD": 1}
     with override_settings(PAYMENTS_INTEGRATION=setting(APPROVAL_LIMITS=given)):
@@ -188,6 +216,102 @@ def test_a_setting_without_an_account_is_a_warning() -> None:
         assert "payments_integration.W001" in [message.id for message in check_settings()]
 
 
+def test_accounts_without_a_default_are_a_warning(settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": {"shop": ACCOUNT}}
+    (warning,) = check_settings()
+    assert warning.id == "payments_integration.W008"
+    assert 'no account "default"' in warning.msg
+    settings.PAYMENTS_INTEGRATION = setting()
+    assert check_settings() == []
+
+
+def test_a_reorder_window_without_a_worker_is_a_warning(settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = setting(REORDER_WINDOW=5)
+    assert ids(check_settings()) == {"payments_integration.W009"}
+    settings.PAYMENTS_INTEGRATION = setting(REORDER_WINDOW=5, PROCESSING="celery")
+    assert "payments_integration.W009" not in ids(check_settings())
+
+
+def test_a_project_without_the_app_of_the_rest_framework_is_warned(settings: Any) -> None:
+    settings.INSTALLED_APPS = [name for name in settings.INSTALLED_APPS if name != "rest_framework"]
+    (warning,) = check_settings()
+    assert warning.id == "payments_integration.W010"
+    assert "rest_framework is missing from INSTALLED_APPS" in warning.msg
+
+
+def test_urls_without_the_app_name_the_missing_app() -> None:
+    code = (
+        "from django.conf import settings; settings.configure(SECRET_KEY='x', INSTALLED_APPS=[]);"
+        "import django; django.setup(); from django.urls import include; include('payments_integration.urls')"
+    )
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", code], check=False, capture_output=True, text=True)
+    assert ended.stderr.splitlines()[-1] == (
+        "django.core.exceptions.ImproperlyConfigured: payments_integration.urls needs the app: add "
+        '"payments_integration" to INSTALLED_APPS.'
+    )
+
+
+def catch_all(request: Any, path: str) -> Any: ...
+
+
+OURS = path("payments/", include("payments_integration.urls"))
+
+
+class Included:
+    urlpatterns = [OURS]
+
+
+class Forgotten:
+    urlpatterns = [path("shop/", include("payments_integration.checkout.urls"))]
+
+
+class Shadowed:
+    urlpatterns = [path("<path:path>", catch_all, name="wagtail_serve"), OURS]
+
+
+class ShadowedByOne:
+    urlpatterns = [path("payments/webhook/<slug:path>/", catch_all, name="other"), OURS]
+
+
+class Below:
+    urlpatterns = [OURS, path("<path:path>", catch_all)]
+
+
+@pytest.mark.case(110)
+@pytest.mark.parametrize(
+    ("urls", "says"),
+    [
+        (Included, []),
+        (Below, []),
+        (Forgotten, ["payments_integration:webhook is not in", "payments_integration:webhook-account is not in"]),
+        (
+            Shadowed,
+            ["/payments/webhook/ leads to another view (wagtail_serve)", "/payments/webhook/default/ leads to"],
+        ),
+        (ShadowedByOne, ["/payments/webhook/default/ leads to another view (other)"]),
+    ],
+)
+def test_a_webhook_url_that_does_not_lead_to_the_view_is_a_check_error(
+    urls: type, says: list[str], settings: Any
+) -> None:
+    settings.ROOT_URLCONF = urls
+    found = [message for message in checks.run_checks() if message.id == "payments_integration.E015"]
+    assert len(found) == len(says)
+    for error, text in zip(found, says, strict=True):
+        assert f"The webhook URL {text}" in error.msg
+        assert error.level == checks.ERROR
+        assert error.hint
+
+
+@pytest.mark.case(110)
+def test_the_webhook_url_is_found_below_a_prefix_of_the_server() -> None:
+    set_script_prefix("/app/")
+    try:
+        assert check_webhook_urls() == []
+    finally:
+        clear_script_prefix()
+
+
 @pytest.mark.django_db
 def test_the_checks_are_registered() -> None:
     with override_settings(PAYMENTS_INTEGRATION={"X": 1}):
@@ -196,13 +320,32 @@ def test_the_checks_are_registered() -> None:
 
 def test_deployment_checks_warn_about_redirects_and_the_default_key(settings: Any) -> None:
     settings.SECURE_SSL_REDIRECT = True
-    assert {message.id for message in check_deployment()} == {
-        "payments_integration.W003",
-        "payments_integration.W004",
-    }
+    settings.PAYMENTS_INTEGRATION = account(API_KEY="sk_live_1")
+    assert ids(check_deployment()) == {"payments_integration.W003", "payments_integration.W004"}
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-    settings.PAYMENTS_INTEGRATION = setting(ENCRYPTION_KEYS=["key"])
+    settings.PAYMENTS_INTEGRATION = account(API_KEY="sk_live_1") | {"ENCRYPTION_KEYS": ["k" * 32]}
     assert check_deployment() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "id", "says"),
+    [
+        ({"API_KEY": "sk_test_1"}, "W011", '["default"]["API_KEY"] is a test key'),
+        ({"BASE_URL": "http://127.0.0.1:8400"}, "W012", '["default"]["BASE_URL"] is an address of this machine'),
+        ({"BASE_URL": "https://localhost"}, "W012", "BASE_URL"),
+        ({"ENCRYPTION_KEYS": ["k" * 32, "changeme"]}, "W013", "fewer than 32 characters"),
+    ],
+)
+def test_deployment_checks_warn_about_values_for_development(
+    changes: dict[str, Any], id: str, says: str, settings: Any
+) -> None:
+    keys = changes.pop("ENCRYPTION_KEYS", ["k" * 32])
+    settings.PAYMENTS_INTEGRATION = account(**{"API_KEY": "sk_live_1", **changes}) | {"ENCRYPTION_KEYS": keys}
+    (warning,) = check_deployment()
+    assert warning.id == f"payments_integration.{id}"
+    assert says in warning.msg
+    assert warning.hint
+    assert not any(secret in f"{warning.msg}{warning.hint}" for secret in ("sk_", "changeme", "kkk"))
 
 
 def ids(messages: list[checks.CheckMessage]) -> set[str | None]:

@@ -1,0 +1,29 @@
+"""Where a URL of the project leads: to the webhook view, and of which account, or to another view."""
+
+from __future__ import annotations
+
+import inspect
+from typing import NamedTuple
+
+from django.urls import Resolver404, resolve
+
+from payments_integration import conf
+
+
+class Target(NamedTuple):
+    #: The account whose deliveries the webhook view takes there; None: the URL leads elsewhere.
+    account: str | None
+    #: The name of the view; "": no view has this URL.
+    view: str
+
+
+def target(path: str) -> Target:
+    """What answers a request for this path."""
+    try:
+        match = resolve(path)
+    except Resolver404:
+        return Target(None, "")
+    # By name, because to import the view would import most of the app. A project may have decorated it.
+    view = inspect.unwrap(match.func)
+    is_ours = (view.__module__, getattr(view, "__name__", "")) == ("payments_integration.webhooks", "webhook")
+    return Target(match.kwargs.get("account", conf.DEFAULT_ACCOUNT) if is_ours else None, match.view_name)
