@@ -145,6 +145,16 @@ class NoAnswer(PaymentsError):
         self.was_connected = was_connected
 
 
+def recorded_error(error: BaseException) -> str:
+    """An error as a record of a pass keeps it: its class and its text."""
+    return f"{type(error).__name__}: {error}"
+
+
+#: A recorded error begins with one of these if the provider refused the API key; if it did not answer, or failed.
+KEY_REFUSED = (f"{AuthenticationFailed.__name__}:",)
+UNREACHABLE = (f"{NoAnswer.__name__}:", f"{ApiError.__name__}:")
+
+
 class UnsendableRequest(PaymentsError, ValueError):
     """The request cannot be sent: it is too large, or has an invalid id, key or filter. Nothing was sent."""
 

@@ -22,6 +22,7 @@ class Reason(StrEnum):
     DISPATCH_PARKED = "dispatch_parked"
 
     # Shown by ``payments_health`` alone.
+    API_KEY_REFUSED = "api_key_refused"
     DATABASE = "database"
     DELIVERIES_MISSING = "deliveries_missing"
     ERASURE_UNFINISHED = "erasure_unfinished"
@@ -31,6 +32,7 @@ class Reason(StrEnum):
     NO_ENDPOINT = "no_endpoint"
     OPERATION_UNKNOWN = "operation_unknown"
     OPERATIONS_DUE = "operations_due"
+    PROVIDER_UNREACHABLE = "provider_unreachable"
     REFRESHES_DUE = "refreshes_due"
     REFRESHES_FAIL = "refreshes_fail"
     REMOVED_ACCOUNT = "removed_account"
@@ -58,8 +60,10 @@ ACTIONS: dict[Reason, str] = {
     Reason.SECRET_MISSING: "rotate the secret: payments_endpoints rotate; deliveries cannot be verified until then",
     Reason.DISPATCH_PARKED: "fix the receiver (admin: Events and Status changes, state parked, show the traceback), "
     "then press Replay",
+    Reason.API_KEY_REFUSED: "correct the account's API_KEY, or get a new key from the provider",
     Reason.DATABASE: "start the database, or migrate it: manage.py migrate",
-    Reason.DELIVERIES_MISSING: "check the endpoint's URL, TLS and firewall: events arrive by reconciliation only",
+    Reason.DELIVERIES_MISSING: "check the endpoint's URL, the project's routes (manage.py check), TLS and firewall: "
+    "events arrive by reconciliation only",
     Reason.ERASURE_UNFINISHED: "resolve the open operations that it waits for (admin: Erasures, Operations)",
     Reason.EVENTS_HELD: "see why reconciliation does not complete its window (admin: Reconciliation runs)",
     Reason.EVENTS_PENDING: _WORKER,
@@ -70,6 +74,8 @@ ACTIONS: dict[Reason, str] = {
     "Operations)",
     Reason.OPERATION_UNKNOWN: "wait: it is being resolved; if you cannot wait, look it up (admin: Operations)",
     Reason.OPERATIONS_DUE: _WORKER,
+    Reason.PROVIDER_UNREACHABLE: "wait: the app tries again by itself; if it lasts, check BASE_URL, the network and "
+    "the provider's status",
     Reason.REFRESHES_DUE: _WORKER,
     Reason.REFRESHES_FAIL: "see why the objects cannot be read (admin: Due refreshes)",
     Reason.REMOVED_ACCOUNT: "configure the account again until its work is finished",

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from payments_integration import conf
+from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE
 from payments_integration.health.report import (
     AccountReport,
     AccountStatistics,
@@ -37,7 +38,7 @@ RUN_ALERT = 3600.0
 #: The provider may be down for a while; an outcome that stays unknown for longer needs attention.
 UNKNOWN_ALERT = 3600.0
 ERASURE_ALERT = timedelta(days=1).total_seconds()
-#: At least so many events in a day without a single delivery are a problem.
+#: At least so many events in a day without a single delivery are a problem, if deliveries arrived before.
 MIN_RECOVERED = 10
 
 _UNFINISHED = (EventState.PENDING, EventState.HELD, EventState.APPLIED, EventState.PARKED)
@@ -90,6 +91,7 @@ def _problems(account: str, statistics: AccountStatistics) -> Iterator[Problem]:
     yield from _attention(statistics)
     yield from _backlog(statistics)
     yield from _reconciliation(statistics)
+    yield from _provider(statistics)
     yield from _deliveries(account, statistics)
     if (offset := statistics.clock_offset_seconds) is not None and abs(offset) > CLOCK_ALERT:
         direction = "ahead of" if offset > 0 else "behind"
@@ -164,6 +166,15 @@ def _has_failed_for_long(run: Run) -> bool:
     return run.done_age_seconds is None or run.done_age_seconds > RUN_ALERT
 
 
+def _provider(statistics: AccountStatistics) -> Iterator[Problem]:
+    """What the newest request of a pass or an operation has shown, at once: every call fails until it is repaired."""
+    error = statistics.provider_error
+    if error.startswith(KEY_REFUSED):
+        yield _problem(Reason.API_KEY_REFUSED, 1, f"the provider refuses the API key ({_first_line(error)})")
+    elif error.startswith(UNREACHABLE):
+        yield _problem(Reason.PROVIDER_UNREACHABLE, 1, f"the provider cannot be reached ({_first_line(error)})")
+
+
 def _deliveries(account: str, statistics: AccountStatistics) -> Iterator[Problem]:
     configured = bool(conf.account(account).webhook_secrets)
     if not statistics.endpoints and not configured:
@@ -178,7 +189,12 @@ def _deliveries(account: str, statistics: AccountStatistics) -> Iterator[Problem
                 Reason.SECRET_UNREADABLE, 1, f"{endpoint.id}: no key can read its secret; deliveries get 503"
             )
     count = statistics.recovered_last_day
-    if count >= MIN_RECOVERED and not statistics.webhooks_last_day and (statistics.endpoints or configured):
+    if not (statistics.endpoints or configured) or not count:
+        return
+    if statistics.last_webhook_age_seconds is None:
+        message = f"{_number(count)} events of the last day exist, and none was ever delivered by webhook"
+        yield _problem(Reason.DELIVERIES_MISSING, count, message)
+    elif count >= MIN_RECOVERED and not statistics.webhooks_last_day:
         message = f"none of the {_number(count)} events of the last day was delivered by webhook"
         yield _problem(Reason.DELIVERIES_MISSING, count, message)
 

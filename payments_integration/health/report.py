@@ -134,6 +134,8 @@ class AccountStatistics:
     backlog: Backlog
     operations: Operations
     events: Events
+    #: The error of the newest pass or operation that the provider refused, or did not answer; empty if it succeeded.
+    provider_error: str
     #: Objects that could not be read many times in a row.
     refreshes_failing: int
     #: Age of the watermark, up to which events are complete; None: no pass was ever complete.

@@ -1,4 +1,4 @@
-"""The statistics of one account, in five queries. Each uses an index or reads a limited number of rows."""
+"""The statistics of one account, in six queries. Each uses an index or reads a limited number of rows."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from payments_integration.encryption import DecryptionError, decrypt
+from payments_integration.exceptions import provider_error, recorded_error
 from payments_integration.health.report import (
     AccountStatistics,
     Backlog,
@@ -76,7 +77,7 @@ def account_statistics(account: str, now: datetime) -> AccountStatistics:
         waiting["refreshes"],
         waiting["operations"],
     )
-    runs, drift = _runs(account, now)
+    passes = _passes(account, now)
     return AccountStatistics(
         last_event_age_seconds=age(max((at for at, _, _ in newest), default=None), now),
         last_webhook_age_seconds=age(
@@ -92,14 +93,15 @@ def account_statistics(account: str, now: datetime) -> AccountStatistics:
             parked=_joined(waiting["parked_events"], waiting["parked_changes"]),
             quarantined=waiting["quarantined"],
         ),
+        provider_error=_provider_error(account, passes),
         refreshes_failing=waiting["refreshes_failing"].count,
         watermark_age_seconds=age(state.watermark, now),
         resync_due=state.resync_due_at is not None,
         # A process that is doing the resync moves this time into the future.
         resync_waits_seconds=age(state.resync_due_at, now) or None,
         clock_offset_seconds=state.clock_offset,
-        runs=runs,
-        drift=drift,
+        runs=Runs(*(_run([row for row in passes if row.kind == kind], now) for kind in _KINDS)),
+        drift=_drift(passes, now),
         endpoints=[
             _endpoint(row, now)
             for row in WebhookEndpoint.objects.filter(account=account, deleted_at=None).order_by("pk")
@@ -130,8 +132,8 @@ def _lag(newest: list[tuple[datetime, datetime, str]], offset: float, now: datet
     return Lag(statistics.median(lags), max(lags)) if lags else Lag()
 
 
-def _runs(account: str, now: datetime) -> tuple[Runs, Drift]:
-    """The passes of each kind, and the drift that the newest sweep with any drift found within a week."""
+def _passes(account: str, now: datetime) -> list[ReconciliationRun]:
+    """The last passes of each kind, and the last sweep within a week that found drift; newest first."""
     rows = ReconciliationRun.objects.filter(account=account).exclude(state=RunState.SKIPPED).defer("drift")
     newest = list(rows.filter(kind__in=_KINDS).order_by("-started_at")[:_RUNS])
     rare = [kind for kind in _KINDS if not any(row.kind == kind and row.state == RunState.DONE for row in newest)]
@@ -141,12 +143,23 @@ def _runs(account: str, now: datetime) -> tuple[Runs, Drift]:
     # OR instead of IN: MariaDB does not allow LIMIT within IN.
     others = rows.filter(reduce(or_, (Q(pk=pk) for pk in (*wanted, drifted))))
     found = {row.pk: row for row in (*newest, *others)}
-    runs = sorted(found.values(), key=lambda row: row.started_at, reverse=True)
-    sweeps = (row for row in runs if row.kind in _SWEEPS and row.started_at > now - _WEEK and row.drifted > 0)
-    return (
-        Runs(*(_run([row for row in runs if row.kind == kind], now) for kind in _KINDS)),
-        next((Drift(row.drifted, row.repaired) for row in sweeps), Drift()),
-    )
+    return sorted(found.values(), key=lambda row: row.started_at, reverse=True)
+
+
+def _drift(passes: list[ReconciliationRun], now: datetime) -> Drift:
+    """The drift that the newest sweep with any drift found within a week."""
+    sweeps = (row for row in passes if row.kind in _SWEEPS and row.started_at > now - _WEEK and row.drifted > 0)
+    return next((Drift(row.drifted, row.repaired) for row in sweeps), Drift())
+
+
+def _provider_error(account: str, passes: list[ReconciliationRun]) -> str:
+    """The error with which the newest ended pass or answered operation ended; "" if it succeeded."""
+    answered = Operation.objects.filter(account=account, state__in=(OperationState.DONE, OperationState.REJECTED))
+    operation = answered.exclude(closed_at=None).order_by("-created_at", "-id").only("closed_at", "error").first()
+    ended = next((row for row in passes if row.state in (RunState.DONE, RunState.FAILED)), None)
+    if operation is not None and operation.closed_at and (ended is None or operation.closed_at > ended.started_at):
+        return recorded_error(provider_error(operation.error)) if operation.error else ""
+    return ended.error if ended is not None else ""
 
 
 def _last(rows: QuerySet[ReconciliationRun]) -> Subquery:

@@ -1,17 +1,25 @@
-"""Arguments that several commands have: accounts and times."""
+"""What several commands share: arguments for accounts and times, and how they end without tables or provider."""
 
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError
+from django.db import connections, router
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from payments_integration import conf
+from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE
+from payments_integration.models import Operation, ReconciliationRun, RunState
+
+#: Exit codes besides 1 (something failed) and 2 (wrong arguments or settings).
+EXIT_KEY_REFUSED = 3
+EXIT_UNREACHABLE = 4
 
 
 def add_account_argument(parser: Any) -> None:
@@ -41,3 +49,32 @@ def time_argument(text: str) -> datetime:
     if value is None:
         raise ArgumentTypeError(f"{text!r} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z")
     return value if timezone.is_aware(value) else timezone.make_aware(value)
+
+
+def require_tables() -> None:
+    """Raise CommandError if the app's tables do not exist yet."""
+    using = router.db_for_write(Operation)
+    if Operation._meta.db_table not in connections[using].introspection.table_names():
+        raise CommandError("The tables of payments_integration do not exist yet. Run manage.py migrate first.")
+
+
+def exit_code(error: str) -> int:
+    """The exit code for a recorded error (``exceptions.recorded_error``)."""
+    if error.startswith(KEY_REFUSED):
+        return EXIT_KEY_REFUSED
+    return EXIT_UNREACHABLE if error.startswith(UNREACHABLE) else 1
+
+
+def provider_failure(runs: Iterable[ReconciliationRun]) -> CommandError | None:
+    """The error to end with if the provider refused the API key of an account, or could not be reached."""
+    failed = [run for run in runs if run.state == RunState.FAILED]
+    for code, what in (
+        (EXIT_KEY_REFUSED, "The provider refuses the API key of account"),
+        (EXIT_UNREACHABLE, "The provider cannot be reached for account"),
+    ):
+        for run in failed:
+            if exit_code(run.error) == code:
+                return CommandError(
+                    f"{what} {run.account}: {run.error} The next run continues there.", returncode=code
+                )
+    return None

@@ -17,7 +17,7 @@ from payments_integration import conf, inbox, services, sync
 from payments_integration.client import at_most
 from payments_integration.db import statements
 from payments_integration.db.transactions import RetryDeadline, deleted, updated
-from payments_integration.exceptions import NotFound, PaymentsError
+from payments_integration.exceptions import NotFound, PaymentsError, recorded_error
 from payments_integration.models import DueRefresh, Event
 from payments_integration.schemas import WireError
 
@@ -105,7 +105,7 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         _read(row, hurry=hurry)
     except (PaymentsError, WireError) as error:
         logger.info("Reading %s failed: %s", row, error)
-        _postpone(row, f"{type(error).__name__}: {error}")
+        _postpone(row, recorded_error(error))
         return False
     # If another refresh was requested meanwhile, the row stays and is due again.
     if deleted(DueRefresh.objects.filter(pk=row.pk, marks=row.marks)):

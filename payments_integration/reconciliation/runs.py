@@ -16,7 +16,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration.db.transactions import expired, updated
-from payments_integration.exceptions import PaymentsError
+from payments_integration.exceptions import PaymentsError, recorded_error
 from payments_integration.models import MIRRORS, AccountState, ReconciliationRun, RunState
 from payments_integration.schemas import WireError
 
@@ -106,9 +106,9 @@ def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
         run.state = RunState.SKIPPED
     except (PaymentsError, WireError, DatabaseError) as error:
         logger.warning("Reconciliation (%s) of account %s failed: %s", kind, account, error)
-        run.state, run.error = RunState.FAILED, f"{type(error).__name__}: {error}"
+        run.state, run.error = RunState.FAILED, recorded_error(error)
     except BaseException as error:
-        run.state, run.error = RunState.FAILED, f"{type(error).__name__}: {error}"
+        run.state, run.error = RunState.FAILED, recorded_error(error)
         raise
     else:
         run.state = RunState.FAILED if run.error else RunState.DONE

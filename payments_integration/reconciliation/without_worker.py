@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from payments_integration import inbox
 from payments_integration.client import get_client
+from payments_integration.exceptions import KEY_REFUSED
 from payments_integration.models import AccountState, Event, EventSource, ReconciliationRun, RunKind
 from payments_integration.reconciliation.accounts import reconcile_balances
 from payments_integration.reconciliation.due import process_due
@@ -21,30 +22,31 @@ from payments_integration.schedule import BEAT_SCHEDULE
 OVERLAP = timedelta(minutes=1)
 
 
-def run_due(account: str, *, reconcile_now: bool = False) -> None:
-    """Do once what a worker and its schedule would do for an account now.
+def run_due(account: str, *, reconcile_now: bool = False) -> list[ReconciliationRun]:
+    """Do once what a worker and its schedule would do for an account now; returns the records of the passes.
 
-    Each kind of pass runs if the schedule's interval has passed since the last one began. Pruning follows the daily
-    sweep. ``reconcile_now``: run every pass, whenever the last one was.
+    Each kind of pass runs if the schedule's interval has passed since the last one began, or if the provider refused
+    the API key then. Pruning follows the daily sweep. ``reconcile_now``: run every pass, whenever the last one was.
     """
+    runs: list[ReconciliationRun] = []
     process_due(account)
     if reconcile_now or _is_due(account, RunKind.EVENTS, "reconcile_events"):
-        reconcile_events(account)
+        runs.append(reconcile_events(account))
     if reconcile_now or _is_due(account, RunKind.OBJECTS, "reconcile_objects"):
         swept_at = _swept_at(account)
-        reconcile_objects(account)
+        runs.append(reconcile_objects(account))
         if _swept_at(account) != swept_at:
             prune(account)
     if reconcile_now or _is_due(account, RunKind.BALANCES, "sync_balances"):
-        reconcile_balances(account)
+        runs.append(reconcile_balances(account))
     process_due(account)
+    return runs
 
 
 def _is_due(account: str, kind: str, task: str) -> bool:
     interval = timedelta(seconds=float(BEAT_SCHEDULE[f"payments_integration.{task}"]["schedule"]))
-    return not ReconciliationRun.objects.filter(
-        account=account, kind=kind, started_at__gt=timezone.now() - interval
-    ).exists()
+    recent = ReconciliationRun.objects.filter(account=account, kind=kind, started_at__gt=timezone.now() - interval)
+    return all(error.startswith(KEY_REFUSED) for error in recent.values_list("error", flat=True))
 
 
 def _swept_at(account: str) -> datetime | None:

@@ -86,6 +86,16 @@ _PROBLEMS: dict[Reason, tuple[StrOrPromise, type[Model], dict[str, str]]] = {
     Reason.GAP_TOO_LONG: (gettext_lazy("every object must be compared"), ReconciliationRun, {"kind": "full"}),
     Reason.RUNS_STOPPED: (gettext_lazy("reconciliation has stopped"), ReconciliationRun, {}),
     Reason.RUNS_FAIL: (gettext_lazy("reconciliation keeps failing"), ReconciliationRun, {"state": RunState.FAILED}),
+    Reason.API_KEY_REFUSED: (
+        gettext_lazy("the provider refuses the API key"),
+        ReconciliationRun,
+        {"state": RunState.FAILED},
+    ),
+    Reason.PROVIDER_UNREACHABLE: (
+        gettext_lazy("the provider cannot be reached"),
+        ReconciliationRun,
+        {"state": RunState.FAILED},
+    ),
     Reason.PROVIDER_CLOCK: (gettext_lazy("our clock and the provider's differ"), AccountState, {}),
     Reason.NO_ENDPOINT: (gettext_lazy("no webhook endpoint is known"), WebhookEndpoint, {}),
     Reason.ENDPOINT: (gettext_lazy("webhook endpoints need attention"), WebhookEndpoint, {}),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
 from django.core.management import BaseCommand, CommandError
 
-from payments_integration import conf, services
+from payments_integration import conf, services, webhook_urls
 from payments_integration.enums import EVENT_TYPES
-from payments_integration.exceptions import PaymentsError
-from payments_integration.management.arguments import chosen_accounts
+from payments_integration.exceptions import PaymentsError, recorded_error
+from payments_integration.management.arguments import chosen_accounts, exit_code, require_tables
 from payments_integration.models import WebhookEndpoint
 
 
@@ -30,6 +31,9 @@ class Command(BaseCommand):
             if name == "create":
                 action.add_argument("url", help="the public HTTPS URL of the webhook view")
                 action.add_argument("--events", nargs="+", default=list(EVENT_TYPES), help="event types (all)")
+                action.add_argument(
+                    "--no-input", action="store_true", help="refuse a second endpoint for the same URL, do not ask"
+                )
             if name in ("rotate", "delete"):
                 action.add_argument("endpoint", help="id of the endpoint, whk_…")
             if name in ("create", "rotate"):
@@ -37,12 +41,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         (account,) = chosen_accounts(options["account"])
+        require_tables()
         try:
             getattr(self, f"_{options['action']}")(account, options)
         except ValidationError as error:
             raise CommandError("; ".join(error.messages)) from None
         except PaymentsError as error:
-            raise CommandError(str(error)) from None
+            raise CommandError(str(error), returncode=exit_code(recorded_error(error))) from None
 
     def _list(self, account: str, options: dict[str, Any]) -> None:
         endpoints = services.sync_webhook_endpoints(account=account)
@@ -55,9 +60,48 @@ class Command(BaseCommand):
             self.stdout.write("No endpoints. Create one: payments_endpoints create https://…/payments/webhook/")
 
     def _create(self, account: str, options: dict[str, Any]) -> None:
-        endpoint = services.create_webhook_endpoint(url=options["url"], events=options["events"], account=account)
+        url = options["url"]
+        self._warn_of_other_views(url, account)
+        self._confirm_second(url, account, may_ask=not options["no_input"])
+        endpoint = services.create_webhook_endpoint(url=url, events=options["events"], account=account)
         self.stdout.write(self.style.SUCCESS(f"Created {endpoint.pk} for {endpoint.url}."))
         self._show_secret(endpoint, options)
+        self.stdout.write(
+            "The app stores the secret: add nothing to the settings. Next, have the provider create an event, for "
+            "example with a test payment. payments_health then shows when the last webhook arrived."
+        )
+
+    def _warn_of_other_views(self, url: str, account: str) -> None:
+        """The path may be another one behind a proxy, so this is no error."""
+        path = urlsplit(url).path
+        target = webhook_urls.target(path)
+        if target.account == account:
+            return
+        if target.account is not None:
+            what = f"takes the deliveries of account {target.account}, not of {account}"
+        else:
+            what = f"leads to another view ({target.view})" if target.view else "leads to no view"
+        self.stderr.write(
+            self.style.WARNING(
+                f"In this project the path {path} {what}. Unless a proxy changes it, no delivery will arrive: see the "
+                "webhook's path in your URLconf (manage.py check)."
+            )
+        )
+
+    def _confirm_second(self, url: str, account: str, *, may_ask: bool) -> None:
+        """With two endpoints for one URL the provider delivers every event twice."""
+        known = [row.pk for row in services.sync_webhook_endpoints(account=account) if row.url == url]
+        if not known:
+            return
+        message = f"{url} has an endpoint already ({', '.join(known)}); a second one makes every event arrive twice."
+        if not may_ask:
+            raise CommandError(f"{message} To get a new secret: payments_endpoints rotate {known[0]}")
+        try:
+            answer = input(f"{message} Create it? [y/N] ")
+        except EOFError:
+            answer = ""
+        if answer.strip().lower() not in ("y", "yes"):
+            raise CommandError("Nothing was created.")
 
     def _rotate(self, account: str, options: dict[str, Any]) -> None:
         endpoint = services.rotate_webhook_secret(options["endpoint"], account=account)

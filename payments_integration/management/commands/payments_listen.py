@@ -6,12 +6,18 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from django.core.management import BaseCommand
+from django.core.management import BaseCommand, CommandError
 from django.utils import timezone
 
 from payments_integration import conf, reconciliation
-from payments_integration.exceptions import PaymentsError
-from payments_integration.management.arguments import chosen_accounts, time_argument
+from payments_integration.exceptions import PaymentsError, ProviderError, recorded_error
+from payments_integration.management.arguments import (
+    EXIT_KEY_REFUSED,
+    chosen_accounts,
+    exit_code,
+    require_tables,
+    time_argument,
+)
 
 
 class Command(BaseCommand):
@@ -28,6 +34,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         (account,) = chosen_accounts(options["account"])
+        require_tables()
         since = options["since"] or timezone.now() - timedelta(minutes=1)
         self.stdout.write(f"Listening for events of account {account}. Ctrl-C stops it.")
         try:
@@ -43,7 +50,10 @@ class Command(BaseCommand):
         try:
             found = reconciliation.poll(account, since=since)
         except PaymentsError as error:
-            self.stderr.write(f"The provider did not answer: {error}")
+            if exit_code(recorded_error(error)) == EXIT_KEY_REFUSED:
+                raise CommandError(f"The provider refuses the API key: {error}", returncode=EXIT_KEY_REFUSED) from None
+            answered = isinstance(error, ProviderError)
+            self.stderr.write(f"The provider {'answered with an error' if answered else 'did not answer'}: {error}")
             return since
         for event in found.events:
             self.stdout.write(f"{event.created_at:%H:%M:%S}  {event.type:<24} {event.object_id}  {event.pk}")

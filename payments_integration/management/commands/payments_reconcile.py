@@ -8,12 +8,23 @@ from typing import Any
 from django.core.management import BaseCommand, CommandError
 
 from payments_integration import reconciliation
-from payments_integration.management.arguments import add_account_argument, chosen_accounts, time_argument
+from payments_integration.management.arguments import (
+    add_account_argument,
+    chosen_accounts,
+    provider_failure,
+    require_tables,
+    time_argument,
+)
 from payments_integration.models import ReconciliationRun, RunState
 
 
 class Command(BaseCommand):
-    help = "Finds missed events through GET /events; --full also compares every object. You can run it at any time."
+    help = (
+        "Finds missed events through GET /events; --full also compares every object. You can run it at any time. Exit "
+        "code 1: something could not be read; 3: the provider refused the API key; 4: it could not be reached."
+    )
+    # Cron would mail the warnings every time; manage.py check reports them.
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: Any) -> None:
         add_account_argument(parser)
@@ -25,26 +36,29 @@ class Command(BaseCommand):
         since, until = options["since"], options["until"]
         if since and until and since >= until:
             raise CommandError("--since must be before --until.")
-        failed = False
-        for account in chosen_accounts(options["account"]):
+        accounts = chosen_accounts(options["account"])
+        require_tables()
+        runs: list[ReconciliationRun] = []
+        for account in accounts:
             with Progress(self) as progress:
                 run = reconciliation.reconcile_events(account, since=since, until=until, progress=progress.show)
-            failed |= self._report(run)
+            runs.append(self._report(run))
             if options["full"]:
                 with Progress(self) as progress:
                     run = reconciliation.reconcile_objects(account, full=True, progress=progress.show)
-                failed |= self._report(run)
-        if failed:
-            raise CommandError("Not everything could be read; see above. The next run continues there.")
+                runs.append(self._report(run))
+        if any(run.state == RunState.FAILED for run in runs):
+            raise provider_failure(runs) or CommandError(
+                "Not everything could be read; see above. The next run continues there."
+            )
 
-    def _report(self, run: ReconciliationRun) -> bool:
+    def _report(self, run: ReconciliationRun) -> ReconciliationRun:
         line = (
             f"{run.account} {run.kind}: {run.state}, {run.seen} seen, {run.recovered} recovered, "
             f"{run.drifted} drifted, {run.repaired} repaired, {run.pages} pages in {run.duration or 0:.1f} s"
         )
-        bad = run.state == RunState.FAILED
-        self.stdout.write(self.style.ERROR(f"{line}: {run.error}") if bad else line)
-        return bad
+        self.stdout.write(self.style.ERROR(f"{line}: {run.error}") if run.state == RunState.FAILED else line)
+        return run
 
 
 class Progress:

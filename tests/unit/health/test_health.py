@@ -96,6 +96,14 @@ def test_an_account_that_is_not_configured_is_refused() -> None:
         health.examine("missing")
 
 
+REFUSED = "AuthenticationFailed: api_key_invalid (HTTP 401, request req_1): The API key is missing or wrong."
+
+
+def delivered_once() -> None:
+    """A delivery of an earlier day."""
+    recent(source="webhook", at=ago(days=2))
+
+
 #: The rows that lead to each problem, and its count.
 BREAK: dict[Reason, tuple[Callable[[], object], int]] = {
     Reason.OPERATION_NEEDS_RESOLUTION: (lambda: rows.operation(state=OperationState.NEEDS_PERSON), 1),
@@ -120,7 +128,10 @@ BREAK: dict[Reason, tuple[Callable[[], object], int]] = {
         ),
         2,
     ),
-    Reason.EVENTS_HELD: (lambda: recent(state=EventState.HELD, source="reconciliation", at=ago(minutes=11)), 1),
+    Reason.EVENTS_HELD: (
+        lambda: (delivered_once(), recent(state=EventState.HELD, source="reconciliation", at=ago(minutes=11))),
+        1,
+    ),
     Reason.REFRESHES_DUE: (lambda: rows.due(due_at=ago(minutes=11)), 1),
     Reason.REFRESHES_FAIL: (lambda: rows.due(due_at=timezone.now() + timedelta(hours=1), attempts=10), 1),
     Reason.WATERMARK_OLD: (lambda: AccountState.objects.update(watermark=ago(minutes=61)), 1),
@@ -140,7 +151,12 @@ BREAK: dict[Reason, tuple[Callable[[], object], int]] = {
     ),
     Reason.ENDPOINT: (lambda: endpoint(status="disabled"), 1),
     Reason.SECRET_UNREADABLE: (lambda: endpoint(secret_token="no-token"), 1),
-    Reason.DELIVERIES_MISSING: (lambda: [recent(source="reconciliation") for _ in range(10)], 10),
+    Reason.DELIVERIES_MISSING: (lambda: recent(source="reconciliation"), 1),
+    Reason.API_KEY_REFUSED: (lambda: rows.run(state="failed", error=REFUSED, started_at=ago(seconds=5)), 1),
+    Reason.PROVIDER_UNREACHABLE: (
+        lambda: rows.run(kind="balances", state="failed", error="NoAnswer: …", started_at=ago(seconds=5)),
+        1,
+    ),
     Reason.ERASURE_UNFINISHED: (lambda: rows.erasure(requested_at=ago(hours=25)), 1),
 }
 
@@ -175,7 +191,11 @@ PASSING: dict[str, Callable[[], object]] = {
     "a pass that was skipped": lambda: rows.run(kind="events", state=RunState.SKIPPED, started_at=ago(seconds=10)),
     "old runs of other kinds": lambda: rows.run(kind="full", started_at=ago(days=300)),
     "an endpoint that was deleted": lambda: endpoint(status="disabled", deleted_at=timezone.now()),
-    "few recovered": lambda: [recent(source="reconciliation") for _ in range(9)],
+    "few recovered": lambda: (delivered_once(), [recent(source="reconciliation") for _ in range(9)]),
+    "a key that works again": lambda: (
+        rows.run(kind="events", state="failed", error=REFUSED, started_at=ago(seconds=20)),
+        rows.run(kind="balances", started_at=ago(seconds=10)),
+    ),
     "deliveries and recovered": lambda: [recent(source=by) for by in ["reconciliation"] * 20 + ["webhook"]],
     "old events recovered": lambda: [recent(source="reconciliation", at=ago(days=2)) for _ in range(20)],
     "an erasure": lambda: rows.erasure(requested_at=ago(hours=23)),
@@ -186,6 +206,46 @@ PASSING: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("what", PASSING)
 def test_work_that_continues_by_itself_is_no_problem(what: str) -> None:
     PASSING[what]()
+    assert problems() == {}
+
+
+@pytest.mark.case(110)
+def test_events_that_are_never_delivered_are_a_problem_from_the_first_on() -> None:
+    recent(source="reconciliation")
+    found = problems()[Reason.DELIVERIES_MISSING]
+    assert found.message == "1 events of the last day exist, and none was ever delivered by webhook"
+    assert "routes" in found.action
+    delivered_once()
+    assert problems() == {}
+    for _ in range(9):
+        recent(source="reconciliation")
+    assert problems()[Reason.DELIVERIES_MISSING].message.startswith("none of the 10 events")
+
+
+@pytest.mark.case(111)
+def test_a_refused_key_is_a_problem_at_once() -> None:
+    rows.run(kind="objects", state="failed", error=REFUSED, started_at=ago(seconds=5))
+    found = problems()
+    assert set(found) == {Reason.API_KEY_REFUSED}
+    assert "api_key_invalid" in found[Reason.API_KEY_REFUSED].message
+
+
+@pytest.mark.case(111)
+def test_an_operation_shows_a_refused_key_before_the_next_pass() -> None:
+    refusal = {"status_code": 401, "type": "authentication_error", "code": "api_key_revoked", "message": "Revoked."}
+    rows.operation(state=OperationState.REJECTED, error=refusal, closed_at=ago(seconds=30), created_at=ago(seconds=31))
+    assert "api_key_revoked" in problems()[Reason.API_KEY_REFUSED].message
+    rows.operation(state=OperationState.DONE, closed_at=ago(seconds=20), created_at=ago(seconds=21))
+    assert problems() == {}
+    refusal = {"status_code": 422, "type": "invalid_state_error", "code": "payment_not_refundable", "message": "No."}
+    rows.operation(state=OperationState.REJECTED, error=refusal, closed_at=ago(seconds=10), created_at=ago(seconds=11))
+    assert problems() == {}
+
+
+@pytest.mark.case(111)
+def test_a_pass_that_is_newer_than_a_refused_operation_counts() -> None:
+    refusal = {"status_code": 401, "type": "authentication_error", "code": "api_key_revoked", "message": "Revoked."}
+    rows.operation(state=OperationState.REJECTED, error=refusal, closed_at=ago(seconds=61), created_at=ago(seconds=70))
     assert problems() == {}
 
 
@@ -404,10 +464,10 @@ def test_health_takes_a_fixed_number_of_queries() -> None:
         with CaptureQueriesContext(connection) as queries:
             health.examine("default")
         counts.append(len(queries))
-    assert counts == [5, 5]
+    assert counts == [6, 6]
     with CaptureQueriesContext(connection) as queries:
         health.examine()
-    assert len(queries) == 2 * 5 + 5
+    assert len(queries) == 2 * 6 + 5
 
 
 def test_counting_stops_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
 from django.utils import timezone
 
-from payments_integration import inbox, services
+from payments_integration import health, inbox, services
 from payments_integration.models import Event, ReconciliationRun, WebhookEndpoint
+from payments_integration.reasons import Reason
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from tests import factories
 from tests.conftest import Receiver
 
 pytestmark = pytest.mark.django_db
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def run(*words: str, **options: Any) -> str:
@@ -108,8 +115,152 @@ class TestProcess:
         assert ReconciliationRun.objects.count() == count + 4
 
 
+def ended(*words: str) -> CommandError:
+    with pytest.raises(CommandError) as caught:
+        run(*words)
+    return caught.value
+
+
+@pytest.mark.case(111)
+class TestProviderFailures:
+    """A wrong API key is exit code 3, a provider that cannot be reached 4."""
+
+    @pytest.fixture(autouse=True)
+    def _change(self, sandbox: ProviderSandbox, settings: Any) -> None:
+        self.account = dict(settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"])
+        self.settings = settings
+
+    def use(self, **changes: str) -> None:
+        options = self.settings.PAYMENTS_INTEGRATION
+        self.settings.PAYMENTS_INTEGRATION = {**options, "ACCOUNTS": {"default": {**self.account, **changes}}}
+
+    @pytest.mark.parametrize("words", [["payments_process"], ["payments_reconcile"], ["payments_reconcile", "--full"]])
+    def test_a_refused_key_has_its_exit_code(self, words: list[str]) -> None:
+        self.use(API_KEY="sk_test_wrong")
+        for _ in range(2):
+            error = ended(*words)
+            assert error.returncode == 3
+            assert "refuses the API key of account default: AuthenticationFailed: api_key_invalid" in str(error)
+        out = io.StringIO()
+        with pytest.raises(SystemExit):
+            call_command("payments_health", stdout=out)
+        assert (
+            "api_key_refused: the provider refuses the API key (AuthenticationFailed: api_key_invalid"
+            in out.getvalue()
+        )
+        self.use()
+        run(*words)
+        assert health.examine().accounts["default"].statistics.provider_error == ""
+
+    @pytest.mark.parametrize("words", [["payments_process"], ["payments_reconcile"], ["payments_reconcile", "--full"]])
+    def test_an_unreachable_provider_has_its_exit_code(self, words: list[str]) -> None:
+        self.use(BASE_URL="http://127.0.0.1:9")
+        error = ended(*words)
+        assert error.returncode == 4
+        assert "cannot be reached for account default: NoAnswer:" in str(error)
+        problems = {problem.code: problem.message for problem in health.examine().accounts["default"].problems}
+        assert "cannot be reached" in problems[Reason.PROVIDER_UNREACHABLE]
+
+    def test_an_error_of_the_provider_counts_as_unreachable(self, sandbox: ProviderSandbox) -> None:
+        sandbox.engine.faults.add(Fault("error", times=None, status=503))
+        assert ended("payments_reconcile").returncode == 4
+
+    def test_a_refused_key_goes_before_an_unreachable_provider(self) -> None:
+        self.use(API_KEY="sk_test_wrong")
+        accounts = {"away": {**self.account, "BASE_URL": "http://127.0.0.1:9"}}
+        accounts |= self.settings.PAYMENTS_INTEGRATION["ACCOUNTS"]
+        self.settings.PAYMENTS_INTEGRATION = {**self.settings.PAYMENTS_INTEGRATION, "ACCOUNTS": accounts}
+        assert ended("payments_reconcile").returncode == 3
+
+    def test_endpoints_and_listen_have_the_same_exit_codes(self) -> None:
+        self.use(API_KEY="sk_test_wrong")
+        assert ended("payments_endpoints", "list").returncode == 3
+        error = ended("payments_listen")
+        assert error.returncode == 3
+        assert "refuses the API key: api_key_invalid" in str(error)
+        self.use(BASE_URL="http://127.0.0.1:9")
+        assert ended("payments_endpoints", "list").returncode == 4
+        assert "The provider did not answer" in run("payments_listen", "--once")
+
+    def test_listen_says_that_the_provider_answered_with_an_error(self, sandbox: ProviderSandbox) -> None:
+        sandbox.engine.faults.add(Fault("error", times=1, status=503))
+        output = run("payments_listen", "--once")
+        assert "answered with an error" in output
+        assert "did not answer" not in output
+
+
+#: In a project of its own: the database of the tests has the tables.
+IN_A_PROJECT = [sys.executable, "-W", "error", "manage.py"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["payments_process"],
+        ["payments_reconcile"],
+        ["payments_prune"],
+        ["payments_listen", "--once"],
+        ["payments_endpoints", "create", "https://shop.example/payments/webhook/"],
+    ],
+    ids=" ".join,
+)
+def test_before_migrate_a_command_says_so_in_one_line(words: list[str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*IN_A_PROJECT, *words], check=False, cwd=ROOT, capture_output=True, text=True, timeout=60,
+        env={**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path / 'empty.sqlite3'}"},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "CommandError: The tables of payments_integration do not exist yet. Run manage.py migrate first."
+    )
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["process", "reconcile", "prune", "health"])
+def test_commands_for_cron_do_not_print_warnings_of_checks(name: str) -> None:
+    assert load_command_class("payments_integration", f"payments_{name}").requires_system_checks == []
+
+
 class TestEndpoints:
     URL = "https://shop.example/payments/webhook/"
+
+    @pytest.mark.case(110)
+    @pytest.mark.parametrize(
+        ("url", "says"),
+        [
+            (URL, ""),
+            ("https://shop.example/payments/webhook", ""),
+            ("https://shop.example/payments/webhook/default/", ""),
+            ("https://shop.example/payment/webhook/", "path /payment/webhook/ leads to no view"),
+            ("https://shop.example/admin/login/", "path /admin/login/ leads to another view (admin:login)"),
+            ("https://shop.example/payments/webhook/second/", "deliveries of account second, not of default"),
+        ],
+    )
+    def test_create_warns_if_the_url_leads_elsewhere(self, sandbox: ProviderSandbox, url: str, says: str) -> None:
+        output = run("payments_endpoints", "create", url)
+        assert WebhookEndpoint.objects.filter(url=url).exists()
+        assert says in output
+        assert ("no delivery will arrive" in output) == bool(says)
+        assert "Next, have the provider create an event" in output
+
+    @pytest.mark.case(110)
+    def test_a_second_endpoint_for_a_url_must_be_confirmed(self, sandbox: ProviderSandbox) -> None:
+        run("payments_endpoints", "create", self.URL)
+        first = WebhookEndpoint.objects.get(url=self.URL).pk
+        before = list(sandbox.project.endpoints)
+        with mock.patch("builtins.input", return_value="n") as asked, pytest.raises(CommandError, match="Nothing was"):
+            run("payments_endpoints", "create", self.URL)
+        assert first in asked.call_args.args[0]
+        with mock.patch("builtins.input", side_effect=EOFError), pytest.raises(CommandError, match="Nothing was"):
+            run("payments_endpoints", "create", self.URL)
+        with mock.patch("builtins.input") as asked, pytest.raises(CommandError, match=f"rotate {first}"):
+            run("payments_endpoints", "create", self.URL, "--no-input")
+        assert not asked.called
+        assert list(sandbox.project.endpoints) == before
+        with mock.patch("builtins.input", return_value="y"):
+            run("payments_endpoints", "create", self.URL)
+        assert len(sandbox.project.endpoints) == len(before) + 1
+        run("payments_endpoints", "create", "https://other.example/payments/webhook/", "--no-input")
 
     def test_endpoints_can_be_created_listed_rotated_and_deleted(self, sandbox: ProviderSandbox) -> None:
         output = run("payments_endpoints", "create", self.URL)

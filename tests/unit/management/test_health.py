@@ -113,6 +113,7 @@ ACCOUNT = {
     },
     "operations": dict.fromkeys(("unknown", "needs_person", "awaiting_approval"), WAITING),
     "events": dict.fromkeys(("not_applied", "parked", "quarantined"), WAITING),
+    "provider_error": str,
     "refreshes_failing": int,
     "watermark_age_seconds": (float, type(None)),
     "resync_due": bool,
