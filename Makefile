@@ -8,6 +8,8 @@ PYTEST_ARGS ?= -n 2
 N ?= 1000
 SEED ?=
 DATABASE ?=
+STAMP_postgres := postgres
+STAMP_mariadb := mysql
 # Of the fuzzer: for how long.
 SECONDS ?= 60
 
@@ -51,7 +53,7 @@ test-contract: $(VENV)/.ready-contract ## The REST API and the sandbox against t
 cases: $(VENV)/.ready-all ## The failure catalogue: what proves each case, and where; ARGS=--from DIR reads earlier runs
 	$(RUN) -m tests.cases $(ARGS)
 
-simulate: $(VENV)/.ready-$(if $(DATABASE),all,dev) ## N=1000 simulated schedules of faults; SEED=… repeats one, DATABASE=postgres|mariadb
+simulate: $(VENV)/.ready-$(or $(STAMP_$(DATABASE)),dev) ## N=1000 simulated schedules of faults; SEED=… repeats one, DATABASE=postgres|mariadb
 	$(if $(DATABASE),$(SERVERS) $(DATABASE) --) $(RUN) -m tests.simulation --schedules $(N) $(if $(SEED),--seed $(SEED))
 
 mutants: $(VENV)/.ready-dev ## Deliberate mistakes, each of which the simulator must find
@@ -99,10 +101,10 @@ $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.ready-postgres: EXTRAS = postgres
 $(VENV)/.ready-mysql: EXTRAS = mysql
-$(VENV)/.ready-brokers: EXTRAS = postgres,redis,gunicorn
+$(VENV)/.ready-brokers: EXTRAS = postgres,redis,gunicorn,brokers
 $(VENV)/.ready-browser: EXTRAS = browser
 $(VENV)/.ready-contract: EXTRAS = contract
-$(VENV)/.ready-all: EXTRAS = postgres,mysql,redis,gunicorn
+$(VENV)/.ready-all: EXTRAS = postgres,mysql,redis,gunicorn,brokers
 
 $(VENV)/.ready-%: pyproject.toml $(VENV)/.ready-dev
 	@echo "Installing $(EXTRAS) into $(VENV) ..."
@@ -117,7 +119,7 @@ $(VENV)/.ready-fuzz: pyproject.toml $(VENV)/.ready-dev
 
 # All of the above at once.
 environment: $(VENV)/.ready-fuzz
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,browser,contract]'
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,brokers,browser,contract]'
 	@touch $(foreach name,postgres mysql brokers browser contract all,$(VENV)/.ready-$(name))
 
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python

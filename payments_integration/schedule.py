@@ -12,23 +12,26 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _TASKS = "payments_integration.tasks"
-#: A message expires after so long, so that a worker that was down for a day does not find a day's worth of messages.
-#: It is far longer than clocks differ, because a worker whose clock is ahead would discard every message.
-_EXPIRES = 900.0
-
-
-def _every(seconds: float, task: str) -> dict[str, Any]:
-    return {"task": f"{_TASKS}.{task}", "schedule": seconds, "options": {"expires": max(seconds, _EXPIRES)}}
-
-
 #: ``process_events`` and ``resume_operations`` also find work whose wake-up was lost: keep them in the schedule.
+_SECONDS = {
+    "process_events": 30.0,
+    "resume_operations": 30.0,
+    "reconcile_events": 300.0,
+    "reconcile_objects": 600.0,
+    "sync_balances": 900.0,
+    "prune": 86400.0,
+}
+#: By task: a message expires after so long, so that a worker that was down for a day does not find a day's worth of
+#: messages. It is far longer than clocks differ, because a worker whose clock is ahead would discard every message.
+EXPIRES = {task: max(seconds, 900.0) for task, seconds in _SECONDS.items()}
+
 BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
-    "payments_integration.process_events": _every(30.0, "process_events"),
-    "payments_integration.resume_operations": _every(30.0, "resume_operations"),
-    "payments_integration.reconcile_events": _every(300.0, "reconcile_events"),
-    "payments_integration.reconcile_objects": _every(600.0, "reconcile_objects"),
-    "payments_integration.sync_balances": _every(900.0, "sync_balances"),
-    "payments_integration.prune": _every(86400.0, "prune"),
+    f"payments_integration.{task}": {
+        "task": f"{_TASKS}.{task}",
+        "schedule": seconds,
+        "options": {"expires": EXPIRES[task]},
+    }
+    for task, seconds in _SECONDS.items()
 }
 
 

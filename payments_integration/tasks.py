@@ -17,6 +17,7 @@ from celery import shared_task
 
 from payments_integration import conf, reconciliation, services
 from payments_integration.db.transactions import drop_broken_connections
+from payments_integration.schedule import EXPIRES
 
 #: Seconds after which Celery kills a task that hangs; tasks stop long before. A killed task loses nothing.
 SHORT = 25 * 60
@@ -28,7 +29,14 @@ Work = Callable[[str | None], None]
 
 def _task(limit: int) -> Callable[[Work], Any]:
     def decorate(work: Work) -> Any:
-        @shared_task(bind=True, ignore_result=True, acks_late=False, soft_time_limit=limit, time_limit=limit)
+        @shared_task(
+            bind=True,
+            ignore_result=True,
+            acks_late=False,
+            expires=EXPIRES[work.__name__],  # django-celery-beat ignores that of the schedule
+            soft_time_limit=limit,
+            time_limit=limit,
+        )
         @wraps(work)
         def run(task: Any, account: str | None = None) -> None:
             # A task that runs in the caller's thread uses the caller's connections.

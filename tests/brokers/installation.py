@@ -138,13 +138,14 @@ class Installation:
     def wait_ready(self, worker: Process) -> None:
         self.wait("the worker to be ready", lambda: worker.count(r"@test ready\."))
 
-    def beat(self, **every: float) -> Process:
+    def beat(self, *arguments: str, **every: float) -> Process:
         """``process_events=0.5``: the entries of the schedule that run, and every how many seconds."""
         process = self.processes.start(
             "beat",
             python(
                 *("celery", "-A", "example_project", "beat", "--loglevel", "INFO", "--max-interval", "1"),
                 *("--pidfile", "", "--schedule", str(self.folder / f"beat-{len(self.processes.all)}")),
+                *arguments,
             ),
             self.environ(
                 TEST_SCHEDULE=",".join(every),

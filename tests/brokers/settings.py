@@ -9,7 +9,7 @@ from example_project.settings import *  # noqa: F403
 from example_project.settings import CELERY_BEAT_SCHEDULE, INSTALLED_APPS, PAYMENTS_INTEGRATION, env
 from payments_integration.schedule import beat_schedule, route_by_account
 
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.receivers", "tests.brokers.merchant"]
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.receivers", "tests.brokers.merchant", "django_celery_beat"]
 
 #: What a test has different from the example: {"CELERY_TASK_ACKS_LATE": true}; options of the app as "PAYMENTS"; as
 #: "QUEUES" the accounts that have a queue of their own.

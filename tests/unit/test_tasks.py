@@ -60,6 +60,12 @@ def test_scheduled_messages_expire() -> None:
         assert entry["options"]["expires"] <= 30 * entry["schedule"]
 
 
+@pytest.mark.parametrize("name", PUBLIC)
+def test_messages_expire_also_if_a_stored_schedule_drops_that(name: str) -> None:
+    task = getattr(tasks, name)
+    assert task.expires == BEAT_SCHEDULE[f"payments_integration.{name}"]["options"]["expires"]
+
+
 def test_beat_schedule_has_every_task_for_each_account() -> None:
     apart = beat_schedule({"default": {}, "big": {}})
     assert len(apart) == 2 * len(BEAT_SCHEDULE)
