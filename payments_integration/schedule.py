@@ -25,6 +25,7 @@ _SECONDS = {
 #: messages. It is far longer than clocks differ, because a worker whose clock is ahead would discard every message.
 EXPIRES = {task: max(seconds, 900.0) for task, seconds in _SECONDS.items()}
 
+#: An entry for each task, named by it.
 BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
     f"payments_integration.{task}": {
         "task": f"{_TASKS}.{task}",

@@ -16,12 +16,13 @@ from django.core.management import CommandError, call_command, load_command_clas
 from django.utils import timezone
 
 from payments_integration import health, inbox, services
-from payments_integration.models import Event, ReconciliationRun, WebhookEndpoint
+from payments_integration.models import Event, OperationState, ReconciliationRun, WebhookEndpoint
 from payments_integration.reasons import Reason
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from tests import factories
 from tests.conftest import Receiver
+from tests.factories import rows
 
 pytestmark = pytest.mark.django_db
 
@@ -161,6 +162,16 @@ class TestProviderFailures:
         problems = {problem.code: problem.message for problem in health.examine().accounts["default"].problems}
         assert "cannot be reached" in problems[Reason.PROVIDER_UNREACHABLE]
 
+    @pytest.mark.parametrize(
+        ("changes", "code"), [({"API_KEY": "sk_wrong"}, 3), ({"BASE_URL": "http://127.0.0.1:9"}, 4)]
+    )
+    def test_open_work_does_not_hide_the_exit_code(self, changes: dict[str, str], code: int, woken: list[str]) -> None:
+        rows.due(account="default", due_at=timezone.now() - timedelta(minutes=1))
+        for state in (OperationState.DUE, OperationState.UNKNOWN):
+            rows.operation(state=state, created_at=timezone.now() - timedelta(minutes=1), first_sent_at=None)
+        self.use(**changes)
+        assert ended("payments_process").returncode == code
+
     def test_an_error_of_the_provider_counts_as_unreachable(self, sandbox: ProviderSandbox) -> None:
         sandbox.engine.faults.add(Fault("error", times=None, status=503))
         assert ended("payments_reconcile").returncode == 4
@@ -189,10 +200,6 @@ class TestProviderFailures:
         assert "did not answer" not in output
 
 
-#: In a project of its own: the database of the tests has the tables.
-IN_A_PROJECT = [sys.executable, "-W", "error", "manage.py"]
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -205,9 +212,11 @@ IN_A_PROJECT = [sys.executable, "-W", "error", "manage.py"]
     ids=" ".join,
 )
 def test_before_migrate_a_command_says_so_in_one_line(words: list[str], tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path / 'empty.sqlite3'}"
     done = subprocess.run(
-        [*IN_A_PROJECT, *words], check=False, cwd=ROOT, capture_output=True, text=True, timeout=60,
-        env={**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path / 'empty.sqlite3'}"},
+        [sys.executable, "-W", "error", "manage.py", *words],
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "example_project.settings", "DATABASE_URL": database},
+        check=False, cwd=ROOT, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
