@@ -26,6 +26,7 @@ class PaymentsIntegrationConfig(AppConfig):
         checks.register(app_checks.check_webhook_urls, checks.Tags.urls)
         checks.register(app_checks.check_api, checks.Tags.security)
         checks.register(app_checks.check_deployment, checks.Tags.security, deploy=True)
+        checks.register(app_checks.check_sentry, checks.Tags.security, deploy=True)
         checks.register(app_checks.check_keys, checks.Tags.database)
         wakeup.set_hook(_on_wake)
         autodiscover_modules("payment_handlers")

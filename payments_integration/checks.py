@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -274,6 +275,52 @@ def _for_development(current: conf.Settings) -> list[checks.CheckMessage]:
             )
         )
     return messages
+
+
+#: Survives only where the variables of our frames, or the request bodies of our pages, are sent to Sentry.
+_PROBE = "probe of payments_integration"
+
+
+def check_sentry(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """With ``check --deploy``. W030: Sentry is active, and would be sent payers' data and secrets."""
+    # Not imported: a project that uses Sentry has initialised it in its settings.
+    sdk: Any = sys.modules.get("sentry_sdk")
+    client = sdk.get_client() if hasattr(sdk, "get_client") else None
+    if client is None or not client.is_active():
+        return []
+    options = client.options
+    wanted = ["before_send"]
+    if options.get("traces_sample_rate") is not None or options.get("traces_sampler") is not None:
+        wanted.append("before_send_transaction")
+    unsafe = [name for name in wanted if not _removes_data(name, options.get(name))]
+    if not unsafe:
+        return []
+    return [
+        checks.Warning(
+            f"Sentry would receive payers' data and secrets: {' and '.join(unsafe)} does not remove them.",
+            hint=f"Set {', '.join(f'{name}=before_send' for name in unsafe)} in sentry_sdk.init() "
+            "(payments_integration.contrib.sentry), or call it from your own function.",
+            id=f"{ID}.W030",
+        )
+    ]
+
+
+def _removes_data(name: str, function: Any) -> bool:
+    """Whether the function removes what it must. It is tried out, because a project's own function may call ours."""
+    if function is None:
+        return False
+    payer = {"payer": {"name": _PROBE}}
+    probe: dict[str, Any] = {"request": {"method": "POST", "url": "https://example.com/", "data": payer}}
+    if name == "before_send":
+        frame = {"module": f"{ID}.services", "function": "create_payment", "vars": {"note": repr(_PROBE)}}
+        error = {"type": "OutcomeUnknown", "module": f"{ID}.exceptions", "stacktrace": {"frames": [frame]}}
+        probe |= {"level": "error", "exception": {"values": [error]}}
+    else:
+        probe |= {"type": "transaction", "spans": [{"op": "http.client", "description": "POST", "data": payer}]}
+    try:
+        return _PROBE not in repr(function(probe, {}))
+    except Exception:
+        return False
 
 
 def check_keys(

@@ -1,0 +1,288 @@
+"""``before_send`` for Sentry: removes payers' data, bank accounts and secrets from error reports.
+
+Sentry records the variables of every frame, the request's body and what was logged before. It ignores Django's
+``sensitive_variables``. Use the same function for errors and for transactions::
+
+    sentry_sdk.init(dsn=…, before_send=sentry.before_send, before_send_transaction=sentry.before_send)
+
+It reads the event as plain data. It imports neither sentry_sdk nor models, so that settings can import it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.urls import resolve
+
+from payments_integration import conf
+
+_APP = "payments_integration"
+
+#: Shown in place of a removed value, as Sentry does.
+FILTERED = "[Filtered]"
+
+#: A key or variable with one of these words in its name holds personal data or a secret.
+_WORDS = (
+    "payer|payee|destination|beneficiary|recipient|holder|document|account_?number|e_?mail|phone|device_?id|"
+    "remote_addr|forwarded|real_ip|ip_address|secret|passw|token|api_?key|encryption_?key|authori[sz]|credential|"
+    "signature|cookie|next_action|metadata"
+)
+_PERSONAL = re.compile(_WORDS, re.IGNORECASE)
+#: Names that are personal as a whole.
+_NAMES = frozenset(
+    {"name", "first_name", "last_name", "full_name", "number", "ip", "reason", "details", "extra", "body", "payload"}
+)
+#: Members of personal data that hold a code.
+_CODES = ("type", "code", "country", "currency")
+
+#: A personal name with its value within a text: the repr of a dict, JSON, or a query string. A placeholder of SQL is
+#: not a value.
+_NAMED = re.compile(rf"""(?:{_WORDS}|\bname\b)\w*[\\'"]*\s*[:=](?!\s*(?:%s|%\(\w+\)s|\?|NULL))""", re.IGNORECASE)
+#: The value of a personal name within a text.
+_PAIR = re.compile(
+    rf"""[\\'"]+(?:\w*(?:{_WORDS})\w*|{"|".join(sorted(_NAMES))})[\\'"]+\s*:\s*[\\]*['"]([^\\'"]+)""", re.IGNORECASE
+)
+#: Values that show what they are: keys and secrets, e-mail addresses, phone numbers, documents.
+_VALUE = re.compile(
+    r"""\bsk_\w+ | \bwhsec_\w+ | \bBearer\s+[^\s'",]+ | \bv1=[0-9a-f]{64}
+    | [^\s@'"<>(){}\[\]=:;,/\\]+@[\w-]+(?:\.[\w-]+)+
+    | \+[1-9]\d{7,14}\b
+    | \b\d{1,3}(?:\.\d{3}){2}-[\dkK]{1,2}\b | \b\d{2}\.\d{3}\.\d{3}/\d{4}-\d{2}\b | \b\d{7,9}-[\dkK]{1,2}\b""",
+    re.VERBOSE,
+)
+#: The text of a ProviderError without the provider's message.
+_PROVIDER_ERROR = re.compile(r"(\w+ \(HTTP \d+[^)]*\)): .+", re.DOTALL)
+
+#: Shorter values occur in other words.
+_MIN_LENGTH = 4
+_NOT_VALUES = frozenset({"None", "True", "False", FILTERED})
+
+#: Parts of an event that say nothing about a request: copied as they are, also if the rest cannot be cleaned.
+_TECHNICAL = frozenset(
+    {
+        "event_id", "timestamp", "start_timestamp", "type", "level", "platform", "release", "environment", "dist",
+        "server_name", "sdk", "modules", "logger", "transaction_info", "measurements",
+    }
+)  # fmt: skip
+_TECHNICAL_CONTEXTS = frozenset({"runtime", "os", "device", "app", "browser", "gpu", "culture", "cloud_resource"})
+#: The names of a frame's fields with lines of source.
+_SOURCE = ("pre_context", "context_line", "post_context")
+
+
+def before_send(event: Any, hint: Any = None) -> Any:
+    """The event without personal data and secrets; also for ``before_send_transaction``.
+
+    All variables are removed from this app's frames and from the frames that they called, a handler's included.
+    Elsewhere a variable is removed if its name or its content shows personal data, and so are parts of messages,
+    breadcrumbs and spans. In an event with a frame or an exception of this app, the messages of other exceptions and
+    the request's body are removed as a whole.
+
+    It never raises. If it fails, an error is sent without any data, and a transaction is not sent.
+    """
+    try:
+        return _Cleaner(event).event()
+    except Exception as error:
+        return _emptied(event, error)
+
+
+def _emptied(event: Any, error: Exception) -> Any:
+    """What is left of an error that could not be cleaned; None drops the event."""
+    if not isinstance(event, dict) or event.get("type") == "transaction":
+        return None
+    kept = {key: value for key, value in event.items() if key in _TECHNICAL}
+    text = f"{_APP}.contrib.sentry failed with {type(error).__name__}; the data of this report was removed"
+    return {**kept, "logentry": {"message": text}}
+
+
+class _Cleaner:
+    """Cleans one event."""
+
+    def __init__(self, event: dict[str, Any]) -> None:
+        self._event = event
+        self._is_ours = _concerns_us(event)
+        found = {text for text in [*_values(_settings()), *_values(event)] if _is_value(text)}
+        # The longest first: one may be a part of another.
+        self._known = sorted(found, key=len, reverse=True)
+
+    def event(self) -> dict[str, Any]:
+        return {key: self._part(key, value) for key, value in self._event.items() if key != "_meta"}
+
+    def _part(self, key: str, value: Any) -> Any:
+        if key in _TECHNICAL:
+            return value
+        if key == "exception":
+            return self._listed(value, self._exception)
+        if key == "threads":
+            return self._listed(value, self._with_stack)
+        if key == "stacktrace":
+            return self._stack(value)
+        if key == "logentry" and self._is_ours:
+            # Not what was filled into the message.
+            return {"message": self._text(str(value.get("message") or ""))}
+        if key == "request":
+            return self._request(value)
+        if key == "contexts":
+            return {name: each if name in _TECHNICAL_CONTEXTS else self._any(each) for name, each in value.items()}
+        return self._any(value)
+
+    def _listed(self, value: Any, clean: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+        cleaned = [clean(each) for each in _items(value)]
+        return {"values": cleaned} if isinstance(value, Mapping) else cleaned
+
+    def _exception(self, value: dict[str, Any]) -> dict[str, Any]:
+        cleaned = self._with_stack(value)
+        text = value.get("value")
+        if isinstance(text, str) and text:
+            if _is_own_module(value.get("module")):
+                # The messages of our exceptions repeat no value; the provider's part of them might.
+                cleaned["value"] = self._without_values(_PROVIDER_ERROR.sub(rf"\1: {FILTERED}", text))
+            else:
+                cleaned["value"] = FILTERED if self._is_ours else self._text(text)
+        return cleaned
+
+    def _with_stack(self, value: dict[str, Any]) -> dict[str, Any]:
+        """An exception or a thread."""
+        stacks = ("stacktrace", "raw_stacktrace")
+        plain = ("type", "module", "name", "id")
+        return {
+            key: self._stack(each) if key in stacks else each if key in plain else self._any(each)
+            for key, each in value.items()
+        }
+
+    def _stack(self, stack: Any) -> Any:
+        if not stack:
+            return stack
+        frames = stack.get("frames") or []
+        # A stack without a frame of ours belongs to an exception that was chained to one of ours.
+        hidden = self._is_ours and not any(map(_is_own_frame, frames))
+        cleaned = []
+        for frame in frames:
+            hidden = hidden or _is_own_frame(frame)
+            cleaned.append(self._frame(frame, hidden))
+        return {**stack, "frames": cleaned}
+
+    def _frame(self, frame: dict[str, Any], hidden: bool) -> dict[str, Any]:
+        cleaned = dict(frame)
+        if frame.get("vars"):
+            # The wrappers of sensitive_variables have the arguments of the wrapped function.
+            hidden = hidden or frame.get("module") == "django.views.decorators.debug"
+            names = frame["vars"]
+            cleaned["vars"] = dict.fromkeys(names, FILTERED) if hidden else self._any(names)
+        for key in _SOURCE:
+            lines = frame.get(key)
+            if isinstance(lines, list):
+                cleaned[key] = [self._without_values(str(line)) for line in lines]
+            elif lines:
+                cleaned[key] = self._without_values(str(lines))
+        return cleaned
+
+    def _request(self, request: dict[str, Any]) -> dict[str, Any]:
+        cleaned: dict[str, Any] = self._any(request)
+        if request.get("data") and (self._is_ours or _is_own_url(request.get("url"))):
+            cleaned["data"] = FILTERED
+        return cleaned
+
+    def _any(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {self._without_values(str(key)): self._member(str(key), each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._any(each) for each in value]
+        if value is None or isinstance(value, bool | int | float | datetime):
+            return value
+        return self._text(value if isinstance(value, str) else repr(value))
+
+    def _member(self, key: str, value: Any) -> Any:
+        if _is_personal(key):
+            return FILTERED if value not in (None, "", {}, []) else value
+        if key == "sys.argv" and isinstance(value, list | tuple):
+            return _command(value)
+        return self._any(value)
+
+    def _text(self, text: str) -> str:
+        return FILTERED if _NAMED.search(text) else self._without_values(text)
+
+    def _without_values(self, text: str) -> str:
+        for known in self._known:
+            text = text.replace(known, FILTERED)
+        return _VALUE.sub(FILTERED, text)
+
+
+def _settings() -> Any:
+    # Accessing unconfigured settings would raise.
+    return getattr(settings, conf.NAME, {}) if settings.configured else {}
+
+
+def _values(value: Any, personal: bool = False) -> Iterator[str]:
+    """The texts of personal data and secrets in a value, wherever their names say so."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            name = str(key).lower()
+            if not (personal and name.endswith(_CODES)):
+                # "name" and "number" may be anything outside personal data.
+                yield from _values(each, personal or _PERSONAL.search(name) is not None)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _values(each, personal)
+    elif isinstance(value, str):
+        if personal:
+            yield value
+            # Sentry records the repr of a variable.
+            yield value.strip("'\"")
+        yield from _PAIR.findall(value)
+
+
+def _is_value(text: str) -> bool:
+    return len(text) >= _MIN_LENGTH and text not in _NOT_VALUES and not text.startswith("<")
+
+
+def _is_personal(key: str) -> bool:
+    name = key.strip("'\"").lower().replace("-", "_")
+    return name in _NAMES or _PERSONAL.search(name) is not None
+
+
+def _concerns_us(event: Mapping[str, Any]) -> bool:
+    """Whether the app raised, passed on or logged the event."""
+    if _is_own_module(event.get("logger")):
+        return True
+    exceptions = _items(event.get("exception"))
+    holders = [*exceptions, *_items(event.get("threads")), event]
+    stacks = [holder.get("stacktrace") or {} for holder in holders]
+    return any(_is_own_module(each.get("module")) for each in exceptions) or any(
+        _is_own_frame(frame) for stack in stacks for frame in stack.get("frames") or []
+    )
+
+
+def _items(part: Any) -> list[Any]:
+    return list((part.get("values") if isinstance(part, Mapping) else part) or [])
+
+
+def _is_own_module(name: Any) -> bool:
+    return isinstance(name, str) and (name == _APP or name.startswith(f"{_APP}."))
+
+
+def _is_own_frame(frame: Mapping[str, Any]) -> bool:
+    if frame.get("module"):
+        return _is_own_module(frame["module"])
+    return f"{_APP}/" in str(frame.get("filename") or "").replace("\\", "/")
+
+
+def _is_own_url(url: Any) -> bool:
+    """Whether a URL is the app's or of its admin pages; also if that cannot be found out."""
+    try:
+        path = urlsplit(str(url)).path
+        return _APP in resolve(path).app_names or f"/{_APP}/" in path
+    except Exception:
+        return True
+
+
+def _command(arguments: list[Any] | tuple[Any, ...]) -> list[Any]:
+    """A command line. The arguments of our own commands may name a payer."""
+    for number, argument in enumerate(arguments):
+        if str(argument).startswith("payments"):
+            return [*arguments[: number + 1], *[FILTERED] * len(arguments[number + 1 :])]
+    return list(arguments)
