@@ -12,7 +12,6 @@ import msgspec
 from django.http import UnreadablePostError
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.debug import sensitive_variables
 from rest_framework import exceptions, parsers, renderers, versioning
 from rest_framework.negotiation import DefaultContentNegotiation
 
@@ -33,7 +32,6 @@ class JSONParser(parsers.BaseParser):
 
     media_type = JSON
 
-    @sensitive_variables("body")
     def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
         try:
             body = stream.read(MAX_BODY_BYTES + 1)

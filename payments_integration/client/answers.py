@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
+from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import schemas
 from payments_integration.client import lenient_json
@@ -251,6 +252,7 @@ def _whole_body(reply: Reply) -> bytes:
     return reply.body
 
 
+@sensitive_variables()  # also below: what reads the body
 def _read(reply: Reply, read: Callable[[], T], place: str = "") -> T:
     """Call ``read``. Its error becomes NoAnswer, raised outside the except block because the error holds the body."""
     try:

@@ -97,7 +97,7 @@ class Requestor:
         query = {name: _text(value) for name, value in (params or {}).items() if value is not None}
         return self._send("GET", path, params=query or None, max_wait=max_wait, background=background)
 
-    @sensitive_variables("body")
+    @sensitive_variables()
     def post(self, path: str, body: bytes | None, *, idempotency_key: str, max_wait: float) -> Reply:
         if not IDEMPOTENCY_KEY.fullmatch(idempotency_key):
             raise UnsendableRequest("an Idempotency-Key is 1 to 255 visible ASCII characters")
@@ -108,7 +108,7 @@ class Requestor:
     def delete(self, path: str, *, max_wait: float) -> Reply:
         return self._send("DELETE", path, max_wait=max_wait)
 
-    @sensitive_variables("body", "params")
+    @sensitive_variables()
     def _send(
         self,
         method: str,
@@ -159,7 +159,6 @@ class Requestor:
             self._sleep(wait)
 
     def _refusal(self, reply: Reply, body: bytes | None) -> ProviderError | NoAnswer:
-        # Not in the frame that raises: error reports show the variables of every frame.
         return error_of(reply, mask=(self._account.api_key, *personal_texts(body)))
 
     def _own_state(self) -> _ProcessState:

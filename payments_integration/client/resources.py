@@ -68,7 +68,7 @@ class _Resource(Generic[schemas.ResourceT]):
 
 
 class _Created(_Resource[schemas.ResourceT]):
-    @sensitive_variables("body")
+    @sensitive_variables()
     def create(
         self, body: bytes, *, idempotency_key: str, max_wait: float = INTERACTIVE_WAIT
     ) -> Answer[schemas.ResourceT]:

@@ -82,7 +82,7 @@ class Transport:
         self._url = f"{account.base_url}/v1"
         self._session = _session(account.api_key)
 
-    @sensitive_variables("body", "params", "headers", "response")
+    @sensitive_variables()  # also below: requests and urllib3 have the body and the key under names of their own
     def exchange(
         self,
         method: str,

@@ -88,6 +88,7 @@ def process_batch(account: str | None = None, *, since: datetime | None = None) 
     return sum(_apply_alone(account, event_id) for event_id in ids), 0
 
 
+@sensitive_variables()  # an error report would show the payer
 def _batch(account: str | None, *, only: str | None = None, since: datetime | None = None) -> tuple[int, int]:
     refused: list[Event] = []
     using = router.db_for_write(Event)
@@ -110,7 +111,6 @@ def _batch(account: str | None, *, only: str | None = None, since: datetime | No
     return counts
 
 
-@sensitive_variables()  # an error report would show the payer
 def _apply_alone(account: str | None, event_id: str) -> int:
     try:
         return _batch(account, only=event_id)[0]

@@ -46,7 +46,7 @@ class Receipt(enum.Enum):
     QUARANTINED = "quarantined"
 
 
-@sensitive_variables("body")
+@sensitive_variables()
 def receive(account: str, body: bytes, *, source: str = EventSource.WEBHOOK) -> Receipt:
     """Store one signed body; when this returns, the event is committed.
 
@@ -60,7 +60,7 @@ def receive(account: str, body: bytes, *, source: str = EventSource.WEBHOOK) -> 
     return _receipt(event)
 
 
-@sensitive_variables("bodies", "body")
+@sensitive_variables()
 def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Counter[Receipt]:
     """Store many bodies: one SELECT, and a transaction with one INSERT if some are new."""
     events: dict[str, Event] = {}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from django.db import router
 from django.db.models import CharField, Count, Exists, FloatField, OuterRef, Subquery, Value
 from django.utils import timezone
+from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import schemas
 from payments_integration.db import statements
@@ -64,6 +65,7 @@ def balance_snapshots(account: str) -> dict[str, Snapshot]:
 ABSENT = Snapshot(None, 0)
 
 
+@sensitive_variables()  # a report of an error would show payers
 def write_answer(
     account: str,
     resource: schemas.AnyResource,
@@ -92,6 +94,7 @@ def write_answer(
     return repeatable(write, using=router.db_for_write(Event))
 
 
+@sensitive_variables()  # a report of an error would show payers
 def record_identity(account: str, resource: schemas.AnyResource, *, is_current: bool = False) -> Any:
     """Take the answer to a repeated POST, which may be old and proves only that the object exists.
 
@@ -118,6 +121,7 @@ def record_identity(account: str, resource: schemas.AnyResource, *, is_current: 
     return repeatable(write, using=router.db_for_write(Event))
 
 
+@sensitive_variables()  # a report of an error would show payers
 def write_balances(
     account: str,
     resources: Iterable[schemas.Balance],

@@ -122,6 +122,7 @@ class ApiView(APIView):
 
     # the steps of a request
 
+    @sensitive_variables()  # of every step: a report of an error would show the payer
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         self.request_id = f"req_{uuid.uuid4().hex}"
         response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
@@ -250,7 +251,6 @@ class SendingView(RowsView):
     #: The URL name of a created object's path, for the header Location.
     detail_url_name: ClassVar[str] = ""
 
-    @sensitive_variables("body", "known")
     def body(self) -> dict[str, Any]:
         """The parameters in the body. Raises Problem for an unknown one, and for a missing or wrong key."""
         self.query()
@@ -286,7 +286,6 @@ class SendingView(RowsView):
             raise NotAuthenticated
         return services.scoped_key(key, owner)
 
-    @sensitive_variables("arguments")
     def send(self, function: Callable[..., Any], *target: Any, **arguments: Any) -> Response:
         """Call a service and show the result. A repeated call with the same key gets the same answer."""
         route = self.known_route

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.db.models import F
-from django.views.decorators.debug import sensitive_variables
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -123,7 +122,6 @@ class PaymentRefundsView(ListView, SendingView):
             self.find_in(payments, id)
         return self.show_page(page)
 
-    @sensitive_variables("body")
     def post(self, request: Request, id: str) -> Response:
         body = self.body()
         self.sent = SentNames(self.sent.names, renamed=_RENAMED, is_change=True)
@@ -148,7 +146,6 @@ class RefundsView(ListView, SendingView):
         ),
     }
 
-    @sensitive_variables("body")
     def post(self, request: Request) -> Response:
         body = self.body()
         self.sent = SentNames(self.sent.names, renamed=_RENAMED, is_change=True)
