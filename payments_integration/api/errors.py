@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import InterfaceError, OperationalError
 from django.http import Http404
 from django.utils.translation import gettext as _, gettext_lazy
 from rest_framework import exceptions as drf
@@ -148,6 +149,10 @@ def problem_of(error: Exception, sent: SentNames) -> Problem | None:
         return _unavailable(503, {"Retry-After": str(_RETRY_AFTER)})
     if isinstance(error, WireError):
         return _unavailable(502)
+    if isinstance(error, OperationalError | InterfaceError):
+        # Lost, or not reachable: in the authentication, in a read, or while an operation is recorded.
+        words = _("The database does not answer. Try again; a POST with the same Idempotency-Key.")
+        return Problem(503, API_ERROR, "database_unavailable", words, headers={"Retry-After": str(_RETRY_AFTER)})
     return None
 
 

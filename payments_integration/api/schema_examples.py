@@ -225,7 +225,10 @@ _ERRORS: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     502: ("The provider refused the merchant's credentials or failed. Nothing was done.", _UNAVAILABLE),
     503: (
-        "The provider does not answer; the header Retry-After says when to try again. Nothing was done.",
+        (
+            "The provider or the server's database does not answer; the header Retry-After says when to try again. "
+            "After provider_unavailable nothing was done; after database_unavailable, repeat a POST with the same key."
+        ),
         _UNAVAILABLE,
     ),
 }
