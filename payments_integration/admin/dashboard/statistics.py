@@ -112,8 +112,8 @@ def _balances(account: str, days: Days) -> list[Balance]:
 
 
 def _payments(account: str, days: Days) -> list[Group]:
-    rows = _grouped(Payment.objects.all(), account, days, "method_code", received=Sum("amount_received"))
-    return [_group(row, received=int(row["received"] or 0), method=row["method_code"]) for row in rows]
+    rows = _grouped(Payment.objects.all(), account, days, "method_code", received=ExactSum("amount_received"))
+    return [_group(row, received=row["received"], method=row["method_code"]) for row in rows]
 
 
 def _payouts(account: str, days: Days) -> list[Group]:
@@ -129,7 +129,22 @@ def _refunds(account: str, days: Days) -> list[Group]:
 def _grouped(rows: QuerySet[Any], account: str, days: Days, *names: str, **sums: Any) -> Iterable[dict[str, Any]]:
     within = rows.filter(account=account, created_at__gte=days.bounds[0], created_at__lt=days.bounds[-1])
     by_day = within.annotate(day=_day(days)).order_by().values("day", "currency", "status", *names)
-    return cast("Iterable[dict[str, Any]]", by_day.annotate(count=Count("pk"), total=Sum("amount"), **sums))
+    return cast("Iterable[dict[str, Any]]", by_day.annotate(count=Count("pk"), total=ExactSum("amount"), **sums))
+
+
+class ExactSum(Sum):
+    """A sum of any size: SQLite fails where one leaves int64, which two amounts can do."""
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        # The sums of the upper and of the lower halves, as text: no number of SQLite is large enough.
+        halves = "SUM(%(expressions)s >> 32) || ' ' || SUM(%(expressions)s & 4294967295)"
+        return self.as_sql(compiler, connection, template=halves, **context)
+
+    def convert_value(self, value: Any, expression: Any, connection: Any) -> int:
+        if isinstance(value, str):
+            upper, lower = map(int, value.split())
+            return (upper << 32) + lower
+        return int(value or 0)
 
 
 def _day(days: Days) -> Case:
@@ -139,7 +154,7 @@ def _day(days: Days) -> Case:
 
 
 def _group(row: dict[str, Any], **further: Any) -> Group:
-    return Group(row["day"], row["currency"], row["status"], row["count"], int(row["total"] or 0), **further)
+    return Group(row["day"], row["currency"], row["status"], row["count"], row["total"], **further)
 
 
 #: The statistics by name, in the order of the page.

@@ -16,7 +16,14 @@ from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.core.exceptions import FieldDoesNotExist, PermissionDenied
 from django.db.models import DateTimeField, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+)
 from django.urls import URLPattern, path, reverse
 from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
@@ -172,6 +179,12 @@ class ListAdmin(_ModelAdmin):
         return columns.moment(self.opts, name) if name in fields else name
 
     # Rows
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """The row of a page, or None. 404 for an id that PostgreSQL cannot be asked for."""
+        if "\x00" in object_id:
+            raise Http404
+        return super().get_object(request, object_id, from_field)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return KeysetChangeList

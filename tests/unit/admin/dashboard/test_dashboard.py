@@ -395,3 +395,33 @@ def test_odd_rows_do_not_break_the_dashboard(boss: Client) -> None:
     html = page(boss, DASHBOARD)
     assert "<script>alert" not in html
     assert "quarked" in html
+
+
+@pytest.mark.case(112)
+def test_amounts_that_leave_int64_together_are_added(boss: Client) -> None:
+    largest = 2**63 - 1
+    for number in range(2):
+        pay = rows.payment(
+            pk=f"pay_{number}", status="succeeded", currency="CLP", amount=largest, amount_received=largest,
+            created_at=ago(hours=1),
+        )  # fmt: skip
+        rows.payout(pk=f"pout_{number}", status="succeeded", currency="CLP", amount=largest, created_at=ago(hours=1))
+        rows.refund(
+            pk=f"ref_{number}",
+            payment=pay,
+            status="succeeded",
+            currency="CLP",
+            amount=largest,
+            created_at=ago(hours=1),
+        )
+    rows.payment(status="succeeded", currency="USD", amount=-5, amount_received=-7, created_at=ago(hours=1))
+    [group] = [group for group in statistics.gather("default", ["payments"]).payments if group.currency == "USD"]
+    assert (group.amount, group.received) == (-5, -7)
+    cache.clear()
+    shown = text(page(boss, DASHBOARD))
+    assert shown.count("18,446,744,073,709,551,614") >= 3
+    for model in ("payment", "payout", "refund"):
+        assert "9,223,372,036,854,775,807" in text(page(boss, url(model, "changelist")))
+        assert boss.get(url(model, "export")).status_code == 200
+    for pk in ("pay_0", "pay_1"):
+        assert "9,223,372,036,854,775,807" in text(page(boss, url("payment", "change", pk)))
