@@ -7,6 +7,7 @@ merchant's code, which has decided for them.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -15,6 +16,11 @@ from django.utils.translation import gettext as _
 APP = "payments_integration"
 #: Of a SHA-256 in hex; the width of ``Operation.actor_id``.
 _MAX_USER_ID = 64
+#: How ``Validator.actor`` begins the text for a user: a number or a UUID.
+_USER_ID = r"(?:[0-9]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):(?=\S)"
+_ACTOR = re.compile(_USER_ID)
+#: The beginning of an entry of ``Operation.note`` that a user made.
+_ENTRY = re.compile(rf"^([0-9]{{4}}-[0-9-]+ [0-9:]+ \w+: ){_USER_ID}", re.MULTILINE)
 
 
 def may(user: Any, codename: str, obj: Any = None) -> bool:
@@ -50,3 +56,13 @@ def user_id(actor: object) -> str:
     text = "" if pk is None else str(pk)
     # Two long keys may begin alike: they are stored as hashes, which are as long as the column.
     return text if len(text) < _MAX_USER_ID else hashlib.sha256(text.encode()).hexdigest()
+
+
+def actor_name(actor: str) -> str:
+    """A stored actor as people know it: ``ana`` for ``2:ana``; text unchanged."""
+    return _ACTOR.sub("", actor, count=1) if _ACTOR.match(actor) else actor
+
+
+def with_names(note: str) -> str:
+    """An operation's note with its actors as people know them."""
+    return _ENTRY.sub(r"\1", note)

@@ -177,5 +177,5 @@ def _refuse_settled(operation: Operation) -> NoReturn:
     state = operation.get_state_display()
     if operation.approved_by:
         words = _("%(who)s has approved it already; it stands at: %(state)s.")
-        resolution.refuse(words % {"who": operation.approved_by, "state": state})
+        resolution.refuse(words % {"who": permissions.actor_name(operation.approved_by), "state": state})
     resolution.refuse(_("It does not wait for approval; it stands at: %(state)s.") % {"state": state})

@@ -25,6 +25,7 @@ from payments_integration.enums import Country, Kind
 from payments_integration.exceptions import ProviderError
 from payments_integration.models import Balance, Operation, OperationState, Payment, refundable_rest
 from payments_integration.money import format_money
+from payments_integration.permissions import with_names
 
 if TYPE_CHECKING:
     from payments_integration.admin.base import ReadOnlyAdmin
@@ -111,7 +112,7 @@ def _tool(model_admin: ReadOnlyAdmin, button: Button, operation: Operation) -> T
 
 def _sentence(operation: Operation) -> str:
     values = {
-        "who": display.text(operation.actor),
+        "who": display.actor(operation.actor),
         "at": display.moment(operation.created_at),
         "amount": format_money(operation.amount or 0, operation.currency),
     }
@@ -224,7 +225,7 @@ def outcome(operation: Operation | None) -> Outcome:
         detail = [line for line in operation.note.splitlines() if not line.startswith(" ")][-1]
     if detail:
         # It may quote the arguments, which not everyone who resolves operations may see.
-        words += f" {display.text(masking.without(detail, operation.arguments))}"
+        words += f" {display.text(with_names(masking.without(detail, operation.arguments)))}"
     resolved = operation.state in (OperationState.DONE, OperationState.CLOSED)
     return Outcome(words, messages.SUCCESS if resolved else messages.WARNING)
 

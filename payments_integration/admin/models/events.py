@@ -144,7 +144,10 @@ class EventAdmin(ReplayAdmin):
 
     state_shown = columns.status(_("state"), EventState, "state")
     object_shown = columns.object_link(_("object"))
-    error_shown = columns.traceback("error", _("error"))
+    # A receiver fails after its event is applied; before, the text says what is wrong with the body.
+    error_shown = columns.traceback(
+        "error", _("error"), is_reason=lambda obj: obj.state in (EventState.QUARANTINED, EventState.PENDING)
+    )
     # A quarantined body is shown exactly as it was delivered.
     body_shown = columns.body("body", _("body"), exact=lambda obj: obj.state == EventState.QUARANTINED)
 

@@ -56,7 +56,8 @@ class Attention:
 @admin.register(Operation)
 class OperationAdmin(ReadOnlyAdmin):
     list_display = (
-        "id", "operation_shown", "state_shown", "amount_shown", "objects_shown", "actor", "account", "created_at",
+        "id", "operation_shown", "state_shown", "amount_shown", "objects_shown", "actor_shown", "account",
+        "created_at",
     )  # fmt: skip
     list_filter = (
         filters.known("state", _("state"), OperationState, open_ended=False),
@@ -84,12 +85,13 @@ class OperationAdmin(ReadOnlyAdmin):
             None,
             {
                 "fields": (
-                    "id", "operation_shown", "state_shown", "note_shown", "error_shown", "request_ids_shown", "actor",
+                    "id", "operation_shown", "state_shown", "note_shown", "error_shown", "request_ids_shown",
+                    "actor_shown",
                 )
             },
         ),
         (_("Request"), {"fields": ("amount_shown", "target_shown", "merchant_reference", "arguments_shown")}),
-        (_("Approval"), {"fields": ("approved_by", "approved_at")}),
+        (_("Approval"), {"fields": ("approved_by_shown", "approved_at")}),
         (_("Result"), {"fields": ("result_shown",)}),
         (
             _("Sending"),
@@ -105,6 +107,8 @@ class OperationAdmin(ReadOnlyAdmin):
 
     state_shown = columns.status(_("state"), OperationState, "state")
     amount_shown = columns.money("amount", _("amount"))
+    actor_shown = columns.actor("actor", _("actor"))
+    approved_by_shown = columns.actor("approved_by", _("approved by"))
     result_shown = columns.object_link(_("result"), "result_kind", "result_id")
     note_shown = columns.note("note", _("note"), quoting="arguments")
     error_shown = columns.provider_error("error", _("the provider's error"))
@@ -136,7 +140,7 @@ class OperationAdmin(ReadOnlyAdmin):
             _("State"): lambda row: display.status(row.state, OperationState),
             _("Amount"): lambda row: display.money(row.amount, row.currency),
             _("About"): self.objects_shown,
-            _("Asked by"): lambda row: display.text(row.actor),
+            _("Asked by"): lambda row: display.actor(row.actor),
             _("Created at"): lambda row: display.moment(row.created_at),
         }
         rows = [tuple(cell(operation) for cell in cells.values()) for operation in found]

@@ -132,7 +132,7 @@ class AccountStateAdmin(ReadOnlyAdmin):
 class ErasureAdmin(ReadOnlyAdmin):
     """The objects whose personal data was erased, or is to be erased."""
 
-    list_display = ("id", "object_shown", "kind_shown", "requested_at", "done_at", "actor", "account")
+    list_display = ("id", "object_shown", "kind_shown", "requested_at", "done_at", "actor_shown", "account")
     list_filter = (filters.ACCOUNT,)
     ordering = ("-pk",)
     sortable_by = ()
@@ -141,10 +141,11 @@ class ErasureAdmin(ReadOnlyAdmin):
     export = ("object_kind", "object_id", "actor", "account", "requested_at", "done_at")
     fieldsets = (
         (None, {"fields": ("object_shown", "kind_shown", "account")}),
-        (_("Erasure"), {"fields": ("requested_at", "done_at", "actor")}),
+        (_("Erasure"), {"fields": ("requested_at", "done_at", "actor_shown")}),
     )
 
     object_shown = columns.object_link(_("object"))
+    actor_shown = columns.actor("actor", _("actor"))
     kind_shown = columns.plain("object_kind", _("kind"))
 
 

@@ -25,6 +25,7 @@ from payments_integration.admin.shared import display, masking
 from payments_integration.models import Mirror
 from payments_integration.next_action import ActionType, BankTransfer, NextAction, parse
 from payments_integration.next_action.codes import qr_code
+from payments_integration.permissions import with_names
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -175,8 +176,8 @@ def note(name: str, description: StrOrPromise, *, quoting: str) -> Column:
     """Sentences that may quote the JSON field ``quoting``, whose personal values are masked in them."""
     return _column(
         description,
-        lambda _admin, obj: _preformatted(getattr(obj, name)),
-        lambda _admin, obj: _preformatted(masking.without(getattr(obj, name), getattr(obj, quoting))),
+        lambda _admin, obj: _preformatted(with_names(getattr(obj, name))),
+        lambda _admin, obj: _preformatted(with_names(masking.without(getattr(obj, name), getattr(obj, quoting)))),
     )
 
 
@@ -187,11 +188,25 @@ def provider_error(name: str, description: StrOrPromise) -> Column:
     )
 
 
-def traceback(name: str, description: StrOrPromise) -> Column:
-    """A traceback; masked: its frames and the class of the error, without the message."""
-    return _value(
-        name, description, _preformatted, lambda value: _preformatted(masking.traceback(value) if value else value)
-    )
+def traceback(name: str, description: StrOrPromise, *, is_reason: Callable[[Any], bool] = lambda obj: False) -> Column:
+    """A traceback; masked: its frames and the class of the error, without the message.
+
+    ``is_reason(row)``: whether the text is a reason of this app instead, which names places of the row's body and
+    shows no value. Masked all the same is what it may repeat of the body.
+    """
+
+    def masked(_admin: Any, obj: Any) -> str:
+        text = getattr(obj, name)
+        if text and is_reason(obj):
+            return _preformatted(masking.reason(text, bytes(obj.body or b"")))
+        return _preformatted(masking.traceback(text) if text else text)
+
+    return _column(description, lambda _admin, obj: _preformatted(getattr(obj, name)), masked)
+
+
+def actor(name: str, description: StrOrPromise) -> Column:
+    """Who asked or decided."""
+    return _value(name, description, display.actor)
 
 
 def row_link(name: str, description: StrOrPromise, model: type[Model]) -> Column:

@@ -34,6 +34,7 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.money import format_money
+from payments_integration.permissions import actor_name
 from payments_integration.validation.text import visible
 from payments_integration.validation.urls import is_staff_link
 
@@ -69,6 +70,11 @@ _MAX_SECONDS = 120.0
 def text(value: object) -> str:
     """Plain text in which nothing hides, and that any response can encode: no invisible character, no surrogate."""
     return EMPTY if value is None or value == "" else visible(str(value), keep="\n\t")
+
+
+def actor(value: str) -> str:
+    """Who asked or decided: users by their names."""
+    return text(actor_name(value))
 
 
 def status(value: str | None, choices: Any) -> str:

@@ -82,6 +82,14 @@ def traceback(text: str) -> str:
     return "\n".join(_traceback(text)) or MASK
 
 
+def reason(text: str, raw: bytes) -> str:
+    """Why a body cannot be used, without what it may repeat of the body."""
+    try:
+        return without(text, json.loads(raw))
+    except (ValueError, RecursionError):
+        return text
+
+
 def without(text: str, value: Any) -> str:
     """A text, such as a note, with the personal values of a JSON document masked."""
     for found in sorted(_texts(value), key=len, reverse=True):

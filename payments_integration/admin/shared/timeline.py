@@ -154,9 +154,9 @@ def _operation(site: AdminSite, row: Operation) -> Entry:
     )
     details = []
     if row.actor:
-        details.append(_("asked by %(who)s") % {"who": display.text(row.actor)})
+        details.append(_("asked by %(who)s") % {"who": display.actor(row.actor)})
     if row.approved_by:
-        values = {"who": display.text(row.approved_by), "at": display.moment(row.approved_at)}
+        values = {"who": display.actor(row.approved_by), "at": display.moment(row.approved_at)}
         details.append(_("approved by %(who)s at %(at)s") % values)
     if row.request_ids:
         details.append(_("request ids %(ids)s") % {"ids": display.text(", ".join(map(str, row.request_ids)))})

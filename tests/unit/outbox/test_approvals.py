@@ -383,7 +383,7 @@ class TestApproving:
         self, fake: Fake, waiting: Operation, checker: User, state: OperationState
     ) -> None:
         Operation.objects.update(state=state, approved_by="7:carl")
-        with pytest.raises(ValidationError, match="7:carl has approved it already; it stands at: "):
+        with pytest.raises(ValidationError, match=r"\bcarl has approved it already; it stands at: "):
             services.approve(waiting, checker)
         with refused("operation"):
             services.reject(waiting, checker, "no")

@@ -208,8 +208,48 @@ def test_an_operation_shows_its_note_error_and_request_ids(boss: Client) -> None
         state="needs_person", note="two refunds match", error={"code": "invalid_state"}, request_ids=["req_9", "req_8"]
     )
     html = page(boss, url("operation", "change", row.pk))
-    for shown in ("a person must decide", "two refunds match", "invalid_state", "req_9, req_8", "7:ana"):
+    for shown in ("a person must decide", "two refunds match", "invalid_state", "req_9, req_8", ">ana<"):
         assert shown in html
+
+
+def test_people_are_shown_by_their_names(boss: Client) -> None:
+    uuid = "0f8fad5b-d9cb-469f-a165-70867728950e"
+    note = "2026-01-31 12:00:00 UTC: 2:ana approved it: 5:30 is fine\n    2026-01-31 12:00:00 UTC: no entry"
+    row = rows.operation(actor="2:ana", approved_by=f"{uuid}:luz", note=note, state="needs_person")
+    job = rows.operation(actor="job:nightly", state="needs_person")
+    erased = rows.erasure(actor="2:ana")
+    for address in (
+        url("operation", "change", row.pk), url("operation", "changelist"), url("erasure", "change", erased.pk),
+        url("erasure", "changelist"),
+    ):  # fmt: skip
+        html = page(boss, address)
+        assert "ana" in html
+        assert "2:ana" not in html
+        assert uuid not in html
+    assert "UTC: ana approved it: 5:30 is fine" in page(boss, url("operation", "change", row.pk))
+    assert "job:nightly" in page(boss, url("operation", "change", job.pk))
+
+
+@pytest.mark.parametrize("state", ["quarantined", "pending"])
+def test_who_may_replay_reads_why_an_event_cannot_be_applied(staff: Callable[..., Client], state: str) -> None:
+    row = rows.event(
+        body=b'{"data":{"payer":{"name":"Ana Rojas"}}}', state=state, error="$.data.payer is Ana Rojas, not a list"
+    )
+    html = page(staff("view_event", "replay_event"), url("event", "change", row.pk))
+    assert "$.data.payer is •••, not a list" in html
+    assert "Ana Rojas" not in html
+    assert "Ana Rojas" in page(staff("view_event", "view_personal_data"), url("event", "change", row.pk))
+
+
+def test_who_may_replay_reads_the_traceback_without_its_message(staff: Callable[..., Client]) -> None:
+    trace = (
+        'Traceback (most recent call last):\n  File "shop/handlers.py", line 7, in book\n    raise LookupError(who)\n'
+    )
+    row = rows.event(state="parked", error=f"{trace}LookupError: Ana Rojas\n")
+    html = page(staff("view_event", "replay_event"), url("event", "change", row.pk))
+    assert "shop/handlers.py&quot;, line 7, in book" in html
+    assert "LookupError: •••" in html
+    assert "Ana Rojas" not in html
 
 
 def test_times_have_one_format(boss: Client) -> None:
@@ -402,3 +442,11 @@ def test_changes_are_newest_first(boss: Client) -> None:
     made = [rows.payment().pk for _ in range(3)]
     response = boss.get(url("payment", "changelist"))
     assert [row.pk for row in response.context["cl"].result_list] == made[::-1]
+
+
+@pytest.mark.parametrize("model", ["payment", "event", "operation"])
+@pytest.mark.parametrize("step", ["change", "history", "delete", "refresh", "replay", "refund"])
+def test_an_address_with_a_nul_character_is_not_found(boss: Client, model: str, step: str) -> None:
+    """PostgreSQL refuses to compare with such a text."""
+    # Django redirects an unknown step to the row's page.
+    assert boss.get(f"/admin/payments_integration/{model}/pay%00_1/{step}/", follow=True).status_code == 404
