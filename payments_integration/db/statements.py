@@ -298,7 +298,9 @@ def insert_many(rows: Sequence[Model], *, keys: bool = True) -> None:
         for row in rows:
             row._state.adding, row._state.db = False, using
     else:
-        model._default_manager.using(using).bulk_create(rows)
+        # Django does so by itself, but from 6.1 on not for a single statement.
+        with transaction.mark_for_rollback_on_error(using):
+            model._default_manager.using(using).bulk_create(rows)
 
 
 def insert_or_update(rows: Sequence[Model], *, unique: Sequence[str], changes: dict[str, str]) -> None:
@@ -326,7 +328,7 @@ def insert_or_update(rows: Sequence[Model], *, unique: Sequence[str], changes: d
     for start in range(0, len(rows), 100):
         query = InsertQuery(model)
         query.insert_values(fields, list(rows[start : start + 100]))
-        with connection.cursor() as cursor:
+        with transaction.mark_for_rollback_on_error(using), connection.cursor() as cursor:
             for sql, parameters in query.get_compiler(using=using).as_sql():
                 cursor.execute(f"{sql} {conflict} {updates}", parameters)
 
@@ -347,7 +349,8 @@ def update_many(rows: Sequence[Model]) -> None:
     if connection.features.supports_update_conflicts_with_target:
         target = {"unique_fields": ["pk"]}
     names = [field.name for field in _fields(model) if not field.primary_key]
-    model._default_manager.using(using).bulk_create(rows, update_conflicts=True, update_fields=names, **target)
+    with transaction.mark_for_rollback_on_error(using):
+        model._default_manager.using(using).bulk_create(rows, update_conflicts=True, update_fields=names, **target)
 
 
 @sensitive_variables()  # a report of an error would show payers
