@@ -52,7 +52,7 @@ class Ledger:
         }
 
     def start_with(self, currency: str, amount: int, reason: str, object_id: str) -> None:
-        """Add available money that the project has from the start, so that no event reports it."""
+        """Add available money as if the project had it from the start: no event reports it. A negative amount goes."""
         self._record(Entry(iso(self._clock.now()), currency, reason, object_id, available=amount))
 
     def available(self, currency: str) -> int:
@@ -74,24 +74,13 @@ class Ledger:
             raise ApiError("insufficient_balance", problem, param="amount")
 
     def credit(
-        self,
-        currency: str,
-        amount: int,
-        reason: str,
-        object_id: str,
-        *,
-        from_hold: int = 0,
-        from_pending: int = 0,
-        instead_of: int = 0,
+        self, currency: str, amount: int, reason: str, object_id: str, *, from_hold: int = 0, from_pending: int = 0
     ) -> None:
-        """Make money available, after paying off debt: new money, or money from hold or pending.
-
-        ``instead_of``: this much of the available money goes.
-        """
+        """Make money available, after paying off debt: new money, or money from hold or pending."""
         repaid = min(self.debt(currency), amount)
         self._post(
             currency, reason, object_id,
-            available=amount - repaid - instead_of, debt=-repaid, hold=-from_hold, pending=-from_pending,
+            available=amount - repaid, debt=-repaid, hold=-from_hold, pending=-from_pending,
         )  # fmt: skip
 
     def add_pending(self, currency: str, amount: int, reason: str, object_id: str) -> None:

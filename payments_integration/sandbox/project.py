@@ -73,8 +73,9 @@ class ProjectState:
         there is.
         """
         _check_funding(currency, amount)
-        left = min(self._first_funds.pop(currency, 0), self.ledger.available(currency))
-        self.ledger.credit(currency, amount, auditing.FUNDING, "fund", instead_of=left)
+        if left := min(self._first_funds.pop(currency, 0), self.ledger.available(currency)):
+            self.ledger.start_with(currency, -left, auditing.FUNDING, "fund")
+        self.ledger.credit(currency, amount, auditing.FUNDING, "fund")
         return copy.deepcopy(self.ledger.balances[currency])
 
     def redeliver(self, event_id: str, endpoint_id: str | None = None) -> int:

@@ -102,6 +102,12 @@ def test_a_project_may_start_with_money_that_no_event_reports() -> None:
         assert (project.events, project.audit()) == ([], [])
 
 
+def test_the_same_amount_as_at_first_is_reported_too() -> None:
+    engine = Engine(funds={"CLP": 5_000})
+    assert engine.fund("CLP", 5_000)["available"] == 5_000
+    assert [event["data"]["available"] for event in engine.events] == [5_000]
+
+
 def test_the_first_funding_replaces_what_is_left_of_it() -> None:
     engine = Engine(funds={"CLP": 50_000, "USD": 7})
     Client(engine).payout(amount=40_000)
