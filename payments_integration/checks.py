@@ -140,6 +140,8 @@ def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessag
         (option, path, method) for option, method in conf.API_CLASSES.items() for path in getattr(current, option)
     ]
     found = [*named, ("API_QUERYSET", current.API_QUERYSET, "")]
+    if current.API_REFERENCE_CHECK:
+        found.append(("API_REFERENCE_CHECK", current.API_REFERENCE_CHECK, ""))
     return [
         checks.Error(f'{conf.NAME}["{option}"] names {path!r}: {why}.', hint=_API_HINT, id=f"{ID}.E014")
         for option, path, method in found

@@ -94,6 +94,9 @@ class Settings:
     )
     #: Dotted path of ``f(queryset, user) -> queryset``: the rows that a user may see there.
     API_QUERYSET: str = "payments_integration.api.querysets.visible"
+    #: Dotted path of ``f(user, reference) -> bool``: whether a customer may create something under this
+    #: merchant_reference there; empty: none may.
+    API_REFERENCE_CHECK: str = ""
 
     def account(self, alias: str = DEFAULT_ACCOUNT) -> Account:
         """The account of that alias. Raises ImproperlyConfigured, with the known aliases, if there is none."""
@@ -159,6 +162,7 @@ _ENV_CASTS: Mapping[str, Any] = {
     **dict.fromkeys(API_CLASSES, list),
     "API_THROTTLE_RATES": dict,
     "API_QUERYSET": str,
+    "API_REFERENCE_CHECK": str,
 }
 
 _cache: tuple[Any, Settings] | None = None
@@ -315,6 +319,9 @@ def _api_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
         )
     if "API_QUERYSET" in raw and not _is_path(raw["API_QUERYSET"]):
         yield Problem("E013", f'{NAME}["API_QUERYSET"] is wrong.', "Write the dotted path of a function.")
+    check = raw.get("API_REFERENCE_CHECK", "")
+    if check != "" and not _is_path(check):
+        yield Problem("E013", f'{NAME}["API_REFERENCE_CHECK"] is wrong.', "Write the dotted path of a function.")
     rates = raw.get("API_THROTTLE_RATES", {})
     where = f'{NAME}["API_THROTTLE_RATES"]'
     if not isinstance(rates, Mapping):

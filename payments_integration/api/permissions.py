@@ -13,10 +13,13 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import Permission, PermissionsMixin
 from django.db.models import Q
+from django.utils.module_loading import import_string
+from django.utils.translation import gettext as _
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from payments_integration import permissions
+from payments_integration import conf, permissions
+from payments_integration.api.errors import PERMISSION, Problem
 
 #: The backend whose decisions can be read in one statement.
 _DJANGOS_OWN = ["django.contrib.auth.backends.ModelBackend"]
@@ -34,7 +37,7 @@ class StaffAndCustomers(BasePermission):
 
     A customer creates, sees and cancels payments, creates and sees deposit references, and sees refunds, payment
     methods and the operation that their own call led to. Payouts, balances, events and lists of operations are for
-    staff.
+    staff. A customer names a ``merchant_reference`` only if API_REFERENCE_CHECK allows it.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
@@ -43,11 +46,32 @@ class StaffAndCustomers(BasePermission):
             return False
         if _is_staff(user):
             return _staff_may(view)
-        return view.route is None or bool(view.route.customers)
+        if view.route is None or not view.route.customers:
+            return view.route is None
+        if request.method not in SAFE_METHODS:
+            _check_reference(request)
+        return True
 
     def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
         """A project's API_QUERYSET may show a user the rows of others; the user cannot change those."""
         return request.method in SAFE_METHODS or _is_staff(request.user) or bool(getattr(obj, "is_own", False))
+
+
+def _check_reference(request: Request) -> None:
+    """Raise Problem (403) if a customer names a merchant reference that API_REFERENCE_CHECK does not allow.
+
+    The newest payment of a reference is the one that its order and its status page show. Under somebody else's
+    reference a customer would take both over.
+    """
+    sent: Any = request.data  # a dict: the parser accepts only objects
+    reference = sent.get("merchant_reference")
+    if reference is None:
+        return
+    path = conf.current().API_REFERENCE_CHECK
+    # Only True allows it: a coroutine, for one, is true as well.
+    if not path or not isinstance(reference, str) or import_string(path)(request.user, reference) is not True:
+        words = _("You may not use this merchant reference. The option API_REFERENCE_CHECK decides who may use which.")
+        raise Problem(403, PERMISSION, "permission_denied", words, "merchant_reference")
 
 
 def held_by(user: Any) -> Callable[[str], bool]:

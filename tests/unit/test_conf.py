@@ -124,6 +124,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "no dotted path": ("E013", setting(API_PERMISSION_CLASSES=["AllowAny"]), "API_PERMISSION_CLASSES"),
     "no permission classes": ("E013", setting(API_PERMISSION_CLASSES=[]), "open to everyone"),
     "rows by a function": ("E013", setting(API_QUERYSET=print), "API_QUERYSET"),
+    "references by a function": ("E013", setting(API_REFERENCE_CHECK=print), "API_REFERENCE_CHECK"),
     "rates no dict": ("E013", setting(API_THROTTLE_RATES="5/min"), "must be a dict"),
     "a rate of no name": ("E013", setting(API_THROTTLE_RATES={"reads": "5/min"}), "unknown name 'reads'"),
     "a rate as a number": ("E013", setting(API_THROTTLE_RATES={"read": 5}), '["read"]'),
@@ -181,6 +182,8 @@ def test_a_throttle_rate_that_is_not_given_keeps_its_default() -> None:
     [
         ({}, []),
         ({"API_QUERYSET": "nowhere.visible"}, ["API_QUERYSET", "'nowhere.visible'", "cannot be imported"]),
+        ({"API_REFERENCE_CHECK": ""}, []),
+        ({"API_REFERENCE_CHECK": "nowhere.mine"}, ["API_REFERENCE_CHECK", "'nowhere.mine'", "cannot be imported"]),
         ({"API_QUERYSET": "payments_integration.conf.NAME"}, ["API_QUERYSET", "conf.NAME", "not a function"]),
         (
             {"API_PERMISSION_CLASSES": ["payments_integration.api.permissions.Missing"]},
@@ -453,6 +456,7 @@ def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
         "API_THROTTLE_CLASSES": ("shop.api.Throttle", ["shop.api.Throttle"]),
         "API_THROTTLE_RATES": ("read=9/minute,write=3/hour", {"read": "9/minute", "write": "3/hour"}),
         "API_QUERYSET": ("shop.api.rows", "shop.api.rows"),
+        "API_REFERENCE_CHECK": ("shop.api.is_own_order", "shop.api.is_own_order"),
     }
     for name, (text, _value) in written.items():
         environment.setenv(f"PAYMENTS_{name}", text)

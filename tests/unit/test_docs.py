@@ -22,6 +22,7 @@ from payments_integration.schedule import BEAT_SCHEDULE
 from payments_integration.services import payments as payment_services
 from payments_integration.testing import ProviderSandbox
 from tests.conftest import Receiver
+from tests.unit.payable.payables import Order
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -214,22 +215,27 @@ def test_the_first_example_of_the_readme_runs(
     assert block is not None
     updates: list[Any] = []
 
-    class Order:
-        reference = "order-1"
+    order = Order.objects.create(number="order-1", amount=11_980)
+
+    class Orders:
+        """A model whose rows have the field ``status``."""
 
         class objects:  # noqa: N801  (as a manager is named)
+            select_for_update = Order.objects.select_for_update
+
             @staticmethod
             def filter(**conditions: Any) -> Any:
                 updates.append(conditions)
                 return type("Rows", (), {"update": staticmethod(lambda **fields: updates.append(fields))})
 
     redirected: list[Any] = []
-    exec(block.group(1), {"order": Order, "Order": Order, "redirect": redirected.append})
+    shown = type("Shown", (), {"reference": order.number})
+    exec(block.group(1), {"order": shown, "Order": Orders, "redirect": redirected.append})
     payment = models.Payment.objects.get(merchant_reference="order-1")
     assert redirected == [payment.checkout_url]
     payments_sandbox.engine.pay(payment.pk)
     payments_sandbox.settle()
-    assert updates == [{"reference": "order-1"}, {"status": "paid"}]
+    assert updates == [{"pk": order.pk}, {"status": "paid"}]
 
 
 @pytest.mark.django_db

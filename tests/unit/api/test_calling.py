@@ -27,9 +27,17 @@ PAYOUT = {
 }  # fmt: skip
 
 
+def any_reference(user: Any, reference: str) -> bool:
+    return True
+
+
 @pytest.fixture
 def provider(_unhurried: None, settings: Any, woken: list[str]) -> Any:
-    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "API_PERMISSION_CLASSES": [CUSTOMERS]}
+    settings.PAYMENTS_INTEGRATION = {
+        **settings.PAYMENTS_INTEGRATION,
+        "API_PERMISSION_CLASSES": [CUSTOMERS],
+        "API_REFERENCE_CHECK": "tests.unit.api.test_calling.any_reference",
+    }
     with ProviderSandbox() as sandbox:
         sandbox.project.fund("CLP", 1_000_000)
         yield sandbox
