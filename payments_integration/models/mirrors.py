@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from django.db import models
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.db.fields import ExactCharField, SameAccountKey
@@ -437,7 +437,13 @@ def reported_refunded(payment: Payment, refunds: Iterable[Refund]) -> int:
     return max(0, (payment.refunded_amount or 0) - returned)
 
 
-def open_refund_operations(account: str, payment_id: str) -> QuerySet[Operation]:
+def promised_refunds() -> Subquery:
+    """Minor units that open operations ask to refund, as an annotation of payments; null if there is none."""
+    of_payment = open_refund_operations(OuterRef("account"), OuterRef("pk")).order_by()
+    return Subquery(of_payment.values("target_id").annotate(total=Sum("amount")).values("total"))
+
+
+def open_refund_operations(account: str | OuterRef, payment_id: str | OuterRef) -> QuerySet[Operation]:
     """Refunds of a payment that are asked for and may still happen, or have happened unseen."""
     return Operation.objects.filter(
         account=account,

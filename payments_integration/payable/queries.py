@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from django.db.models import Q, QuerySet
 
 from payments_integration.enums import Flow, MethodFamily
-from payments_integration.models import Payment, Refund
+from payments_integration.models import Payment, Refund, promised_refunds
 from payments_integration.payable.totals import Totals, compute_totals
 
 #: References of one statement. SQLite takes 32,766 values in one, others more.
@@ -59,7 +59,8 @@ def is_deposit(payment: Payment) -> bool:
 def _totals(account: str | None, references: list[str], *, deposits: bool) -> dict[Key, dict[str, Totals]]:
     found = _within(Payment.objects.filter(merchant_reference__in=references), account, deposits=deposits)
     payments: dict[Key, list[Payment]] = defaultdict(list)
-    for payment in found.only(*_PAYMENT_FIELDS):
+    # What is promised is read with the payments, before the refunds: see ``refundable_rest``.
+    for payment in found.only(*_PAYMENT_FIELDS).annotate(promised=promised_refunds()):
         payments[account, payment.merchant_reference or ""].append(payment)
     refunds: dict[str, list[Refund]] = defaultdict(list)
     # By the payments' condition instead of their ids, of which there may be many.

@@ -44,7 +44,7 @@ class Totals:
     #: Received by payments of which a part is left. A partial refund is a price reduction, so the order stays paid; a
     #: payment that was charged back or refunded in full, or is being refunded in full, counts as nothing.
     paid: int = 0
-    #: Can still be refunded, after the refunds in progress.
+    #: Can still be refunded, after the refunds in progress and those that are asked for.
     refundable: int = 0
 
     @property
@@ -91,6 +91,7 @@ def _of_payment(payment: Payment, refunds: list[Refund]) -> Totals:
     charged_back = payment.status == PaymentStatus.CHARGEBACK
     counts = charged_back or payment.status in RECEIVED_PAYMENT_STATUSES
     left = max(0, rest_after(payment, refunds)) if counts else 0
+    promised: int = getattr(payment, "promised", None) or 0
     is_open = payment.status not in ENDED_PAYMENT_STATUSES and payment.gone_at is None
     return Totals(
         currency=payment.currency,
@@ -102,7 +103,7 @@ def _of_payment(payment: Payment, refunds: list[Refund]) -> Totals:
         in_progress=max(0, payment.amount - came) if is_open else 0,
         held=0 if counts else came - refunded,
         paid=came if left else 0,
-        refundable=left,
+        refundable=max(0, left - promised),
     )
 
 

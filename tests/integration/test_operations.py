@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import requests
 from django.core.exceptions import ValidationError
 from django.db import OperationalError, connection, connections, transaction
 from django.test import override_settings
@@ -39,6 +41,7 @@ from payments_integration.outbox import ledger, outcomes, sending
 from payments_integration.outbox.operations.payments import CreatePayment
 from payments_integration.outbox.operations.payouts import CreatePayout
 from payments_integration.sandbox import Fault
+from payments_integration.sandbox.payments import Payments
 from payments_integration.testing.provider import API_KEY, ProviderSandbox
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -562,6 +565,76 @@ def test_concurrent_refunds_do_not_exceed_the_payment(sandbox: ProviderSandbox) 
     refusals = [result for result in results if isinstance(result, ValidationError)]
     assert (len(refunds), len(refusals)) == (2, 4), results
     assert len(posts(sandbox, "create_refund")) == 2, "the others were refused here"
+
+
+@pytest.fixture(params=["only succeeded refunds", "refunds in progress as well"])
+def counting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProviderSandbox]:
+    """A provider whose ``refunded_amount`` counts these; the spec does not say which."""
+    if request.param != "only succeeded refunds":
+        add = Payments.add_refund
+
+        def add_and_count(self: Any, payment: Any, amount: int) -> None:
+            add(self, payment, amount)
+            payment["refunded_amount"] += amount
+
+        monkeypatch.setattr(Payments, "add_refund", add_and_count)
+        monkeypatch.setattr(Payments, "count_refunded", lambda self, payment, amount: None)
+    with ProviderSandbox() as provider:
+        provider.engine.fund("CLP", 1_000_000)
+        yield provider
+
+
+def refund_of(payment: Payment, amount: int | None = None) -> int:
+    refund: Refund = services.create_refund(payment.pk, amount=amount, destination=DESTINATION)
+    return refund.amount
+
+
+@pytest.mark.case(105)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("is_done", [False, True], ids=["in progress", "succeeded"])
+def test_the_refundable_rest_is_exact(counting: ProviderSandbox, is_done: bool) -> None:
+    def finish() -> None:
+        for refund in list(counting.engine.refunds.values()) if is_done else ():
+            if refund["status"] != "succeeded":
+                counting.engine.succeed_refund(refund["id"])
+
+    first, second, third = (paid(counting) for _ in range(3))
+    assert refund_of(first, 5_000) == 5_000
+    finish()
+    assert refund_of(first) == 5_000, "the rest"
+    assert refund_of(second, 4_000) == 4_000
+    finish()
+    assert refund_of(second, 6_000) == 6_000
+    # In the provider's dashboard; no event has come.
+    made_elsewhere(counting, third, 3_000)
+    finish()
+    assert refund_of(third, 1_000) == 1_000
+    made_elsewhere(counting, third, 2_000)
+    assert refund_of(third) == 4_000
+    for payment in (first, second, third):
+        with pytest.raises(ValidationError):
+            refund_of(payment, 1)
+        assert services.refresh(payment).refundable_amount == 0
+
+
+@pytest.mark.case(105)
+@pytest.mark.promise(5)
+def test_four_refunds_at_once_take_the_whole_payment_and_no_more(counting: ProviderSandbox) -> None:
+    payment = paid(counting)
+    made_elsewhere(counting, payment, 1_000)
+    services.refresh(payment)
+    results = in_threads(4, lambda number: refund_of(payment, 3_000))
+    assert sorted(map(str, results))[:3] == ["3000"] * 3, results
+    assert sum(isinstance(result, ValidationError) for result in results) == 1, results
+    assert sum(refund["amount"] for refund in counting.engine.refunds.values()) == 10_000
+
+
+def made_elsewhere(sandbox: ProviderSandbox, payment: Payment, amount: int) -> None:
+    """A refund in the provider's dashboard: no event comes, and we hear of it only if we ask."""
+    sandbox.engine.faults.add(Fault("drop", times=None))
+    body = {"payment_id": payment.pk, "amount": amount, "destination": DESTINATION}
+    key = {"Authorization": f"Bearer {API_KEY}", "Idempotency-Key": uuid.uuid4().hex}
+    requests.post(f"{sandbox.url}/v1/refunds", json=body, headers=key, timeout=10).raise_for_status()
 
 
 @pytest.mark.parametrize("deferred", [False, True])

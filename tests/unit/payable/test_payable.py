@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import uuid
 from datetime import timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.admin.utils import quote
 from django.db import connection, models
 from django.template import Context, Template
 from django.test import override_settings
@@ -27,6 +29,7 @@ from payments_integration.enums import (
     RefundStatus,
 )
 from payments_integration.models import Payment, Refund
+from payments_integration.money import format_money
 from payments_integration.payable import Payable, Totals
 from payments_integration.payable.totals import compute_totals
 from payments_integration.services.refunds import refundable_rest
@@ -745,3 +748,29 @@ def test_the_documented_tables_have_every_name() -> None:
     assert set(PaymentStatus.values) <= set(
         re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", statuses, re.MULTILINE)))
     )
+
+
+@pytest.mark.case(105)
+@pytest.mark.django_db
+@pytest.mark.parametrize("counted", [0, 3_000], ids=["counts succeeded refunds", "counts refunds in progress"])
+@pytest.mark.parametrize("status", ["succeeded", "chargeback"])
+def test_order_payment_and_page_have_one_refundable_rest(
+    order: Order, admin_client: Any, counted: int, status: str
+) -> None:
+    payment = paid(status, refunded_amount=counted)
+    refunded(payment, 3_000, "processing")
+    rows.operation(operation="create_refund", state="unknown", target_id=payment.pk, amount=2_000, currency="CLP")
+    rows.operation(operation="create_refund", state="awaiting_approval", target_id=payment.pk, amount=1_000)
+    rows.operation(operation="create_refund", state="due", account="second", target_id=payment.pk, amount=1_000)
+    rest = 4_000 if status == "succeeded" else 0
+    assert max(0, refundable_rest(payment)) == payment.refundable_amount == rest
+    assert order.totals_in("CLP").refundable == rest
+    assert (order.totals_in("CLP").paid > 0) == (status == "succeeded"), "what is only asked for is still paid"
+    address = f"/admin/payments_integration/payment/{payment.pk}"
+    page = admin_client.get(f"{address}/change/").content.decode()
+    row = re.search(r"field-rest_shown.*?</div>\s*</div>", page, re.DOTALL)
+    assert row is not None
+    assert format_money(rest, "CLP") in unescape(row[0])
+    assert (f"payment/{quote(payment.pk)}/refund/" in page) == bool(rest)
+    if rest:
+        assert format_money(rest, "CLP") in unescape(admin_client.get(f"{address}/refund/").content.decode())

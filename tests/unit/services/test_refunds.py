@@ -113,6 +113,7 @@ def test_refunds_that_came_to_nothing_do_not_count(fake: Fake, paid: Payment, mi
     assert services.create_refund(paid, amount=10_000)
 
 
+@pytest.mark.case(105)
 def test_the_rest_is_exact_whether_or_not_the_provider_counts_refunds_in_progress(fake: Fake, mirrored: Any) -> None:
     """The spec does not say whether ``refunded_amount`` includes them."""
     for counted in (0, 50_000):
@@ -122,6 +123,7 @@ def test_the_rest_is_exact_whether_or_not_the_provider_counts_refunds_in_progres
         assert list(refuse(fake, row)) == ["payment"]
 
 
+@pytest.mark.case(105)
 def test_two_refunds_add_up_to_the_whole(fake: Fake, mirrored: Any) -> None:
     row = mirrored(payment(status="succeeded", amount=150_000, amount_received=150_000))
     services.create_refund(row, amount=60_000)
@@ -130,6 +132,7 @@ def test_two_refunds_add_up_to_the_whole(fake: Fake, mirrored: Any) -> None:
     assert list(refuse(fake, row, amount=1)) == ["payment"]
 
 
+@pytest.mark.case(105)
 @pytest.mark.promise(5)
 def test_a_refund_made_elsewhere_is_read_before_the_rest_is_refunded(fake: Fake, paid: Payment) -> None:
     """Somebody refunds in the provider's dashboard, and no event has come yet."""
@@ -138,6 +141,7 @@ def test_a_refund_made_elsewhere_is_read_before_the_rest_is_refunded(fake: Fake,
     assert Refund.objects.filter(payment_id=paid.pk).count() == 2
 
 
+@pytest.mark.case(105)
 @pytest.mark.promise(5)
 def test_refunds_made_elsewhere_are_read_if_the_payment_has_refunds(fake: Fake, paid: Payment) -> None:
     services.create_refund(paid, amount=1_000)
@@ -195,6 +199,7 @@ def test_a_deferred_refund_relies_on_the_mirror(mirrored: Any) -> None:
         services.defer(services.create_refund, row, amount=7_000)
 
 
+@pytest.mark.case(105)
 @pytest.mark.promise(5)
 @pytest.mark.parametrize("refunded", [2_000, 5_000])
 def test_a_payment_in_doubt_is_read_before_the_decision(fake: Fake, mirrored: Any, refunded: int) -> None:
