@@ -65,6 +65,8 @@ class _End(NamedTuple):
 class _Window:
     start: datetime
     end: datetime
+    #: It is read up to here. An interrupted window goes on to ``end`` alone: newer events come before its cursor.
+    read_to: datetime
     cursor: str | None = None
 
 
@@ -170,13 +172,13 @@ def _read_range(
     state = held.state()
     resumed = None
     if not explicit and state.cursor and state.window_from and state.window_to and state.window_to <= end.later:
-        resumed = _Window(state.window_from, state.window_to, state.cursor)
+        resumed = _Window(state.window_from, state.window_to, state.window_to, state.cursor)
     for window in _windows(start, end, resumed):
         if run.pages:
             check_deadline(run, deadline)
         _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
         _apply(held)
-        inbox.release(run.account, window.end)
+        inbox.release(run.account, window.read_to)
         if not explicit:
             held.write(watermark=min(window.end, end.earlier), window_from=None, window_to=None, cursor="")
 
@@ -184,17 +186,17 @@ def _read_range(
 def _windows(start: datetime, end: _End, resumed: _Window | None) -> Iterator[_Window]:
     """Consecutive windows, oldest first. An interrupted window is resumed first, at its cursor.
 
-    The last one goes on to the later end: years later if our clock is that wrong, and then there is little in it.
+    The last one is read up to the later end: years later if our clock is that wrong, and then there is little in it.
     """
     if resumed is not None and abs(start - resumed.start) <= OVERLAP:
         yield resumed
         # The cursor has passed events that were listed late.
         start = resumed.end - OVERLAP
     while start + WINDOW < end.earlier:
-        yield _Window(start, start + WINDOW)
+        yield _Window(start, start + WINDOW, start + WINDOW)
         start += WINDOW
     if start < end.later:
-        yield _Window(start, end.later)
+        yield _Window(start, max(start, end.earlier), end.later)
 
 
 def _read_window(
@@ -255,7 +257,7 @@ def _pages(run: ReconciliationRun, held: Lease, window: _Window) -> Iterator[Ans
         pages = events.pages(
             starting_after=cursor,
             created_from=window.start - SEAM,
-            created_to=window.end,
+            created_to=window.read_to,
             background=True,
         )
         return fetched_ahead(pages, held.renew)

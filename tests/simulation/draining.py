@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
 from django.core.exceptions import ValidationError
 from django.db.models import Max, QuerySet
@@ -101,6 +102,8 @@ def last_delivery(world: World) -> None:
     world.deliver("web-1", attempt)
     if attempt.delivery.event_id not in world.acknowledged:
         world.violated("deliveries are accepted", f"{attempt.delivery.event_type} was refused")
+    if world.window:
+        world.advance(world.window + 1)
     world.task("worker-1", "process_events")
 
 
@@ -118,10 +121,25 @@ def deliver_due(world: World, *, all_of_them: bool = False) -> None:
         left -= bool(left)
 
 
+def awaiting_approval() -> list[Operation]:
+    return list(Operation.objects.filter(state=OperationState.AWAITING_APPROVAL).order_by("created_at", "pk"))
+
+
+def people_approve(world: World) -> bool:
+    """Nothing waits for a second person any more: who cannot approve rejects. Returns whether there was anything."""
+    waiting = awaiting_approval()
+    for operation in waiting:
+        world.start("web-1", f"approve {operation.pk}", partial(world.merchant.approve, operation, False))
+    for operation in awaiting_approval():
+        world.start("web-1", f"reject {operation.pk}", partial(world.merchant.approve, operation, True))
+    return bool(waiting)
+
+
 def people_decide(world: World) -> bool:
     """A person looks into the provider's dashboard for what the app cannot know; whether there was anything."""
     waiting = list(Operation.objects.filter(state=OperationState.NEEDS_PERSON).order_by("created_at", "pk"))
-    for operation in waiting:
+    # What happened comes first: an object that is not linked yet keeps others like it from being closed.
+    for operation in sorted(waiting, key=lambda operation: not executed_as(world, operation)):
         if operation.pk not in world.dispatched_or_excused:
             world.violated("attention is called for every decision", f"{operation}: {operation.note}")
         object_id = executed_as(world, operation)

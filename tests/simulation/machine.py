@@ -16,6 +16,7 @@ from tests.simulation.clock import START
 from tests.simulation.faults import ALL, FAMILIES, family
 from tests.simulation.merchant import (
     AMOUNTS,
+    DESTINATION,
     PAYMENT_METHODS,
     REFERENCES,
     Intent,
@@ -42,7 +43,7 @@ TASKS = (
 )
 #: Seconds that pass: between requests, beyond leases, backoffs, the key's 24 hours.
 JUMPS = (1, 4, 11, 31, 65, 130, 400, 1000, 3700, 6 * 3600, 12 * 3600, 23.5 * 3600, 25 * 3600)
-SKEWS = (0, -600, -240, -30, 30, 240, 600)
+SKEWS = (0, -600, -240, -30, 30, 240, 600, 1.5 * 3600, 3 * 3600, -7800, -6 * 3600)
 
 _MOVES: dict[str, tuple[str, ...]] = {
     "payments": ("pay", "pay", "pay", "open_checkout", "process", "fail", "expire", "hold", "chargeback"),
@@ -89,12 +90,19 @@ class Schedule(RuleBasedStateMachine):
         receiver_defers=st.booleans(),
         families=st.sets(st.sampled_from(sorted(FAMILIES)), min_size=2),
         sold=st.sampled_from((2, 0, 1)),
+        window=st.sampled_from((0, 0, 5)),
+        approvals=st.booleans(),
     )
-    def begin(self, mode: str, receiver_defers: bool, families: set[str], sold: int) -> None:
+    def begin(
+        self, mode: str, receiver_defers: bool, families: set[str], sold: int, window: int, approvals: bool
+    ) -> None:
         empty()
         AccountState.objects.create(account=ACCOUNT, watermark=START, clock_offset=0.0, swept_at=START)
         self.families = families
-        self.world = World(self.scheduler, mode=mode, receiver_defers=receiver_defers)
+        window = window if mode == "celery" else 0
+        self.world = World(
+            self.scheduler, mode=mode, receiver_defers=receiver_defers, window=window, approvals=approvals
+        )
         Schedule.last = self.world
         self.world.note(f"{mode}, {'a receiver that pays out, ' if receiver_defers else ''}{sorted(families)}")
         for number in range(sold):
@@ -165,7 +173,30 @@ class Schedule(RuleBasedStateMachine):
         elif not references:
             self._ask(deposit_intent(self._mark), web, True, faults)
 
+    @rule(web=INDEX, index=INDEX, rejects=st.booleans(), faults=FAULTS)
+    def approve(self, web: int, index: int, rejects: bool, faults: list[Fault]) -> None:
+        """A second person decides about one of those that wait."""
+        world = self._step("a second person decides", faults)
+        waiting = draining.awaiting_approval()
+        if waiting:
+            operation = _pick(waiting, index)
+            world.start(
+                _pick(WEBS, web), f"approve {operation.pk}", partial(world.merchant.approve, operation, rejects)
+            )
+
     # what payers, banks and the provider do
+
+    @rule(payment=INDEX, amount=st.sampled_from((400, 600, 1000)))
+    def refund_elsewhere(self, payment: int, amount: int) -> None:
+        """Somebody refunds in the provider's dashboard."""
+        rows = self._paid()
+        if rows:
+            row = _pick(rows, payment)
+            body: dict[str, Any] = {"payment_id": row.pk, "amount": amount}
+            if row.method_family != "card":
+                body["destination"] = DESTINATION
+            world = self._step(f"in the dashboard: refund {amount} of {row.pk}")
+            world.refund_elsewhere(row.pk, body)
 
     @rule(kind=st.sampled_from(("payments", "payments", "payouts", "refunds")), index=INDEX, move=INDEX)
     def happen(self, kind: str, index: int, move: int) -> None:
@@ -285,6 +316,22 @@ class Schedule(RuleBasedStateMachine):
                 intent = payment_intent(self._mark, "cl_webpay_card", amount, "order-1")
             self._ask(intent, number, False, [fate])
         self.pass_time(23.5 * 3600)
+        world = self._step("beat: resume_operations")
+        world.task(_pick(WORKERS, worker), "resume_operations")
+
+    @rule(ahead=st.sampled_from((1.5, 3.0, -2.2)), fate=LOSSES, back_at=st.sampled_from((0.1, 12.0)), worker=INDEX)
+    def wrong_clock(self, ahead: float, fate: Fault, back_at: float, worker: int) -> None:
+        """Our clock is wrong when a payout without an answer leaves, or is set back later; the provider is away until
+        it has forgotten the key.
+        """
+        hour = 3600.0
+        world = self._step("the provider has a bad day")
+        skews = (0.0, ahead) if ahead < 0 else (ahead, 0.0)
+        world.time.set_skew(skews[0] * hour)
+        self._ask(payout_intent(self._mark, 1000, "order-2"), 0, False, [fate])
+        self.pass_time(back_at * hour)
+        world.time.set_skew(skews[1] * hour)
+        self.pass_time((24.2 - back_at) * hour)
         world = self._step("beat: resume_operations")
         world.task(_pick(WORKERS, worker), "resume_operations")
 
@@ -481,8 +528,9 @@ class Schedule(RuleBasedStateMachine):
         for message in invariants.mirror_after_events(world):
             world.violated("the mirror follows from the events", message)
         draining.a_day_passes(world)
+        approved = draining.people_approve(world)
         decided = draining.people_decide(world)
-        if draining.replay_parked(world) or decided:
+        if draining.replay_parked(world) or decided or approved:
             draining.drain(world)
         draining.last_delivery(world)
         for name, check in invariants.AT_THE_END.items():

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from payments_integration import services
-from payments_integration.exceptions import OutcomeUnknown, PaymentsError
-from payments_integration.models import Event
+from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError
+from payments_integration.models import Event, Operation
 from tests.receivers.models import ReceiverCall
 from tests.simulation.database import BrokenConnection
 from tests.simulation.scheduler import Killed
@@ -78,6 +79,19 @@ class Merchant:
         """One call of the intent's service function, outside a transaction."""
         self._run(intent, lambda: getattr(services, intent.function)(**intent.arguments))
 
+    def approve(self, operation: Operation, rejects: bool) -> None:
+        """A second person approves what another one asked for, or rejects it."""
+        boss = User.objects.get_or_create(username="boss", is_superuser=True, is_staff=True)[0]
+        try:
+            if rejects:
+                services.reject(operation, boss, "no")
+            else:
+                services.approve(operation, boss)
+        except Exception as error:
+            self._world.note(f"{operation} is not decided: {type(error).__name__}: {error}")
+            if not is_expected(error):
+                raise
+
     def defer(self, intent: Intent, *, rolls_back: bool) -> None:
         """The same inside a transaction of the merchant's."""
 
@@ -97,6 +111,8 @@ class Merchant:
             raise
         except OutcomeUnknown:
             outcome = "unknown"
+        except ApprovalRequired:
+            outcome = "waits"
         except _RolledBack:
             outcome = "rolled back"
         except Exception as error:
@@ -164,6 +180,8 @@ def payout_intent(mark: str, amount: int, reference: str | None) -> Intent:
         "method_code": "cl_bank_transfer",
         "destination": DESTINATION,
         "metadata": {"intent": mark},
+        # Who approves it is another person.
+        "actor": "clerk",
     }
     return Intent(mark, "create_payout", arguments | _reference(reference))
 

@@ -258,4 +258,10 @@ MUTANTS = (
         "RESEND_FOR = timedelta(hours=23)",
         "RESEND_FOR = timedelta(hours=2300)",
     ),
+    _one(
+        "our own clock says how old a key is",
+        "outbox/sending.py",
+        "        if date is None or not _is_valid(operation, date):\n",
+        "        if date is None:\n",
+    ),
 )

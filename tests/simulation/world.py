@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -33,6 +34,8 @@ ACCOUNT = "default"
 API_KEY = "sk_test_simulation"
 SECRET = "whsec_simulation"
 FUNDS = 50_000
+#: A payout of so much needs a second person.
+LARGE = 4000
 #: Seconds that no request is under way for.
 LATEST = 60.0
 #: A process stands still for no longer between its last look at the clock and its request: who slept a day there would
@@ -59,10 +62,23 @@ _VIOLATIONS: dict[str, type[Violation]] = {}
 class World:
     """Everything there is during one schedule; ``close`` puts the process back as it was."""
 
-    def __init__(self, scheduler: Scheduler, *, mode: str, receiver_defers: bool = False) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        mode: str,
+        receiver_defers: bool = False,
+        window: int = 0,
+        approvals: bool = False,
+    ) -> None:
         self.scheduler = scheduler
         self.mode = mode
         self.receiver_defers = receiver_defers
+        self.window = window
+        #: Large payouts need a second person.
+        self.approvals = approvals
+        #: Payments that were refunded in the provider's dashboard.
+        self.refunded_elsewhere: Counter[str] = Counter()
         self.time = Time()
         self.plan = Plan()
         self.trace: list[str] = []
@@ -256,6 +272,16 @@ class World:
 
         return self.start(process, f"{name} {attempt.delivery.event_type}", respond, answered)
 
+    def refund_elsewhere(self, payment_id: str, body: dict[str, Any]) -> None:
+        """A refund that is not ours."""
+        self.refunded_elsewhere[payment_id] += 1
+        key = f"dashboard-{self.refunded_elsewhere.total()}"
+        account = conf.account(ACCOUNT)
+        answer = self.network.carry_out(
+            self.network.request(account, "POST", "/refunds", None, json.dumps(body).encode(), key)
+        )
+        self.note(f"answered {answer.status}")
+
     def publish(self, account: str) -> None:
         """Stands for the publisher's: a message to the broker, from a thread of its own."""
         kind = self.at("publish", may_wait=False)
@@ -327,6 +353,8 @@ class World:
                 }
             },
             "PROCESSING": self.mode,
+            "REORDER_WINDOW": self.window,
+            "APPROVAL_LIMITS": {"CLP": LARGE} if self.approvals else {},
         }
         stack.enter_context(override_settings(**{conf.NAME: options}))
         # Several pages, even for the few objects of a schedule.
