@@ -17,7 +17,7 @@ from payments_integration.models import (
 )
 from payments_integration.testing import ProviderSandbox
 from tests.conftest import Receiver
-from tests.integration.reconciling import pass_time, pay
+from tests.integration.reconciling import after_each_page, pass_time, pay
 
 pytestmark = [pytest.mark.django_db, pytest.mark.promise(4)]
 
@@ -127,6 +127,29 @@ class TestClocks:
         reconciliation.reconcile_events()
         assert _missing(sandbox) == set()
 
+    @pytest.mark.case(109)
+    def test_an_interrupted_pass_of_a_fast_clock_hides_no_event(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller
+    ) -> None:
+        """It read into the provider's future. What happens until then comes before its cursor."""
+        reconciliation.reconcile_events()
+        ahead = timedelta(hours=3)
+        clock.shift(ahead)
+        _our_clock_is_slow(sandbox, -ahead)
+        for _ in range(40):
+            pay(sandbox)
+        with after_each_page(_dies), pytest.raises(KeyboardInterrupt):
+            reconciliation.reconcile_events()
+        assert AccountState.objects.get().cursor
+        clock.shift(-ahead)
+        sandbox.engine.clock.set_offset(0)
+        clock.shift(timedelta(hours=1))
+        pay(sandbox)
+        for _ in range(2):
+            clock.shift(timedelta(hours=5))
+            reconciliation.reconcile_events()
+        assert _missing(sandbox) == set()
+
     def test_a_sandbox_whose_clock_was_moved_is_read_up_to_its_own_time(
         self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
     ) -> None:
@@ -136,6 +159,11 @@ class TestClocks:
         reconciliation.reconcile_events()
         assert _missing(sandbox) == set()
         assert not attentions
+
+
+def _dies(pages: int) -> None:
+    if pages == 2:
+        raise KeyboardInterrupt
 
 
 def _our_clock_is_slow(sandbox: ProviderSandbox, by: timedelta) -> None:
