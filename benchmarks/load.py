@@ -4,7 +4,7 @@
 
 Starts PostgreSQL and Redis of its own, and the example project on them: gunicorn with two workers, a Celery worker and
 beat. Concurrent clients send signed webhooks, a fifth of them duplicates, a fifth of the objects with their events out
-of order, while the worker's whole process group is killed by SIGKILL again and again over its work. Then the backlog drains, and
+of order, while the worker's whole process group is killed by SIGKILL again and again. Then the backlog drains, and
 everything that was acknowledged is looked for. Exits 1 when something is lost, doubled or out of order.
 """
 

@@ -176,9 +176,10 @@ def test_a_kill_at_any_boundary_of_an_approval_moves_money_at_most_once(site: Si
 
 
 POINTS = {
-    "recorded, not sent": Point("payments_integration.client.transport:Transport.exchange"),
-    "sent, no answer read": Point("urllib3.connection:HTTPConnection.getresponse"),
-    "answered, not saved": Point("payments_integration.client.transport:Transport.exchange", after=True),
+    "recorded, not sent": Point("payments_integration.client.requestor:Requestor.post"),
+    # The first answer of a process says what time it is.
+    "sent, no answer read": Point("urllib3.connection:HTTPConnection.getresponse", nth=2),
+    "answered, not saved": Point("payments_integration.client.requestor:Requestor.post", after=True),
 }
 
 

@@ -766,7 +766,7 @@ def test_order_payment_and_page_have_one_refundable_rest(
     assert max(0, refundable_rest(payment)) == payment.refundable_amount == rest
     assert order.totals_in("CLP").refundable == rest
     assert (order.totals_in("CLP").paid > 0) == (status == "succeeded"), "what is only asked for is still paid"
-    address = f"/admin/payments_integration/payment/{payment.pk}"
+    address = f"/admin/payments_integration/payment/{quote(payment.pk)}"
     page = admin_client.get(f"{address}/change/").content.decode()
     row = re.search(r"field-rest_shown.*?</div>\s*</div>", page, re.DOTALL)
     assert row is not None
