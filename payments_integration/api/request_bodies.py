@@ -18,6 +18,7 @@ from payments_integration.validation import documents
 from payments_integration.validation.objects import DESTINATION_TYPES, MAX_CODE
 from payments_integration.validation.validator import (
     MAX_LONG_TEXT,
+    MAX_METADATA_KEY,
     MAX_METADATA_KEYS,
     MAX_METADATA_VALUE,
     MAX_TEXT,
@@ -41,6 +42,7 @@ class AmountInput(AmountField):
     {
         "type": "object",
         "additionalProperties": {"type": "string", "maxLength": MAX_METADATA_VALUE},
+        "propertyNames": {"minLength": 1, "maxLength": MAX_METADATA_KEY},
         "maxProperties": MAX_METADATA_KEYS,
     }
 )

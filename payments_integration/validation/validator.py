@@ -25,6 +25,8 @@ MAX_TEXT = 255
 MAX_LONG_TEXT = 2048
 MAX_METADATA_KEYS = 20
 MAX_METADATA_VALUE = 500
+#: Ours: the spec limits only the values, and keys of any length make lists that are too large to be read.
+MAX_METADATA_KEY = 100
 #: Of a request (spec, "Limits").
 MAX_BODY_BYTES = 256 * 1024
 #: 1 to 255 printable ASCII characters. Spaces only inside, because HTTP strips them from the ends of a header.
@@ -136,7 +138,7 @@ class Validator:
         return {key: value[key] for key in known if value.get(key) is not None}
 
     def metadata(self, name: str, value: object) -> Json:
-        """At most 20 string keys with string values of at most 500 characters (spec, "Limits")."""
+        """At most 20 string keys of at most 100 characters, with string values of at most 500 (spec, "Limits")."""
         if not isinstance(value, Mapping):
             self.fail(name, _("This must be a dict."))
             return {}
@@ -146,11 +148,9 @@ class Validator:
         for key, text in value.items():
             if not isinstance(key, str) or not isinstance(text, str):
                 self.fail(name, _("Keys and values must be text."))
-            elif not key or len(text) > MAX_METADATA_VALUE:
-                self.fail(
-                    name,
-                    _("Keys must not be empty; values have at most %(max)d characters.") % {"max": MAX_METADATA_VALUE},
-                )
+            elif not 1 <= len(key) <= MAX_METADATA_KEY or len(text) > MAX_METADATA_VALUE:
+                limits = {"key": MAX_METADATA_KEY, "value": MAX_METADATA_VALUE}
+                self.fail(name, _("Keys have 1 to %(key)d characters, values at most %(value)d.") % limits)
             elif "\x00" in key + text or not _is_utf8(key + text):
                 self.fail(name, _("This has characters that cannot be stored or sent."), "characters")
             else:

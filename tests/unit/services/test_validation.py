@@ -62,6 +62,7 @@ PAYMENT_ERRORS: list[tuple[str, Any]] = [
     ("metadata", {"a": 1}),
     ("metadata", {1: "a"}),
     ("metadata", {"": "a"}),
+    ("metadata", {"x" * 101: "a"}),
     ("metadata", {"a": "\x00"}),
     ("metadata", {"a": None}),
     ("metadata", {"x" * 300_000: "a"}),
