@@ -300,8 +300,8 @@ def test_a_new_event_costs_at_most_a_tenth_of_a_statement(sandbox: ProviderSandb
     assert Payment.objects.filter(status="succeeded").count() == 250
     assert not Event.objects.exclude(state="done").exists()
     found = statements(queries)
-    # The promise is a tenth; one additional statement per page would exceed this limit.
-    assert len(found) <= 0.08 * run.seen, Counter(found)
+    # The promise is a tenth; two additional statements per page would exceed this limit.
+    assert len(found) <= 0.09 * run.seen, Counter(found)
 
 
 @pytest.mark.case(59)
