@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 
 from payments_integration import conf, permissions, sync, wakeup
 from payments_integration.client import get_client
-from payments_integration.db.transactions import refuse_transaction, updated
+from payments_integration.db.transactions import CLOCK_SLACK, refuse_transaction, updated
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes, recovery, sending
@@ -215,11 +215,12 @@ def _mirrored_matches(operation: Operation, call: operations.ProviderCall) -> li
 
 
 def _matches(operation: Operation, call: operations.ProviderCall, found: operations.Candidates) -> list[str]:
-    """The ids of the objects that may be the operation's. Without a time, none that fits can be ruled out."""
+    """The ids of the objects that may be the operation's, by our own clock where the provider's is not known."""
+    since = (operation.first_sent_at or operation.created_at) - CLOCK_SLACK
     return [
         item.id
         for item in recovery.without_operation(operation, found)
-        if operation.sent_after is None or call.is_certain(operation, item)
+        if call.is_certain(operation, item) or (operation.sent_after is None and item.created_at >= since)
     ]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from django.core.exceptions import ValidationError
 from django.db.models import Max, QuerySet
 
 from payments_integration import services
+from payments_integration.db.transactions import CLOCK_SLACK
 from payments_integration.inbox import replay
 from payments_integration.models import (
     DueRefresh,
@@ -17,6 +18,7 @@ from payments_integration.models import (
     Operation,
     OperationState,
     ReconciliationRun,
+    Refund,
     RunKind,
     RunState,
     StatusChange,
@@ -30,6 +32,8 @@ ROUNDS = (1, 12, 31, 65, 95, 130, 310, 610, 1000, 1200, 1200, 3700, 3700, 3700)
 #: Deliveries that arrive in each round.
 DELIVERED = 3
 A_DAY = 25 * 3600.0
+#: As precise as the Date of an answer is.
+SECONDS = timedelta(seconds=5)
 _UNDISPATCHED = (EventState.APPLIED, EventState.HELD)
 
 
@@ -147,6 +151,9 @@ def people_decide(world: World) -> bool:
         try:
             if object_id:
                 services.mark_happened(operation, object_id, "Ana", "seen in the dashboard")
+            elif fitting := _made_elsewhere(world, operation):
+                # Refunds have no reference: one of the dashboard stands for ours, which was never made.
+                services.mark_happened(operation, fitting, "Ana", "made in the dashboard instead")
             else:
                 services.mark_never_happened(operation, "Ana", "not in the dashboard")
         except ValidationError as error:
@@ -155,6 +162,15 @@ def people_decide(world: World) -> bool:
         # The deliveries' secret is in doubt, and a rotation costs nothing.
         world.start("web-1", "a new rotation", lambda: services.rotate_webhook_secret(world.endpoint_id))
     return bool(waiting)
+
+
+def _made_elsewhere(world: World, operation: Operation) -> str:
+    """A refund of the dashboard that may be this operation's, as far as the app can know; empty if there is none."""
+    ids = world.refunded_elsewhere.get(operation.target_id, [])
+    taken = set(Operation.objects.filter(result_id__in=ids).values_list("result_id", flat=True))
+    since = operation.sent_after or (operation.first_sent_at or operation.created_at) - CLOCK_SLACK
+    fitting = Refund.objects.filter(pk__in=set(ids) - taken, amount=operation.amount, created_at__gte=since - SECONDS)
+    return str(fitting.first().pk) if fitting.exists() else ""
 
 
 def _given_up_rotations() -> QuerySet[Operation]:

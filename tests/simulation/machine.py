@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from payments_integration.models import AccountState, Payment
 from payments_integration.sandbox import SandboxError
+from tests import factories
 from tests.simulation import draining, invariants
 from tests.simulation.clock import START
 from tests.simulation.faults import ALL, FAMILIES, family
@@ -243,6 +244,23 @@ class Schedule(RuleBasedStateMachine):
     @rule(index=INDEX, web=INDEX, faults=FAULTS)
     def deliver_one(self, index: int, web: int, faults: list[Fault]) -> None:
         self.deliver(1, [index], "arrive", web, faults)
+
+    @rule(web=INDEX, payment=INDEX, of_refund=st.booleans(), faults=FAULTS)
+    def foreign_event(self, web: int, payment: int, of_refund: bool, faults: list[Fault]) -> None:
+        """An event of another account names one of our payments."""
+        rows = self._paid()
+        if not rows:
+            return
+        world = self._step("an event of another account", faults)
+        row, now = _pick(rows, payment), factories.iso(world.time.now)
+        number = len(world.foreign_events)
+        if of_refund:
+            data = factories.refund(
+                id=f"ref_foreign_{number}", payment_id=row.pk, amount=400, status="succeeded", created_at=now
+            )
+        else:
+            data = factories.payment(id=row.pk, status="chargeback", created_at=now)
+        world.deliver_foreign(_pick(WEBS, web), factories.event(data, id=f"evt_foreign_{number}", created_at=now))
 
     @rule(index=INDEX)
     def straggle(self, index: int) -> None:

@@ -259,6 +259,12 @@ MUTANTS = (
         "RESEND_FOR = timedelta(hours=2300)",
     ),
     _one(
+        "an event may name objects of another account",
+        "projection/events.py",
+        "        if any(owners.get(name, event.account) != event.account for name in _named(resource)):\n",
+        "        if any(owners.get(name, event.account) == '' for name in _named(resource)):\n",
+    ),
+    _one(
         "our own clock says how old a key is",
         "outbox/sending.py",
         "        if date is None or not _is_valid(operation, date):\n",

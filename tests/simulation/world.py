@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from datetime import datetime, timedelta
@@ -21,6 +21,7 @@ from payments_integration.inbox import dispatching
 from payments_integration.projection import endpoints
 from payments_integration.reconciliation import events as event_passes, objects as object_passes
 from payments_integration.sandbox import Engine
+from payments_integration.sandbox.deliveries import signature
 from payments_integration.signals import attention, event_received, status_changed
 from tests.simulation.clock import ProviderClock, Time, simulated
 from tests.simulation.database import BrokenConnection
@@ -33,6 +34,9 @@ from tests.simulation.watching import Watch
 ACCOUNT = "default"
 API_KEY = "sk_test_simulation"
 SECRET = "whsec_simulation"
+#: Another of the merchant's accounts, whose events may name objects of the first.
+SECOND = "second"
+SECOND_SECRET = "whsec_second"
 FUNDS = 50_000
 #: A payout of so much needs a second person.
 LARGE = 4000
@@ -77,8 +81,10 @@ class World:
         self.window = window
         #: Large payouts need a second person.
         self.approvals = approvals
-        #: Payments that were refunded in the provider's dashboard.
-        self.refunded_elsewhere: Counter[str] = Counter()
+        #: Ids of events of the second account that name objects of the first.
+        self.foreign_events: set[str] = set()
+        #: Refunds made in the provider's dashboard, by their payment.
+        self.refunded_elsewhere: defaultdict[str, list[str]] = defaultdict(list)
         self.time = Time()
         self.plan = Plan()
         self.trace: list[str] = []
@@ -248,6 +254,8 @@ class World:
         def run() -> None:
             self.at("task")
             getattr(tasks, name)(account=ACCOUNT)
+            if name == "process_events":
+                tasks.process_events(account=SECOND)
 
         return self.start(process, name, run)
 
@@ -274,13 +282,28 @@ class World:
 
     def refund_elsewhere(self, payment_id: str, body: dict[str, Any]) -> None:
         """A refund that is not ours."""
-        self.refunded_elsewhere[payment_id] += 1
-        key = f"dashboard-{self.refunded_elsewhere.total()}"
+        key = f"dashboard-{self.counts['refunds elsewhere']}"
+        self.counts["refunds elsewhere"] += 1
         account = conf.account(ACCOUNT)
         answer = self.network.carry_out(
             self.network.request(account, "POST", "/refunds", None, json.dumps(body).encode(), key)
         )
         self.note(f"answered {answer.status}")
+        if answer.status == 201:
+            self.refunded_elsewhere[payment_id].append(json.loads(answer.body)["id"])
+
+    def deliver_foreign(self, process: str, event: dict[str, Any]) -> Actor:
+        """A delivery to the second account."""
+        self.foreign_events.add(event["id"])
+        body = json.dumps(event).encode()
+        signed = signature(body, [SECOND_SECRET], int(self.time.now.timestamp()))
+        request = RequestFactory().post(
+            f"/payments/webhook/{SECOND}/",
+            data=body,
+            content_type="application/json",
+            headers={"Service-Signature": signed},
+        )
+        return self.start(process, "foreign webhook", lambda: webhooks.webhook(request, account=SECOND))
 
     def publish(self, account: str) -> None:
         """Stands for the publisher's: a message to the broker, from a thread of its own."""
@@ -350,7 +373,12 @@ class World:
                     "BASE_URL": "https://provider.example",
                     "API_KEY": API_KEY,
                     "WEBHOOK_SECRETS": [SECRET],
-                }
+                },
+                SECOND: {
+                    "BASE_URL": "https://provider.example",
+                    "API_KEY": "sk_test_second",
+                    "WEBHOOK_SECRETS": [SECOND_SECRET],
+                },
             },
             "PROCESSING": self.mode,
             "REORDER_WINDOW": self.window,

@@ -329,6 +329,13 @@ class TestItNeverHappened:
         Operation.objects.update(state=OperationState.NEEDS_PERSON)
         assert services.mark_never_happened(only_operation(), "ana", "checked").state == OperationState.CLOSED
 
+    def test_nor_does_it_keep_a_refund_open_that_was_never_sent(self, fake: Fake, mirrored: Any) -> None:
+        row = mirrored(payment(status="succeeded", amount_received=10_000))
+        fake.script = [refusal(RateLimited, 429, "rate_limited")]
+        operation = services.defer(services.create_refund, row, amount=1_000)
+        mirrored(refund(payment_id=row.pk, amount=1_000, created_at=timezone.now() - timedelta(hours=5)))
+        assert services.mark_never_happened(operation, "ana", "checked").state == OperationState.CLOSED
+
     @pytest.mark.case(104)
     def test_a_later_refund_may_be_ours(self, fake: Fake, mirrored: Any) -> None:
         row = mirrored(payment(status="succeeded", amount_received=10_000))
