@@ -16,7 +16,7 @@ from tests.databases import POSTGRES, SQLITE
 from tests.fake_provider import PAYMENT
 from tests.integration.test_database_trouble import down
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken"), pytest.mark.case(113)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken")]
 
 PAYMENTS = "/payments/api/payments/"
 
@@ -49,6 +49,7 @@ def assert_unavailable(response: Any) -> None:
     assert int(response["Retry-After"]) > 0
 
 
+@pytest.mark.case(113)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("step", ["authentication", "view"])
 def test_a_call_while_the_database_is_down(boss: Client, settings: Any, step: str, method: str) -> None:
