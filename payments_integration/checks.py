@@ -17,7 +17,7 @@ from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils.module_loading import import_string
 
 from payments_integration import conf, handlers, webhook_urls
-from payments_integration.encryption import DecryptionError, decrypt
+from payments_integration.db.encryption import DecryptionError, decrypt
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, WebhookEndpoint
 from payments_integration.next_action import codes

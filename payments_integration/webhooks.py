@@ -16,8 +16,8 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, inbox, projection, wakeup
+from payments_integration.db.encryption import DecryptionError
 from payments_integration.db.transactions import RetryDeadline
-from payments_integration.encryption import DecryptionError
 from payments_integration.exceptions import SignatureError
 from payments_integration.models import Event
 from payments_integration.signatures import HEADER, verify

@@ -94,10 +94,10 @@ def walk(
 def _halves(
     path: str, fetch: Fetch[T], filters: Mapping[str, object], answer: Answer[PageOf[T]], reached: datetime | None
 ) -> Iterator[Answer[PageOf[T]]]:
-    """The pages of what is left, in two halves of its time, the newer first.
+    """Split the rest of the list into two halves by time, and yield the pages of each, the newer half first.
 
-    In the end an item that is too large is in a half of one second. The ends of all halves are half seconds, so that
-    each pass names the same span, and times in whole seconds are in one half only.
+    Halving ends at one second, which then holds the item that is too large. Halves begin and end at half seconds: each
+    pass then names the same span, and a time in whole seconds falls into one half only.
     """
     created_from, created_to = filters.get("created_from"), reached or filters.get("created_to")
     if not isinstance(created_to, datetime):

@@ -259,7 +259,7 @@ class Events:
     def pages(
         self, starting_after: str | None = None, **filters: Unpack[EventFilters]
     ) -> Iterator[Answer[PageOf[RawEvent]]]:
-        """The same, by page. An event that is too large has a page of its own (``too_large``), without items."""
+        """The same, by page. For an event that is too large, a page has no items and names it (``too_large``)."""
         return walk(self.path, self._fetch, filters, starting_after, by_time=True)
 
     def list_page(

@@ -91,7 +91,7 @@ def before_send(event: Any, hint: Any = None) -> Any:
 
 
 def _emptied(event: Any, error: Exception) -> Any:
-    """What is left of an error that could not be cleaned; None drops the event."""
+    """The technical fields of an error report that could not be cleaned; None drops the report."""
     if not isinstance(event, dict) or event.get("type") == "transaction":
         return None
     kept = {key: value for key, value in event.items() if key in _TECHNICAL}

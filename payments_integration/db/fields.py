@@ -78,9 +78,9 @@ class _SameAccountRows(ReverseManyToOneDescriptor):  # type: ignore[type-arg]
 class _SameAccountKey(models.ForeignKey):  # type: ignore[type-arg]
     """The id of an object of the row's own account.
 
-    The id is the provider's, and another account's data may name an object of this one. Joins, accessors and
-    prefetches compare the account too: a row of another account counts as absent. A condition on the id alone
-    (``payment_id=``, ``payment__in=``) makes no join, so it needs a condition on the account of its own.
+    Another account's data may name an object of this one. Joins, accessors and prefetches therefore compare the
+    account as well: a row of another account counts as absent. A condition on the id alone (``payment_id=``,
+    ``payment__in=``) makes no join, so add a condition on the account.
     """
 
     forward_related_accessor_class = _SameAccountRow

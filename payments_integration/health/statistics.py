@@ -23,7 +23,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce
 
-from payments_integration.encryption import DecryptionError, decrypt
+from payments_integration.db.encryption import DecryptionError, decrypt
 from payments_integration.exceptions import provider_error, recorded_error
 from payments_integration.health.report import (
     AccountStatistics,

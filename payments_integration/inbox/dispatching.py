@@ -268,7 +268,10 @@ def _load(rows: list[ObjectDispatch], using: str) -> tuple[list[_Work], bool]:
             break  # earlier items than this one are not loaded
         if first_blocked is None or _at(item) < first_blocked:
             work.items.append(item)
-            work.max_ahead = MAX_AHEAD + timedelta(seconds=item.clock_offset or 0.0)  # type: ignore[union-attr]
+            # Only a provider that is ahead of us adds to it. Our clock may have been set forward since the receipt:
+            # then every event of before would count as ahead.
+            offset: float = max(item.clock_offset or 0.0, 0.0)  # type: ignore[union-attr]
+            work.max_ahead = MAX_AHEAD + timedelta(seconds=offset)
             work.changes[str(item.pk)] = [item] if isinstance(item, StatusChange) else []
     by_id = {event.pk: event for event in events}
     for change in StatusChange.objects.filter(event__in=by_id).order_by("pk"):

@@ -17,7 +17,7 @@ from payments_integration import conf
 from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE
 from payments_integration.models import Operation, ReconciliationRun, RunState
 
-#: Exit codes besides 1 (something failed) and 2 (wrong arguments or settings).
+#: Exit codes. 1 stands for any other failure, 2 for wrong arguments or settings.
 EXIT_KEY_REFUSED = 3
 EXIT_UNREACHABLE = 4
 

@@ -184,7 +184,7 @@ class BalanceChange(Row):
 class ObjectDispatch(ObjectRef):
     """The lock under which an object's items are dispatched, and the time of the next attempt after a failure.
 
-    Apart from the mirror row, so that a slow receiver does not block a batch. Rows are inserted on demand and kept.
+    It is not the mirror row, so that a slow receiver does not block a batch. Rows are inserted on demand and kept.
     """
 
     #: When a failed item is retried, or a claim ends.

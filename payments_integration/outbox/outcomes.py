@@ -32,6 +32,8 @@ MAX_DELAY = 900.0
 #: With the spread of ±20 %.
 LONGEST_DELAY = MAX_DELAY * 1.2
 _KEPT_REQUEST_IDS = 20
+#: The fields of an operation that no attempt can have executed: the next attempt is its first.
+_UNSENT: dict[str, Any] = {"may_have_run": False, "first_sent_at": None, "sent_after": None, "sent_to": ""}
 
 
 def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
@@ -159,10 +161,7 @@ def due_again(claim: Claim, error: ProviderError | NoAnswer) -> None:
     _settle(
         claim,
         state=OperationState.DUE,
-        may_have_run=False,
-        first_sent_at=None,
-        sent_after=None,
-        sent_to="",
+        **_UNSENT,
         next_attempt_at=_next_attempt(operation, error),
         request_ids=_request_ids(operation, error.request_id),
     )
@@ -174,10 +173,7 @@ def not_connected(claim: Claim, error: NoAnswer) -> None:
     _settle(
         claim,
         state=OperationState.UNKNOWN,
-        may_have_run=False,
-        first_sent_at=None,
-        sent_after=None,
-        sent_to="",
+        **_UNSENT,
         note=with_note(operation, f"nothing was sent: {error}"),
         next_attempt_at=_next_attempt(operation, error),
     )

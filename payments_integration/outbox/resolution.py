@@ -192,7 +192,7 @@ def _refuse_if_it_happened(operation: Operation) -> None:
     """Refuse to close an operation while the provider or the mirror has an object that may be its own."""
     call = operations.get(operation.operation)
     if call is None:
-        return  # another version of the app recorded it: nobody knows what to look for
+        return  # another version of the app recorded it, and this one cannot look it up
     if operation.may_have_run and operation.account in conf.aliases():
         refuse_transaction("mark_never_happened")
         with _reading():

@@ -96,7 +96,7 @@ def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) 
         except (ProviderError, NoAnswer) as error:
             outcomes.unknown(claim, error)
             return Sent(error=error)
-        if date is None or not _is_valid(operation, date):
+        if date is None or not _is_key_valid(operation, date):
             raise KeyExpired
     # The last step before the request: a process that stood still must not send what others have settled.
     claim.ensure_time(max_wait)
@@ -128,7 +128,7 @@ def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) 
 def may_resend(operation: Operation) -> bool:
     """Whether the same request may leave again: same key, same place, and the provider may still know the key.
 
-    Asks nobody; ``attempt`` reads the provider's clock before it sends again.
+    It sends no request. ``attempt`` reads the provider's clock before it sends again.
     """
     if operation.body is None:
         return False  # erased
@@ -146,7 +146,7 @@ def may_resend(operation: Operation) -> bool:
     )
 
 
-def _is_valid(operation: Operation, date: datetime) -> bool:
+def _is_key_valid(operation: Operation, date: datetime) -> bool:
     """Whether the provider still knows the key, by its own clock alone: ours may have been set since."""
     return operation.sent_after is not None and timedelta(0) <= date - operation.sent_after < RESEND_FOR
 

@@ -288,7 +288,7 @@ def _number_of_events(kind: str, account: str, object_id: str) -> Subquery:
 
 
 class _Facts(NamedTuple):
-    """What an answer is judged by, besides the object's row."""
+    """What decides about an answer, together with the object's row."""
 
     provider_time: datetime
     #: The number of stored events of the object.

@@ -11,8 +11,8 @@ from django.db import router
 from django.utils import timezone
 
 from payments_integration import conf, schemas
+from payments_integration.db.encryption import DecryptionError, decrypt, encrypt
 from payments_integration.db.transactions import repeatable, updated
-from payments_integration.encryption import DecryptionError, decrypt, encrypt
 from payments_integration.models import WebhookEndpoint
 from payments_integration.projection.answers import snapshot, write_answer
 

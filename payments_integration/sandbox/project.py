@@ -69,8 +69,7 @@ class ProjectState:
     def fund(self, currency: str, amount: int) -> Json:
         """Add money to the available balance, without a payment. Returns the balance.
 
-        The first time it replaces what is left of the money that the project started with, so that a test knows what
-        there is.
+        The first call replaces the money that the project started with: the balance is then exactly what a test added.
         """
         _check_funding(currency, amount)
         if left := min(self._first_funds.pop(currency, 0), self.ledger.available(currency)):

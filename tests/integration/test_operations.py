@@ -19,7 +19,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from payments_integration import projection, services, wakeup
-from payments_integration.encryption import decrypt
+from payments_integration.db.encryption import decrypt
 from payments_integration.exceptions import (
     InvalidState,
     NotFound,

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from payments_integration import projection, reconciliation, services
 from payments_integration.client import get_client
-from payments_integration.encryption import DecryptionError
+from payments_integration.db.encryption import DecryptionError
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import (
     WebhookEndpoint,

@@ -267,7 +267,7 @@ MUTANTS = (
     _one(
         "our own clock says how old a key is",
         "outbox/sending.py",
-        "        if date is None or not _is_valid(operation, date):\n",
+        "        if date is None or not _is_key_valid(operation, date):\n",
         "        if date is None:\n",
     ),
 )

@@ -18,7 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from payments_integration import inbox, webhooks
-from payments_integration.encryption import DecryptionError
+from payments_integration.db.encryption import DecryptionError
 from payments_integration.models import Event, Payment
 from payments_integration.signatures import HEADER, sign
 from payments_integration.testing import signed_delivery

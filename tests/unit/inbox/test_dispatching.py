@@ -113,7 +113,7 @@ def test_an_event_minutes_ahead_makes_no_other_event_stale(receiver: Receiver, m
 @pytest.mark.case(103)
 @pytest.mark.parametrize(
     ("offset", "minutes", "makes_stale"),
-    [(600.0, 14, True), (600.0, 16, False), (-600.0, -6, True), (-600.0, -4, False)],
+    [(600.0, 14, True), (600.0, 16, False), (-600.0, 4, True), (-600.0, 6, False)],
 )
 def test_ahead_is_measured_with_the_providers_clock(
     receiver: Receiver, offset: float, minutes: int, makes_stale: bool
@@ -124,6 +124,15 @@ def test_ahead_is_measured_with_the_providers_clock(
     take_in(dated(minutes - 1, number=2))
     inbox.dispatch()
     assert receiver.events == [("evt_1", False), ("evt_2", makes_stale)]
+
+
+def test_a_clock_of_ours_that_is_set_forward_makes_no_earlier_event_one_of_the_future(receiver: Receiver) -> None:
+    take_in(dated(0, number=1))
+    inbox.dispatch()
+    AccountState.objects.create(account="default", clock_offset=-600.0)
+    take_in(dated(-1, number=2))
+    inbox.dispatch()
+    assert receiver.events == [("evt_1", False), ("evt_2", True)]
 
 
 def test_events_of_unknown_kinds_have_no_instance(receiver: Receiver) -> None:

@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils import timezone
 
 from payments_integration import services
-from payments_integration.encryption import decrypt
+from payments_integration.db.encryption import decrypt
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Operation, OperationState, WebhookEndpoint
 from payments_integration.sandbox import Fault

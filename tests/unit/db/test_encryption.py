@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from payments_integration.encryption import DecryptionError, decrypt, encrypt
+from payments_integration.db.encryption import DecryptionError, decrypt, encrypt
 
 
 def configure(settings: Any, **options: Any) -> None:
