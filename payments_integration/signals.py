@@ -13,8 +13,6 @@ from typing import Any
 from asgiref.sync import iscoroutinefunction
 from django.dispatch import Signal
 
-from payments_integration.reasons import Reason
-
 logger = logging.getLogger(__name__)
 
 
@@ -67,9 +65,9 @@ event_received = SynchronousSignal()
 #: event of this object was dispatched before, for example because this one was parked and replayed).
 status_changed = SynchronousSignal()
 
-#: Something needs a person. Sent outside transactions, never retried. Arguments: ``sender`` (a model class),
-#: ``reason`` (a ``reasons.Reason``, which equals its stable short name; ``reasons.ACTIONS`` says what to do),
-#: ``account``, ``message``, ``instance`` (a row, or None).
+#: Something needs a person. Sent after the commit of what it is about, at least once. A receiver that fails is not
+#: called again. Arguments: ``sender`` (a model class), ``reason`` (a ``reasons.Reason``, which equals its stable short
+#: name; ``reasons.ACTIONS`` says what to do), ``account``, ``message``, ``instance`` (a row, or None).
 attention = SynchronousSignal()
 
 
@@ -81,18 +79,6 @@ def has_listeners(signal: Signal, sender: type[Any], name: str) -> bool:
     synchronous, asynchronous = signal._live_receivers(sender)
     wanted = (getattr(receiver, "wants", None) for receiver in (*synchronous, *asynchronous))
     return any(wants is None or wants(name) for wants in wanted)
-
-
-def call_attention(
-    sender: type[Any], reason: Reason, *, account: str, message: str, instance: Any | None = None
-) -> None:
-    """Log and send ``attention``. A failing receiver is logged, and the others still run."""
-    logger.error("Attention (%s, account %s): %s", reason, account, message)
-    for receiver, result in attention.send_robust(
-        sender=sender, reason=reason, account=account, message=message, instance=instance
-    ):
-        if isinstance(result, Exception):
-            logger.error("A receiver of attention failed: %r", receiver, exc_info=result)
 
 
 _dispatching: ContextVar[bool] = ContextVar("payments_integration_dispatching", default=False)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db import connections, transaction
 
-from payments_integration import wakeup
+from payments_integration import attention as attention_module, wakeup
 from payments_integration.models import Event
 from payments_integration.projection import forget_secrets
 from payments_integration.signals import attention, event_received, status_changed
@@ -124,8 +126,22 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def attentions() -> Iterator[list[dict[str, Any]]]:
-    """What called for a person."""
+def attention_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transaction of a test is never committed: ``attention`` is sent within it."""
+
+    def on_commit(send: Callable[[], None], using: str, **options: Any) -> None:
+        blocks: list[Any] = connections[using].atomic_blocks
+        if blocks and blocks[0]._from_testcase:
+            send()
+        else:
+            transaction.on_commit(send, using=using, **options)
+
+    monkeypatch.setattr(attention_module, "transaction", SimpleNamespace(on_commit=on_commit))
+
+
+@pytest.fixture
+def attentions(attention_at_once: None) -> Iterator[list[dict[str, Any]]]:
+    """What ``attention`` was sent with."""
     seen: list[dict[str, Any]] = []
 
     def note(**kwargs: Any) -> None:

@@ -54,19 +54,21 @@ def repeatable(function: Callable[[], T], *, using: str, durable: bool = False, 
     return _retry(transact, using=using, once=not durable, lost_races=lost_races)
 
 
-def inserted(row: Model, *, using: str) -> None:
+def inserted(row: Model, *, using: str, then: Callable[[], None] | None = None) -> None:
     """INSERT one row and commit it. Raises IntegrityError if its key is taken. Sends no signals, like ``bulk_create``.
 
-    Uses autocommit: BEGIN and COMMIT would cost as much as the INSERT.
+    Uses autocommit: BEGIN and COMMIT would cost as much as the INSERT. ``then``: what is written together with it.
     """
     connection = connections[using]
 
     def insert() -> None:
         if not statements.insert(row, using=using):
             raise IntegrityError("the key is taken")
+        if then is not None:
+            then()
 
-    if connection.in_atomic_block:
-        # The transaction of a test case; ``durable`` refuses any other.
+    if then is not None or connection.in_atomic_block:
+        # If a transaction is open, it is that of a test case; ``durable`` refuses any other.
         repeatable(insert, using=using, durable=True, lost_races=False)
     else:
         # If several transactions insert one key and the first rolls back, MariaDB reports a deadlock to the others.

@@ -20,6 +20,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -31,13 +32,14 @@ from django.db.transaction import TransactionManagementError
 from django.utils import timezone
 
 from payments_integration import conf
+from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.statements import in_index_order, is_any_in_state, of_account
 from payments_integration.db.transactions import WriterPauses, is_transient, locked, repeatable, updated
 from payments_integration.models import MIRRORS, Event, EventState, ObjectDispatch, ObjectKey, StatusChange
 from payments_integration.projection import MAX_AHEAD, clock_offset, of_objects
 from payments_integration.reasons import Reason
-from payments_integration.signals import call_attention, dispatching, event_received, status_changed
+from payments_integration.signals import dispatching, event_received, status_changed
 
 logger = logging.getLogger(__name__)
 
@@ -170,16 +172,14 @@ def _claim(keys: set[ObjectKey], using: str) -> _Page:
     known = _lock_rows(keys)
     if len(known) < len(keys):
         known = repeatable(lambda: _with_new_lock_rows(keys), using=using, durable=True)
-    parked: list[Item] = []
 
     def claim() -> _Page:
-        parked.clear()
         page, now = _Page(using), timezone.now()
         free = Q(next_attempt_at=None) | Q(next_attempt_at__lte=now)
         rows = list(locked(ObjectDispatch.objects.filter(free, pk__in=known), skip_locked=True).order_by("pk"))
         culprits = _in_hand([row for row in rows if row.claim])
         for row in culprits:
-            parked.extend(_count_death(row))
+            _count_death(row)
         page.objects, page.is_whole = _load([row for row in rows if row not in culprits], using)
         for work in page.objects:
             work.row.claim, work.row.in_hand = page.claim, _name(work.items[0])
@@ -187,10 +187,7 @@ def _claim(keys: set[ObjectKey], using: str) -> _Page:
         statements.update_many([work.row for work in page.objects])
         return page
 
-    page = repeatable(claim, using=using, durable=True)
-    for item in parked:
-        _alert(item)
-    return page
+    return repeatable(claim, using=using, durable=True)
 
 
 def _lock_rows(keys: Iterable[ObjectKey]) -> list[int]:
@@ -221,11 +218,8 @@ def _in_hand(abandoned: list[ObjectDispatch]) -> list[ObjectDispatch]:
     return [row for row in abandoned if row.pk in first]
 
 
-def _count_death(row: ObjectDispatch) -> list[Item]:
-    """Count a failed attempt of the item in hand, and release all that its worker had claimed.
-
-    Returns the item if it is parked now.
-    """
+def _count_death(row: ObjectDispatch) -> None:
+    """Count a failed attempt of the item in hand, and release all that its worker had claimed."""
     model, pk = (
         (StatusChange, row.in_hand[len(_CHANGE) :]) if row.in_hand.startswith(_CHANGE) else (Event, row.in_hand)
     )
@@ -236,7 +230,6 @@ def _count_death(row: ObjectDispatch) -> list[Item]:
     # Otherwise the next object of the claim would seem to be the one in hand.
     ObjectDispatch.objects.filter(claim=row.claim).update(claim="", in_hand="", next_attempt_at=None)
     ObjectDispatch.objects.filter(pk=row.pk).update(next_attempt_at=wait)
-    return [item] if item is not None and wait is None else []
 
 
 _CHANGE = "change "
@@ -553,24 +546,19 @@ def _record_failure(page: _Page, work: _Work, error: BaseException) -> None:
     item = work.items[0]
     logger.error("A receiver failed for %s", item.pk, exc_info=error)
 
-    def record() -> bool:
+    def record() -> None:
         wait = _count_failure(item, error)
         if not _release(page, work, wait):
             raise _ClaimLost  # another worker has counted it
         if page.is_over:
             _release_others(page, work)
-        return wait is None
 
-    try:
-        is_parked = repeatable(record, using=page.using, durable=True)
-    except _ClaimLost:
-        return
-    if is_parked:
-        _alert(item)
+    with suppress(_ClaimLost):
+        repeatable(record, using=page.using, durable=True)
 
 
 def _count_failure(item: Item, error: BaseException) -> datetime | None:
-    """Record a failed attempt; returns when to retry, None if the item is parked."""
+    """Record a failed attempt; returns when to retry, None if the item is parked. Call in a transaction."""
     waits = conf.current().RECEIVER_RETRIES
     attempts = item.attempts + 1
     is_parked = attempts > len(waits)
@@ -580,18 +568,16 @@ def _count_failure(item: Item, error: BaseException) -> datetime | None:
         error=text.replace("\x00", "\ufffd"),
         state=EventState.PARKED if is_parked else EventState.APPLIED,
     )
-    return None if is_parked else timezone.now() + timedelta(seconds=waits[attempts - 1])
-
-
-def _alert(item: Item) -> None:
+    if not is_parked:
+        return timezone.now() + timedelta(seconds=waits[attempts - 1])
     call_attention(
         type(item),
         Reason.DISPATCH_PARKED,
         account=item.account,
-        message=f"Receivers keep failing for {item}; it is parked after {item.attempts + 1} attempts. "
-        "Fix them and replay it.",
+        message=f"Receivers keep failing for {item}; it is parked after {attempts} attempts. Fix them and replay it.",
         instance=item,
     )
+    return None
 
 
 def _first_wait() -> datetime:

@@ -10,19 +10,20 @@ from functools import cache
 from typing import Any
 
 from django.db import DataError, IntegrityError, router
-from django.db.models import F, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, schemas
+from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.statements import in_index_order, is_any_in_state, of_account
-from payments_integration.db.transactions import WriterPauses, locked, repeatable, updated
-from payments_integration.inbox.receiving import quarantined
+from payments_integration.db.transactions import WriterPauses, locked, repeatable
+from payments_integration.inbox.receiving import quarantined, report_quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
 from payments_integration.projection import TOO_OLD_TO_DISPATCH, Applied, apply_events, erased
 from payments_integration.reasons import Reason
-from payments_integration.signals import call_attention, event_received, has_listeners, status_changed
+from payments_integration.signals import event_received, has_listeners, status_changed
 
 logger = logging.getLogger(__name__)
 
@@ -90,11 +91,9 @@ def process_batch(account: str | None = None, *, since: datetime | None = None) 
 
 @sensitive_variables()  # an error report would show the payer
 def _batch(account: str | None, *, only: str | None = None, since: datetime | None = None) -> tuple[int, int]:
-    refused: list[Event] = []
     using = router.db_for_write(Event)
 
     def batch() -> tuple[int, int]:
-        refused.clear()
         pending = _pending(account) if only is None else Event.objects.filter(pk=only, state=EventState.PENDING)
         if since is not None:
             pending = pending.filter(created_at__gte=since)
@@ -102,13 +101,10 @@ def _batch(account: str | None, *, only: str | None = None, since: datetime | No
             events = list(locked(pending, skip_locked=True)[: conf.current().BATCH_SIZE])
         if not events:
             return 0, 0
-        moved, postponed = _apply(events)
-        refused.extend(moved)
+        postponed = _apply(events)
         return len(events) - postponed, postponed
 
-    counts = repeatable(batch, using=using)
-    _alert(refused)
-    return counts
+    return repeatable(batch, using=using)
 
 
 def _apply_alone(account: str | None, event_id: str) -> int:
@@ -135,8 +131,8 @@ def _pending(account: str | None, *, stuck: bool = False) -> QuerySet[Event]:
     return pending.order_by("created_at", "id")
 
 
-def _apply(events: list[Event]) -> tuple[list[Event], int]:
-    """Apply locked events and mark them; returns the quarantined ones and how many were postponed."""
+def _apply(events: list[Event]) -> int:
+    """Apply locked events and mark or quarantine them; returns how many were postponed."""
     readable: list[tuple[Event, Any]] = []
     unreadable: dict[str, str] = {}
     foreign: list[Event] = []
@@ -158,7 +154,8 @@ def _apply(events: list[Event]) -> tuple[list[Event], int]:
         applied,
         applied.erased | _erased(foreign),
     )
-    return _quarantine([event for event in events if event.id in refused], refused), len(applied.postponed)
+    _quarantine([event for event in events if event.id in refused], refused)
+    return len(applied.postponed)
 
 
 def _erased(foreign: list[Event]) -> set[str]:
@@ -187,7 +184,7 @@ def _mark(events: list[Event], applied: Applied, erased_ids: set[str]) -> None:
         Event.objects.filter(pk__in=ids).update(state=outcome, previous_status=status, attempts=0, error="", **gone)
 
 
-def _quarantine(events: list[Event], reasons: dict[str, str]) -> list[Event]:
+def _quarantine(events: list[Event], reasons: dict[str, str]) -> None:
     """Move events to the quarantine, so that their ids are free for a valid copy."""
     moved = [
         quarantined(event.account, bytes(event.body or b""), source=event.source, reason=reasons[event.id])
@@ -199,30 +196,29 @@ def _quarantine(events: list[Event], reasons: dict[str, str]) -> list[Event]:
         StatusChange.objects.filter(event__in=events).update(event=None)
         Event.objects.filter(pk__in=[event.id for event in events]).delete()
         statements.insert_many(moved)
-    return moved
+    for event in moved:
+        report_quarantined(event)
 
 
 def _set_aside(event_id: str, reason: str) -> None:
-    def move() -> list[Event]:
-        return _quarantine(list(locked(Event.objects.filter(pk=event_id), skip_locked=True)), {event_id: reason})
+    def move() -> None:
+        _quarantine(list(locked(Event.objects.filter(pk=event_id), skip_locked=True)), {event_id: reason})
 
-    _alert(repeatable(move, using=router.db_for_write(Event)))
+    repeatable(move, using=router.db_for_write(Event))
 
 
 def _note_mistake(event_id: str, error: Exception) -> None:
-    pending = Event.objects.filter(pk=event_id, state=EventState.PENDING)
-    is_first = pending.filter(attempts=0).exists()
-    updated(pending, attempts=F("attempts") + 1, error=f"it cannot be applied: {type(error).__name__}")
-    event = pending.first()
-    if is_first and event is not None:
-        call_attention(
-            Event, Reason.EVENT_NOT_APPLIED, account=event.account, message=f"{event}: {event.error}", instance=event
-        )
+    def note() -> None:
+        event = locked(Event.objects.filter(pk=event_id, state=EventState.PENDING)).first()
+        if event is None:
+            return
+        event.attempts, event.error = event.attempts + 1, f"it cannot be applied: {type(error).__name__}"
+        Event.objects.filter(pk=event_id).update(attempts=event.attempts, error=event.error)
+        if event.attempts == 1:
+            message = f"{event}: {event.error}"
+            call_attention(Event, Reason.EVENT_NOT_APPLIED, account=event.account, message=message, instance=event)
 
-
-def _alert(quarantined: list[Event]) -> None:
-    for event in quarantined:
-        call_attention(Event, Reason.EVENT_QUARANTINED, account=event.account, message=event.error, instance=event)
+    repeatable(note, using=router.db_for_write(Event))
 
 
 def _is_wanted(kind: str, event_type: str, new_status: str | None) -> bool:

@@ -10,7 +10,9 @@ import enum
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from django.db import IntegrityError, router
@@ -18,13 +20,13 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import schemas
+from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.transactions import inserted, repeatable
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
 from payments_integration.projection import storable
 from payments_integration.reasons import Reason
-from payments_integration.signals import call_attention
 
 #: The ids of quarantined bodies begin with this.
 QUARANTINE_PREFIX = "quarantine_"
@@ -78,14 +80,15 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
         # If a webhook stored one meanwhile, its key is taken: the retry reads what is known again.
         fresh, strays = found.pop() if found else _sort(events)
         statements.insert_many([*fresh, *strays])
+        for event in (*fresh, *strays):
+            if event.state == EventState.QUARANTINED:
+                report_quarantined(event)
         return fresh, strays
 
     fresh, strays = _sort(events)
     found = [(fresh, strays)]
     if fresh or strays:
         fresh, strays = repeatable(store, using=router.db_for_write(Event), durable=True)
-    for stray in strays:
-        _alert(stray)
     counts.update(_receipt(event) for event in fresh)
     counts[Receipt.QUARANTINED] += len(strays)
     counts[Receipt.KNOWN] += len(events) - len(fresh) - len(strays)
@@ -173,7 +176,8 @@ def read_again(row: Event) -> bool:
 
 def _store(event: Event) -> None:
     """One INSERT, committed when this returns. IntegrityError: the id is taken, or the database refuses the row."""
-    inserted(event, using=router.db_for_write(Event))
+    then = partial(report_quarantined, event) if event.state == EventState.QUARANTINED else None
+    inserted(event, using=router.db_for_write(Event), then=then)
 
 
 def _receive_known(event: Event) -> Receipt:
@@ -183,11 +187,8 @@ def _receive_known(event: Event) -> Receipt:
         # The other delivery was rolled back, or the error had another cause: the provider sends the event again.
         raise IntegrityError(f"event {event.id} could be neither stored nor found")
     for stray in _strays(event, _Known(event.id, *found)):
-        try:
+        with suppress(IntegrityError):  # it is stored already
             _store(stray)
-        except IntegrityError:
-            return Receipt.QUARANTINED  # it is stored already, and attention was called
-        _alert(stray)
         return Receipt.QUARANTINED
     return Receipt.KNOWN
 
@@ -222,13 +223,11 @@ def _known(ids: Iterable[str]) -> Iterable[_Known]:
 
 
 def _receipt(event: Event) -> Receipt:
-    if event.state != EventState.QUARANTINED:
-        return Receipt.NEW
-    _alert(event)
-    return Receipt.QUARANTINED
+    return Receipt.QUARANTINED if event.state == EventState.QUARANTINED else Receipt.NEW
 
 
-def _alert(event: Event) -> None:
+def report_quarantined(event: Event) -> None:
+    """Call ``attention``, in the transaction that stores the event."""
     call_attention(Event, Reason.EVENT_QUARANTINED, account=event.account, message=event.error, instance=event)
 
 

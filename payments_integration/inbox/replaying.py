@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 
+from django.db import router
 from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration import permissions
+from payments_integration.attention import call_attention
 from payments_integration.db.statements import of_account
-from payments_integration.db.transactions import updated
+from payments_integration.db.transactions import repeatable, updated
 from payments_integration.inbox.dispatching import Item, key_of
 from payments_integration.inbox.receiving import read_again
 from payments_integration.models import Event, EventState, ObjectDispatch
 from payments_integration.projection import of_objects
 from payments_integration.reasons import Reason
-from payments_integration.signals import call_attention
 
 #: Events wait no longer than this for a pass that does not complete their window.
 LONGEST_HOLD = timedelta(hours=1)
@@ -45,16 +47,20 @@ def release_overdue(account: str | None = None) -> int:
     overdue = of_account(Event.objects.filter(held_for_long, state=EventState.HELD), account)
     released = 0
     for name in list(overdue.order_by().values_list("account", flat=True).distinct()):
-        if count := release(name):
-            released += count
-            call_attention(
-                Event,
-                Reason.EVENTS_HELD,
-                account=name,
-                message=f"Reconciliation has not completed its window for an hour, so {count} held events are "
-                "dispatched now. Older ones that it finds later are stale.",
-            )
+        released += repeatable(partial(_release_with_attention, name), using=router.db_for_write(Event), durable=True)
     return released
+
+
+def _release_with_attention(account: str) -> int:
+    if count := release(account):
+        call_attention(
+            Event,
+            Reason.EVENTS_HELD,
+            account=account,
+            message=f"Reconciliation has not completed its window for an hour, so {count} held events are "
+            "dispatched now. Older ones that it finds later are stale.",
+        )
+    return count
 
 
 def replay(item: Item, actor: object = None) -> None:

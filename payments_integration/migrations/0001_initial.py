@@ -87,6 +87,7 @@ class Migration(migrations.Migration):
                 ('previous_secret_token', models.TextField(blank=True, default='', editable=False)),
                 ('previous_secret_until', models.DateTimeField(editable=False, null=True, verbose_name='previous secret valid until')),
                 ('deleted_at', models.DateTimeField(editable=False, null=True, verbose_name='deleted at')),
+                ('reported_problem', models.TextField(default='', editable=False)),
             ],
             options={
                 'verbose_name': 'webhook endpoint',
@@ -146,6 +147,22 @@ class Migration(migrations.Migration):
                 'verbose_name': 'deposit reference',
                 'verbose_name_plural': 'deposit references',
                 'indexes': [models.Index(fields=['merchant_reference'], name='pi_deposit_reference'), models.Index(fields=['status', 'synced_at'], name='pi_deposit_silent'), models.Index(fields=['created_at', 'id'], name='pi_deposit_created'), models.Index(fields=['status', 'created_at', 'id'], name='pi_deposit_by_status'), models.Index(fields=['currency', 'created_at', 'id'], name='pi_deposit_by_currency'), models.Index(fields=['country', 'created_at', 'id'], name='pi_deposit_by_country'), models.Index(fields=['account', 'created_at', 'id'], name='pi_deposit_by_account')],
+            },
+        ),
+        migrations.CreateModel(
+            name='DueAttention',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('account', payments_integration.db.fields.ExactCharField(max_length=64, verbose_name='account')),
+                ('reason', models.CharField(max_length=64, verbose_name='reason')),
+                ('message', models.TextField(verbose_name='message')),
+                ('sender', models.CharField(max_length=64)),
+                ('object_id', payments_integration.db.fields.ExactCharField(default='')),
+                ('due_at', models.DateTimeField(verbose_name='due at')),
+            ],
+            options={
+                'verbose_name': 'due attention',
+                'verbose_name_plural': 'due attentions',
             },
         ),
         migrations.CreateModel(

@@ -32,6 +32,7 @@ from payments_integration.models.mirrors import (
 from payments_integration.models.operations import OPEN_OPERATION_STATES, Operation, OperationState
 from payments_integration.models.reconciliation import (
     AccountState,
+    DueAttention,
     DueRefresh,
     ReconciliationRun,
     RunKind,
@@ -46,6 +47,7 @@ __all__ = [
     "Balance",
     "BalanceChange",
     "DepositReference",
+    "DueAttention",
     "DueRefresh",
     "Erasure",
     "Event",

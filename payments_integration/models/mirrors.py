@@ -366,6 +366,8 @@ class WebhookEndpoint(Mirror):
     previous_secret_token = models.TextField(editable=False, default="", blank=True)
     previous_secret_until = models.DateTimeField(_("previous secret valid until"), null=True, editable=False)
     deleted_at = models.DateTimeField(_("deleted at"), null=True, editable=False)
+    #: The problem that ``attention`` was called for last; empty: there is none.
+    reported_problem = models.TextField(default="", editable=False)
 
     Status = ActiveStatus
 

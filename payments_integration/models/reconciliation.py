@@ -1,4 +1,4 @@
-"""Reconciliation: its state per account, the record of each pass, and the objects to be refreshed."""
+"""Reconciliation: its state per account, the record of each pass, and what is due: objects to be read, attention."""
 
 from __future__ import annotations
 
@@ -91,6 +91,26 @@ class ReconciliationRun(Row):
     def duration(self) -> float | None:
         """Seconds; None while it runs."""
         return (self.finished_at - self.started_at).total_seconds() if self.finished_at else None
+
+
+class DueAttention(Row):
+    """A call of ``attention`` that is not sent yet. Recorded with what it is about, deleted when it is sent."""
+
+    account = ExactCharField(_("account"), max_length=64)
+    reason = models.CharField(_("reason"), max_length=64)
+    message = models.TextField(_("message"))
+    #: The name of a model of this app, and the key of its row; empty: no row.
+    sender = models.CharField(max_length=64)
+    object_id = ExactCharField(default="")
+    #: When another process may send it.
+    due_at = models.DateTimeField(_("due at"))
+
+    class Meta:
+        verbose_name = _("due attention")
+        verbose_name_plural = _("due attentions")
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.account})"
 
 
 class DueRefresh(ObjectRef):

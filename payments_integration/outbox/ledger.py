@@ -25,6 +25,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, schemas, sync
+from payments_integration.attention import call_attention
 from payments_integration.client import LatestAnswer
 from payments_integration.db.transactions import expired, in_transaction, ledger_database, repeatable, updated
 from payments_integration.exceptions import (
@@ -38,6 +39,7 @@ from payments_integration.exceptions import (
 from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import operations
 from payments_integration.outbox.intents import Intent, Precondition
+from payments_integration.reasons import Reason
 
 #: These fields of the payer differ from one attempt of the same intent to the next.
 _NOT_COMPARED = ("ip", "device_id")
@@ -99,6 +101,14 @@ def record(
                 setattr(operation, name, value)
         operation.save(force_insert=True)
         written = operation
+        if operation.state == OperationState.AWAITING_APPROVAL:
+            call_attention(
+                Operation,
+                Reason.OPERATION_AWAITS_APPROVAL,
+                account=operation.account,
+                message=f"{operation.operation} {operation.pk} waits for a second person's approval",
+                instance=operation,
+            )
         return operation, True
 
     try:

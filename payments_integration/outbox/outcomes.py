@@ -13,7 +13,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from payments_integration import projection, schemas, signals, sync
+from payments_integration import projection, schemas, sync
+from payments_integration.attention import call_attention
 from payments_integration.client import Answer
 from payments_integration.db.statements import lock_row
 from payments_integration.db.transactions import ledger_database, repeatable
@@ -43,6 +44,8 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
     Raises WireError if the object belongs to another account or operation: nothing is written.
     """
     operation, resource, call = claim.operation, answer.data, operations.of(claim.operation)
+    secret = getattr(resource, "secret", None)
+    lacks_secret = call.answers_with_secret and not secret and not claim.repeated
     is_repeated = False
 
     def write() -> Any:
@@ -57,6 +60,8 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
         ):
             raise schemas.WireError("the answer names another operation's object")
         _record(call.after_answer(operation, resource, repeated=claim.repeated))
+        if lacks_secret:
+            _attention(operation, Reason.SECRET_MISSING, "the provider sent no signing secret; rotate it")
         return row
 
     row = _settle(
@@ -73,9 +78,6 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
     if claim.repeated and resource is not None:
         row = _read_quietly(call.kind, operation.account, resource.id) or row
     if call.answers_with_secret:
-        secret = getattr(resource, "secret", None)
-        if not secret and not claim.repeated:
-            _attention(operation, Reason.SECRET_MISSING, "the provider sent no signing secret; rotate it")
         # The caller sees it once. It is no field, so that no repr shows it.
         vars(row)["secret"] = secret
     return row
@@ -124,6 +126,9 @@ def rejected(claim: Claim, error: ProviderError) -> None:
     def write() -> None:
         if call.shows_effect(error):
             _record(call.after_finding(operation, operation.target_id))
+        if operation.deferred:
+            # No caller waits for the answer of a deferred operation.
+            _attention(operation, Reason.DEFERRED_REJECTED, f"the provider refused it: {error.code}")
 
     _settle(
         claim,
@@ -135,9 +140,6 @@ def rejected(claim: Claim, error: ProviderError) -> None:
         closed_at=timezone.now(),
         request_ids=_request_ids(operation, error.request_id),
     )
-    if operation.deferred:
-        # No caller waits for the answer of a deferred operation.
-        _attention(operation, Reason.DEFERRED_REJECTED, f"the provider refused it: {error.code}")
 
 
 def unsent(claim: Claim, error: UnsendableRequest) -> None:
@@ -203,13 +205,13 @@ def needs_person(claim: Claim, why: str, error: ProviderError | None = None) -> 
     operation = claim.operation
     _settle(
         claim,
+        lambda: _attention(operation, Reason.OPERATION_NEEDS_RESOLUTION, why),
         state=OperationState.NEEDS_PERSON,
         note=with_note(operation, why),
         error=error.fields() if error is not None else operation.error,
         next_attempt_at=None,
         request_ids=_request_ids(operation, error.request_id if error is not None else ""),
     )
-    _attention(operation, Reason.OPERATION_NEEDS_RESOLUTION, why)
 
 
 def with_note(operation: Operation, text: str) -> str:
@@ -312,7 +314,7 @@ def _request_ids(operation: Operation, request_id: str) -> list[str]:
 
 
 def _attention(operation: Operation, reason: Reason, message: str) -> None:
-    signals.call_attention(
+    call_attention(
         Operation,
         reason,
         account=operation.account,

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import connections, transaction
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, permissions, signals, wakeup
+from payments_integration import conf, permissions, wakeup
 from payments_integration.client import LatestAnswer, get_client
 from payments_integration.db.transactions import in_transaction, ledger_database
 from payments_integration.exceptions import (
@@ -25,7 +25,6 @@ from payments_integration.exceptions import (
 from payments_integration.models import MIRRORS, Mirror, Operation, OperationState
 from payments_integration.outbox import ledger, operations, recovery, sending
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
-from payments_integration.reasons import Reason
 from payments_integration.schemas import WireError
 from payments_integration.signals import is_dispatching
 
@@ -63,7 +62,6 @@ def submit(intent: Intent) -> Any:
     if not is_new:
         return ledger.replay(operation)
     if operation.state == OperationState.AWAITING_APPROVAL:
-        _ask_for_approval(operation)
         raise ApprovalRequired(operation)
     return sending.send_now(operation)
 
@@ -82,12 +80,7 @@ def submit_later(intent: Intent) -> Operation:
     operation, is_new = _recorded(intent, precondition, deferred=True, may_read=may_read)
     # With autocommit off, the caller commits and Django calls no hook: the schedule sends it.
     caller_commits = within and not connections[ledger_database()].in_atomic_block
-    if is_new and operation.state == OperationState.AWAITING_APPROVAL:
-        if not within:
-            _ask_for_approval(operation)
-        elif not caller_commits:
-            transaction.on_commit(partial(_ask_for_approval, operation), using=ledger_database(), robust=True)
-    elif is_new and not is_dispatching():
+    if is_new and operation.state != OperationState.AWAITING_APPROVAL and not is_dispatching():
         if not within:
             _send_deferred(operation.pk)
             operation.refresh_from_db()
@@ -134,17 +127,6 @@ def _latest_answer(account: str) -> LatestAnswer | None:
         return sending.latest_answer(account)
     except (NoAnswer, RateLimited):
         return None
-
-
-def _ask_for_approval(operation: Operation) -> None:
-    """Call ``attention``, after the operation was committed."""
-    signals.call_attention(
-        Operation,
-        Reason.OPERATION_AWAITS_APPROVAL,
-        account=operation.account,
-        message=f"{operation.operation} {operation.pk} waits for a second person's approval",
-        instance=operation,
-    )
 
 
 def _send_deferred(pk: str) -> None:

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from django.db import router
+
 from payments_integration import conf
+from payments_integration.attention import call_attention
+from payments_integration.db.transactions import repeatable
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import ReconciliationRun, RunKind, WebhookEndpoint
 from payments_integration.reasons import Reason
 from payments_integration.reconciliation.runs import recorded
 from payments_integration.services import sync_balances, sync_webhook_endpoints
-from payments_integration.signals import call_attention
 
 
 def check_endpoints(account: str = conf.DEFAULT_ACCOUNT) -> list[WebhookEndpoint]:
-    """Read the endpoints, send ``attention`` for each that got worse since the last check, and return them all."""
-    before = {row.pk: endpoint_problem(row) for row in _known(account)}
+    """Read the endpoints, call ``attention`` for each that has a new problem, and return them all."""
     sync_webhook_endpoints(account=account)
-    rows = list(_known(account))
+    rows = list(WebhookEndpoint.objects.filter(account=account, deleted_at=None))
     for row in rows:
-        problem = endpoint_problem(row)
-        if problem and problem != before.get(row.pk, ""):
-            call_attention(
-                WebhookEndpoint, Reason.ENDPOINT, account=account, message=f"{row.pk}: {problem}", instance=row
-            )
+        if (problem := endpoint_problem(row)) != row.reported_problem:
+            repeatable(partial(_report, row, problem), using=router.db_for_write(WebhookEndpoint))
     return rows
 
 
-def _known(account: str) -> list[WebhookEndpoint]:
-    return list(WebhookEndpoint.objects.filter(account=account, deleted_at=None))
+def _report(endpoint: WebhookEndpoint, problem: str) -> None:
+    is_first = WebhookEndpoint.objects.filter(pk=endpoint.pk).exclude(reported_problem=problem)
+    if is_first.update(reported_problem=problem) and problem:
+        call_attention(
+            WebhookEndpoint,
+            Reason.ENDPOINT,
+            account=endpoint.account,
+            message=f"{endpoint.pk}: {problem}",
+            instance=endpoint,
+        )
 
 
 def endpoint_problem(endpoint: WebhookEndpoint) -> str:

@@ -14,6 +14,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from payments_integration import conf, inbox, services, sync
+from payments_integration.attention import send_overdue
 from payments_integration.client import at_most
 from payments_integration.db import statements
 from payments_integration.db.transactions import RetryDeadline, deleted, updated
@@ -40,6 +41,7 @@ def process_due(account: str | None = None, *, deadline: float | None = None) ->
         inbox.process(account, deadline=end())
         if deadline is None:
             inbox.release_overdue(account)
+            send_overdue(account)
         inbox.dispatch(account, deadline=end())
         if deadline is None:
             services.resume_operations(account=account)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from django.utils import timezone
 
 from payments_integration import conf, inbox, projection
+from payments_integration.attention import call_attention
 from payments_integration.client import Answer, PageOf, RawEvent, get_client
 from payments_integration.exceptions import PagingError, ProviderError
 from payments_integration.inbox import Receipt
@@ -34,7 +35,6 @@ from payments_integration.reconciliation.runs import (
     lease,
     recorded,
 )
-from payments_integration.signals import call_attention
 
 #: An event may be listed late, so the hour before the watermark is read again.
 OVERLAP = timedelta(hours=1)

@@ -36,6 +36,22 @@ class TestEndpoints:
         assert [seen["reason"] for seen in attentions] == ["endpoint"]
         assert "disabled" in attentions[0]["message"]
 
+    def test_a_problem_that_another_read_saw_first_is_reported_and_so_is_its_return(
+        self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
+    ) -> None:
+        reconciliation.check_endpoints()
+        state = sandbox.project.state.endpoints.by_id[WebhookEndpoint.objects.get().pk]
+        state.status = "disabled"
+        services.sync_webhook_endpoints()
+        reconciliation.check_endpoints()
+        assert len(attentions) == 1
+        state.status = "active"
+        reconciliation.check_endpoints()
+        assert len(attentions) == 1
+        state.status = "disabled"
+        reconciliation.check_endpoints()
+        assert len(attentions) == 2
+
     def test_an_endpoint_that_is_gone_sends_attention(
         self, sandbox: ProviderSandbox, clock: time_machine.Traveller, attentions: list[dict[str, Any]]
     ) -> None:

@@ -12,6 +12,7 @@ from payments_integration import services
 from payments_integration.db.transactions import CLOCK_SLACK
 from payments_integration.inbox import replay
 from payments_integration.models import (
+    DueAttention,
     DueRefresh,
     Event,
     EventState,
@@ -144,7 +145,7 @@ def people_decide(world: World) -> bool:
     waiting = list(Operation.objects.filter(state=OperationState.NEEDS_PERSON).order_by("created_at", "pk"))
     # What happened comes first: an object that is not linked yet keeps others like it from being closed.
     for operation in sorted(waiting, key=lambda operation: not executed_as(world, operation)):
-        if operation.pk not in world.dispatched_or_excused:
+        if operation.pk not in world.left_to_people:
             world.violated("attention is called for every decision", f"{operation}: {operation.note}")
         object_id = executed_as(world, operation)
         world.note(f"a person decides on {operation.operation}: {object_id or 'never happened'}")
@@ -208,4 +209,5 @@ def _unfinished(*, operations: bool) -> list[str]:
         ),
         *(f"change {row} is {row.state}" for row in StatusChange.objects.filter(state__in=_UNDISPATCHED)),
         *(f"{row} is to be read at {row.due_at}: {row.error}" for row in DueRefresh.objects.all()),
+        *(f"attention is to be sent at {row.due_at}: {row}" for row in DueAttention.objects.all()),
     ]

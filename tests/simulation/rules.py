@@ -71,12 +71,10 @@ type(error).__name__)
         return HttpResponse(status=503)
 """
 _KNOWN = """\
-        _alert(stray)
         return Receipt.QUARANTINED
     return Receipt.KNOWN
 """
 _KNOWN_AND_APPLIED_AGAIN = """\
-        _alert(stray)
         return Receipt.QUARANTINED
     Event.objects.filter(id=event.id).update(state=EventState.PENDING)
     return Receipt.KNOWN
@@ -269,5 +267,11 @@ MUTANTS = (
         "outbox/sending.py",
         "        if date is None or not _is_key_valid(operation, date):\n",
         "        if date is None:\n",
+    ),
+    _one(
+        "attention is known only to the process that calls it",
+        "attention.py",
+        "    due.save(using=using, force_insert=True)\n",
+        "    due.pk = 0\n",
     ),
 )

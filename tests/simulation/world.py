@@ -93,12 +93,9 @@ class World:
         self.intents: dict[str, Intent] = {}
         self.attentions: list[tuple[str, Any]] = []
         self.acknowledged: set[str] = set()
-        #: Operations without the signal attention: the process died between the commit and the signal.
-        self.excused: set[str] = set()
         self.waiting: list[Actor] = []
         self.messages: list[tuple[str, datetime]] = []
         self.processes = {name: Process(name) for name in ("web-1", "web-2", "worker-1", "worker-2")}
-        self._excuse_later = False
         self._digest = hashlib.sha256()
         self._stack = simulated(self.time, self.sleep, seed=1)
         self.engine = Engine(API_KEY, clock=ProviderClock(self.time), rate_limits=False)
@@ -138,8 +135,6 @@ class World:
             return GO
         self.counts[f"{point} {kind}"] += 1
         self.note(f"{kind.upper()} at {point}")
-        if kind == "lost":
-            self._excuse_later = True
         if kind == CRASH:
             self.kill(actor.process)
             raise Killed
@@ -160,9 +155,6 @@ class World:
             self.watch.inbox_changed(cursor, tables)
             for message in self.watch.claims_changed(cursor, tables):
                 self.violated("a death costs one event an attempt", message)
-        if self._excuse_later:
-            self._excuse_later = False
-            self._excuse()
 
     def sleep(self, seconds: float) -> None:
         """A process waits: time goes on, for everybody."""
@@ -187,9 +179,9 @@ class World:
         self._digest.update(line.encode())
 
     @property
-    def dispatched_or_excused(self) -> set[str]:
-        """Operations for which attention was sent, or could not be: it is sent once, after the commit."""
-        return self.excused | {pk for reason, pk in self.attentions if reason == "operation_needs_resolution"}
+    def left_to_people(self) -> set[str]:
+        """Operations for which attention was sent."""
+        return {pk for reason, pk in self.attentions if reason == "operation_needs_resolution"}
 
     @property
     def parked(self) -> set[Any]:
@@ -231,7 +223,6 @@ class World:
         """kill -9; another process takes its place at once."""
         self.note(f"{process.name} is killed")
         self.counts["kills"] += 1
-        self._excuse()
         process.is_dead = True
         self.processes[process.name] = Process(process.name)
 
@@ -351,11 +342,6 @@ class World:
             cursor.execute("SELECT count(*) FROM payments_integration_event WHERE id = %s", [event_id])
             if cursor.fetchone() != (1,):
                 self.violated("what was acknowledged is there", event_id)
-
-    def _excuse(self) -> None:
-        with self._observe.cursor() as cursor:
-            cursor.execute("SELECT id FROM payments_integration_operation WHERE state = 'needs_person'")
-            self.excused |= {pk for (pk,) in cursor.fetchall()}
 
     def _failed(self, actor: Actor, error: Exception) -> None:
         self.note(f"{actor.name} ended with {type(error).__name__}: {error}")

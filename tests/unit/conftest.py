@@ -38,7 +38,7 @@ def mirrored(fake: Fake) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def attention() -> Iterator[list[str]]:
+def attention(attention_at_once: None) -> Iterator[list[str]]:
     """The reasons that ``attention`` was sent for."""
     reasons: list[str] = []
 

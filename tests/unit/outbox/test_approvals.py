@@ -178,10 +178,11 @@ class TestWhatWaits:
             services.defer(services.create_payout, **LIMITED, actor=no_user)
         assert not Operation.objects.exists()
 
+    @pytest.mark.django_db(transaction=True)
     def test_a_deferred_call_waits_and_calls_attention_after_the_commit(
-        self, fake: Fake, attention: list[str], django_capture_on_commit_callbacks: Any
+        self, fake: Fake, attention: list[str]
     ) -> None:
-        with django_capture_on_commit_callbacks(execute=True), transaction.atomic():
+        with transaction.atomic():
             operation = services.defer(services.create_payout, **LIMITED, actor="payroll")
             assert attention == []
         assert operation.state == OperationState.AWAITING_APPROVAL

@@ -1,0 +1,273 @@
+"""``attention`` is sent after the commit of what it is about, and at least once, whenever a process dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from unittest import mock
+
+import pytest
+import time_machine
+from django.conf import settings
+from django.db import DataError, transaction
+from django.test import override_settings
+from django.utils import timezone
+
+from payments_integration import attention, inbox, reconciliation, services, signals
+from payments_integration.enums import EVENT_TYPES
+from payments_integration.exceptions import IdempotencyError, InvalidRequest
+from payments_integration.models import DueAttention, Event, EventSource, EventState, WebhookEndpoint
+from payments_integration.projection import events as projection_events
+from payments_integration.reasons import Reason
+from payments_integration.reconciliation import accounts
+from tests import factories
+from tests.conftest import Receiver
+from tests.factories import rows
+from tests.fake_provider import PAYOUT, Fake, refusal
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken")]
+
+
+class Killed(BaseException):
+    """The process dies."""
+
+
+@pytest.fixture
+def dies_before_sending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """The process dies between the commit and the signal; call the fixture to start a new one a minute later."""
+
+    def die(due: DueAttention) -> None:
+        raise Killed
+
+    with time_machine.travel(timezone.now(), tick=False) as clock, monkeypatch.context() as patch:
+        patch.setattr(attention, "_send", die)
+
+        def restart() -> None:
+            patch.undo()
+            clock.shift(attention.OVERDUE_AFTER)
+
+        yield restart
+
+
+def call(message: str = "look at this", instance: Any = None) -> None:
+    attention.call_attention(Event, Reason.EVENT_QUARANTINED, account="default", message=message, instance=instance)
+
+
+def messages(attentions: list[dict[str, Any]]) -> list[str]:
+    return [seen["message"] for seen in attentions]
+
+
+def test_it_is_sent_after_the_commit_with_the_row_as_it_is_then(attentions: list[dict[str, Any]]) -> None:
+    event = rows.event()
+    with transaction.atomic():
+        call(instance=event)
+        Event.objects.filter(pk=event.pk).update(error="written later in the transaction")
+        assert attentions == []
+    [seen] = attentions
+    assert (seen["sender"], seen["reason"], seen["account"]) == (Event, Reason.EVENT_QUARANTINED, "default")
+    assert (seen["instance"].pk, seen["instance"].error) == (event.pk, "written later in the transaction")
+    assert not DueAttention.objects.exists()
+
+
+def test_outside_a_transaction_it_is_sent_at_once(attentions: list[dict[str, Any]]) -> None:
+    call()
+    assert [(seen["message"], seen["instance"]) for seen in attentions] == [("look at this", None)]
+    assert not DueAttention.objects.exists()
+
+
+def test_nothing_is_sent_about_what_was_rolled_back(attentions: list[dict[str, Any]]) -> None:
+    with transaction.atomic():
+        call()
+        transaction.set_rollback(True)
+    assert attentions == []
+    assert not DueAttention.objects.exists()
+
+
+def test_a_receiver_that_fails_is_not_called_again_and_the_others_run(attentions: list[dict[str, Any]]) -> None:
+    def fails(**kwargs: Any) -> None:
+        raise ValueError("oops")
+
+    signals.attention.connect(fails)
+    try:
+        call()
+    finally:
+        signals.attention.disconnect(fails)
+    assert messages(attentions) == ["look at this"]
+    assert not DueAttention.objects.exists()
+
+
+def test_with_autocommit_off_the_schedule_sends_it(attentions: list[dict[str, Any]]) -> None:
+    """Django calls no hook when the caller commits."""
+    transaction.set_autocommit(False)
+    try:
+        call()
+        transaction.commit()
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert attentions == []
+    with time_machine.travel(timezone.now() + attention.OVERDUE_AFTER):
+        attention.send_overdue()
+    assert messages(attentions) == ["look at this"]
+
+
+def refuse_a_key(fake: Fake) -> None:
+    fake.script = [refusal(IdempotencyError, 409, "idempotency_conflict")]
+    services.create_payout(**PAYOUT)
+
+
+def refuse_a_deferred_call(fake: Fake) -> None:
+    fake.script = [refusal(InvalidRequest, 422, "validation_failed")]
+    services.defer(services.create_payout, **PAYOUT)
+
+
+def create_an_endpoint_without_secret(fake: Fake) -> None:
+    fake.secrets = False
+    services.create_webhook_endpoint(url="https://shop.example/webhook/", events=["payment.succeeded"])
+
+
+def ask_for_approval(fake: Fake) -> None:
+    with override_settings(
+        PAYMENTS_INTEGRATION={**settings.PAYMENTS_INTEGRATION, "APPROVAL_LIMITS": {PAYOUT["currency"]: 1}}
+    ):
+        services.create_payout(**PAYOUT, actor="ana")
+
+
+def deliver_nonsense(fake: Fake) -> None:
+    inbox.receive("default", b"[]")
+
+
+def list_nonsense(fake: Fake) -> None:
+    inbox.receive_many("default", [b"[]"], source=EventSource.RECONCILIATION)
+
+
+def apply_with(error: Exception) -> None:
+    inbox.receive("default", factories.body(factories.life()[0]))
+    with mock.patch.object(projection_events.rows, "row_values", side_effect=error):
+        inbox.process()
+
+
+def apply_what_the_database_refuses(fake: Fake) -> None:
+    apply_with(DataError("out of range"))
+
+
+def apply_with_a_mistake(fake: Fake) -> None:
+    apply_with(AttributeError("oops"))
+
+
+def park(fake: Fake) -> None:
+    inbox.receive("default", factories.body(factories.life()[0]))
+    inbox.process()
+    with override_settings(PAYMENTS_INTEGRATION={**settings.PAYMENTS_INTEGRATION, "RECEIVER_RETRIES": []}):
+        inbox.dispatch()
+
+
+def hold_for_long(fake: Fake) -> None:
+    rows.event(state=EventState.HELD, received_at=timezone.now() - timedelta(hours=2))
+    inbox.release_overdue()
+
+
+def check_a_disabled_endpoint(fake: Fake) -> None:
+    endpoint = services.create_webhook_endpoint(url="https://shop.example/webhook/", events=list(EVENT_TYPES))
+    WebhookEndpoint.objects.filter(pk=endpoint.pk).update(status="disabled")
+    with mock.patch.object(accounts, "sync_webhook_endpoints"):
+        reconciliation.check_endpoints()
+
+
+SITES: dict[Reason, list[Callable[[Fake], None]]] = {
+    Reason.OPERATION_NEEDS_RESOLUTION: [refuse_a_key],
+    Reason.DEFERRED_REJECTED: [refuse_a_deferred_call],
+    Reason.SECRET_MISSING: [create_an_endpoint_without_secret],
+    Reason.OPERATION_AWAITS_APPROVAL: [ask_for_approval],
+    Reason.EVENT_QUARANTINED: [deliver_nonsense, list_nonsense, apply_what_the_database_refuses],
+    Reason.EVENT_NOT_APPLIED: [apply_with_a_mistake],
+    Reason.DISPATCH_PARKED: [park],
+    Reason.EVENTS_HELD: [hold_for_long],
+    Reason.ENDPOINT: [check_a_disabled_endpoint],
+}
+
+
+@pytest.mark.parametrize(
+    ("reason", "happen"), [(reason, happen) for reason, sites in SITES.items() for happen in sites]
+)
+def test_a_process_that_dies_after_the_commit_leaves_it_to_the_schedule(
+    fake: Fake,
+    receiver: Receiver,
+    attentions: list[dict[str, Any]],
+    dies_before_sending: Callable[[], None],
+    reason: Reason,
+    happen: Callable[[Fake], None],
+) -> None:
+    receiver.fail = lambda what: True
+    with pytest.raises(Killed):
+        happen(fake)
+    assert attentions == []
+    attention.send_overdue()
+    assert attentions == [], "the process may still be about to send it"
+    dies_before_sending()
+    reconciliation.process_due()
+    assert [seen["reason"] for seen in attentions] == [reason]
+    assert attentions[0]["instance"] is not None or reason == Reason.EVENTS_HELD
+    attention.send_overdue()
+    assert len(attentions) == 1
+
+
+def overdue(**fields: Any) -> DueAttention:
+    return DueAttention.objects.create(
+        **{
+            "account": "default",
+            "reason": Reason.ENDPOINT,
+            "message": "look at this",
+            "sender": "webhookendpoint",
+            "due_at": timezone.now() - timedelta(seconds=1),
+            **fields,
+        }
+    )
+
+
+def test_of_two_workers_one_sends_it(attentions: list[dict[str, Any]]) -> None:
+    overdue()
+    real = attention.updated
+
+    def after_another(rows: Any, **values: Any) -> int:
+        with mock.patch.object(attention, "updated", real):
+            attention.send_overdue()
+        return real(rows, **values)
+
+    with mock.patch.object(attention, "updated", after_another):
+        attention.send_overdue()
+    assert len(attentions) == 1
+
+
+def test_a_clock_that_was_ahead_delays_it_by_no_hours(attentions: list[dict[str, Any]]) -> None:
+    overdue(due_at=timezone.now() + timedelta(hours=3))
+    attention.send_overdue()
+    assert len(attentions) == 1
+
+
+def test_one_account_at_a_time(attentions: list[dict[str, Any]]) -> None:
+    overdue(account="second")
+    attention.send_overdue("default")
+    assert attentions == []
+    attention.send_overdue("second")
+    assert len(attentions) == 1
+
+
+def test_a_reason_of_a_newer_version_is_left_to_that_version(attentions: list[dict[str, Any]]) -> None:
+    overdue(reason="a_later_invention")
+    attention.send_overdue()
+    assert attentions == []
+    assert DueAttention.objects.count() == 1
+
+
+def test_the_row_may_be_gone(attentions: list[dict[str, Any]]) -> None:
+    overdue(object_id="whk_deleted")
+    attention.send_overdue()
+    assert [seen["instance"] for seen in attentions] == [None]
+
+
+@pytest.mark.django_db
+def test_nothing_to_send_takes_one_statement(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1):
+        attention.send_overdue()
