@@ -70,6 +70,11 @@ status_changed = SynchronousSignal()
 #: name; ``reasons.ACTIONS`` says what to do), ``account``, ``message``, ``instance`` (a row, or None).
 attention = SynchronousSignal()
 
+#: A scheduled pass (``process_events``, ``payments_process``) has done its work. Sent outside transactions, every half
+#: minute or so: a place for short periodic work of other apps. Django logs a
+#: receiver that fails. ``sender`` is None.
+pass_ended = SynchronousSignal()
+
 
 def has_listeners(signal: Signal, sender: type[Any], name: str) -> bool:
     """Whether a receiver is connected that may react to this event type or status.

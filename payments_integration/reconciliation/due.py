@@ -21,6 +21,7 @@ from payments_integration.db.transactions import RetryDeadline, deleted, updated
 from payments_integration.exceptions import NotFound, PaymentsError, recorded_error
 from payments_integration.models import DueRefresh, Event
 from payments_integration.schemas import WireError
+from payments_integration.signals import pass_ended
 
 #: A step starts nothing new after so many seconds; the next wake-up continues. Each step has its own limit, so that a
 #: long backlog of one kind does not delay the others.
@@ -47,6 +48,8 @@ def process_due(account: str | None = None, *, deadline: float | None = None) ->
             services.resume_operations(account=account)
         if refresh_due(account, deadline=end(), hurry=deadline is not None):
             inbox.dispatch(account, deadline=end())
+    if deadline is None:
+        pass_ended.send_robust(sender=None)
 
 
 logger = logging.getLogger(__name__)

@@ -54,9 +54,10 @@ def test_async_handlers_are_refused_when_they_are_registered(name: str, monkeypa
 @pytest.mark.parametrize("signal", [event_received, status_changed, attention])
 @pytest.mark.parametrize("name", ASYNC)
 def test_async_receivers_are_refused_when_they_are_connected(name: str, signal: SynchronousSignal) -> None:
+    before = list(signal.receivers)
     with pytest.raises(TypeError, match=r"is async\. .*async_to_sync"):
         signal.connect(ASYNC[name], weak=False)
-    assert not signal.has_listeners(Payment)
+    assert signal.receivers == before
 
 
 def hide_async(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,1 @@
+"""An optional app that sends ``attention`` to people, by mail and to a chat."""

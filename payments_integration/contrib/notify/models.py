@@ -1,0 +1,42 @@
+"""What is to be sent, and when the next message of each channel and reason may leave."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils import timezone
+
+from payments_integration.db.fields import ExactCharField
+
+
+class Channel(models.TextChoices):
+    MAIL = "mail"
+    CHAT = "chat"
+
+
+class Notice(models.Model):
+    """One call of ``attention`` for one channel. Deleted when it is sent."""
+
+    channel = models.CharField(max_length=8, choices=Channel)
+    reason = models.CharField(max_length=64)
+    account = ExactCharField(max_length=64)
+    message = models.TextField()
+    #: The path of the row's page in the admin; empty: there is none.
+    path = models.TextField(default="")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.account})"
+
+
+class Turn(models.Model):
+    """When the next message of a channel about a reason may leave."""
+
+    channel = models.CharField(max_length=8, choices=Channel)
+    reason = models.CharField(max_length=64)
+    next_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["channel", "reason"], name="pi_notify_turn")]
+
+    def __str__(self) -> str:
+        return f"{self.channel} {self.reason}"

@@ -1,0 +1,135 @@
+"""Notices: recorded when ``attention`` is sent, delivered in groups by the scheduled passes.
+
+``attention`` may be sent within the request that brought an event, so the receiver only writes a row. The next pass
+sends a message about its reason, unless there was one in the last hour: then the rows of that hour share one message.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import requests
+from django.contrib.admin.utils import quote
+from django.core.mail import send_mail
+from django.db.models import Q
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.views.decorators.debug import sensitive_variables
+
+from payments_integration.contrib.notify import options
+from payments_integration.contrib.notify.models import Channel, Notice, Turn
+from payments_integration.contrib.notify.options import Options
+from payments_integration.reasons import ACTIONS, Reason
+
+logger = logging.getLogger(__name__)
+
+#: At most one message per channel and reason in this time.
+INTERVAL = timedelta(hours=1)
+#: When a message that could not be sent, or whose process died, is tried again.
+RETRY = timedelta(minutes=5)
+#: Seconds for the connection to the chat, and for its answer.
+_TIMEOUT = (5, 10)
+#: The most notices of one message; the others are in the next one.
+_MOST = 1000
+#: The most lines of one message; the others are counted.
+_LINES = 20
+
+
+def record(
+    sender: type[Any], reason: Reason, account: str, message: str, instance: Any | None = None, **_: Any
+) -> None:
+    """A receiver of ``attention``."""
+    path = _page(instance)
+    Notice.objects.bulk_create(
+        Notice(channel=channel, reason=reason, account=account, message=message, path=path)
+        for channel in _senders(options.current())
+    )
+
+
+def deliver(**_: Any) -> None:
+    """A receiver of ``pass_ended``: send what is due. One statement if there is nothing."""
+    senders = _senders(options.current())
+    if not senders:
+        return
+    waiting = Notice.objects.filter(channel__in=senders).order_by().values_list("channel", "reason").distinct()
+    for channel, reason in sorted(waiting):
+        if _take_turn(channel, reason):
+            _deliver_group(channel, reason, senders[channel])
+
+
+def _take_turn(channel: str, reason: str) -> bool:
+    """Whether a message may leave now, by this process alone."""
+    turn, _ = Turn.objects.get_or_create(channel=channel, reason=reason)
+    now = timezone.now()
+    # A turn that is further ahead was written while our clock was wrong.
+    is_due = Q(next_at__lte=now) | Q(next_at__gt=now + INTERVAL)
+    return bool(Turn.objects.filter(is_due, pk=turn.pk, next_at=turn.next_at).update(next_at=now + RETRY))
+
+
+def _deliver_group(channel: str, reason: str, send: Callable[[str, str], None]) -> None:
+    notices = list(Notice.objects.filter(channel=channel, reason=reason).order_by("pk")[:_MOST])
+    if not notices:
+        return  # another process has sent them
+    try:
+        send(_subject(reason, notices), _text(reason, notices))
+    except Exception as error:
+        # Without the message: that of requests contains the chat's URL.
+        logger.error("A notice by %s about %s could not be sent: %s", channel, reason, type(error).__name__)
+        return
+    Notice.objects.filter(pk__in=[notice.pk for notice in notices]).delete()
+    Turn.objects.filter(channel=channel, reason=reason).update(next_at=timezone.now() + INTERVAL)
+
+
+def _senders(chosen: Options) -> dict[str, Callable[[str, str], None]]:
+    """The channels that the project uses."""
+
+    def mail(subject: str, text: str) -> None:
+        send_mail(subject, text, None, list(chosen.MAIL_TO))
+
+    @sensitive_variables()
+    def chat(subject: str, text: str) -> None:
+        answer = requests.post(
+            chosen.CHAT_URL, json={"text": f"{subject}\n{text}"}, timeout=_TIMEOUT, allow_redirects=False
+        )
+        if answer.status_code // 100 != 2:
+            raise requests.HTTPError(f"HTTP {answer.status_code}")
+
+    return {
+        **({Channel.MAIL.value: mail} if chosen.MAIL_TO else {}),
+        **({Channel.CHAT.value: chat} if chosen.CHAT_URL else {}),
+    }
+
+
+def _subject(reason: str, notices: list[Notice]) -> str:
+    accounts = ", ".join(sorted({notice.account for notice in notices}))
+    times = f"{len(notices)} times " if len(notices) > 1 else ""
+    return f"[Payments] {times}{reason} ({accounts})"
+
+
+def _text(reason: str, notices: list[Notice]) -> str:
+    """One line per message: a call that was repeated after a crash is shown once."""
+    site = options.current().SITE_URL.rstrip("/")
+    counts = Counter(
+        f"- {notice.account}: {notice.message}" + (f"\n  {site}{notice.path}" if site and notice.path else "")
+        for notice in notices
+    )
+    lines = [text + (f" ({count} times)" if count > 1 else "") for text, count in counts.items()]
+    if len(lines) > _LINES:
+        lines = [*lines[:_LINES], f"- and {len(lines) - _LINES} more: see payments_health"]
+    action = ACTIONS.get(Reason(reason)) if reason in set(Reason) else None
+    return "\n".join([*lines, *(["", f"What to do: {action}."] if action else [])])
+
+
+def _page(instance: Any | None) -> str:
+    """The path of a row's page in the admin; empty if the project does not show it."""
+    if instance is None:
+        return ""
+    meta = instance._meta
+    try:
+        return reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[quote(instance.pk)])
+    except NoReverseMatch:
+        return ""
