@@ -21,7 +21,7 @@ SERVERS := $(RUN) -m tests.servers
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean environment
-.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract cases simulate mutants fuzz load bench
+.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping cases simulate mutants fuzz load bench
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -49,6 +49,10 @@ test-browser: $(VENV)/.ready-browser ## Admin, checkout and shop in a real brows
 
 test-contract: $(VENV)/.ready-contract ## The REST API and the sandbox against their OpenAPI descriptions
 	$(RUN) -m pytest tests/contract
+
+test-bookkeeping: $(VENV)/.ready-bookkeeping ## The journal's files as beancount and hledger read them
+	@command -v hledger >/dev/null || { echo "hledger is not there; on Debian: apt-get install hledger"; exit 1; }
+	$(RUN) -m pytest tests/bookkeeping
 
 cases: $(VENV)/.ready-all ## The failure catalogue: what proves each case, and where; ARGS=--from DIR reads earlier runs
 	$(RUN) -m tests.cases $(ARGS)
@@ -104,6 +108,7 @@ $(VENV)/.ready-mysql: EXTRAS = mysql
 $(VENV)/.ready-brokers: EXTRAS = postgres,redis,gunicorn,brokers
 $(VENV)/.ready-browser: EXTRAS = browser
 $(VENV)/.ready-contract: EXTRAS = contract
+$(VENV)/.ready-bookkeeping: EXTRAS = bookkeeping
 $(VENV)/.ready-all: EXTRAS = postgres,mysql,redis,gunicorn,brokers
 
 $(VENV)/.ready-%: pyproject.toml $(VENV)/.ready-dev
@@ -119,8 +124,8 @@ $(VENV)/.ready-fuzz: pyproject.toml $(VENV)/.ready-dev
 
 # All of the above at once.
 environment: $(VENV)/.ready-fuzz
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,brokers,browser,contract]'
-	@touch $(foreach name,postgres mysql brokers browser contract all,$(VENV)/.ready-$(name))
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,brokers,browser,contract,bookkeeping]'
+	@touch $(foreach name,postgres mysql brokers browser contract bookkeeping all,$(VENV)/.ready-$(name))
 
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing what the tests and checks need into $(VENV); this takes a minute ..."

@@ -41,6 +41,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "payments_integration",
+    "payments_integration.contrib.finance",
     "example_project.shop",
 ]
 MIDDLEWARE = [

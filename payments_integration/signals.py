@@ -1,9 +1,9 @@
-"""The signals that merchants receive, all sent after the mirror was committed."""
+"""The signals that merchants receive, all sent after the mirror was committed; and a hook for ``contrib``."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -84,6 +84,27 @@ def has_listeners(signal: Signal, sender: type[Any], name: str) -> bool:
     synchronous, asynchronous = signal._live_receivers(sender)
     wanted = (getattr(receiver, "wants", None) for receiver in (*synchronous, *asynchronous))
     return any(wants is None or wants(name) for wants in wanted)
+
+
+MirrorListener = Callable[[Sequence[Any]], None]
+_mirror_listeners: list[MirrorListener] = []
+
+
+def on_mirror_written(listener: MirrorListener) -> None:
+    """Have ``projection`` call this function with the mirror rows that it writes, in the transaction that writes them.
+
+    For the optional apps in ``contrib`` whose rows must commit with the mirror's; for your own code there are the
+    signals above. It is called once per batch of events and once per answer. The rows are saved, of any kind, and
+    locked until the commit. An exception rolls the whole batch back. To connect a function again changes nothing.
+    """
+    if listener not in _mirror_listeners:
+        _mirror_listeners.append(listener)
+
+
+def mirror_written(rows: Sequence[Any]) -> None:
+    """Call the functions of ``on_mirror_written``, if there are rows. Only ``projection`` calls this."""
+    for listener in _mirror_listeners if rows else ():
+        listener(rows)
 
 
 _dispatching: ContextVar[bool] = ContextVar("payments_integration_dispatching", default=False)

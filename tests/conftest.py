@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 
-from payments_integration import attention as attention_module, wakeup
+from payments_integration import attention as attention_module, signals, wakeup
 from payments_integration.models import Event
 from payments_integration.projection import forget_secrets
 from payments_integration.signals import attention, event_received, status_changed
@@ -56,6 +56,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(autouse=True)
 def _fresh_secrets() -> None:
     forget_secrets()
+
+
+@pytest.fixture(autouse=True)
+def _no_optional_apps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The optional apps are installed, but only their own tests connect them to the mirror."""
+    monkeypatch.setattr(signals, "_mirror_listeners", [])
 
 
 @pytest.fixture(autouse=True)

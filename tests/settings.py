@@ -29,6 +29,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "payments_integration",
+    "payments_integration.contrib.finance",
     "payments_integration.contrib.notify",
     "tests.receivers",
     "example_project.shop",

@@ -21,6 +21,7 @@ from payments_integration.models import AccountState, Balance, Erasure, Event, M
 from payments_integration.projection import ordering, rows
 from payments_integration.projection.refreshes import CHANGED_MEANWHILE, of_objects, request_refresh
 from payments_integration.projection.rows import keep_erased
+from payments_integration.signals import mirror_written
 
 
 @dataclass(slots=True)
@@ -35,7 +36,9 @@ class _Writes:
         if self.confirmed:
             seen = type(self.confirmed[0])._default_manager.filter(pk__in=[row.pk for row in self.confirmed])
             seen.update(synced_at=timezone.now(), gone_at=None)
-        statements.update_many(list(dict.fromkeys(self.changed)))
+        changed = list(dict.fromkeys(self.changed))
+        statements.update_many(changed)
+        mirror_written(changed)
 
 
 class Snapshot(NamedTuple):
@@ -238,6 +241,7 @@ def _insert(
     )
     row.save(force_insert=True)
     _record(row, "", (), at=at, latest_change=latest_change)
+    mirror_written([row])
     if isinstance(resource, schemas.Refund):
         request_refresh(account, Kind.PAYMENT, resource.payment_id, "refund_changed")
     return row

@@ -30,6 +30,7 @@ from payments_integration.projection.answers import times_and_owners
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refreshes
 from payments_integration.projection.rows import keep_erased
+from payments_integration.signals import mirror_written
 
 
 @dataclass(slots=True)
@@ -239,4 +240,5 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
             status_changes.append(change)
     statements.insert_many(status_changes, keys=False)
     statements.insert_many(balance_changes, keys=False)
+    mirror_written([item.row for item in touched])
     return {str(change.event_id): change.status for change in status_changes}

@@ -9,6 +9,7 @@ from tests.receivers.models import ReceiverCall
 
 _TABLES = [
     *(model._meta.db_table for model in apps.get_app_config("payments_integration").get_models()),
+    *(model._meta.db_table for model in apps.get_app_config("payments_finance").get_models()),
     ReceiverCall._meta.db_table,
 ]
 

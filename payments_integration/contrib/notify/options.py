@@ -66,8 +66,10 @@ def _is_address(value: Any) -> bool:
 def check_setting(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
     """Errors of the setting, and a warning if nothing is sent anywhere."""
     given = getattr(settings, NAME, {})
-    errors: list[checks.CheckMessage] = [checks.Error(text, id="payments_notify.E001") for text in _problems(given)]
+    errors: list[checks.CheckMessage] = [
+        checks.Error(text, id="payments_integration.E041") for text in _problems(given)
+    ]
     if not errors and not (given.get("MAIL_TO") or given.get("CHAT_URL")):
         text = f"{NAME} names neither MAIL_TO nor CHAT_URL, so payments_integration.contrib.notify sends nothing"
-        return [checks.Warning(text, id="payments_notify.W001")]
+        return [checks.Warning(text, id="payments_integration.W040")]
     return errors

@@ -29,7 +29,7 @@ def test_every_option_has_a_default() -> None:
 )
 def test_a_mistake_is_an_error(given: Any, text: str) -> None:
     with override_settings(PAYMENTS_NOTIFY=given):
-        assert [(message.id, message.msg) for message in check_setting()] == [("payments_notify.E001", text)]
+        assert [(message.id, message.msg) for message in check_setting()] == [("payments_integration.E041", text)]
         with pytest.raises(ImproperlyConfigured) as raised:
             current()
     assert str(raised.value) == text
@@ -37,7 +37,7 @@ def test_a_mistake_is_an_error(given: Any, text: str) -> None:
 
 def test_a_setting_that_sends_nothing_is_a_warning() -> None:
     with override_settings(PAYMENTS_NOTIFY={"SITE_URL": "https://shop.example"}):
-        assert [message.id for message in check_setting()] == ["payments_notify.W001"]
+        assert [message.id for message in check_setting()] == ["payments_integration.W040"]
 
 
 @pytest.mark.parametrize("given", [{"MAIL_TO": ["a@b.example"]}, {"CHAT_URL": "https://chat.example/hooks/T0/s?x=1"}])

@@ -1,0 +1,109 @@
+"""``payments_journal``: the movements of money as a file for an accounting program."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from datetime import date
+from typing import Any
+
+from django.core.management import BaseCommand, CommandError
+from django.utils import timezone
+from django.utils.dateparse import parse_date
+
+from payments_integration.contrib.finance.formats import FORMATS, NotWritableError
+from payments_integration.contrib.finance.journal import Period, Statement, statements
+from payments_integration.contrib.finance.movements import backfill, closes_at
+from payments_integration.management.arguments import add_account_argument, chosen_accounts
+from payments_integration.money import to_major
+
+
+class Command(BaseCommand):
+    help = (
+        "Writes the movements of money of a period to standard output, as CSV or for beancount or hledger, and their "
+        "comparison with the balances to standard error. Exit code 0; with --check 1 if something is unexplained; 2: "
+        "wrong arguments. Reads the database only."
+    )
+
+    def add_arguments(self, parser: Any) -> None:
+        parser.add_argument("--since", type=_day, help="the first day, such as 2026-01-01")
+        parser.add_argument("--until", type=_day, help="the day after the last one, such as 2026-02-01")
+        parser.add_argument("--format", choices=list(FORMATS), default="csv", help="default: csv")
+        parser.add_argument(
+            "--check",
+            action="store_true",
+            help="exit with code 1 unless the movements explain every change of the balances",
+        )
+        parser.add_argument(
+            "--backfill",
+            action="store_true",
+            help="write no file; record the movements of objects that were mirrored before the app was installed",
+        )
+        add_account_argument(parser)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        chosen_accounts(options["account"])
+        if options["backfill"]:
+            self.stderr.write(f"{backfill()} movements recorded", lambda text: text)
+            return
+        period = _period(options)
+        try:
+            for text in FORMATS[options["format"]](period):
+                self.stdout.write(text, ending="")
+        except NotWritableError as error:
+            raise CommandError(str(error), returncode=2) from None
+        found = statements(period)
+        for line in _report(period, found):
+            self.stderr.write(line, lambda text: text)
+        if options["check"] and any(statement.unexplained != 0 for statement in found):
+            raise SystemExit(1)
+
+
+def _period(options: dict[str, Any]) -> Period:
+    since, until = options["since"], options["until"]
+    if since is None or until is None:
+        raise CommandError("--since and --until are required.", returncode=2)
+    if since >= until:
+        raise CommandError("--until is exclusive: it must be a later day than --since.", returncode=2)
+    return Period(since, until, options["account"])
+
+
+def _report(period: Period, found: list[Statement]) -> list[str]:
+    """How the movements compare with the balances, and whether the period can still change."""
+    lines = [line for statement in found for line in _compared(statement)]
+    if timezone.now() < closes_at(period.until):
+        closes = timezone.localtime(closes_at(period.until), timezone.get_default_timezone())
+        lines.append(f"The period is open: movements may be added to it until {closes:%Y-%m-%d %H:%M}.")
+    return lines
+
+
+def _compared(statement: Statement) -> list[str]:
+    def money(amount: int) -> str:
+        return f"{to_major(amount, statement.currency):f}"
+
+    name = f"{statement.account} {statement.currency}"
+    lines = []
+    if statement.opening is None or statement.closing is None or statement.unexplained is None:
+        lines.append(f"{name}: movements {money(statement.total)}; no balance known")
+    else:
+        lines.append(
+            f"{name}: opening balance {money(statement.opening)}, movements {money(statement.total)}, "
+            f"closing balance {money(statement.closing)}, unexplained {money(statement.unexplained)}"
+        )
+    if statement.recorded_later:
+        lines.append(
+            f"{name}: {statement.recorded_later} movements of closed months were recorded later and are in this file; "
+            f"before the period: {money(statement.occurred_before)}"
+        )
+    if statement.recorded_after:
+        lines.append(f"{name}: recorded later, in the file of another period: {money(statement.recorded_after)}")
+    return lines
+
+
+def _day(text: str) -> date:
+    try:
+        day = parse_date(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{text!r} is not a day: {error}") from None
+    if day is None:
+        raise ArgumentTypeError(f"{text!r} is not a day; write 2026-01-31")
+    return day

@@ -1,0 +1,61 @@
+"""Movements: what each change of the mirror did to the merchant's money."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration.db.fields import ExactCharField
+from payments_integration.models.base import ObjectRef
+
+
+class MovementKind(models.TextChoices):
+    """The reason for a movement."""
+
+    PAYMENT = "payment", _("payment")
+    PAYMENT_FEE = "payment_fee", _("fee of a payment")
+    REFUND = "refund", _("refund")
+    CHARGEBACK = "chargeback", _("chargeback")
+    PAYOUT = "payout", _("payout")
+    PAYOUT_FEE = "payout_fee", _("fee of a payout")
+
+
+class Movement(ObjectRef):
+    """A change of the merchant's money that an object's state implies. Rows are never changed or deleted.
+
+    The movements of an object add up to what its mirrored state implies: a new row is the difference.
+    """
+
+    kind = models.CharField(_("kind"), max_length=16, choices=MovementKind)
+    currency = ExactCharField(_("currency"), max_length=64)
+    #: Minor units. Positive: the merchant has more.
+    amount = models.BigIntegerField(_("amount"))
+    #: The provider's clock.
+    occurred_at = models.DateTimeField(_("occurred at"))
+    #: Our clock.
+    recorded_at = models.DateTimeField(_("recorded at"))
+    #: The day of ``occurred_at`` in the site's time zone (TIME_ZONE).
+    occurred_on = models.DateField(_("occurred on"))
+    #: The day on which it is in the journal: ``occurred_on``, unless that month was closed when it was recorded.
+    booked_on = models.DateField(_("booked on"))
+
+    class Meta:
+        verbose_name = _("movement")
+        verbose_name_plural = _("movements")
+        indexes = [
+            # The sum of an object's movements.
+            models.Index(fields=["account", "object_kind", "object_id"], name="pf_movement_object"),
+            # The journal and the statement, of all accounts and of one; the admin's list.
+            models.Index(fields=["booked_on", "id"], name="pf_movement_booked"),
+            models.Index(fields=["account", "booked_on", "id"], name="pf_movement_by_account"),
+            # What occurred in a closed month and was recorded later.
+            models.Index(fields=["occurred_on"], name="pf_movement_occurred"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.object_id} {self.kind} {self.amount} {self.currency}"
+
+    @property
+    def is_recorded_later(self) -> bool:
+        """Whether its month was closed when it was recorded."""
+        return self.booked_on != self.occurred_on

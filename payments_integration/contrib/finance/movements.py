@@ -1,0 +1,212 @@
+"""Records movements: the difference between what an object's state implies and what is recorded of it.
+
+``record`` runs in the transaction that writes the mirror row, under the row's lock. So after each commit the
+movements of an object add up to what its mirrored state implies, in every order in which events and answers arrive.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+from django.core import checks
+from django.db import router
+from django.db.models import F, Min
+from django.utils import timezone
+
+from payments_integration.contrib.finance.models import Movement, MovementKind
+from payments_integration.db.statements import insert_many
+from payments_integration.db.transactions import WriterPauses, as_committed, locked, repeatable
+from payments_integration.enums import PaymentStatus, PayoutStatus, RefundStatus
+from payments_integration.models import ObjectKey, Payment, Payout, Refund, StatusChange
+from payments_integration.money import INT64_MAX
+from payments_integration.projection import of_objects
+
+#: A month closes this long after it ends, in the site's time zone: the provider retries a delivery for three days.
+CLOSES_AFTER = timedelta(days=3)
+#: A transaction that began before a month was closed has committed by then.
+SETTLED_AFTER = timedelta(hours=1)
+#: Rows per transaction of ``backfill``.
+PAGE = 500
+
+#: What an object implies, by kind. Minor units of its currency; positive: the merchant has more.
+Amounts = dict[MovementKind, int]
+_Recorded = dict[tuple[str, str], int]
+
+
+def implied(row: Payment | Payout | Refund) -> Amounts:
+    """What the state of an object implies (docs/12-bookkeeping.md lists the assumptions)."""
+    if isinstance(row, Payment):
+        is_charged_back = row.status == PaymentStatus.CHARGEBACK
+        return {
+            MovementKind.PAYMENT: row.amount_received,
+            MovementKind.PAYMENT_FEE: -(row.fee or 0),
+            MovementKind.CHARGEBACK: (row.refunded_amount or 0) - row.amount_received if is_charged_back else 0,
+        }
+    if isinstance(row, Payout):
+        has_succeeded = row.status == PayoutStatus.SUCCEEDED
+        return {
+            # The money of a refund is booked under the refund.
+            MovementKind.PAYOUT: -row.amount if has_succeeded and not row.refund_id else 0,
+            # A returned payout brings back its amount, not its fee.
+            MovementKind.PAYOUT_FEE: -(row.fee or 0) if has_succeeded or row.status == PayoutStatus.RETURNED else 0,
+        }
+    return {MovementKind.REFUND: -row.amount if row.status == RefundStatus.SUCCEEDED else 0}
+
+
+def record(rows: Sequence[Any]) -> None:
+    """Record the movements of mirror rows that this transaction has written. At most two statements."""
+    _record(rows, booking_date)
+
+
+def backfill() -> int:
+    """Record the movements of objects that were mirrored before the app was installed; returns how many.
+
+    Each is booked on its own date, also in a month that is closed: before the first recorded movement there was no
+    journal. It can run at any time and next to everything else; where nothing is missing, it records nothing.
+    """
+    earliest = Movement.objects.aggregate(at=Min("recorded_at"))["at"]
+    opened_on = local_date(earliest or timezone.now())
+
+    def booked(occurred_on: date, recorded_at: datetime) -> date:
+        return occurred_on if occurred_on < opened_on else booking_date(occurred_on, recorded_at)
+
+    return sum(_backfill(model, booked) for model in (Payment, Payout, Refund))
+
+
+def booking_date(occurred_on: date, recorded_at: datetime) -> date:
+    """The day on which a movement is in the journal: its own, or that of its recording if its month was closed."""
+    recorded_on = local_date(recorded_at)
+    oldest_open_month = (recorded_on - CLOSES_AFTER).replace(day=1)
+    return occurred_on if occurred_on >= oldest_open_month else recorded_on
+
+
+def closes_at(until: date) -> datetime:
+    """From when on the journal up to ``until`` (exclusive) cannot change."""
+    last_day = until - timedelta(days=1)
+    next_month = (last_day.replace(day=1) + timedelta(days=32)).replace(day=1)
+    return start_of(next_month + CLOSES_AFTER) + SETTLED_AFTER
+
+
+def start_of(day: date) -> datetime:
+    """The beginning of a day in the site's time zone."""
+    return timezone.make_aware(datetime.combine(day, time()), timezone.get_default_timezone())
+
+
+def local_date(at: datetime) -> date:
+    """The day in the site's time zone, whatever the zone of the present request."""
+    return timezone.localdate(at, timezone.get_default_timezone())
+
+
+def check_database() -> Iterator[checks.CheckMessage]:
+    """Movements commit with the mirror only in the mirror's database."""
+    ours, mirrors = router.db_for_write(Movement), router.db_for_write(Payment)
+    if ours != mirrors:
+        yield checks.Error(
+            f'Movements are written to the database "{ours}", the mirror to "{mirrors}".',
+            hint='Have the database router treat the app "payments_finance" like "payments_integration".',
+            id="payments_integration.E040",
+        )
+
+
+def _record(
+    rows: Sequence[Any],
+    booked: Callable[[date, datetime], date],
+    changed_at: Mapping[ObjectKey, datetime] | None = None,
+) -> int:
+    """``changed_at``: when an object came into its present state, where that is known better than from its row."""
+    found = {_key(row): row for row in rows if isinstance(row, Payment | Payout | Refund)}
+    if not found:
+        return 0
+    recorded = _recorded(found)
+    recorded_at = timezone.now()
+    movements: list[Movement] = []
+    for key, row in found.items():
+        account, kind, object_id = key
+        wanted: _Recorded = {(name, row.currency): amount for name, amount in implied(row).items()}
+        for name, currency in dict.fromkeys([*wanted, *recorded[key]]):
+            is_first = (name, currency) not in recorded[key]
+            occurred_at = _occurred_at(row, name, is_first, (changed_at or {}).get(key, row.state_at))
+            occurred_on = local_date(occurred_at)
+            missing = wanted.get((name, currency), 0) - recorded[key].get((name, currency), 0)
+            movements += [
+                Movement(
+                    account=account,
+                    object_kind=kind,
+                    object_id=object_id,
+                    kind=name,
+                    currency=currency,
+                    amount=amount,
+                    occurred_at=occurred_at,
+                    recorded_at=recorded_at,
+                    occurred_on=occurred_on,
+                    booked_on=booked(occurred_on, recorded_at),
+                )
+                for amount in _storable(missing)
+            ]
+    insert_many(movements, keys=False)
+    return len(movements)
+
+
+def _recorded(objects: Mapping[ObjectKey, Any]) -> dict[ObjectKey, _Recorded]:
+    """The sums of what is recorded, by object, then by kind and currency. One statement."""
+    sums: dict[ObjectKey, _Recorded] = defaultdict(dict)
+    # The lock on the mirror row keeps other transactions from adding to them; a snapshot may be older than the lock.
+    rows = as_committed(Movement.objects.filter(of_objects(objects)))
+    names = ("account", "object_kind", "object_id", "kind", "currency", "amount")
+    # Added here: a database may refuse a sum that leaves its range on the way.
+    for account, kind, object_id, name, currency, amount in rows.values_list(*names):
+        of_object = sums[account, kind, object_id]
+        of_object[name, currency] = of_object.get((name, currency), 0) + amount
+    return sums
+
+
+def _occurred_at(row: Any, name: str, is_first: bool, changed_at: datetime) -> datetime:
+    """The provider's time of a movement: that of the object's state, or earlier if the object itself says so."""
+    succeeded_at: datetime | None = getattr(row, "succeeded_at", None)
+    if is_first and succeeded_at is not None and name != MovementKind.CHARGEBACK:
+        return min(succeeded_at, changed_at)
+    return changed_at
+
+
+def _storable(amount: int) -> Iterator[int]:
+    """The amount in parts that a column can hold; nothing for 0. The difference of two amounts may be too large."""
+    while amount:
+        part = max(-INT64_MAX, min(amount, INT64_MAX))
+        yield part
+        amount -= part
+
+
+def _key(row: Payment | Payout | Refund) -> ObjectKey:
+    return (row.account, str(row.kind), row.object_id)
+
+
+def _backfill(model: type[Any], booked: Callable[[date, datetime], date]) -> int:
+    using = router.db_for_write(model)
+    pauses = WriterPauses(using)
+    count, last = 0, ""
+    while True:
+        ids = list(model.objects.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:PAGE])
+        if not ids:
+            return count
+
+        def book(ids: list[str] = ids) -> int:
+            rows = list(locked(model.objects.filter(pk__in=ids)).order_by("pk"))
+            # Under REPEATABLE READ, PostgreSQL refuses a transaction that began before this one only if a row was
+            # written. It would not see these movements.
+            model.objects.filter(pk__in=ids).update(version=F("version"))
+            return _record(rows, booked, _changed_at(rows))
+
+        count += repeatable(book, using=using)
+        last = ids[-1]
+        pauses.pause_if_due()
+
+
+def _changed_at(rows: Sequence[Any]) -> dict[ObjectKey, datetime]:
+    """When each object came into its status, as far as its history says: a row's time moves on with each reading."""
+    statuses = {_key(row): row.status for row in rows}
+    history = StatusChange.objects.filter(of_objects(statuses)).order_by("at", "pk") if statuses else ()
+    changes = [((change.account, change.object_kind, change.object_id), change) for change in history]
+    return {key: change.at for key, change in changes if change.status == statuses[key]}

@@ -1,0 +1,178 @@
+"""The journal of a month with the sandbox explains the provider's balances, whatever brought the changes."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import time_machine
+from django.core.management import call_command
+
+from payments_integration import inbox, services, signals
+from payments_integration.contrib.finance import movements
+from payments_integration.contrib.finance.apps import record_movements
+from payments_integration.contrib.finance.journal import statements
+from payments_integration.contrib.finance.models import Movement
+from payments_integration.models import Payment
+from payments_integration.sandbox import Fault
+from payments_integration.sandbox.engine import DEFAULT_FUNDS
+from payments_integration.testing import ProviderSandbox
+from tests import factories
+from tests.databases import LEVELS, at_once
+from tests.integration.bookkeeping import BEFORE, MONTH, WITHIN, read_everything, trade
+from tests.integration.mirror import assert_mirror_equals_provider
+from tests.integration.reconciling import pay
+
+
+@pytest.fixture(autouse=True)
+def _connected(_no_optional_apps: None) -> None:
+    signals.on_mirror_written(record_movements)
+
+
+@pytest.fixture
+def clock() -> Iterator[time_machine.Traveller]:
+    with time_machine.travel(BEFORE) as clock:
+        yield clock
+
+
+@pytest.fixture
+def sandbox(clock: time_machine.Traveller, woken: list[str]) -> Iterator[ProviderSandbox]:
+    with ProviderSandbox() as sandbox:
+        yield sandbox
+
+
+def figures() -> dict[str, tuple[dict[str, int], int | None]]:
+    """By currency: the sums by kind, and what they do not explain."""
+    found = {item.currency: (item.booked, item.unexplained) for item in statements(MONTH)}
+    return {currency: (booked, rest) for currency, (booked, rest) in found.items() if booked or rest}
+
+
+#: What ``trade`` moves. The fees are those of the sandbox's terms.
+EXPECTED: dict[str, dict[str, int]] = {
+    "CLP": {
+        "payment": 10000 + 7000 + 5000 + 9000,
+        "refund": -2000 - 1500,
+        "chargeback": -5000,
+        "payout": -3000,
+    },
+    "BRL": {"payment": 12345},
+}
+
+
+def assert_explained() -> None:
+    found = figures()
+    assert {currency: rest for currency, (_, rest) in found.items()} == {"CLP": 0, "BRL": 0}
+    booked = {
+        currency: {kind: amount for kind, amount in sums.items() if amount and not kind.endswith("_fee")}
+        for currency, (sums, _) in found.items()
+    }
+    assert booked == EXPECTED
+    assert found["CLP"][0]["payout_fee"] < 0
+    assert found["CLP"][0]["payment_fee"] < 0
+
+
+@pytest.mark.django_db
+def test_the_movements_of_a_month_explain_the_balances(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller
+) -> None:
+    trade(sandbox, clock)
+    assert_mirror_equals_provider(sandbox)
+    assert sandbox.engine.books()["audit"] == []
+    assert_explained()
+
+
+@pytest.mark.django_db
+def test_what_reconciliation_finds_is_booked_in_the_month_in_which_it_happened(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller
+) -> None:
+    sandbox.engine.faults.add(Fault("drop", times=None))
+    trade(sandbox, clock)
+    clock.move_to(WITHIN.replace(day=30))
+    read_everything(sandbox)
+    assert_mirror_equals_provider(sandbox)
+    assert_explained()
+
+
+@pytest.mark.django_db
+def test_a_backfill_finds_the_same_figures(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(signals, "_mirror_listeners", [])
+        trade(sandbox, clock)
+    assert not Movement.objects.exists()
+    movements.backfill()
+    assert_explained()
+
+
+@pytest.mark.django_db
+def test_money_from_outside_is_reported_as_unexplained(
+    sandbox: ProviderSandbox, clock: time_machine.Traveller
+) -> None:
+    services.sync_balances()
+    clock.move_to(WITHIN)
+    sandbox.engine.fund("CLP", DEFAULT_FUNDS["CLP"] + 777)
+    services.sync_balances()
+    assert figures()["CLP"] == ({}, 777)
+    out, err = io.StringIO(), io.StringIO()
+    call_command("payments_journal", since=MONTH.since, until=MONTH.until, stdout=out, stderr=err)
+    assert "unexplained 777" in err.getvalue()
+    assert "777" not in out.getvalue()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("level", LEVELS)
+def test_events_answers_and_a_backfill_at_the_same_moment_book_once(sandbox: ProviderSandbox, level: str) -> None:
+    """Each sees what the one before it has booked, at every isolation level."""
+    sandbox.engine.faults.add(Fault("drop", times=None))
+    payments = [pay(sandbox) for _ in range(6)]
+    bodies = [factories.body(item) for item in sandbox.project.events if item["type"].startswith("payment.")]
+    inbox.receive_many(sandbox.account, bodies, source="webhook")
+    at_once(
+        inbox.process,
+        *(lambda payment=payment: services.refresh(payment) for payment in payments),
+        movements.backfill,
+        inbox.process,
+        level=level,
+    )
+    inbox.process()
+    for payment in Payment.objects.all():
+        booked: dict[str, Any] = {}
+        for row in Movement.objects.filter(object_id=payment.pk):
+            booked[row.kind] = booked.get(row.kind, 0) + row.amount
+        assert booked == {"payment": 10000, "payment_fee": -(payment.fee or 0)}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_transaction_that_began_before_another_sees_what_that_one_booked(
+    woken: list[str], monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    """A snapshot that is older than the row's lock would book the same money a second time."""
+    paid = factories.payment(status="succeeded", amount_received=10000, fee=300)
+    with monkeypatch.context() as patch:
+        patch.setattr(signals, "_mirror_listeners", [])
+        inbox.receive("default", factories.body(factories.event(paid)))
+        inbox.process()
+    later = factories.event({**paid, "fee": 400}, id="evt_later", created_at=factories.iso(datetime.now(UTC)))
+    inbox.receive("default", factories.body(later))
+    real, waited = movements._record, []
+
+    def slow(*args: Any) -> int:
+        # Both have begun; the one that has the lock stays a while.
+        if not waited:
+            waited.append(True)
+            time.sleep(0.5)
+        return real(*args)
+
+    monkeypatch.setattr(movements, "_record", slow)
+    at_once(inbox.process, movements.backfill, level=level)
+    inbox.process()
+    sums: dict[str, int] = {}
+    for row in Movement.objects.all():
+        sums[row.kind] = sums.get(row.kind, 0) + row.amount
+    assert sums == {"payment": 10000, "payment_fee": -400}

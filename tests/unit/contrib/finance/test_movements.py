@@ -1,0 +1,394 @@
+"""The movements of an object add up to what its mirrored state implies, in every order of arrival."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from payments_integration import inbox, projection, schemas, signals
+from payments_integration.contrib.finance import movements
+from payments_integration.contrib.finance.models import Movement
+from payments_integration.models import DueRefresh, Event, Payment, Payout, Refund, StatusChange
+from tests import factories
+from tests.factories import T0, event, payment, payout, refund
+from tests.unit.contrib.finance.books import apply, at, read, sums
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken")]
+
+PAID: dict[str, Any] = {"status": "succeeded", "amount_received": 10000, "fee": 300}
+
+
+def test_a_payment_is_booked_gross_with_its_fee_apart() -> None:
+    apply(event(payment()))
+    assert not Movement.objects.exists()
+    apply(event(payment(**PAID), seconds=10))
+    assert sums("pay_1") == {"payment": 10000, "payment_fee": -300}
+    gross = Movement.objects.get(kind="payment")
+    assert (gross.account, gross.object_kind, gross.currency) == ("default", "payment", "CLP")
+    assert gross.occurred_at == at(10)
+
+
+def test_further_money_is_a_movement_of_its_own() -> None:
+    apply(event(payment(status="partially_paid", amount_received=4000, fee=100), seconds=1))
+    apply(event(payment(status="overpaid", amount_received=12000, fee=400), seconds=2))
+    rows = Movement.objects.order_by("pk").values_list("kind", "amount", "occurred_at")
+    assert list(rows) == [
+        ("payment", 4000, at(1)), ("payment_fee", -100, at(1)), ("payment", 8000, at(2)), ("payment_fee", -300, at(2)),
+    ]  # fmt: skip
+
+
+def test_money_that_goes_back_to_the_payer_of_a_failed_payment_is_reversed() -> None:
+    apply(event(payment(status="on_hold", amount_received=10000, fee=300), seconds=1))
+    apply(event(payment(status="failed", amount_received=0, fee=0), seconds=2))
+    assert sums("pay_1") == {}
+    assert Movement.objects.count() == 4
+
+
+def test_a_chargeback_takes_what_is_not_refunded() -> None:
+    apply(event(payment(**PAID, refunded_amount=2500), seconds=1))
+    apply(event(payment(**{**PAID, "status": "chargeback"}, refunded_amount=2500), seconds=2))
+    assert sums("pay_1") == {"payment": 10000, "payment_fee": -300, "chargeback": -7500}
+    assert Movement.objects.get(kind="chargeback").occurred_at == at(2)
+
+
+def test_a_refund_is_booked_when_it_succeeds_and_reversed_when_it_is_returned() -> None:
+    apply(event(refund(status="processing"), seconds=1))
+    assert sums("ref_1") == {}
+    apply(event(refund(status="succeeded"), seconds=2))
+    assert sums("ref_1") == {"refund": -1000}
+    apply(event(refund(status="returned"), seconds=3))
+    assert sums("ref_1") == {}
+    assert Movement.objects.count() == 2
+
+
+@pytest.mark.parametrize("status", ["created", "processing", "on_hold", "failed", "canceled", "unheard_of"])
+def test_a_payout_that_has_not_succeeded_moves_nothing(status: str) -> None:
+    apply(event(payout(status=status, fee=50)))
+    assert sums("pout_1") == {}
+
+
+def test_a_returned_payout_brings_its_amount_back_and_not_its_fee() -> None:
+    apply(event(payout(status="succeeded", fee=50), seconds=1))
+    assert sums("pout_1") == {"payout": -5000, "payout_fee": -50}
+    apply(event(payout(status="returned", fee=50), seconds=2))
+    assert sums("pout_1") == {"payout_fee": -50}
+
+
+def test_a_refund_that_runs_as_a_payout_is_booked_once() -> None:
+    apply(
+        event(payout(status="succeeded", amount=1000, fee=50, refund_id="ref_1"), seconds=1),
+        event(refund(status="succeeded", payout_id="pout_1"), seconds=2),
+    )
+    assert (sums("pout_1"), sums("ref_1")) == ({"payout_fee": -50}, {"refund": -1000})
+
+
+def test_a_payout_that_turns_out_to_be_a_refund_is_taken_out() -> None:
+    apply(event(payout(status="succeeded", fee=50), seconds=1))
+    apply(event(payout(status="succeeded", fee=50, refund_id="ref_1"), seconds=2))
+    assert sums("pout_1") == {"payout_fee": -50}
+
+
+def test_a_deposit_is_a_payment() -> None:
+    apply(event(payment(**PAID, flow="deposit_reference", method_family="deposit_reference")))
+    assert sums("pay_1") == {"payment": 10000, "payment_fee": -300}
+
+
+def test_a_duplicate_and_an_older_event_add_nothing() -> None:
+    paid = event(payment(**PAID), seconds=10)
+    apply(paid)
+    apply(paid, event(payment(), seconds=5))
+    assert Movement.objects.count() == 2
+
+
+def test_an_amount_whose_currency_changes_is_moved() -> None:
+    apply(event(payment(**PAID), seconds=1))
+    apply(event(payment(**PAID, currency="USD"), seconds=2))
+    rows = Movement.objects.filter(kind="payment").order_by("pk").values_list("currency", "amount")
+    assert list(rows) == [("CLP", 10000), ("USD", 10000), ("CLP", -10000)]
+
+
+def test_extreme_figures_are_recorded_whole() -> None:
+    """They must not keep the event from being applied."""
+    most, least = 2**63 - 1, -(2**63)
+    apply(event(payment(status="succeeded", amount_received=most, refunded_amount=least), seconds=1))
+    apply(event(payment(status="chargeback", amount_received=least, refunded_amount=most), seconds=2))
+    assert sums("pay_1") == {"payment": least, "chargeback": most - least}
+    assert Payment.objects.get().status == "chargeback"
+
+
+# The time of a movement
+
+
+def test_the_first_amount_is_dated_when_the_object_says_that_it_succeeded() -> None:
+    """A GET may read it days later."""
+    read(payment(**PAID, succeeded_at=factories.iso(at(10))), seconds=500)
+    assert set(Movement.objects.values_list("occurred_at", flat=True)) == {at(10)}
+    read(payment(**{**PAID, "status": "chargeback"}, succeeded_at=factories.iso(at(10))), seconds=900)
+    assert Movement.objects.get(kind="chargeback").occurred_at == at(900)
+
+
+def test_a_time_of_success_after_the_state_does_not_count() -> None:
+    apply(event(payment(**PAID, succeeded_at=factories.iso(at(99))), seconds=10))
+    assert set(Movement.objects.values_list("occurred_at", flat=True)) == {at(10)}
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("occurred", "recorded", "booked"),
+    [
+        ("2026-01-31", "2026-01-31T23:59:59", "2026-01-31"),
+        ("2026-01-31", "2026-02-01T00:00:00", "2026-01-31"),
+        ("2026-01-31", "2026-02-03T23:59:59", "2026-01-31"),
+        ("2026-01-31", "2026-02-04T00:00:00", "2026-02-04"),
+        ("2026-02-01", "2026-02-04T00:00:00", "2026-02-01"),
+        ("2025-12-31", "2026-02-03T12:00:00", "2026-02-03"),
+        ("2026-01-01", "2026-01-03T12:00:00", "2026-01-01"),
+        # The provider's clock is ahead of ours.
+        ("2026-02-01", "2026-01-31T23:59:59", "2026-02-01"),
+    ],
+)
+def test_a_month_closes_three_days_after_its_end(occurred: str, recorded: str, booked: str) -> None:
+    assert movements.booking_date(date.fromisoformat(occurred), moment(recorded)) == date.fromisoformat(booked)
+
+
+def test_days_are_those_of_the_site_whatever_the_zone_of_the_request(settings: Any) -> None:
+    settings.TIME_ZONE = "America/Santiago"
+    assert movements.local_date(moment("2026-01-01T02:59:00")) == date(2025, 12, 31)
+    assert movements.start_of(date(2026, 1, 1)) == moment("2026-01-01T03:00:00")
+
+
+@pytest.mark.parametrize(
+    ("until", "closes"),
+    [
+        ("2026-02-01", "2026-02-04"),
+        ("2026-01-15", "2026-02-04"),
+        ("2026-02-02", "2026-03-04"),
+        ("2027-01-01", "2027-01-04"),
+    ],
+)
+def test_a_period_is_closed_with_its_last_month(until: str, closes: str) -> None:
+    assert movements.closes_at(date.fromisoformat(until)) == moment(f"{closes}T01:00:00")
+
+
+@given(st.dates(date(2025, 1, 1), date(2026, 12, 31)), st.integers(0, 365 * 24))
+def test_nothing_is_booked_in_a_closed_month(occurred_on: date, hours: int) -> None:
+    recorded_at = moment("2026-01-01") + timedelta(hours=hours)
+    booked = movements.booking_date(occurred_on, recorded_at)
+    next_month = (booked.replace(day=1) + timedelta(days=32)).replace(day=1)
+    assert recorded_at < movements.closes_at(next_month)
+    assert booked >= occurred_on
+
+
+# Every path that writes the mirror
+
+
+def written_by_an_event(data: dict[str, Any]) -> None:
+    apply(event(data, seconds=10))
+
+
+def written_by_a_new_object(data: dict[str, Any]) -> None:
+    resource = schemas.parse_resource(data, schemas.Payment)
+    projection.write_answer(
+        "default", resource, answered_at=at(10), duration=0.1, before=projection.ABSENT, is_new=True
+    )
+
+
+def written_by_a_repeated_post(data: dict[str, Any]) -> None:
+    projection.record_identity("default", schemas.parse_resource(data, schemas.Payment))
+
+
+def written_by_a_read(data: dict[str, Any]) -> None:
+    read(data, seconds=10)
+
+
+def changed_by_a_read(data: dict[str, Any]) -> None:
+    read(payment(), seconds=1)
+    read(data, seconds=10)
+
+
+def changed_by_an_event(data: dict[str, Any]) -> None:
+    apply(event(payment(), seconds=1))
+    apply(event(data, seconds=10))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        written_by_an_event, written_by_a_new_object, written_by_a_repeated_post, written_by_a_read, changed_by_a_read,
+        changed_by_an_event,
+    ],
+)  # fmt: skip
+def test_every_path_that_writes_a_row_records_its_movements(write: Callable[[dict[str, Any]], None]) -> None:
+    write(payment(**PAID))
+    assert Payment.objects.get().amount_received == 10000
+    assert sums("pay_1") == {"payment": 10000, "payment_fee": -300}
+
+
+def test_a_batch_takes_two_statements_however_many_rows_it_has() -> None:
+    def taken(numbers: range) -> int:
+        for number in numbers:
+            inbox.receive("default", factories.body(event(payment(id=f"pay_{number}", **PAID))))
+        with CaptureQueriesContext(connection) as captured:
+            inbox.process()
+        return sum("payments_finance" in query["sql"] for query in captured.captured_queries)
+
+    assert taken(range(1)) == 2
+    assert taken(range(1, 30)) == 2
+
+
+def test_without_the_app_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "_mirror_listeners", [])
+    apply(event(payment(**PAID)))
+    assert not Movement.objects.exists()
+
+
+def test_a_movement_that_cannot_be_recorded_keeps_the_mirror_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(rows: Any) -> None:
+        raise ValueError("no")
+
+    signals.on_mirror_written(fail)
+    apply(event(payment(**PAID)))
+    assert not Payment.objects.exists()
+    assert not Movement.objects.exists()
+    assert Event.objects.get().state == "pending"
+
+
+def test_the_app_is_connected_once() -> None:
+    from django.apps import apps  # noqa: PLC0415
+
+    before = list(signals._mirror_listeners)
+    apps.get_app_config("payments_finance").ready()
+    assert signals._mirror_listeners == before
+
+
+def test_movements_in_another_database_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(movements.check_database()) == []
+    monkeypatch.setattr(movements.router, "db_for_write", lambda model: "other" if model is Movement else "default")
+    (error,) = movements.check_database()
+    assert error.id == "payments_integration.E040"
+
+
+# Objects from before the app
+
+
+def before_the_app(monkeypatch: pytest.MonkeyPatch, *events: dict[str, Any]) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(signals, "_mirror_listeners", [])
+        apply(*events)
+
+
+def test_a_backfill_records_what_was_mirrored_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(movements, "PAGE", 2)
+    paid = [event(payment(id=f"pay_{number}", **PAID), seconds=number) for number in range(5)]
+    before_the_app(monkeypatch, *paid, event(refund(status="succeeded"), seconds=9))
+    assert movements.backfill() == 11
+    assert sums("pay_4") == {"payment": 10000, "payment_fee": -300}
+    assert sums("ref_1") == {"refund": -1000}
+    assert movements.backfill() == 0
+
+
+def test_a_backfill_dates_a_change_by_its_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row's own time moves on with each reading."""
+    before_the_app(monkeypatch, event(refund(status="succeeded"), seconds=9))
+    Refund.objects.update(state_at=at(5000))
+    movements.backfill()
+    assert Movement.objects.get().occurred_at == at(9)
+
+
+def test_a_backfill_books_old_months_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    before_the_app(monkeypatch, event(payment(**PAID)))
+    old = T0 - timedelta(days=100)
+    Payment.objects.update(state_at=old)
+    StatusChange.objects.all().delete()
+    movements.backfill()
+    booked = Movement.objects.values_list("occurred_on", "booked_on").distinct()
+    assert list(booked) == [(old.date(), old.date())]
+
+
+def test_a_later_backfill_leaves_closed_months_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    apply(event(refund(status="succeeded")))
+    first, old = T0 - timedelta(days=200), T0 - timedelta(days=100)
+    Movement.objects.update(recorded_at=first)
+    before_the_app(monkeypatch, event(payment(**PAID)))
+    Payment.objects.update(state_at=old)
+    StatusChange.objects.all().delete()
+    assert movements.backfill() == 2
+    found = Movement.objects.filter(kind="payment").get()
+    assert found.occurred_on == old.date()
+    assert found.booked_on == movements.local_date(found.recorded_at)
+    assert found.is_recorded_later
+
+
+# Any order of arrival
+
+AMOUNTS = st.integers(0, 5000)
+PAYMENTS = st.fixed_dictionaries(
+    {
+        "status": st.sampled_from(["created", "on_hold", "partially_paid", "succeeded", "failed", "chargeback"]),
+        "amount_received": AMOUNTS,
+        "fee": st.none() | AMOUNTS,
+        "refunded_amount": st.none() | AMOUNTS,
+    }
+).map(lambda fields: payment(**fields))
+PAYOUTS = st.fixed_dictionaries(
+    {
+        "status": st.sampled_from(["created", "succeeded", "failed", "returned"]),
+        "fee": st.none() | AMOUNTS,
+        "refund_id": st.sampled_from([None, "ref_1"]),
+    }
+).map(lambda fields: payout(**fields))
+REFUNDS = st.fixed_dictionaries(
+    {"status": st.sampled_from(["created", "processing", "succeeded", "failed", "returned"]), "amount": AMOUNTS}
+).map(lambda fields: refund(**fields))
+#: (an object in some state, seconds at which it was so, whether an answer brings it)
+ARRIVALS = st.lists(st.tuples(PAYMENTS | PAYOUTS | REFUNDS, st.integers(0, 60), st.booleans()), max_size=12)
+
+
+def what_the_state_implies(row: Any) -> dict[str, int]:
+    """As ``docs/12-bookkeeping.md`` says it, without the code under test."""
+    if isinstance(row, Payment):
+        found = {"payment": row.amount_received, "payment_fee": -(row.fee or 0)}
+        if row.status == "chargeback":
+            found["chargeback"] = -(row.amount_received - (row.refunded_amount or 0))
+    elif isinstance(row, Payout):
+        found = {"payout_fee": -(row.fee or 0) if row.status in ("succeeded", "returned") else 0}
+        if row.refund_id is None and row.status == "succeeded":
+            found["payout"] = -row.amount
+    else:
+        found = {"refund": -row.amount if row.status == "succeeded" else 0}
+    return {kind: amount for kind, amount in found.items() if amount}
+
+
+@given(arrivals=ARRIVALS, batch=st.integers(1, 5))
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_sums_equal_the_state_in_every_order_of_arrival(
+    arrivals: list[tuple[dict[str, Any], int, bool]], batch: int
+) -> None:
+    for model in (Movement, Event, StatusChange, DueRefresh, Payment, Payout, Refund):
+        model.objects.all().delete()
+    for number, (data, seconds, by_answer) in enumerate(arrivals):
+        if by_answer:
+            read(data, seconds=seconds)
+        else:
+            inbox.receive("default", factories.body(event(data, seconds=seconds, id=f"evt_{number}")))
+        if number % batch == 0:
+            inbox.process()
+        check_books()
+    inbox.process()
+    check_books()
+
+
+def check_books() -> None:
+    """After every commit, not only at the end."""
+    rows = list(itertools.chain(Payment.objects.all(), Payout.objects.all(), Refund.objects.all()))
+    assert {row.pk: sums(row.pk) for row in rows} == {row.pk: what_the_state_implies(row) for row in rows}
