@@ -6,9 +6,14 @@ no floats: they cannot hold an amount exactly.
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING
 
 from django.utils.translation import get_language, to_locale
+
+if TYPE_CHECKING:
+    from babel.core import Locale
 
 #: Decimals of each currency of the spec.
 EXPONENTS: dict[str, int] = {"CLP": 0, "COP": 2, "PEN": 2, "MXN": 2, "BRL": 2, "USD": 2}
@@ -17,6 +22,13 @@ DEFAULT_EXPONENT = 2
 
 #: The largest amount.
 INT64_MAX = 2**63 - 1
+
+#: How each country of the spec writes money.
+_LOCALES = {"CL": "es_CL", "CO": "es_CO", "EC": "es_EC", "PE": "es_PE", "MX": "es_MX", "BR": "pt_BR"}
+#: A typed amount without thousands separators.
+_UNGROUPED = re.compile(r"([0-9]{1,20})(?:[.,]([0-9]{1,2}))?")
+#: Some languages separate thousands with a space that few keyboards have.
+_SPACES = re.compile(r"\s")
 
 
 def exponent(currency: str) -> int:
@@ -64,23 +76,78 @@ def to_major(amount: int, currency: str) -> Decimal:
 
 
 def format_money(amount: int, currency: str, locale: str | None = None) -> str:
-    """Minor units as text for people, in ``locale`` ("es-CL" or "es_CL") or the active language.
+    """Minor units for staff: the ISO code, a no-break space and the amount, ``CLP 15,990``. ``$`` would be ambiguous.
 
-    Shows as many decimals as the provider's interface, even if the country usually shows others.
+    ``locale``: whose separators, such as "es-CL" or "es_CL"; the active language if None.
     """
-    # Babel's data is large; it is loaded when money is first shown.
-    from babel.core import Locale, UnknownLocaleError  # noqa: PLC0415
-    from babel.numbers import parse_pattern  # noqa: PLC0415
+    return f"{currency}\xa0{format_amount(amount, currency, locale)}"
 
-    try:
-        known = Locale.parse(to_locale((locale or get_language() or "en").lower().replace("_", "-")))
-    except (UnknownLocaleError, ValueError):
-        known = Locale.parse("en")
+
+def format_amount(amount: int, currency: str, locale: str | None = None) -> str:
+    """The same without the code, as a form's field shows it: ``15,990``."""
+    return _with_separators(to_major(amount, currency), exponent(currency), locale)
+
+
+def format_for_payer(amount: int, currency: str, country: str) -> str:
+    """Minor units for payers, as their country writes them in every language: ``$14.990`` (CL), ``S/ 58.90`` (PE).
+
+    For a country that is not of the spec, the same as ``format_money``.
+    """
+    from babel.numbers import get_currency_symbol, parse_pattern  # noqa: PLC0415
+
+    if country not in _LOCALES:
+        return format_money(amount, currency)
+    known = _known(_LOCALES[country])
     # A copy, because the locale's own pattern is shared and has the country's decimals.
     pattern = parse_pattern(known.currency_formats["standard"].pattern)
     pattern.frac_prec = (exponent(currency),) * 2
     text: str = pattern.apply(to_major(amount, currency), known, currency=currency, currency_digits=False)
+    symbol = get_currency_symbol(currency, known)
+    # CLDR's rule, which Babel leaves out: a symbol that ends with a letter does not touch the digits.
+    return re.sub(rf"{re.escape(symbol)}(?=[0-9])", f"{symbol}\xa0", text) if symbol[-1:].isalpha() else text
+
+
+def parse_amount(typed: str, currency: str, locale: str | None = None) -> int:
+    """Minor units of an amount as a person types it, with or without the currency's code in front.
+
+    Thousands separators must be those of ``locale``, at the places where ``format_amount`` writes them: 1.000 is a
+    thousand in Chile and one in the United States. Without them, one or two digits after a point or a comma are
+    decimals. So no text has two meanings, in whichever language it is read. Raises ValueError.
+    """
+    text = _SPACES.sub(" ", typed).strip().removeprefix(currency).lstrip()
+    if found := _UNGROUPED.fullmatch(text):
+        digits, decimals = found[1], found[2] or ""
+    else:
+        symbols = _known(locale).number_symbols["latn"]
+        whole, _point, decimals = text.partition(symbols["decimal"])
+        digits = whole.replace(_SPACES.sub(" ", symbols["group"]), "")
+        is_number = re.fullmatch(r"[0-9]{1,20}", digits) and re.fullmatch(r"[0-9]*", decimals)
+        if not is_number or whole != _SPACES.sub(" ", _with_separators(Decimal(digits), 0, locale)):
+            raise ValueError("this is not an amount as it is written here")
+    if len(decimals) > exponent(currency):
+        raise ValueError(f"{currency} has {exponent(currency)} decimals")
+    return to_minor(f"{digits}.{decimals or 0}", currency)
+
+
+def _with_separators(value: Decimal, decimals: int, locale: str | None) -> str:
+    from babel.numbers import parse_pattern  # noqa: PLC0415
+
+    known = _known(locale)
+    pattern = parse_pattern(known.decimal_formats[None].pattern)
+    pattern.frac_prec = (decimals, decimals)
+    text: str = pattern.apply(value, known)
     return text
+
+
+def _known(locale: str | None) -> Locale:
+    """Babel's locale; English if it does not know it."""
+    # Babel's data is large; it is loaded when money is first shown.
+    from babel.core import Locale, UnknownLocaleError  # noqa: PLC0415
+
+    try:
+        return Locale.parse(to_locale((locale or get_language() or "en").lower().replace("_", "-")))
+    except (UnknownLocaleError, ValueError):
+        return Locale.parse("en")
 
 
 def _is_plain(text: str) -> bool:

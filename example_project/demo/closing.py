@@ -15,7 +15,7 @@ from typing import Any
 from django.db.models import Sum
 
 from example_project.demo.provider import Books, Json
-from example_project.shop.models import Notice, Order, OrderStatus, show_money
+from example_project.shop.models import Notice, Order, OrderStatus
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     Balance,
@@ -29,6 +29,7 @@ from payments_integration.models import (
     Payout,
     Refund,
 )
+from payments_integration.money import format_money
 
 Row = tuple[str, ...]
 
@@ -99,7 +100,7 @@ def money_table() -> list[Row]:
     return [
         ("", "in", "refunded", "out"),
         *(
-            (currency, *(show_money(sums[currency, kind], currency) for kind in ("in", "refunded", "out")))
+            (currency, *(format_money(sums[currency, kind], currency) for kind in ("in", "refunded", "out")))
             for currency in sorted({currency for currency, _kind in sums})
         ),
     ]

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from example_project.demo.payer import Payer
 from example_project.demo.processes import DemoError
 from example_project.demo.stage import Stage, product_page
-from example_project.shop.models import Order, OrderStatus, show_money
+from example_project.shop.models import Order, OrderStatus
 from payments_integration import reconciliation, services
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, Payment
+from payments_integration.money import format_money
 
 
 @dataclass(slots=True)
@@ -100,7 +101,7 @@ def webhooks_go_wrong(stage: Stage, cast: Cast) -> None:
     stage.wait_for_order(order, OrderStatus.PARTIALLY_PAID)
     payer.pay(payment.checkout_url or "")
     stage.wait_for_order(order, OrderStatus.PAID)
-    screen.say(f"Felipe (Chile, transfer): pays {show_money(5000, 'CLP')}, then the rest of {order.price}.")
+    screen.say(f"Felipe (Chile, transfer): pays {format_money(5000, 'CLP')}, then the rest of {order.price}.")
 
 
 def webhooks_never_come(stage: Stage, cast: Cast) -> None:
@@ -141,7 +142,7 @@ def deposit_arrives(stage: Stage) -> None:
     arrived = stage.provider.move("deposit-references", reference.pk, "transfer", amount=25_000)
     stage.expected.deposits += 1
     stage.wait("the deposit", lambda: Payment.objects.filter(pk=arrived["id"], status="succeeded").exists())
-    stage.screen.say(f"{reference.pk}: {show_money(25_000, 'PEN')} became payment {arrived['id']} by itself.")
+    stage.screen.say(f"{reference.pk}: {format_money(25_000, 'PEN')} became payment {arrived['id']} by itself.")
 
 
 def time_passes(stage: Stage, cast: Cast) -> None:

@@ -11,10 +11,11 @@ from example_project.demo.pay_ins import Cast
 from example_project.demo.payer import Payer
 from example_project.demo.processes import DemoError
 from example_project.demo.stage import Stage
-from example_project.shop.models import Order, OrderStatus, show_money
+from example_project.shop.models import Order, OrderStatus
 from payments_integration import services
 from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.models import Operation, Payment, Payout, Refund
+from payments_integration.money import format_money
 
 DIEGOS_ACCOUNT = {
     "type": "bank_account",
@@ -48,7 +49,7 @@ def refunds(stage: Stage, cast: Cast) -> None:
     stage.expected.orders[ana.reference] = OrderStatus.PARTIALLY_REFUNDED
     stage.wait("Ana's refund", lambda: any(_is_done(item) for item in stage.provider.books().refunds))
     stage.screen.say(
-        f"{show_money(part.amount, part.currency)} of Ana's {ana.price} went back to her card ({part.pk}); "
+        f"{format_money(part.amount, part.currency)} of Ana's {ana.price} went back to her card ({part.pk}); "
         "the webhook that says so is lost."
     )
     whole = services.create_refund(diego_payment, destination=DIEGOS_ACCOUNT, reason="changed his mind", actor="demo")
@@ -65,7 +66,7 @@ def payout(stage: Stage) -> None:
     sent = pay_roaster(150_000, "invoice-41")
     stage.expected.payouts += 1
     stage.wait("the payout", _status_is(sent, "succeeded"))
-    stage.screen.say(f"{show_money(150_000, 'BRL')} for invoice 41: {sent.pk} succeeded.")
+    stage.screen.say(f"{format_money(150_000, 'BRL')} for invoice 41: {sent.pk} succeeded.")
 
 
 def pay_roaster(amount: int, invoice: str) -> Payout:
@@ -123,7 +124,7 @@ def _lose_a_payout(stage: Stage) -> None:
     try:
         pay_roaster(98_000, INVOICE)
     except OutcomeUnknown as error:
-        amount = show_money(98_000, "BRL")
+        amount = format_money(98_000, "BRL")
         stage.screen.say(f"{amount} to the roaster: outcome unknown, {error.operation.pk} is kept.")
     else:
         raise DemoError("the answer arrived although the connection was cut")

@@ -11,8 +11,9 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
-from example_project.shop.models import DepositAccount, Notice, Order, Price, Product, show_money
+from example_project.shop.models import DepositAccount, Notice, Order, Price, Product
 from payments_integration.models import Payment
+from payments_integration.money import format_money
 
 if TYPE_CHECKING:
     # Generic for type checkers only.
@@ -69,6 +70,10 @@ class OrderAdmin(ReadOnlyAdmin):
         )
         return orders
 
+    @admin.display(description="price")
+    def price(self, order: Any) -> str:
+        return format_money(order.amount, order.currency)
+
     @admin.display(description="payment")
     def payment_link(self, order: Any) -> str:
         if order.payment_pk is None:
@@ -90,7 +95,7 @@ class OrderAdmin(ReadOnlyAdmin):
         """The totals of all attempts."""
         totals = order.totals_in(order.currency)
         names = ("received", "refunded", "charged_back", "kept", "in_progress", "held")
-        shown = (f"{name.replace('_', ' ')} {show_money(getattr(totals, name), order.currency)}" for name in names)
+        shown = (f"{name.replace('_', ' ')} {format_money(getattr(totals, name), order.currency)}" for name in names)
         return ", ".join(shown)
 
 

@@ -15,11 +15,12 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from example_project.shop import sessions
 from example_project.shop.forms import DEFAULT_MARKET, DepositForm
-from example_project.shop.models import DepositAccount, show_money
+from example_project.shop.models import DepositAccount
 from example_project.shop.provider import MethodsUnavailable, deposit_method, refreshed
 from example_project.shop.views import UNREACHABLE, explain
 from payments_integration import services
 from payments_integration.exceptions import OutcomeUnknown, PaymentsError
+from payments_integration.money import format_for_payer
 
 #: A deposit reference has no events, so its page reads whether it is still active.
 MAX_AGE = timedelta(minutes=1)
@@ -124,10 +125,14 @@ def deposit(request: HttpRequest, reference: str) -> HttpResponse:
     context = {
         "account": account,
         "provided": provided,
-        "deposits": [(each, show_money(each.amount_received, each.currency)) for each in account.payments[:NEWEST]],
-        "received": show_money(account.totals_in(account.currency).received, account.currency),
+        "deposits": [(each, _money(each.amount_received, account)) for each in account.payments[:NEWEST]],
+        "received": _money(account.totals_in(account.currency).received, account),
     }
     return render(request, "shop/deposit.html", context)
+
+
+def _money(amount: int, account: DepositAccount) -> str:
+    return format_for_payer(amount, account.currency, account.country)
 
 
 def _send_address(request: HttpRequest, account: DepositAccount) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 from django import forms
 
-from example_project.shop.models import Price, show_money
+from example_project.shop.models import Price
 from example_project.shop.provider import CURRENCIES, Choice, flows
 from payments_integration.enums import Country
+from payments_integration.money import format_for_payer
 
 #: "PE-USD": a country and one of its currencies.
 MARKETS = [
@@ -60,12 +61,13 @@ class BuyForm(Person):
     )
     quantity = forms.TypedChoiceField(coerce=int)
 
-    def __init__(self, *args: Any, price: Price, methods: list[Choice], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, price: Price, country: str, methods: list[Choice], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["quantity"] = forms.TypedChoiceField(
             coerce=int,
             choices=[
-                (n, f"{n} for {show_money(n * price.amount, price.currency)}") for n in range(1, MAX_QUANTITY + 1)
+                (n, f"{n} for {format_for_payer(n * price.amount, price.currency, country)}")
+                for n in range(1, MAX_QUANTITY + 1)
             ],
         )
         self.fields["method_code"] = _method_field(methods)

@@ -10,13 +10,8 @@ from django.utils import timezone
 
 from payments_integration.enums import OPEN_PAYMENT_STATUSES, Country, Currency, Flow
 from payments_integration.models import DepositReference, Payment
-from payments_integration.money import to_major
+from payments_integration.money import format_for_payer, format_money
 from payments_integration.payable import Payable
-
-
-def show_money(amount: int, currency: str) -> str:
-    """Minor units for people: 29980 CLP is ``CLP 29,980``. A code: ``$`` stands for many currencies here."""
-    return f"{currency} {to_major(amount, currency):,}"
 
 
 class Product(models.Model):
@@ -50,7 +45,7 @@ class Price(models.Model):
         constraints = [models.UniqueConstraint(fields=["product", "currency"], name="shop_one_price")]
 
     def __str__(self) -> str:
-        return show_money(self.amount, self.currency)
+        return format_money(self.amount, self.currency)
 
 
 class OrderStatus(models.TextChoices):
@@ -118,7 +113,7 @@ class Order(Payable):
 
     @property
     def price(self) -> str:
-        return show_money(self.amount, self.currency)
+        return format_for_payer(self.amount, self.currency, self.country)
 
     @property
     def idempotency_key(self) -> str:

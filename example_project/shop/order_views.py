@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from example_project.shop import checkout, sessions
 from example_project.shop.forms import PayAgainForm, new_submission
-from example_project.shop.models import Order, OrderStatus, show_money
+from example_project.shop.models import Order, OrderStatus
 from example_project.shop.orders import Attempt, current_attempt, may_begin, settle, up_to_date
 from example_project.shop.provider import MethodsUnavailable, method_name, methods, refreshed
 from example_project.shop.views import UNREACHABLE, explain, send_on
@@ -23,6 +23,7 @@ from payments_integration.checkout import CheckoutReturnView
 from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, OPEN_PAYMENT_STATUSES, PaymentStatus
 from payments_integration.exceptions import OutcomeUnknown, PaymentsError
 from payments_integration.models import Payment, Refund
+from payments_integration.money import format_for_payer
 
 #: Seconds after which a waiting page without scripts reloads; longer while there is something to type.
 RELOAD_SECONDS, RELOAD_SECONDS_WITH_DETAILS = 3, 15
@@ -88,7 +89,7 @@ def _context(request: HttpRequest, order: Order, payment: Payment | None, attemp
         "may_cancel": is_mine and is_cancelable and order.status == OrderStatus.NEW,
         "may_pay_again": is_mine and may_begin(order, attempt),
         "attempts": [(each, method_name(each.method_code)) for each in order.payments],
-        "refunds": [_shown(each) for each in order.refunds],
+        "refunds": [_shown(each, order) for each in order.refunds],
         "received": _money(totals.received, order),
         "missing": _money(totals.missing(order.amount), order) if totals.received else "",
         "surplus": _money(totals.overpaid(order.amount), order) if totals.is_paid(order.amount) else "",
@@ -179,13 +180,13 @@ def _order(reference: str) -> Order:
 
 def _money(amount: int, order: Order) -> str:
     """Empty for zero."""
-    return show_money(amount, order.currency) if amount else ""
+    return format_for_payer(amount, order.currency, order.country) if amount else ""
 
 
-def _shown(refund: Refund) -> dict[str, Any]:
+def _shown(refund: Refund, order: Order) -> dict[str, Any]:
     return {
         "status": refund.status,
-        "amount": show_money(refund.amount, refund.currency),
+        "amount": format_for_payer(refund.amount, refund.currency, order.country),
         "words": REFUND_WORDS.get(refund.status, "being looked after"),
         "at": refund.created_at,
     }

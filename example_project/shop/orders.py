@@ -9,10 +9,11 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
 
-from example_project.shop.models import Order, OrderStatus, show_money
+from example_project.shop.models import Order, OrderStatus
 from payments_integration import services
 from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES, OPEN_PAYMENT_STATUSES, PaymentStatus
 from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payment, Refund
+from payments_integration.money import format_money
 from payments_integration.payable import Totals
 
 _VAIN: dict[str, OrderStatus] = {
@@ -140,7 +141,8 @@ def _paid_note(order: Order, totals: Totals, payments: list[Payment]) -> str:
     paying = [payment for payment in payments if payment.status in (PaymentStatus.SUCCEEDED, PaymentStatus.OVERPAID)]
     if len(paying) < 2:
         return "more was paid than asked: refund the rest"
-    return f"paid {len(paying)} times: refund {show_money(surplus, order.currency)}"
+    # In the language of the code, whoever's request or worker stores it.
+    return f"paid {len(paying)} times: refund {format_money(surplus, order.currency, 'en')}"
 
 
 def _close_others(payments: list[Payment]) -> None:

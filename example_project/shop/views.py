@@ -19,6 +19,7 @@ from example_project.shop.sessions import remember
 from payments_integration.checkout import return_url
 from payments_integration.enums import OPEN_PAYMENT_STATUSES, Flow
 from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, PaymentsError
+from payments_integration.money import format_for_payer
 
 logger = logging.getLogger(__name__)
 
@@ -60,13 +61,13 @@ def buy(request: HttpRequest, slug: str) -> HttpResponse:
     new = {"market": market, "submission": new_submission(), "price": price.amount}
     only_look = request.method == "POST" and (market != shown or "show" in request.POST)
     if request.method == "POST" and not only_look:
-        form = BuyForm(request.POST, price=price, methods=offered)
+        form = BuyForm(request.POST, price=price, country=country, methods=offered)
     else:
         typed = {name: request.POST[name] for name in KEPT if name in request.POST}
-        form = BuyForm(initial={**typed, **new}, price=price, methods=offered)
+        form = BuyForm(initial={**typed, **new}, price=price, country=country, methods=offered)
     if form.is_valid() and _is_repriced(form.cleaned_data, price):
         problem = "The price has changed meanwhile. Please have a look before you pay."
-        form = BuyForm(initial={**form.cleaned_data, **new}, price=price, methods=offered)
+        form = BuyForm(initial={**form.cleaned_data, **new}, price=price, country=country, methods=offered)
     elif form.is_valid():
         data = form.cleaned_data
         order = checkout.place(
@@ -87,10 +88,10 @@ def buy(request: HttpRequest, slug: str) -> HttpResponse:
         except (PaymentsError, ValidationError) as error:
             problem = explain(error)
         # The key stays refused, so the next attempt is another purchase.
-        form = BuyForm(initial={**data, **new}, price=price, methods=offered)
+        form = BuyForm(initial={**data, **new}, price=price, country=country, methods=offered)
     context = {
         "product": product,
-        "price": price,
+        "price": format_for_payer(price.amount, currency, country),
         "form": form,
         "market": market,
         "elsewhere": dict(MARKETS)[market] if only_look else "",

@@ -21,7 +21,7 @@ from payments_integration.checkout.status import PAYABLE
 from payments_integration.checkout.texts import Snippet, snippet
 from payments_integration.enums import ActiveStatus, PaymentStatus
 from payments_integration.models import DepositReference, Payment
-from payments_integration.money import format_money
+from payments_integration.money import format_for_payer
 from payments_integration.next_action import ActionType, BankTransfer, NextAction, parse
 from payments_integration.next_action.codes import barcode, qr_code
 from payments_integration.validation.urls import is_payer_link
@@ -136,7 +136,9 @@ def fingerprint(payment: Payment | None) -> str:
 
 
 def _amount(obj: Any) -> str:
-    return format_money(rest, obj.currency) if isinstance(obj, Payment) and (rest := _rest(obj)) > 0 else ""
+    if not isinstance(obj, Payment) or (rest := _rest(obj)) <= 0:
+        return ""
+    return format_for_payer(rest, obj.currency, obj.country)
 
 
 def _rest(payment: Payment) -> int:

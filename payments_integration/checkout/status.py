@@ -12,7 +12,7 @@ from payments_integration.checkout.links import Subject
 from payments_integration.checkout.texts import visible
 from payments_integration.enums import PaymentStatus as Status
 from payments_integration.models import Payment
-from payments_integration.money import format_money
+from payments_integration.money import format_for_payer
 from payments_integration.payable.queries import DEPOSITS
 
 if TYPE_CHECKING:
@@ -109,8 +109,8 @@ def shown_status(payment: Payment | None) -> ShownStatus:
 
 def _message(payment: Payment) -> str:
     amounts = {
-        "received": format_money(payment.amount_received, payment.currency),
-        "amount": format_money(payment.amount, payment.currency),
+        "received": format_for_payer(payment.amount_received, payment.currency, payment.country),
+        "amount": format_for_payer(payment.amount, payment.currency, payment.country),
     }
     if payment.status == Status.PARTIALLY_PAID:
         return _("%(received)s of %(amount)s have arrived.") % amounts
@@ -123,6 +123,6 @@ def _refunded(payment: Payment, refunded: int) -> ShownStatus:
     if refunded >= payment.amount_received:
         words = _("Refunded"), _("Your money was sent back.")
     else:
-        amount = format_money(refunded, payment.currency)
+        amount = format_for_payer(refunded, payment.currency, payment.country)
         words = _("Refunded in part"), _("%(amount)s were sent back.") % {"amount": amount}
     return ShownStatus(payment.status, *words, "quiet", is_final=True)

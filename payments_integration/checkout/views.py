@@ -34,7 +34,7 @@ from payments_integration.db.transactions import refuse_transaction
 from payments_integration.enums import Kind, PaymentStatus
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import Payment
-from payments_integration.money import format_money
+from payments_integration.money import format_for_payer
 from payments_integration.schemas import WireError
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class CheckoutStatusView(CheckoutView, TemplateView):
             **{
                 "payment": payment,
                 "status": shown_status(payment),
-                "amount": format_money(payment.amount, payment.currency) if payment else "",
+                "amount": format_for_payer(payment.amount, payment.currency, payment.country) if payment else "",
                 "reference": visible(reference or ""),
                 "action_fingerprint": wanted,
                 "data_url": reverse(self.data_url_name, kwargs={"token": self.kwargs["token"]}),

@@ -25,8 +25,17 @@ ENGINE_KEY: Final = "payments_sandbox.engine"
 CONNECTION_FAULT_KEY: Final = "payments_sandbox.connection_fault"
 TEMPLATES: Final = Path(__file__).resolve().parent.parent / "templates"
 DASHBOARD_ROWS: Final = 20
-# How to write an amount, by the number of decimals of its currency.
-AMOUNT_EXAMPLES: Final = {0: "1250", 2: "12.50 or 12,50"}
+# Who writes the decimals with a point; the others write a comma.
+POINT_COUNTRIES: Final = ("PE", "MX")
+# Each country's own symbols, with the space that follows them. It writes any other currency as its code.
+SYMBOLS: Final = {
+    "CL": {"CLP": "$", "USD": "US$"},
+    "CO": {"COP": "$", "USD": "US$"},
+    "EC": {"USD": "$"},
+    "PE": {"PEN": "S/\xa0"},
+    "MX": {"MXN": "$"},
+    "BR": {"BRL": "R$\xa0", "USD": "US$\xa0", "MXN": "MX$\xa0"},
+}
 PAYABLE: Final = (*WAITING, "expired", "partially_paid", "on_hold")
 # Where a button of the checkout page leads. A second click finds the payment there.
 RESULTS: Final = {"pay": ("succeeded", "overpaid"), "fail": ("failed",), "expire": ("expired",)}
@@ -74,13 +83,20 @@ def is_cross_site(request: HttpRequest) -> bool:
     return origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
 
 
-def format_amount(amount: int, currency: str) -> str:
-    """Minor units as text: 1234 USD is ``USD 12.34``, 1234 CLP is ``CLP 1,234``."""
+def format_amount(amount: int, currency: str, country: str = "") -> str:
+    """Minor units as the country writes them: 14990 CLP is ``$14.990`` in Chile. Without a country, ``CLP 14,990``."""
+    symbol = SYMBOLS.get(country, {}).get(currency, f"{currency}\xa0")
+    return f"{symbol}{format_number(amount, currency, country)}"
+
+
+def format_number(amount: int, currency: str, country: str = "") -> str:
+    """The same without the symbol, as the field of the checkout page shows it."""
     exponent = EXPONENTS.get(currency, 2)
-    if exponent == 0:
-        return f"{currency} {amount:,}"
-    whole, rest = divmod(amount, 10**exponent)
-    return f"{currency} {whole:,}.{rest:0{exponent}d}"
+    text = f"{amount:,}"
+    if exponent:
+        whole, rest = divmod(amount, 10**exponent)
+        text = f"{whole:,}.{rest:0{exponent}d}"
+    return text if country in ("", *POINT_COUNTRIES) else text.translate(str.maketrans(",.", ".,"))
 
 
 def api(request: HttpRequest, operations: Mapping[str, str], object_id: str = "") -> HttpResponse:
@@ -186,7 +202,7 @@ def _act(engine: Engine, payment: Json, action: str, amount: str) -> None:
     if action == "pay":
         engine.pay(payment_id)
     elif action == "pay_other":
-        engine.pay(payment_id, parse_amount(amount, payment["currency"]))
+        engine.pay(payment_id, parse_amount(amount, payment["currency"], payment["country"]))
     elif action == "fail":
         engine.fail(payment_id)
     elif action == "expire":
@@ -195,17 +211,23 @@ def _act(engine: Engine, payment: Json, action: str, amount: str) -> None:
         raise SandboxError("choose one of the buttons")
 
 
-def parse_amount(text: str, currency: str) -> int:
+def parse_amount(text: str, currency: str, country: str) -> int:
     """The minor units of a typed amount: ``12.34`` or ``12,34`` USD is 1234, ``1234`` CLP is 1234.
 
-    Thousands separators are refused, because ``1.000`` can mean one or one thousand in these countries. Raises
+    Thousands separators must be those of the country, because ``1.000`` can mean one or one thousand. Raises
     SandboxError.
     """
     exponent = EXPONENTS[currency]
-    found = re.fullmatch(r"([0-9]{1,13})(?:[.,]([0-9]{1,2}))?", text.strip())
+    point = "." if country in POINT_COUNTRIES else ","
+    group = "," if point == "." else "."
+    typed = text.strip()
+    found = re.fullmatch(r"([0-9]{1,13})(?:[.,]([0-9]{1,2}))?", typed) or re.fullmatch(
+        rf"([0-9]{{1,3}}(?:\{group}[0-9]{{3}}){{1,4}})(?:\{point}([0-9]{{1,2}}))?", typed
+    )
     if found is None or len(decimals := found[2] or "") > exponent:
-        raise SandboxError(f"Write the amount in {currency} like this: {AMOUNT_EXAMPLES[exponent]}.")
-    return int(found[1] + decimals.ljust(exponent, "0"))
+        example = format_number(123450, currency, country)
+        raise SandboxError(f"Write the amount in {currency} like this: {example}.")
+    return int(found[1].replace(group, "") + decimals.ljust(exponent, "0"))
 
 
 def _return_url(engine: Engine, payment_id: str) -> str | None:
@@ -220,22 +242,24 @@ def _return_url(engine: Engine, payment_id: str) -> str | None:
 
 
 def _checkout_page(engine: Engine, payment: Json, problem: str = "", typed: str = "") -> HttpResponse:
-    status, currency, expires_at = payment["status"], payment["currency"], payment["expires_at"]
-    rest = payment["amount"] - payment["amount_received"]
+    status, expires_at = payment["status"], payment["expires_at"]
+    currency, country = payment["currency"], payment["country"]
+    received = payment["amount_received"]
+    rest = payment["amount"] - received
     due = payment["amount"] if status == "on_hold" else rest
     return render(
         "checkout.html",
         {
             "payment": payment,
             "method": METHODS[payment["method_code"]].name,
-            "amount": format_amount(payment["amount"], currency),
-            "due": format_amount(max(due, 0), currency),
-            "received": format_amount(payment["amount_received"], currency) if payment["amount_received"] else "",
+            "amount": format_amount(payment["amount"], currency, country),
+            "due": format_amount(max(due, 0), currency, country),
+            "received": format_amount(received, currency, country) if received else "",
             "status": status.replace("_", " "),
             "until": f"{expires_at[:10]} {expires_at[11:16]} UTC" if expires_at and status in CANCELABLE else "",
             "payable": status in PAYABLE,
             "transfer": payment["method_family"] in TRANSFERS and status != "on_hold",
-            "example": AMOUNT_EXAMPLES[EXPONENTS[currency]],
+            "example": format_number(123450, currency, country),
             "typed": typed,
             "can_fail": status in (*WAITING, "on_hold"),
             "can_expire": status in CANCELABLE,

@@ -11,7 +11,7 @@ from django import template
 
 from payments_integration.checkout.actions import shown_action
 from payments_integration.checkout.status import shown_status
-from payments_integration.money import INT64_MAX, format_money
+from payments_integration.money import INT64_MAX, format_for_payer
 
 register = template.Library()
 
@@ -33,11 +33,13 @@ def payment_status(payment: Any) -> dict[str, Any]:
 
 
 @register.filter
-def money(amount: Any, currency: Any) -> str:
-    """``{{ payment.amount|money:payment.currency }}``: minor units formatted in the active language.
+def money(amount: Any, of: Any) -> str:
+    """``{{ payment.amount|money:payment }}``: minor units as the payment's country writes them, in every language.
 
-    Empty for a value that is not an amount.
+    ``of`` is a payment, or anything else with ``currency`` and ``country``. With a currency's code instead, such as
+    ``{{ amount|money:"CLP" }}``, the code and the separators of the active language are shown. Empty for a value
+    that is not an amount.
     """
     if isinstance(amount, bool) or not isinstance(amount, int) or abs(amount) > INT64_MAX:
         return ""
-    return format_money(amount, str(currency))
+    return format_for_payer(amount, str(getattr(of, "currency", of)), str(getattr(of, "country", "")))

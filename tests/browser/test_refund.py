@@ -45,12 +45,13 @@ def test_a_card_payment_is_refunded(visit: Visit, person: Person, provider: Prov
     visitor.open(address("payment", "change", payment))
     assert visitor.find("html").get_attribute("lang") == language
     visitor.press(f"a[href='{address('payment', 'refund', payment)}']")
-    assert visitor.find("[name=amount]").input_value() == "10000"
+    assert visitor.find("[name=amount]").input_value() == {"en": "10,000", "es": "10.000"}[language]
     assert visitor.find("[name=account_number]").count() == 0
-    visitor.page.fill("[name=amount]", "2500")
+    shown = {"en": "2,500", "es": "2.500"}[language]
+    visitor.page.fill("[name=amount]", shown)
     visitor.page.fill("[name=reason]", "arrived broken")
     visitor.press(REVIEW)
-    assert "2500" in digits(visitor.find(".pi-sentence").inner_text())
+    assert f"CLP\xa0{shown} " in visitor.find(".pi-sentence").inner_text()
     assert "order-7" in visitor.find("#content").inner_text()
     assert posted(provider, "/refunds") == []
     visitor.press(CONFIRM)

@@ -1,12 +1,24 @@
 from __future__ import annotations
 
+import contextlib
 from decimal import Decimal
 
 import pytest
 from django.utils import translation
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
-from payments_integration.money import EXPONENTS, exponent, format_money, to_major, to_minor
+from payments_integration.enums import Country, Currency
+from payments_integration.money import (
+    EXPONENTS,
+    exponent,
+    format_amount,
+    format_for_payer,
+    format_money,
+    parse_amount,
+    to_major,
+    to_minor,
+)
+from payments_integration.sandbox import views as sandbox
 
 
 @pytest.mark.parametrize(
@@ -85,22 +97,110 @@ def test_every_currency_of_the_spec_has_its_decimals() -> None:
 @pytest.mark.parametrize(
     ("amount", "currency", "locale", "text"),
     [
-        (123_456, "CLP", "es-CL", "$123.456"),
-        (123_456, "COP", "es_CO", "$\xa01.234,56"),
-        (123_456, "USD", "en", "$1,234.56"),
-        (123_456, "CLP", "en", "CLP123,456"),
-        (123_456, "BRL", "pt-br", "R$\xa01.234,56"),
-        (-105, "USD", "en", "-$1.05"),
-        (105, "USD", "tlh", "$1.05"),
+        (15_990, "CLP", "en", "CLP 15,990"),
+        (15_990, "CLP", "es", "CLP 15.990"),
+        (15_990, "CLP", "pt-br", "CLP 15.990"),
+        (123_456, "CLP", "es-CL", "CLP 123.456"),
+        (123_456, "COP", "es_CO", "COP 1.234,56"),
+        (123_456, "MXN", "es-mx", "MXN 1,234.56"),
+        (123_456, "USD", "en", "USD 1,234.56"),
+        (123_456, "BRL", "pt-br", "BRL 1.234,56"),
+        (-105, "USD", "en", "USD -1.05"),
+        (105, "USD", "tlh", "USD 1.05"),
+        (2**63 - 1, "USD", "en", "USD 92,233,720,368,547,758.07"),
     ],
 )
-def test_money_is_formatted_for_the_locale(amount: int, currency: str, locale: str, text: str) -> None:
-    shown = format_money(amount, currency, locale)
-    assert shown.replace("\xa0", "").replace(" ", "") == text.replace("\xa0", "")
+def test_staff_read_the_code_and_their_own_separators(amount: int, currency: str, locale: str, text: str) -> None:
+    assert format_money(amount, currency, locale) == text.replace(" ", "\xa0")
+    assert format_amount(amount, currency, locale) == text.partition(" ")[2]
 
 
 def test_money_is_formatted_in_the_active_language_by_default() -> None:
     with translation.override("pt-br"):
-        assert format_money(123_456, "BRL").endswith("1.234,56")
+        assert format_money(123_456, "BRL") == "BRL\xa01.234,56"
     with translation.override(None):
-        assert format_money(123_456, "USD") == "$1,234.56"
+        assert format_money(123_456, "USD") == "USD\xa01,234.56"
+
+
+@pytest.mark.parametrize("language", ["en", "es", "pt-br", None])
+def test_payers_read_what_their_country_writes_in_every_language(language: str | None) -> None:
+    with translation.override(language):
+        assert format_for_payer(14_990, "CLP", "CL") == "$14.990"
+        assert format_for_payer(28_900, "MXN", "MX") == "$289.00"
+        assert format_for_payer(5_890, "PEN", "PE") == "S/\xa058.90"
+        assert format_for_payer(123_456, "BRL", "BR") == "R$\xa01.234,56"
+        assert format_for_payer(123_456, "USD", "PE") == "USD\xa01,234.56"
+        assert format_for_payer(123_456, "USD", "CL") == "US$1.234,56"
+
+
+def test_without_a_country_of_the_spec_payers_read_the_code() -> None:
+    for country in ("", "AR", "None"):
+        assert format_for_payer(14_990, "CLP", country) == "CLP\xa014,990"
+
+
+@pytest.mark.parametrize("country", Country.values)
+@pytest.mark.parametrize("currency", Currency.values)
+def test_app_and_sandbox_write_the_same(currency: str, country: str) -> None:
+    """Two implementations, because the sandbox imports nothing of the app."""
+    for amount in (0, 5, 99, 1_250, 123_456, 99_999_999_999, 2**63 - 1):
+        assert sandbox.format_amount(amount, currency, country) == format_for_payer(amount, currency, country)
+        assert sandbox.format_amount(amount, currency) == format_money(amount, currency, "en")
+        shown = sandbox.format_number(amount, currency, country)
+        assert format_for_payer(amount, currency, country).endswith(shown)
+        if 0 < amount < 10**13:
+            assert sandbox.parse_amount(shown, currency, country) == amount
+
+
+#: The languages of the app, and each other way to write separators.
+LOCALES = ["en", "es", "pt-br", "es-cl", "es-mx", "fr", "de-ch", "en-in", "pl"]
+
+
+@given(st.integers(min_value=0, max_value=2**63 - 1), st.sampled_from(sorted(EXPONENTS)), st.sampled_from(LOCALES))
+def test_what_is_shown_can_be_typed(amount: int, currency: str, locale: str) -> None:
+    for shown in (format_amount(amount, currency, locale), format_money(amount, currency, locale)):
+        for typed in (shown, f" {shown} ", shown.replace("\xa0", " ").replace("\u202f", " ")):
+            assert parse_amount(typed, currency, locale) == amount
+    assert parse_amount(f"{to_major(amount, currency):f}", currency, locale) == amount
+
+
+@given(st.text(alphabet="0123456789.,", min_size=1, max_size=12), st.sampled_from(["CLP", "USD"]))
+@example("1.000", "CLP")
+@example("1,000", "USD")
+@example("1,000.50", "USD")
+def test_no_text_has_two_meanings(typed: str, currency: str) -> None:
+    found = set()
+    for locale in LOCALES:
+        with contextlib.suppress(ValueError):
+            found.add(parse_amount(typed, currency, locale))
+    assert len(found) <= 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "currency", "locale"),
+    [
+        ("1.000", "CLP", "en"),
+        ("1,000", "CLP", "es"),
+        ("1.000", "USD", "en"),
+        ("1,505", "USD", "es"),
+        ("1,000.50", "USD", "es"),
+        ("1.000,50", "USD", "en"),
+        ("1,00,000", "USD", "en"),
+        ("0,100", "USD", "en"),
+        (",100", "USD", "en"),
+        ("1,000,", "USD", "en"),
+        ("1,000.505", "USD", "en"),
+        ("1,000.0", "CLP", "en"),
+        ("10.0", "CLP", "en"),
+        ("USD 5", "CLP", "en"),
+        ("$5", "USD", "en"),
+        ("-5", "USD", "en"),
+        ("1e3", "USD", "en"),
+        ("٥", "USD", "en"),
+        ("", "USD", "en"),
+        ("1" * 21, "USD", "en"),
+        ("92,233,720,368,547,758.08", "USD", "en"),
+    ],
+)
+def test_a_typed_amount_that_can_be_misread_is_refused(typed: str, currency: str, locale: str) -> None:
+    with pytest.raises(ValueError, match=r"amount|decimals|range"):
+        parse_amount(typed, currency, locale)

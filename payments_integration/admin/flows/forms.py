@@ -11,10 +11,10 @@ from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import ValidationError
 from django.utils.translation import get_language, gettext as _, gettext_lazy, to_locale
 
+from payments_integration import money
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.display import validation_messages
 from payments_integration.enums import AccountType, Country, DocumentType
-from payments_integration.money import exponent, to_major, to_minor
 from payments_integration.validation import objects
 from payments_integration.validation.validator import Validator
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 #: A label and its value.
 Fact = tuple["StrOrPromise", str]
 
-#: Digits with at most one decimal separator. With a thousands separator, 1.000 pesos would become one peso.
-_AMOUNT = re.compile(r"[0-9]{1,20}(?:[.,]([0-9]+))?")
-_THOUSANDS = re.compile(r"[0-9]{1,3}(?:([.,' ])[0-9]{3})+(?:[.,][0-9]*)?")
+_DIGITS = re.compile(r"[0-9][0-9.,'\u2019\s]*")
+_DECIMALS = re.compile(r"[0-9]+[.,]([0-9]+)")
 _NEGATIVE = re.compile(r"[-\u2212][0-9., ]+")
 #: The maximum length of a typed amount.
 MAX_TYPED = 40
@@ -81,32 +80,36 @@ class KeyedForm(forms.Form):
 
 
 def parse_amount(typed: str, currency: str) -> int:
-    """The minor units of an amount typed in the units of its currency. Raises ValidationError."""
-    found = _AMOUNT.fullmatch(typed)
-    if found is None or len(found[1] or "") > exponent(currency):
-        params = {
-            "example": to_major(123450, currency), "currency": currency, "decimals": exponent(currency),
-        }  # fmt: skip
-        raise ValidationError(_mistake(typed, currency), code="invalid", params=params)
+    """The minor units of an amount typed as the pages show it. Raises ValidationError, which says what to write."""
     try:
-        amount = to_minor(typed.replace(",", "."), currency)
+        amount = money.parse_amount(typed, currency)
     except ValueError as error:
-        raise ValidationError(_("This amount is too large."), code="invalid") from error
+        params = {"example": example(currency), "currency": currency, "decimals": money.exponent(currency)}
+        raise ValidationError(_mistake(typed, currency), code="invalid", params=params) from error
     if amount == 0:
         raise ValidationError(_("The amount must be more than zero."), code="invalid")
     return amount
 
 
+def example(currency: str) -> str:
+    """An amount as it can be typed: with the separators of the active language."""
+    return money.format_amount(123450, currency)
+
+
 def _mistake(typed: str, currency: str) -> str:
     if _NEGATIVE.fullmatch(typed):
         return _("The amount must be more than zero.")
-    if _THOUSANDS.fullmatch(typed):
-        return _("Write the amount without thousands separators, for example %(example)s.")
-    if not _AMOUNT.fullmatch(typed):
+    if not _DIGITS.fullmatch(typed):
         return _("Write the amount in digits, for example %(example)s.")
-    if exponent(currency) == 0:
-        return _("%(currency)s has no decimals: write a whole number, for example %(example)s.")
-    return _("%(currency)s has %(decimals)d decimals, for example %(example)s.")
+    decimals = _DECIMALS.fullmatch(typed)
+    # Three digits after a separator may be decimals or thousands.
+    if decimals is not None and len(decimals[1]) != 3 and len(decimals[1]) > money.exponent(currency):
+        if money.exponent(currency) == 0:
+            return _("%(currency)s has no decimals: write a whole number, for example %(example)s.")
+        return _("%(currency)s has %(decimals)d decimals, for example %(example)s.")
+    if len(re.sub(r"[^0-9]", "", typed)) >= len(str(money.INT64_MAX)):
+        return _("This amount is too large.")
+    return _("The amount can be read in more than one way. Write it like %(example)s.")
 
 
 class MoneyField(forms.CharField):
@@ -136,7 +139,7 @@ def amount_in_words(amount: int, currency: str) -> str:
     from babel.core import Locale, UnknownLocaleError  # noqa: PLC0415
     from babel.numbers import get_currency_name  # noqa: PLC0415
 
-    whole, rest = divmod(amount, 10 ** exponent(currency))
+    whole, rest = divmod(amount, 10 ** money.exponent(currency))
     locale = to_locale((get_language() or "en").lower())
     words = _number(whole, locale)
     if words is None:
@@ -147,9 +150,9 @@ def amount_in_words(amount: int, currency: str) -> str:
     except (UnknownLocaleError, ValueError):
         known = Locale.parse("en")
     name = get_currency_name(currency, count=2 if rest else whole, locale=known)
-    if exponent(currency) == 0:
+    if money.exponent(currency) == 0:
         return _("%(number)s (%(currency)s)") % {"number": words, "currency": name}
-    cents = f"{rest:0{exponent(currency)}d}/{10 ** exponent(currency)}"
+    cents = f"{rest:0{money.exponent(currency)}d}/{10 ** money.exponent(currency)}"
     return _("%(number)s and %(cents)s (%(currency)s)") % {"number": words, "cents": cents, "currency": name}
 
 

@@ -32,6 +32,7 @@ from payments_integration.admin.flows.forms import (
     amount_in_words,
     destination_facts,
     destination_in_words,
+    example,
     money_input,
     parse_amount,
 )
@@ -66,10 +67,6 @@ class PayoutForm(DestinationForm):
         label=gettext_lazy("Amount"),
         max_length=MAX_TYPED,
         widget=money_input(),
-        help_text=gettext_lazy(
-            "In the units of the currency, without thousands separators: 1234.50"
-            " (in CLP, which has no decimals: 1234)."
-        ),
     )
     method_code = forms.CharField(
         label=gettext_lazy("Method code"),
@@ -87,6 +84,9 @@ class PayoutForm(DestinationForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.fields["amount"].help_text = _(
+            "For example %(example)s (in CLP, which has no decimals: %(example_without)s)."
+        ) % {"example": example(Currency.USD), "example_without": example(Currency.CLP)}
         aliases = conf.aliases()
         if len(aliases) > 1:
             cast("forms.ChoiceField", self.fields["account"]).choices = [(alias, alias) for alias in aliases]

@@ -27,6 +27,7 @@ from payments_integration.admin.flows.forms import (
     amount_in_words,
     destination_facts,
     destination_in_words,
+    example,
 )
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.display import explain
@@ -40,7 +41,7 @@ from payments_integration.models import (
     open_refund_operations,
     refundable_rest,
 )
-from payments_integration.money import format_money, to_major
+from payments_integration.money import format_amount, format_money
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -71,8 +72,7 @@ class RefundForm(ReasonForm):
         self.fields["amount"] = MoneyField(
             currency=payment.currency,
             label=_("Amount in %(currency)s") % {"currency": payment.currency},
-            help_text=_("Without thousands separators, for example %(example)s.")
-            % {"example": to_major(123450, payment.currency)},
+            help_text=_("For example %(example)s.") % {"example": example(payment.currency)},
         )
 
 
@@ -103,7 +103,7 @@ class RefundPage(ConfirmationPage):
 
     def initial(self) -> dict[str, Any]:
         rest = refundable_rest(self.payment)
-        initial = {"amount": to_major(rest, self.payment.currency) if rest > 0 else ""}
+        initial = {"amount": format_amount(rest, self.payment.currency) if rest > 0 else ""}
         # The payer prefills the bank account's holder, for users who may see personal data.
         if not self.by_card and self.admin.sees_personal(self.request):
             payer = _dict(self.payment.payer)

@@ -93,7 +93,7 @@ def test_a_refund_appears_on_the_order(welcome: Welcome) -> None:
     _give_back(customer)
     customer.look_again()
     expect(refunds).to_have_attribute("data-refund-status", "succeeded", timeout=TIMEOUT_MS)
-    expect(refunds).to_contain_text(money("4,990"))
+    expect(refunds).to_contain_text(money("4.990"))
     customer.sees("partially_refunded")
 
     services.create_refund(payment["id"], idempotency_key="rest")
@@ -102,7 +102,7 @@ def test_a_refund_appears_on_the_order(welcome: Welcome) -> None:
     customer.sees("refunded")
     expect(refunds).to_have_count(2)
     assert customer.page_was_kept()
-    expect(refunds.filter(has_text=money("10,000"))).to_have_count(1)
+    expect(refunds.filter(has_text=money("10.000"))).to_have_count(1)
 
 
 def _give_back(customer: Customer) -> None:
@@ -118,13 +118,13 @@ def test_a_partial_payment_and_then_the_rest_make_the_order_paid(welcome: Welcom
     page = customer.page
     customer.sees("new")
     asked = page.locator(".payments-action")
-    expect(asked).to_contain_text(money("14,990"))
+    expect(asked).to_contain_text(money("14.990"))
     customer.mark()
     customer.pays(10_000)
     customer.sees("partially_paid")
-    expect(page.get_by_role("status").filter(has_text=money("4,990"))).to_have_count(1)
-    expect(asked).to_contain_text(money("4,990"))
-    expect(asked).not_to_contain_text(money("14,990"))
+    expect(page.get_by_role("status").filter(has_text=money("4.990"))).to_have_count(1)
+    expect(asked).to_contain_text(money("4.990"))
+    expect(asked).not_to_contain_text(money("14.990"))
     # The redrawn action works like the first one.
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=customer.visitor.site)
     page.get_by_role("button", name="Copy Account number").click()
@@ -143,7 +143,7 @@ def test_an_excess_payment_is_explained(welcome: Welcome) -> None:
     customer.buy("cl_bank_transfer", flow="s2s")
     customer.pays(20_000)
     customer.sees("paid")
-    expect(customer.page.get_by_role("status").filter(has_text=money("5,010"))).to_contain_text("back")
+    expect(customer.page.get_by_role("status").filter(has_text=money("5.010"))).to_contain_text("back")
     assert Order.objects.get().note
 
 
@@ -184,7 +184,7 @@ def test_late_money_beside_another_attempt_is_not_lost(welcome: Welcome) -> None
     customer.pays(payment=first)
     customer.look_again()
     # The payer sees that the refund is on its way, and staff see that they must send it.
-    expect(customer.page.get_by_role("status").filter(has_text=money("14,990"))).to_contain_text(
+    expect(customer.page.get_by_role("status").filter(has_text=money("14.990"))).to_contain_text(
         "back", timeout=TIMEOUT_MS
     )
     customer.sees("paid")

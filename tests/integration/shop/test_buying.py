@@ -234,7 +234,7 @@ def test_another_country_is_shown_before_it_is_paid_in(shop: ProviderSandbox, br
     assert answer.status_code == 200
     assert not Order.objects.exists()
     assert not shop.engine.payments
-    for shown in ("BRL 34.90", 'value="br_pix"', 'value="BR-BRL" selected', 'action="?market=BR-BRL"'):
+    for shown in ("R$\xa034,90", 'value="br_pix"', 'value="BR-BRL" selected', 'action="?market=BR-BRL"'):
         assert shown in html
     # What was typed is kept; it is another purchase.
     for typed in ('value="Ana Díaz"', 'value="ana@example.com"', '<option value="3" selected>'):
@@ -282,8 +282,8 @@ def test_looking_at_prices_buys_nothing(shop: ProviderSandbox, browser: Client) 
 
 def test_every_quantity_has_its_total(shop: ProviderSandbox, browser: Client) -> None:
     html = browser.get(PAGE).content.decode()
-    assert "1 for CLP 5,990" in html
-    assert "10 for CLP 59,900" in html
+    assert "1 for $5.990" in html
+    assert "10 for $59.900" in html
 
 
 def test_an_order_speaks_to_people(shop: ProviderSandbox, browser: Client) -> None:
@@ -295,7 +295,7 @@ def test_an_order_speaks_to_people(shop: ProviderSandbox, browser: Client) -> No
         assert "Webpay card" in html
         assert ("cl_webpay_card" in html, "requires_action" in html) == (False, False)
         assert "Waiting for your payment" in html
-        assert "CLP 11,980" in html
+        assert "$11.980" in html
         if known:
             # Without an answer of the provider, the app reads it from the method's code.
             cache.clear()
@@ -310,7 +310,7 @@ def test_a_surplus_is_announced_as_a_refund(shop: ProviderSandbox, browser: Clie
     shop.settle()
     html = seen(browser, order)
     assert "You sent more than the price." in html
-    assert "<strong>CLP 8,020</strong> back and write to ana@example.com about it." in html
+    assert "<strong>$8.020</strong> back and write to ana@example.com about it." in html
     assert "ana@example.com" not in seen(stranger, order)
     order.refresh_from_db()
     assert order.note == "more was paid than asked: refund the rest"

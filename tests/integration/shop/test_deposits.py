@@ -46,9 +46,9 @@ def test_the_deposit_page_shows_the_details_and_the_deposits(shop: ProviderSandb
         shop.engine.transfer(reference.pk, amount)
     shop.settle()
     html = seen(browser, account)
-    assert "CLP 25,000" in html
-    assert "CLP 1,500" in html
-    assert "CLP 26,500" in html
+    assert "$25.000" in html
+    assert "$1.500" in html
+    assert "$26.500" in html
     assert account.get_absolute_url() in browser.get("/deposits/").content.decode()
 
 

@@ -67,7 +67,7 @@ def test_a_redirect_is_a_button() -> None:
     assert link["rel"] == "noopener noreferrer"
     assert "target" not in link  # the payer comes back to the same window
     assert "Continue to pay" in page.text
-    assert "10,000" in page.text
+    assert "$10.000" in page.text
 
 
 def test_a_qr_code_is_drawn_and_its_content_can_be_copied() -> None:
@@ -92,7 +92,7 @@ def test_a_voucher_has_its_code_and_a_bar_code() -> None:
 def test_a_bank_transfer_names_the_account_and_the_reference() -> None:
     page = page_of("bank_transfer_details")
     assert copies(page) == ["Banco Ñandú", "000123456", "Tienda SpA", "R-77"]
-    for words in ("Bank", "Account number", "Account holder", "Reference", "Include the reference", "10,000"):
+    for words in ("Bank", "Account number", "Account holder", "Reference", "Include the reference", "$10.000"):
         assert words in page.text
     beside = page_of("bank_transfer_details", reference=None, bank_transfer={**BANK, "reference": "R-88"})
     assert "R-88" in copies(beside)
@@ -174,8 +174,8 @@ def test_the_dict_itself_can_be_shown() -> None:
 
 def test_a_partially_paid_payment_asks_for_the_rest() -> None:
     html = shown(rows.unsaved(status="partially_paid", amount_received=4000, next_action=action("qr")))
-    assert "6,000" in html
-    assert "10,000" not in html
+    assert "$6.000" in html
+    assert "$10.000" not in html
 
 
 # --- the time

@@ -48,7 +48,7 @@ def test_the_page_shows_the_status_and_the_action(client: Client, provider: Fake
         data_url = url(payment, DATA)
     assert response.status_code == 200
     page = check_is_harmless(response.content.decode())
-    for words in ("Waiting for your payment", "10,000", "order-1", "1234", "R-77"):
+    for words in ("Waiting for your payment", "$10.000", "order-1", "1234", "R-77"):
         assert words in page.text
     [main] = page.all("main")
     assert main["data-payments-poll"] == data_url

@@ -105,7 +105,7 @@ def test_a_failing_provider_is_read_no_more_often_and_the_mirror_is_shown(
     provider.read_script = [error] * 20
     with time_machine.travel(timezone.now(), tick=False):
         for _ in range(20):
-            assert "4,321" in come_back(client, back(request_))
+            assert "$4.321" in come_back(client, back(request_))
     assert len(provider.reads) == 1
 
 

@@ -235,7 +235,7 @@ def test_the_sandbox_does_not_depend_on_the_merchants_settings(
     assert session.get(f"{server.url}/v1/payments?limit=1&status=created", timeout=30).json()["data"] == [payment]
     page = session.get(payment["checkout_url"], timeout=30)
     assert page.status_code == 200
-    assert "CLP 10,000" in page.text
+    assert "$10.000" in page.text
     paid = session.post(payment["checkout_url"], data={"action": "pay"}, timeout=30, allow_redirects=False)
     assert paid.status_code == 303
     assert session.get(f"{server.url}/", timeout=30).status_code == 200

@@ -33,7 +33,7 @@ def test_a_payout_over_the_balance_is_refused_with_the_figures(known: Fake) -> N
         services.create_payout(**{**PAYOUT, "amount": 6_001})
     (message,) = caught.value.message_dict["amount"]
     assert "6,000" in message
-    assert "hold CLP30" in message
+    assert "hold CLP\xa030" in message
     assert caught.value.error_dict["amount"][0].code == "insufficient_balance"
     assert known.reads == ["list balances"], "once more, before it is refused"
     assert known.calls == []
@@ -44,7 +44,7 @@ def test_a_payout_is_refused_while_there_is_a_debt(known: Fake) -> None:
     known.debt = 20
     services.sync_balances()
     known.reads.clear()
-    with pytest.raises(ValidationError, match=r"a debt \(CLP20\)\. Available: CLP6,000"):
+    with pytest.raises(ValidationError, match=r"a debt \(CLP\\xa020\)\. Available: CLP\\xa06,000"):
         services.create_payout(**{**PAYOUT, "amount": 1})
     assert known.reads == ["list balances"]
     assert known.calls == []

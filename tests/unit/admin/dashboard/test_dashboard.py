@@ -129,12 +129,12 @@ def test_volume_is_counted_by_day_currency_and_status(boss: Client) -> None:
     assert len({series["look"] for series in data["series"]}) == 3
     today = chart(html, "pi-today-USD")
     assert dict(zip(today["labels"], today["series"][0]["texts"], strict=True)) == {
-        "succeeded": "$21.00 · 2 payments",
-        "failed": "$0.99 · 1 payment",
-        "quarked": "$0.07 · 1 payment",
+        "succeeded": "USD\xa021.00 · 2 payments",
+        "failed": "USD\xa00.99 · 1 payment",
+        "quarked": "USD\xa00.07 · 1 payment",
     }
     assert chart(html, "pi-volume-CLP")["decimals"] == 0
-    assert "CLP5,000" in html.replace("\xa0", "")
+    assert "CLP\xa05,000" in html
 
 
 def test_the_numbers_of_each_chart_are_in_a_table_too(boss: Client) -> None:
@@ -172,11 +172,11 @@ def test_money_in_and_out_stays_apart_by_currency_and_counts_nothing_twice(boss:
     rows.payout(created_at=at, status="succeeded", currency="CLP", amount=70)
     html = page(boss, DASHBOARD)
     clp, usd = (text(part) for part in re.split(r'<h3 id="pi-currency-\d"', html)[1:3])
-    assert "Received $10.00 (1) $13.00 (2)" in usd
-    assert "Refunded $2.00 (1) $2.00 (1)" in usd
-    assert "Paid out, without refunds $4.00 (1) $4.00 (1)" in usd
-    assert "Paid out, without refunds CLP70 (1) CLP70 (1)" in clp
-    assert "succeeded $2.00 (1) $2.00 (1) failed $0.77 (1) $0.77 (1)" in usd
+    assert "Received USD 10.00 (1) USD 13.00 (2)" in usd
+    assert "Refunded USD 2.00 (1) USD 2.00 (1)" in usd
+    assert "Paid out, without refunds USD 4.00 (1) USD 4.00 (1)" in usd
+    assert "Paid out, without refunds CLP 70 (1) CLP 70 (1)" in clp
+    assert "succeeded USD 2.00 (1) USD 2.00 (1) failed USD 0.77 (1) USD 0.77 (1)" in usd
     flow = {series["name"]: sum(series["values"]) for series in chart(html, "pi-flow-USD")["series"]}
     assert flow == {"Received": 1300, "Refunded": 200, "Paid out, without refunds": 400}
 
@@ -246,7 +246,7 @@ def test_balances_are_shown_in_their_currencies(boss: Client) -> None:
     rows.balance(currency="CLP", available=777)
     rows.balance(currency="USD", account="second")
     shown = text(section(page(boss, DASHBOARD), "pi-balances"))
-    assert "CLP CLP777" in shown
+    assert "CLP CLP 777" in shown
     assert "USD" not in shown
 
 
@@ -302,8 +302,13 @@ def test_each_panel_needs_the_permission_to_view_its_rows(staff: Callable[..., C
     html = page(staff(permission), DASHBOARD)
     shown = set(re.findall(r'<section aria-labelledby="([a-z-]+)"', html))
     assert shown == PANELS[permission]
-    amounts = {"view_payment": "$1.11", "view_refund": "$2.22", "view_payout": "$3.33", "view_balance": "$444.00"}
-    assert {name for name, amount in amounts.items() if amount in html} == ({permission} & amounts.keys())
+    amounts = {
+        "view_payment": "USD 1.11",
+        "view_refund": "USD 2.22",
+        "view_payout": "USD 3.33",
+        "view_balance": "USD 444.00",
+    }
+    assert {name for name, amount in amounts.items() if amount in text(html)} == ({permission} & amounts.keys())
     for words, needed in (
         ("Operations that a person must decide", "view_operation"),
         ("Operations to send or resolve", "view_operation"),

@@ -12,7 +12,13 @@ from payments_integration.enums import Currency
 
 @pytest.mark.parametrize(
     ("typed", "currency", "minor"),
-    [("10,50", "USD", 1050), (" 7 ", "CLP", 7), ("0.01", "BRL", 1), ("92233720368547758.07", "USD", 2**63 - 1)],
+    [
+        ("10,50", "USD", 1050),
+        (" 7 ", "CLP", 7),
+        ("0.01", "BRL", 1),
+        ("92233720368547758.07", "USD", 2**63 - 1),
+        ("92,233,720,368,547,758.07", "USD", 2**63 - 1),
+    ],
 )
 def test_a_field_gives_minor_units(typed: str, currency: str, minor: int) -> None:
     cleaned = MoneyField(currency=currency).clean(typed)
@@ -25,9 +31,9 @@ def test_a_field_gives_minor_units(typed: str, currency: str, minor: int) -> Non
         ("0", "CLP", "more than zero"),
         ("0,00", "USD", "more than zero"),
         ("92233720368547758.08", "USD", "too large"),
-        ("1.000", "CLP", "thousands separators"),
+        ("1.000", "CLP", "more than one way. Write it like 123,450"),
         ("1.5", "CLP", "no decimals"),
-        ("1.505", "USD", "thousands separators"),
+        ("1.505", "USD", "more than one way. Write it like 1,234.50"),
         ("1.5050", "USD", "2 decimals"),
         ("x", "USD", "in digits"),
     ],

@@ -76,7 +76,7 @@ def test_the_summary_shows_which_payments_are_included(boss: Client, service: Se
     html = summary(boss, full, part, pesos, cash, gone, taken)
     # The newest first.
     assert VALUES.findall(html) == [f"{pesos.pk}:1000000", f"{part.pk}:750", f"{full.pk}:1050"]
-    assert "$18.00" in html
+    assert "USD\xa018.00" in html
     assert "eighteen and 00/100 (US dollars)" in html
     assert "one million (Chilean pesos)" in html
     assert "Refund 3 payments" in html
@@ -102,7 +102,7 @@ def test_the_confirmed_amount_is_sent(boss: Client, service: Service) -> None:
         assert "destination" not in call
     assert outcomes(response) == [(second.pk, "made"), (first.pk, "made")]
     html = response.content.decode()
-    assert "$30.50" in html
+    assert "USD\xa030.50" in html
     assert all(url("refund", "change", made.pk) in html for made in Refund.objects.all())
     assert {entry.object_id for entry in LogEntry.objects.all()} == {first.pk, second.pk}
     assert "Continue with the others" not in html

@@ -28,12 +28,12 @@ def test_the_review_of_a_card_refund_says_in_words_what_will_happen(boss: Client
     row = rows.payment(amount_received=10_050)
     html = submit(boss, row, step="review", amount="100,5", reason="it <broke>\r\ntwice").content.decode()
     for words in (
-        "$100.50 will be sent back to the card that was charged.",
+        "USD\xa0100.50 will be sent back to the card that was charged.",
         "one hundred and 50/100 (US dollars)",
         "it &lt;broke&gt;",
         "Left to refund afterwards",
-        "$0.00",
-        'value="confirm">Refund $100.50</button>',
+        "USD\xa00.00",
+        'value="confirm">Refund USD\xa0100.50</button>',
         "Nothing has been sent yet.",
     ):
         assert words in html, words
@@ -52,10 +52,10 @@ def test_the_review_of_a_bank_refund_names_the_recipient(boss: Client, service: 
     row = rows.payment(currency="CLP", amount_received=1000, method_family="cash", country="CL")
     html = submit(boss, row, step="review", amount="400", **BANK).content.decode()
     for words in (
-        "CLP400 will be sent back to Ana Pérez (RUT 12345678-5), account 000123 at bank 001.",
+        "CLP\xa0400 will be sent back to Ana Pérez (RUT 12345678-5), account 000123 at bank 001.",
         "four hundred (Chilean pesos)",
         "checking",
-        "CLP600",
+        "CLP\xa0600",
         "24 hours",
     ):
         assert words in html, words
@@ -99,7 +99,7 @@ def test_too_much_is_refused_after_one_refresh(
 
     monkeypatch.setattr(WithinRest, "refresh", refresh)
     response = submit(boss, row, step="review", amount="11.01")
-    assert response.context["form"].errors == {"amount": ["At most $11.00 can be refunded."]}
+    assert response.context["form"].errors == {"amount": ["At most USD\xa011.00 can be refunded."]}
     assert "will be sent back" in submit(boss, row, step="review", amount="11").content.decode()
     Payment.objects.filter(pk=row.pk).update(amount_received=1050)
     assert "will be sent back" in submit(boss, row, step="review", amount="11").content.decode()

@@ -93,10 +93,10 @@ def test_the_review_shows_every_value_and_sends_nothing(boss: Client, service: S
     assert service.asked == [("CLP", "default")]
     assert service.calls == []
     for words in (
-        "CLP1,500 will be sent to Ana Pérez (RUT 12345678-5), account 000123 at bank 001.",
+        "CLP\xa01,500 will be sent to Ana Pérez (RUT 12345678-5), account 000123 at bank 001.",
         "one thousand, five hundred (Chilean pesos)",
-        "Available", "CLP2,000", "CLP30", "CLP40", "CLP50", "CLP0",
-        "Available afterwards, before the fee", "CLP500",
+        "Available", "CLP\xa02,000", "CLP\xa030", "CLP\xa040", "CLP\xa050", "CLP\xa00",
+        "Available afterwards, before the fee", "CLP\xa0500",
         "24 hours", "fee is added", "invoice-7", "cl_bank_transfer", "Chile", "checking",
         "Nothing has been sent yet.",
     ):  # fmt: skip
@@ -130,7 +130,7 @@ def test_the_reviewed_payout_is_sent_after_the_confirmation(boss: Client, servic
     ]
     made = Payout.objects.get()
     assert response.headers["Location"] == url("payout", "change", made.pk)
-    assert "CLP1,500" in page(boss, url("payout", "change", made.pk))
+    assert "CLP\xa01,500" in page(boss, url("payout", "change", made.pk))
     entry = LogEntry.objects.get()
     assert (entry.object_id, made.pk in entry.get_change_message()) == (made.pk, True)
 
@@ -234,7 +234,7 @@ def test_an_insufficient_balance_is_refused_before_anything_is_sent(
     response = submit(boss, "review")
     assert list(response.context["form"].errors) == ["amount"]
     html = response.content.decode()
-    assert f"Only CLP{available:,} is available." in html
+    assert f"Only CLP\xa0{available:,} is available." in html
     # With the figures it is about, and what was typed.
     assert "Balance, read just now" in html
     assert 'value="000123"' in html

@@ -16,6 +16,7 @@ from django.core.exceptions import ValidationError
 from django.core.signals import got_request_exception
 from django.test import Client
 from django.urls import reverse
+from django.utils import translation
 from django.views.debug import ExceptionReporter
 from django.views.decorators.debug import sensitive_variables
 
@@ -104,7 +105,7 @@ def test_a_card_is_refunded_with_the_rest_prefilled(boss: Client, service: Servi
     made = Refund.objects.get()
     html = page(boss, url("payment", "change", row.pk))
     assert f'Refund <a href="{url("refund", "change", made.pk)}">' in html
-    assert "$10.00" in html
+    assert "USD\xa010.00" in html
     entry = LogEntry.objects.get()
     assert entry.object_id == row.pk
     assert made.pk in entry.get_change_message()
@@ -114,7 +115,7 @@ def test_a_payment_without_card_is_refunded_to_the_typed_account(boss: Client, s
     payer = {"name": "Ana Pérez", "document": {"type": "RUT", "number": "12345678-5"}}
     row = rows.payment(currency="CLP", amount_received=1000, method_family="bank_transfer", country="CL", payer=payer)
     form = initial(boss, row)
-    assert form["amount"] == "1000"
+    assert form["amount"] == "1,000"
     assert (form["holder_name"], form["document_type"], form["document_number"]) == ("Ana Pérez", "RUT", "12345678-5")
     submit(boss, row, **{**form, **BANK, "reason": "returned goods"})
     [(_payment, sent)] = service.calls
@@ -154,12 +155,15 @@ def test_every_family_but_cards_needs_a_destination(boss: Client, service: Servi
         ("CLP", "1000", 1000),
         ("CLP", "9007199254740993", 9007199254740993),
         ("COP", "1234.56", 123456),
+        ("CLP", "1,000", 1000),
+        ("USD", "1,000.00", 100000),
+        ("USD", "USD\xa01,000.00", 100000),
         ("CLP", "1.000", None),
-        ("CLP", "1,000", None),
         ("CLP", "10.0", None),
         ("USD", "1.000", None),
-        ("USD", "1,000.00", None),
         ("USD", "1.000,00", None),
+        ("USD", "1,00,000", None),
+        ("USD", "CLP 1,000", None),
         ("USD", "1e3", None),
         ("USD", "1_0", None),
         ("USD", "-5", None),
@@ -192,14 +196,14 @@ def test_amounts_are_typed_in_major_units(
     [
         ("CLP", "-5", "more than zero"),
         ("USD", "-5.50", "more than zero"),
-        ("CLP", "10,5", "CLP has no decimals: write a whole number, for example 123450"),
+        ("CLP", "10,5", "CLP has no decimals: write a whole number, for example 123,450"),
         ("CLP", "10.0", "no decimals"),
-        ("USD", "10.5000", "USD has 2 decimals, for example 1234.50"),
-        ("CLP", "1.000", "thousands separators, for example 123450"),
-        ("USD", "1,000.00", "thousands separators, for example 1234.50"),
-        ("USD", "1.000.000,00", "thousands separators"),
-        ("USD", "1,000", "thousands separators"),
-        ("USD", "$5", "in digits, for example 1234.50"),
+        ("USD", "10.5000", "USD has 2 decimals, for example 1,234.50"),
+        ("CLP", "1.000", "more than one way. Write it like 123,450."),
+        ("USD", "1.000,00", "more than one way. Write it like 1,234.50."),
+        ("USD", "1.000.000,00", "more than one way"),
+        ("USD", "1.000", "more than one way"),
+        ("USD", "$5", "in digits, for example 1,234.50"),
         ("USD", "ten", "in digits"),
         ("USD", "1e3", "in digits"),
     ],
@@ -210,13 +214,17 @@ def test_each_mistake_in_an_amount_has_its_message(
     response = submit(boss, rows.payment(currency=currency), amount=typed)
     [message] = response.context["form"].errors["amount"]
     assert words in message
-    assert ("thousands" in message) is ("thousands" in words)
+    assert ("more than one way" in message) is ("more than one way" in words)
     assert service.calls == []
 
 
 def test_the_help_text_shows_an_example(boss: Client) -> None:
     html = page(boss, url("payment", "refund", rows.payment(currency="CLP").pk))
-    assert "Without thousands separators, for example 123450." in html
+    assert "For example 123,450." in html
+    with translation.override("es"):
+        html = page(boss, url("payment", "refund", rows.payment(currency="USD", amount_received=2_000_000).pk))
+    assert "Por ejemplo 1.234,50." in html
+    assert 'value="20.000,00"' in html
 
 
 @pytest.mark.parametrize(
@@ -275,7 +283,7 @@ def test_too_much_is_refused_in_the_currency_of_the_payment(boss: Client, servic
     row = rows.payment(amount_received=1050)
     service.error = ValidationError({"amount": ["At most 1050 minor units are left to refund."]})
     response = submit(boss, row, amount="11")
-    assert response.context["form"].errors["amount"] == ["At most $10.50 can be refunded."]
+    assert response.context["form"].errors["amount"] == ["At most USD\xa010.50 can be refunded."]
 
 
 def test_a_refusal_shows_code_and_request_id_and_the_form_has_a_new_key(boss: Client, service: Service) -> None:

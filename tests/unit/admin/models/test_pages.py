@@ -89,8 +89,8 @@ def test_amounts_have_the_decimals_of_their_currency(boss: Client) -> None:
     rows.payment(currency="CLP", amount=12345, amount_received=12345)
     rows.payment(currency="USD", amount=12345, amount_received=12345)
     html = page(boss, url("payment", "changelist"))
-    assert "CLP12,345<" in html.replace("\xa0", "")
-    assert "$123.45<" in html
+    assert "CLP\xa012,345<" in html
+    assert "USD\xa0123.45<" in html
 
 
 def test_the_refundable_amount_leaves_out_refunds_in_progress(boss: Client) -> None:
@@ -101,18 +101,18 @@ def test_the_refundable_amount_leaves_out_refunds_in_progress(boss: Client) -> N
         return page(boss, address).split("field-rest_shown")[1].split("form-row")[0]
 
     rows.refund(payment=row, amount=300, currency="USD", status="processing")
-    assert "$7.00" in refundable()
+    assert "USD\xa07.00" in refundable()
     rows.operation(operation="create_refund", target_id=row.pk, amount=600, currency="USD", state="due")
-    assert "$1.00" in refundable()
+    assert "USD\xa01.00" in refundable()
     assert refund_page in page(boss, address)
     rows.operation(operation="create_refund", target_id=row.pk, amount=200, currency="USD", state="unknown")
-    assert "$0.00" in refundable()
+    assert "USD\xa00.00" in refundable()
     assert refund_page not in page(boss, address)
 
 
 def test_amounts_beyond_floats_are_exact(boss: Client) -> None:
     row = rows.payment(currency="USD", amount=2**63 - 1)
-    assert "$92,233,720,368,547,758.07" in page(boss, url("payment", "change", row.pk))
+    assert "USD\xa092,233,720,368,547,758.07" in page(boss, url("payment", "change", row.pk))
 
 
 @pytest.mark.promise(7)
