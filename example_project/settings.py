@@ -92,6 +92,7 @@ PROVIDER_URL = os.environ.setdefault("PAYMENTS_BASE_URL", "http://127.0.0.1:8400
 os.environ.setdefault("PAYMENTS_API_KEY", "sk_test_sandbox")
 # PAYMENTS_PROCESSING=celery needs a worker and beat.
 PAYMENTS_INTEGRATION = from_env()
+PAYMENTS_RECEIPT_ISSUER = "Example shop\nAv. Siempre Viva 742, Santiago"
 
 #: Messages are files in a folder: no server is needed. Any other broker goes into BROKER_URL.
 CELERY_BROKER_URL = env.str("BROKER_URL", default="filesystem://")

@@ -4,5 +4,6 @@ from django.urls import include, path
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("payments/", include("payments_integration.urls")),
+    path("payments/", include("payments_integration.contrib.finance.urls")),
     path("", include("example_project.shop.urls")),
 ]

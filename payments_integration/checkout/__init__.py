@@ -5,6 +5,18 @@ can subclass the views. See ``docs/11-checkout.md``.
 """
 
 from payments_integration.checkout.links import return_url, status_url
-from payments_integration.checkout.views import CheckoutReturnView, CheckoutStatusDataView, CheckoutStatusView
+from payments_integration.checkout.views import (
+    CheckoutReturnView,
+    CheckoutStatusDataView,
+    CheckoutStatusView,
+    CheckoutView,
+)
 
-__all__ = ["CheckoutReturnView", "CheckoutStatusDataView", "CheckoutStatusView", "return_url", "status_url"]
+__all__ = [
+    "CheckoutReturnView",
+    "CheckoutStatusDataView",
+    "CheckoutStatusView",
+    "CheckoutView",
+    "return_url",
+    "status_url",
+]

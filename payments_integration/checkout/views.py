@@ -18,7 +18,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.core.cache import cache
 from django.db import connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, JsonResponse
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 from django.views.generic import TemplateView, View
@@ -88,8 +88,9 @@ class CheckoutView(View):
 class CheckoutStatusView(CheckoutView, TemplateView):
     """The payment's status and what the payer must do; the page updates itself.
 
-    Templates get ``payment`` (None until the mirror has it), ``status``, ``amount`` and ``reference``. For a page of
-    your own, subclass it and set ``template_name`` or ``extra_context``.
+    Templates get ``payment`` (None until the mirror has it), ``status``, ``amount``, ``reference``, ``receipt_url``
+    (empty unless the project has receipts) and ``has_receipt``. For a page of your own, subclass it and set
+    ``template_name`` or ``extra_context``.
     """
 
     template_name: str = "payments_integration/checkout/status.html"
@@ -111,6 +112,8 @@ class CheckoutStatusView(CheckoutView, TemplateView):
                 "status": shown_status(payment),
                 "amount": format_for_payer(payment.amount, payment.currency, payment.country) if payment else "",
                 "reference": visible(reference or ""),
+                "receipt_url": _receipt_url(self.kwargs["token"]),
+                "has_receipt": _has_receipt(payment),
                 "action_fingerprint": wanted,
                 "data_url": reverse(self.data_url_name, kwargs={"token": self.kwargs["token"]}),
                 "reload_seconds": self.reload_seconds_with_action if wanted else self.reload_seconds,
@@ -120,7 +123,7 @@ class CheckoutStatusView(CheckoutView, TemplateView):
 
 
 class CheckoutStatusDataView(CheckoutView):
-    """The same as JSON, for the page's script: ``{status, headline, message, tone, final, action}``.
+    """The same as JSON, for the page's script: ``{status, headline, message, tone, final, action, receipt}``.
 
     ``action`` changes when the payer has to do something else, and is empty if there is nothing to do.
     """
@@ -137,6 +140,7 @@ class CheckoutStatusDataView(CheckoutView):
                 "tone": now.tone,
                 "final": now.is_final,
                 "action": fingerprint(payment),
+                "receipt": _has_receipt(payment),
             }
         )
 
@@ -169,6 +173,18 @@ class CheckoutReturnView(CheckoutView):
     def get_next_url(self, payment: Payment | None) -> str:
         """The status page. ``payment``: as it is now; None until the mirror has it."""
         return reverse(self.status_url_name, kwargs={"token": links.status_token(self.subject)})
+
+
+def _has_receipt(payment: Payment | None) -> bool:
+    return payment is not None and payment.status in PAID
+
+
+def _receipt_url(token: str) -> str:
+    """The receipt's address for the same token; empty if the project does not include its URLs."""
+    try:
+        return reverse("payments_finance:receipt", kwargs={"token": token})
+    except NoReverseMatch:
+        return ""
 
 
 def refreshed(payment: Payment, *, every: float = EVERY, max_wait: float = MAX_WAIT) -> Payment:

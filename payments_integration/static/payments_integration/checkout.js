@@ -103,6 +103,10 @@
             statusBox.className = `payments-status-box payments-status-box-${now.tone}`;
             say(statusBox.querySelector("[data-payments-headline]"), now.headline);
             say(statusBox.querySelector("[data-payments-message]"), now.message);
+            const receipt = page.querySelector("[data-payments-receipt]");
+            if (receipt) {
+                receipt.hidden = now.receipt !== true;
+            }
             page.dataset.paymentsStatus = now.status;
             ended = now.final === true;
         };

@@ -93,6 +93,7 @@ def test_the_data_follows_the_mirror(client: Client, provider: Fake) -> None:
         "tone": "good",
         "final": True,
         "action": "",
+        "receipt": True,
     }
     assert provider.reads == []
 
@@ -110,6 +111,7 @@ def test_the_page_works_before_the_payment_is_mirrored(client: Client, provider:
         "tone": "open",
         "final": False,
         "action": "",
+        "receipt": False,
     }
     rows.payment()
     assert data(client, subject)["status"] == "requires_action"

@@ -1,0 +1,59 @@
+"""The payer's receipt: a page that prints well, for who has the address of the status page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.generic import TemplateView
+
+from payments_integration.checkout import CheckoutView
+from payments_integration.checkout.links import STATUS
+from payments_integration.checkout.status import PAID
+from payments_integration.checkout.texts import visible
+from payments_integration.models import Payment
+from payments_integration.money import format_for_payer
+
+#: The setting with the merchant's name and whatever else identifies it, one line each.
+ISSUER = "PAYMENTS_RECEIPT_ISSUER"
+
+
+class ReceiptView(CheckoutView, TemplateView):
+    """The receipt of a paid payment; 404 for any other.
+
+    Templates get ``payment``, ``issuer`` (lines), ``amount``, ``refunded`` (empty if nothing was), ``paid_at``,
+    ``reference`` and ``status_url``. The page shows nothing about the payer.
+    """
+
+    template_name: str = "payments_integration/receipt.html"
+
+    payment: Payment
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        self.subject = self.read_token(kwargs["token"])
+        payment = self.get_payment()
+        if payment is None or payment.status not in PAID:
+            raise Http404
+        self.payment = payment
+        return super().get(request, *args, **kwargs)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        payment, refunded = self.payment, self.payment.refunded_amount or 0
+
+        def money(amount: int) -> str:
+            return format_for_payer(amount, payment.currency, payment.country)
+
+        return super().get_context_data(
+            **{
+                "payment": payment,
+                "issuer": str(getattr(settings, ISSUER, "")).splitlines(),
+                "amount": money(payment.amount_received),
+                "refunded": money(refunded) if refunded else "",
+                "paid_at": payment.succeeded_at or payment.state_at,
+                "reference": visible(payment.merchant_reference or ""),
+                "status_url": reverse(STATUS, kwargs={"token": self.kwargs["token"]}),
+                **kwargs,
+            }
+        )
