@@ -11,7 +11,7 @@ from tests.simulation.faults import KINDS
 from tests.simulation.mutants import ROOT
 from tests.simulation.network import REFUSALS, SPOILED
 from tests.simulation.rules import MUTANTS, Mutant
-from tests.simulation.scheduler import Scheduler
+from tests.simulation.scheduler import GO, Fault, Plan, Scheduler
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,6 +36,13 @@ def test_the_same_seed_gives_the_same_run() -> None:
     first, second = (running.run(3, schedules=3, steps=15, shrink=0) for _ in range(2))
     assert first.digests == second.digests
     assert len(set(first.digests)) >= 3
+
+
+def test_a_fault_of_a_post_waits_for_one() -> None:
+    plan = Plan()
+    plan.add([Fault("send", "drop", method="POST"), Fault("send", "late", 1)])
+    taken = [plan.take("send", may_wait=True, method=method) for method in ("GET", "GET", "POST", "POST")]
+    assert taken == [GO, "late", "drop", GO]
 
 
 def test_every_network_fault_is_in_the_list_of_kinds() -> None:

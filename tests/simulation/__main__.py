@@ -24,8 +24,16 @@ from typing import Any
 
 from tests.simulation.faults import KINDS
 
-#: Faults that are no matter of boundaries, and every one that is.
-OTHERS = ("delivery drop", "delivery twice", "delivery vanish", "broker wiped", "clock jumps", "clock set wrong")
+#: How many of the faults at boundaries hit a POST, and what else happens.
+OTHERS = (
+    "faults of a POST",
+    "delivery drop",
+    "delivery twice",
+    "delivery vanish",
+    "broker wiped",
+    "clock jumps",
+    "clock set wrong",
+)
 
 #: After how many schedules a line says how far it is.
 PROGRESS = 500

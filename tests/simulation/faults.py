@@ -21,6 +21,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "receiver": ("fail", "fail", CRASH),  # inside the transaction of the dispatch
     "sleep": (CRASH,),  # while a process waits
 }
+#: The boundaries of requests to the provider.
+REQUESTS = ("send", "answer")
 #: A schedule has only some of these: a calm network brings the others' faults further.
 FAMILIES: dict[str, frozenset[str]] = {
     "crashes": frozenset({CRASH}),

@@ -53,7 +53,7 @@ class Surroundings(Protocol):
     time: Time
     engine: Engine
 
-    def at(self, point: str, *, may_wait: bool = True) -> str: ...
+    def at(self, point: str, *, may_wait: bool = True, method: str = "") -> str: ...
 
     def check_alive(self) -> None: ...
 
@@ -149,7 +149,7 @@ class Transport:
         deadline = budget(conf.current().REQUEST_DEADLINE)
         request = network.request(self._account, method, path, params, body, idempotency_key)
         query = f"?{urlencode(params)}" if params else ""
-        kind = world.at("send")
+        kind = world.at("send", method=method)
         if kind in REFUSALS:
             # Such a proxy knows the time, too.
             answer = apply_fault(ApiResponse(500, b"", {}), REFUSALS[kind], "req_refused")
@@ -164,7 +164,7 @@ class Transport:
             answer = network.carry_out(request)
             if kind == "twice":
                 answer = network.carry_out(request)
-            kind = world.at("answer")
+            kind = world.at("answer", method=method)
             if kind == "slow":
                 world.time.advance(deadline * 0.8)
             elif kind == "lost":

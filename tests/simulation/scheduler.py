@@ -35,14 +35,16 @@ class Stuck(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of this kind at the ``nth`` time (from 0) that this point is reached."""
+    """A fault of this kind at the ``nth`` time (from 0) that this point is reached; ``method``: by such a request."""
 
     point: str
     kind: str
     nth: int = 0
+    method: str = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} at {self.point}{f' #{self.nth}' if self.nth else ''}"
+        of_what = f" of {self.method}" if self.method else ""
+        return f"{self.kind} at {self.point}{of_what}{f' #{self.nth}' if self.nth else ''}"
 
 
 class Plan:
@@ -50,7 +52,8 @@ class Plan:
 
     def __init__(self) -> None:
         self._left: list[Fault] = []
-        self._seen: Counter[str] = Counter()
+        #: How often each point was reached in this step, by any request ("") and by each method.
+        self._seen: Counter[tuple[str, str]] = Counter()
 
     def add(self, faults: Iterable[Fault]) -> None:
         """A step begins: count its boundaries from zero."""
@@ -60,12 +63,17 @@ class Plan:
     def clear(self) -> None:
         self._left = []
 
-    def take(self, point: str, *, may_wait: bool) -> str:
-        """What happens now at this point."""
-        count = self._seen[point]
-        self._seen[point] += 1
+    def take(self, point: str, *, may_wait: bool, method: str = "") -> str:
+        """What happens now at this point; ``method``: of the request, if this is one."""
+        for place in {(point, ""), (point, method)}:
+            self._seen[place] += 1
         for fault in self._left:
-            if fault.point == point and fault.nth <= count and (may_wait or fault.kind != WAIT):
+            if (
+                fault.point == point
+                and fault.method in ("", method)
+                and fault.nth < self._seen[point, fault.method]
+                and (may_wait or fault.kind != WAIT)
+            ):
                 self._left.remove(fault)
                 return fault.kind
         return GO

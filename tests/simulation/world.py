@@ -112,28 +112,29 @@ class World:
 
     # at boundaries, in the thread of an actor
 
-    def at(self, point: str, *, may_wait: bool = True) -> str:
+    def at(self, point: str, *, may_wait: bool = True, method: str = "") -> str:
         """Pass a boundary: the planned fault happens, or is returned for the caller to do."""
         actor = self._actor()
         if actor is None:
             return GO
         self.check_alive()
-        kind = self._decide(actor, point, may_wait=may_wait)
+        kind = self._decide(actor, point, may_wait=may_wait, method=method)
         while kind == WAIT:
             actor.point, actor.since = point, self.time.now
             self.waiting.append(actor)
             self.scheduler.pause()
             self.check_alive()
-            kind = self._decide(actor, point, may_wait=may_wait)
+            kind = self._decide(actor, point, may_wait=may_wait, method=method)
         return kind
 
-    def _decide(self, actor: Actor, point: str, *, may_wait: bool) -> str:
-        kind = self.plan.take(point, may_wait=may_wait)
+    def _decide(self, actor: Actor, point: str, *, may_wait: bool, method: str) -> str:
+        kind = self.plan.take(point, may_wait=may_wait, method=method)
         self.counts[f"passed {point}"] += 1
         self._digest.update(f"{actor.name} {point} {kind}\n".encode())
         if kind == GO:
             return GO
         self.counts[f"{point} {kind}"] += 1
+        self.counts["faults of a POST"] += method == "POST"
         self.note(f"{kind.upper()} at {point}")
         if kind == CRASH:
             self.kill(actor.process)
