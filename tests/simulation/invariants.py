@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
-from payments_integration.inbox.replaying import LONGEST_HOLD
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     Balance,
@@ -33,6 +33,10 @@ _KINDS: tuple[tuple[str, type[Any]], ...] = (
     ("refunds", Refund),
     ("deposit_references", DepositReference),
 )
+#: An event further ahead of the provider's clock makes no other event stale (docs/architecture.md).
+MAX_AHEAD = timedelta(minutes=5)
+#: What we know of the provider's clock differs from ours by no more than this.
+CREDIBLE = timedelta(minutes=15)
 _BUCKETS = ("available", "pending", "reserve", "hold", "debt")
 _NOTHING_HAPPENED = (OperationState.REJECTED, OperationState.CLOSED)
 
@@ -130,30 +134,52 @@ def dispatched_once_and_in_order(world: World) -> Iterator[str]:
         if len(dispatched.get(event_id, ())) != 1:
             yield f"event {created.get(event_id, event_id)} was dispatched {len(dispatched.get(event_id, ()))} times"
     newest: dict[tuple[str, str], Event] = {}
-    for event_id, times in dispatched.items():
+    # Of those whose time orders, and of those whose time may order.
+    surely, perhaps = (_Latest(most_ahead) for most_ahead in (MAX_AHEAD, MAX_AHEAD + CREDIBLE))
+    for event_id, calls in dispatched.items():
         event = created.get(event_id)
         if event is None:
             continue
-        key, is_stale = (event.object_kind, event.object_id), times[0][1]
-        other = newest.get(key)
-        is_late = other is not None and event.created_at < other.created_at
-        if is_late != is_stale:
+        key, is_stale = (event.object_kind, event.object_id), calls[0][1]
+        if surely.is_after(event) > is_stale or perhaps.is_after(event) < is_stale:
             yield f"event {event} of {event.created_at} is dispatched as {'stale' if is_stale else 'fresh'}"
-        if other is None or not is_late:
+        surely.add(event)
+        perhaps.add(event)
+        other = newest.get(key)
+        if other is None or event.created_at >= other.created_at:
             newest[key] = event
         elif event_id not in world.parked and not _came_too_late(world, event, other):
             yield f"event {event} of {event.created_at} is dispatched after {other} of {other.created_at}"
 
 
+class _Latest:
+    """The latest time of each object's events so far, without those too far ahead of our clock when they came.
+
+    An event five minutes ahead of the provider's clock makes no other event stale. That clock is known by ours and a
+    difference of at most a quarter of an hour, so between the two limits either is right.
+    """
+
+    def __init__(self, most_ahead: timedelta) -> None:
+        self._most_ahead = most_ahead
+        self._times: dict[tuple[str, str], datetime] = {}
+
+    def add(self, event: Event) -> None:
+        key = (event.object_kind, event.object_id)
+        if event.created_at - event.received_at < self._most_ahead:
+            self._times[key] = max(event.created_at, self._times.get(key, event.created_at))
+
+    def is_after(self, event: Event) -> bool:
+        """Whether a later event was there before this one."""
+        return self._times.get((event.object_kind, event.object_id), event.created_at) > event.created_at
+
+
 def _came_too_late(world: World, event: Event, newer: Event) -> bool:
     """Whether the newer one had been dispatched when this one came.
 
-    Only a delivery can overtake another, or an event that a failing pass held for as long as it may, by our clock,
-    which may have been set in between.
+    Only a delivery can overtake another, or an event that was not held any longer, because its pass kept failing.
     """
     was_there = world.watch.applied[event.pk] <= world.watch.dispatched[newer.pk]
-    released = newer.dispatched_at is not None and abs(newer.dispatched_at - newer.received_at) >= LONGEST_HOLD
-    return not was_there and (newer.source == EventSource.WEBHOOK or released)
+    return not was_there and (newer.source == EventSource.WEBHOOK or newer.pk in world.overdue)
 
 
 def events_complete(world: World) -> Iterator[str]:

@@ -44,7 +44,7 @@ TASKS = (
 )
 #: Seconds that pass: between requests, beyond leases, backoffs, the key's 24 hours.
 JUMPS = (1, 4, 11, 31, 65, 130, 400, 1000, 3700, 6 * 3600, 12 * 3600, 23.5 * 3600, 25 * 3600)
-SKEWS = (0, -600, -240, -30, 30, 240, 600)
+SKEWS = (0, -600, -240, -30, 30, 240, 600, 1.5 * 3600, 3 * 3600, -7800, -6 * 3600)
 
 _MOVES: dict[str, tuple[str, ...]] = {
     "payments": ("pay", "pay", "pay", "open_checkout", "process", "fail", "expire", "hold", "chargeback"),
@@ -358,14 +358,14 @@ class Schedule(RuleBasedStateMachine):
         hour = 3600.0
         world = self._step("the provider has a bad day")
         skews = (0.0, ahead) if ahead < 0 else (ahead, 0.0)
-        world.time.set_skew(skews[0] * hour)
+        self.set_clock(skews[0] * hour)
         self._ask(payout_intent(self._mark, 1000, "order-2"), 0, False, [fate])
         self.pass_time(back_at * hour)
-        world.time.set_skew(skews[1] * hour)
+        self.set_clock(skews[1] * hour)
         self.pass_time((24.2 - back_at) * hour)
         world = self._step("beat: resume_operations")
         world.task(_pick(WORKERS, worker), "resume_operations")
-        world.time.set_skew(0)
+        self.set_clock(0)
 
     @rule(payment=INDEX, amounts=st.sampled_from(((None, None), (600, 1000), (None, 600))), nth=st.integers(0, 3))
     def refund_twice(self, payment: int, amounts: tuple[int | None, ...], nth: int) -> None:

@@ -14,10 +14,12 @@ from unittest import mock
 
 from django.db import connections
 from django.test import RequestFactory, override_settings
+from django.utils import timezone
 
 from payments_integration import apps, conf, tasks, webhooks
 from payments_integration.client import resources, transport
-from payments_integration.inbox import dispatching
+from payments_integration.inbox import dispatching, release, replaying
+from payments_integration.models import Event, EventState
 from payments_integration.projection import endpoints
 from payments_integration.reconciliation import events as event_passes, objects as object_passes
 from payments_integration.sandbox import Engine
@@ -45,6 +47,8 @@ LATEST = 60.0
 #: A process stands still for no longer between its last look at the clock and its request: who slept a day there would
 #: send under a key that the provider has forgotten, and nothing on this side can prevent it.
 STANDSTILL = timedelta(minutes=30)
+#: Events wait no longer for the pass that holds them.
+LONGEST_HOLD = timedelta(hours=1)
 #: A wake-up expires: the sweeper does the same every half minute.
 MESSAGE_LIFE = timedelta(seconds=60)
 
@@ -93,6 +97,8 @@ class World:
         self.intents: dict[str, Intent] = {}
         self.attentions: list[tuple[str, Any]] = []
         self.acknowledged: set[str] = set()
+        #: Events that were let go before the pass that held them had completed their window.
+        self.overdue: set[str] = set()
         self.waiting: list[Actor] = []
         self.messages: list[tuple[str, datetime]] = []
         self.processes = {name: Process(name) for name in ("web-1", "web-2", "worker-1", "worker-2")}
@@ -378,6 +384,7 @@ class World:
         stack.enter_context(mock.patch.object(resources, "_clients", {}))
         stack.enter_context(mock.patch.object(endpoints, "_secrets", {}))
         stack.enter_context(mock.patch.object(apps, "_publisher", self))
+        stack.enter_context(mock.patch.object(replaying, "release", self._release))
         for module in (event_passes, object_passes):
             stack.enter_context(mock.patch.object(module, "fetched_ahead", ahead(self.time.monotonic)))
         receivers: tuple[tuple[Any, list[Callable[..., Any]]], ...] = (
@@ -391,6 +398,15 @@ class World:
             signal.sender_receivers_cache.clear()
             for receiver in mine:
                 signal.connect(receiver)
+
+    def _release(self, account: str) -> int:
+        """Stands for the release of all held events, of which one is overdue by our clock."""
+        now = timezone.now()
+        held = dict(Event.objects.filter(account=account, state=EventState.HELD).values_list("pk", "received_at"))
+        if not any(abs(now - received_at) >= LONGEST_HOLD for received_at in held.values()):
+            self.violated("events are held for their pass", f"{sorted(held)} are released at {now}")
+        self.overdue |= held.keys()
+        return release(account)
 
     def _on_attention(self, sender: type[Any], reason: str, instance: Any = None, **kwargs: Any) -> None:
         self.note(f"attention: {reason}: {kwargs.get('message', '')}")
