@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import time
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -18,14 +18,16 @@ from payments_integration.contrib.finance.apps import record_movements
 from payments_integration.contrib.finance.journal import statements
 from payments_integration.contrib.finance.models import Movement
 from payments_integration.models import Payment
+from payments_integration.projection import events as projected
 from payments_integration.sandbox import Fault
 from payments_integration.sandbox.engine import DEFAULT_FUNDS
 from payments_integration.testing import ProviderSandbox
 from tests import factories
-from tests.databases import LEVELS, at_once
+from tests.databases import LEVELS, SQLITE, at_once
 from tests.integration.bookkeeping import BEFORE, MONTH, WITHIN, read_everything, trade
 from tests.integration.mirror import assert_mirror_equals_provider
 from tests.integration.reconciling import pay
+from tests.unit.contrib.finance.books import sums
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +69,8 @@ def assert_explained() -> None:
     found = figures()
     assert {currency: rest for currency, (_, rest) in found.items()} == {"CLP": 0, "BRL": 0}
     booked = {
-        currency: {kind: amount for kind, amount in sums.items() if amount and not kind.endswith("_fee")}
-        for currency, (sums, _) in found.items()
+        currency: {kind: amount for kind, amount in amounts.items() if amount and not kind.endswith("_fee")}
+        for currency, (amounts, _) in found.items()
     }
     assert booked == EXPECTED
     assert found["CLP"][0]["payout_fee"] < 0
@@ -141,10 +143,7 @@ def test_events_answers_and_a_backfill_at_the_same_moment_book_once(sandbox: Pro
     )
     inbox.process()
     for payment in Payment.objects.all():
-        booked: dict[str, Any] = {}
-        for row in Movement.objects.filter(object_id=payment.pk):
-            booked[row.kind] = booked.get(row.kind, 0) + row.amount
-        assert booked == {"payment": 10000, "payment_fee": -(payment.fee or 0)}
+        assert sums(payment.pk) == {"payment": 10000, "payment_fee": -(payment.fee or 0)}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -152,7 +151,7 @@ def test_events_answers_and_a_backfill_at_the_same_moment_book_once(sandbox: Pro
 def test_a_transaction_that_began_before_another_sees_what_that_one_booked(
     woken: list[str], monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
-    """A snapshot that is older than the row's lock would book the same money a second time."""
+    """It would book the same money a second time."""
     paid = factories.payment(status="succeeded", amount_received=10000, fee=300)
     with monkeypatch.context() as patch:
         patch.setattr(signals, "_mirror_listeners", [])
@@ -160,19 +159,24 @@ def test_a_transaction_that_began_before_another_sees_what_that_one_booked(
         inbox.process()
     later = factories.event({**paid, "fee": 400}, id="evt_later", created_at=factories.iso(datetime.now(UTC)))
     inbox.receive("default", factories.body(later))
-    real, waited = movements._record, []
+    begun, booked = threading.Event(), threading.Event()
+    lock = projected._lock
 
-    def slow(*args: Any) -> int:
-        # Both have begun; the one that has the lock stays a while.
-        if not waited:
-            waited.append(True)
-            time.sleep(0.5)
-        return real(*args)
+    def lock_late(batch: Any) -> Any:
+        if not begun.is_set():
+            # Under REPEATABLE READ the transaction sees this moment until its end.
+            assert Movement.objects.count() == 0
+            begun.set()
+            # On SQLite the other one waits for this transaction.
+            booked.wait(0.5 if SQLITE else 20)
+        return lock(batch)
 
-    monkeypatch.setattr(movements, "_record", slow)
-    at_once(inbox.process, movements.backfill, level=level)
+    def backfill() -> None:
+        assert begun.wait(20)
+        movements.backfill()
+        booked.set()
+
+    monkeypatch.setattr(projected, "_lock", lock_late)
+    at_once(inbox.process, backfill, level=level)
     inbox.process()
-    sums: dict[str, int] = {}
-    for row in Movement.objects.all():
-        sums[row.kind] = sums.get(row.kind, 0) + row.amount
-    assert sums == {"payment": 10000, "payment_fee": -400}
+    assert sums("pay_1") == {"payment": 10000, "payment_fee": -400}

@@ -17,6 +17,8 @@ from payments_integration.contrib.finance.movements import start_of
 from payments_integration.db.keyset import Order
 from payments_integration.models import Balance, BalanceChange
 
+#: The days that a journal may begin and end with; within the years that every database stores.
+EARLIEST, LATEST = date(1970, 2, 1), date(8999, 12, 1)
 #: Movements per statement of ``stream``.
 PAGE = 1000
 

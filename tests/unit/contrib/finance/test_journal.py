@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from argparse import ArgumentTypeError
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -20,7 +19,6 @@ from django.test.utils import CaptureQueriesContext
 from payments_integration.contrib.finance import formats, journal
 from payments_integration.contrib.finance.formats import CSV_HEADER
 from payments_integration.contrib.finance.journal import Period, statements
-from payments_integration.contrib.finance.management.commands import payments_journal
 from payments_integration.contrib.finance.models import Movement, MovementKind
 from payments_integration.models import Balance, BalanceChange
 from tests.factories import T0, event, payment, rows
@@ -307,11 +305,22 @@ def test_wrong_arguments_end_with_code_2(options: dict[str, Any]) -> None:
     assert raised.value.returncode == 2
 
 
-def test_days_are_iso_dates() -> None:
-    assert payments_journal._day("2026-01-31") == date(2026, 1, 31)
-    for text in ("2026-02-30", "31.1.2026", "2026-01-31T12:00:00Z", ""):
-        with pytest.raises(ArgumentTypeError):
-            payments_journal._day(text)
+@pytest.mark.parametrize("text", ["2026-02-30", "31.1.2026", "2026-01-31T12:00:00Z", "", "0001-01-01", "9999-12-31"])
+def test_a_day_is_an_iso_date(text: str) -> None:
+    for options in ((f"--since={text}", "--until=2026-02-01"), ("--since=2026-01-01", f"--until={text}")):
+        with pytest.raises(CommandError, match="is not a day; write 2026-01-31") as raised:
+            call_command("payments_journal", *options)
+        assert raised.value.returncode == 2
+
+
+def test_days_may_be_texts_as_on_the_command_line() -> None:
+    movement(occurred_on="2026-01-10")
+    out = io.StringIO()
+    call_command(
+        "payments_journal", "--since", "2026-01-01", "--until", "2026-02-01", stdout=out, stderr=io.StringIO()
+    )
+    assert out.getvalue() == run(JANUARY)[0]
+    assert out.getvalue().count("pay_1") == 2
 
 
 def test_a_backfill_writes_no_file(before_the_app: Callable[[], None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
 from datetime import date
 from typing import Any
 
@@ -11,7 +10,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date
 
 from payments_integration.contrib.finance.formats import FORMATS, NotWritableError
-from payments_integration.contrib.finance.journal import Period, Statement, statements
+from payments_integration.contrib.finance.journal import EARLIEST, LATEST, Period, Statement, statements
 from payments_integration.contrib.finance.movements import backfill, closes_at
 from payments_integration.management.arguments import add_account_argument, chosen_accounts
 from payments_integration.money import to_major
@@ -25,8 +24,8 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: Any) -> None:
-        parser.add_argument("--since", type=_day, help="the first day, such as 2026-01-01")
-        parser.add_argument("--until", type=_day, help="the day after the last one, such as 2026-02-01")
+        parser.add_argument("--since", help="the first day, such as 2026-01-01")
+        parser.add_argument("--until", help="the day after the last one, such as 2026-02-01")
         parser.add_argument("--format", choices=list(FORMATS), default="csv", help="default: csv")
         parser.add_argument(
             "--check",
@@ -59,12 +58,23 @@ class Command(BaseCommand):
 
 
 def _period(options: dict[str, Any]) -> Period:
-    since, until = options["since"], options["until"]
-    if since is None or until is None:
-        raise CommandError("--since and --until are required.", returncode=2)
+    since, until = _day("since", options["since"]), _day("until", options["until"])
     if since >= until:
         raise CommandError("--until is exclusive: it must be a later day than --since.", returncode=2)
     return Period(since, until, options["account"])
+
+
+def _day(name: str, value: str | date | None) -> date:
+    """An argument as a day. Code that calls the command may pass a date."""
+    if value is None:
+        raise CommandError(f"--{name} is required, such as --{name} 2026-01-01.", returncode=2)
+    try:
+        day = parse_date(value) if isinstance(value, str) else value
+    except ValueError:
+        day = None
+    if day is None or not EARLIEST <= day <= LATEST:
+        raise CommandError(f"--{name} {value} is not a day; write 2026-01-31.", returncode=2)
+    return day
 
 
 def _report(period: Period, found: list[Statement]) -> list[str]:
@@ -97,13 +107,3 @@ def _compared(statement: Statement) -> list[str]:
     if statement.recorded_after:
         lines.append(f"{name}: recorded later, in the file of another period: {money(statement.recorded_after)}")
     return lines
-
-
-def _day(text: str) -> date:
-    try:
-        day = parse_date(text)
-    except ValueError as error:
-        raise ArgumentTypeError(f"{text!r} is not a day: {error}") from None
-    if day is None:
-        raise ArgumentTypeError(f"{text!r} is not a day; write 2026-01-31")
-    return day
