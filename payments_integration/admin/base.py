@@ -10,7 +10,14 @@ from django.contrib import messages
 from django.contrib.admin.utils import flatten_fieldsets, quote, unquote
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
 from django.db import connections, transaction
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+)
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext, gettext_lazy as _
@@ -91,12 +98,12 @@ class ReadOnlyAdmin(ListAdmin):
         """The URL of a page or button of one row. Its view runs outside transactions."""
         return self._path(f"<path:object_id>/{name}/", name, view)
 
-    def list_path(self, name: str, view: Callable[[HttpRequest], HttpResponse]) -> URLPattern:
+    def list_path(self, name: str, view: Callable[[HttpRequest], HttpResponseBase]) -> URLPattern:
         """The URL of a page of the whole list. Its view runs outside transactions."""
         return self._path(f"{name}/", name, view)
 
-    def _path(self, route: str, name: str, view: Callable[..., HttpResponse]) -> URLPattern:
-        def outside(request: HttpRequest, **kwargs: Any) -> HttpResponse:
+    def _path(self, route: str, name: str, view: Callable[..., HttpResponseBase]) -> URLPattern:
+        def outside(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
             return view(request, **kwargs)
 
         wrapped: Any = self.admin_site.admin_view(outside_transactions(outside))

@@ -11,7 +11,7 @@ import binascii
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from django.conf import settings
@@ -45,9 +45,9 @@ def decode(cursor: str) -> list[Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    if not isinstance(value, datetime):
-        return value
-    return (value.astimezone(UTC) if is_aware(value) else value).isoformat()
+    if isinstance(value, datetime) and is_aware(value):
+        value = value.astimezone(UTC)
+    return value.isoformat() if isinstance(value, date) else value
 
 
 @dataclass(frozen=True, slots=True)

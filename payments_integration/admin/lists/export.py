@@ -38,10 +38,14 @@ def csv_response(
     request: HttpRequest, rows: QuerySet[Any], order: Order, fields: list[str], filename: str
 ) -> StreamingHttpResponse:
     """A download with the ``fields`` of ``rows`` in ``order``."""
-    lines = _lines(rows, order, fields)
+    return download(request, _lines(rows, order, fields), filename, "text/csv; charset=utf-8")
+
+
+def download(request: HttpRequest, lines: Iterator[str], filename: str, content_type: str) -> StreamingHttpResponse:
+    """A file that is sent as it is made."""
     # Under ASGI, Django would read a synchronous iterator to its end before it sends the first byte.
     content: Any = _in_threads(lines) if isinstance(request, ASGIRequest) else lines
-    response = StreamingHttpResponse(content, content_type="text/csv; charset=utf-8")
+    response = StreamingHttpResponse(content, content_type=content_type)
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     response["Cache-Control"] = "no-store"
     return response

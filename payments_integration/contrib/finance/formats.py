@@ -42,10 +42,10 @@ class NotWritableError(ValueError):
 
 def as_csv(period: Period) -> Iterator[str]:
     """One header line, then one line per posting."""
-    yield _csv_line(CSV_HEADER)
+    yield csv_line(CSV_HEADER)
     for movement in stream(period):
         for ledger_account, amount in _postings(movement):
-            yield _csv_line(
+            yield csv_line(
                 (
                     movement.booked_on.isoformat(),
                     movement.occurred_on.isoformat(),
@@ -160,7 +160,8 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _csv_line(cells: Iterable[str]) -> str:
+def csv_line(cells: Iterable[str]) -> str:
+    """One line of a CSV file."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(cells)
     return line.getvalue()

@@ -176,7 +176,7 @@ def names() -> set[str]:
         if route.startswith(f"{APP}/"):
             assert name or route.endswith("<path:object_id>/"), f"{route} has no name"
             found.add(name.removeprefix(f"{APP}_"))
-        elif not route.startswith(("auth/", "shop/")) and name not in DJANGOS:
+        elif not route.startswith(("auth/", "shop/", "payments_finance/")) and name not in DJANGOS:
             found.add(name)
     return found - {""}  # Django's redirect from a row's URL without /change/
 

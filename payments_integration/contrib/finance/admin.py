@@ -1,0 +1,65 @@
+"""The movements in the admin, and the monthly statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponseBase
+from django.urls import URLPattern, reverse
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration.admin.base import ReadOnlyAdmin
+from payments_integration.admin.lists import filters
+from payments_integration.admin.shared import columns, display
+from payments_integration.admin.shared.buttons import Tool, may_view
+from payments_integration.contrib.finance.models import Movement, MovementKind
+from payments_integration.models import Balance
+
+
+@admin.register(Movement)
+class MovementAdmin(ReadOnlyAdmin):
+    change_list_template = "admin/payments_integration/change_list.html"
+    change_form_template = "admin/payments_integration/change_form.html"
+    list_display = ("booked_on", "kind_shown", "amount_shown", "object_shown", "account", "occurred_at")
+    list_filter = (filters.ACCOUNT,)
+    ordering = ("-booked_on", "-pk")
+    sortable_by = ("booked_on",)
+    search_fields = ("object_id__exact",)
+    search_help_text = _("The whole id of a payment, refund or payout")
+    export = (
+        "id", "booked_on", "occurred_on", "kind", "amount", "currency", "object_id", "account", "occurred_at",
+        "recorded_at",
+    )  # fmt: skip
+    fieldsets = (
+        (None, {"fields": ("kind_shown", "amount_shown", "object_shown", "account")}),
+        (_("Times"), {"fields": ("booked_on", "occurred_on", "occurred_at", "recorded_at")}),
+    )
+
+    kind_shown = columns.choice("kind", _("kind"), MovementKind)
+    amount_shown = columns.money("amount", _("amount"))
+
+    @admin.display(description=_("object"))
+    def object_shown(self, obj: Movement) -> str:
+        return display.object_link(self.admin_site, obj.account, obj.object_kind, obj.object_id)
+
+    def get_urls(self) -> list[URLPattern]:
+        return [self.list_path("statement", self.statement_view), *super().get_urls()]
+
+    def list_links(self, request: HttpRequest) -> Iterable[Tool]:
+        if self.has_statement_permission(request):
+            url = reverse(f"admin:{self.url_name('statement')}", current_app=self.admin_site.name)
+            yield Tool(_("Monthly statement"), url, post=False)
+
+    def has_statement_permission(self, request: HttpRequest) -> bool:
+        """The statement shows balances, too."""
+        return self.has_view_permission(request) and may_view(self.admin_site, request, Balance)
+
+    def statement_view(self, request: HttpRequest) -> HttpResponseBase:
+        if not self.has_statement_permission(request):
+            raise PermissionDenied
+        # Loaded with the first page that is opened, not at start-up.
+        from payments_integration.contrib.finance.statement import StatementPage  # noqa: PLC0415
+
+        return StatementPage(self, request).respond()
