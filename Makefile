@@ -21,7 +21,7 @@ SERVERS := $(RUN) -m tests.servers
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean environment
-.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping cases simulate mutants fuzz load bench
+.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office cases simulate mutants fuzz load bench
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -53,6 +53,9 @@ test-contract: $(VENV)/.ready-contract ## The REST API and the sandbox against t
 test-bookkeeping: $(VENV)/.ready-bookkeeping ## The journal's files as beancount and hledger read them
 	@command -v hledger >/dev/null || { echo "hledger is not there; on Debian: apt-get install hledger"; exit 1; }
 	$(RUN) -m pytest tests/bookkeeping
+
+test-office: $(VENV)/.ready-dev ## Exports of the admin, opened with LibreOffice
+	$(RUN) -m pytest tests/office
 
 cases: $(VENV)/.ready-all ## The failure catalogue: what proves each case, and where; ARGS=--from DIR reads earlier runs
 	$(RUN) -m tests.cases $(ARGS)
@@ -95,7 +98,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 # What the demo and the example project use.
-DEMO := api,checkout,words
+DEMO := api,checkout,words,xlsx
 
 # Installed once, and again when the dependencies change.
 $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python

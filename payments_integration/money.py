@@ -129,6 +129,11 @@ def parse_amount(typed: str, currency: str, locale: str | None = None) -> int:
     return to_minor(f"{digits}.{decimals or 0}", currency)
 
 
+def decimal_separator(locale: str | None = None) -> str:
+    """The point or comma before decimals, in ``locale`` or the active language."""
+    return str(_known(locale).number_symbols["latn"]["decimal"])
+
+
 def _with_separators(value: Decimal, decimals: int, locale: str | None) -> str:
     from babel.numbers import parse_pattern  # noqa: PLC0415
 

@@ -7,11 +7,14 @@ import io
 from pathlib import Path
 
 import pytest
+from openpyxl import load_workbook
 
 from payments_integration.testing import ProviderSandbox
 from tests.browser import provider_data
 from tests.browser.conftest import Person, Visit, address
 from tests.browser.test_refund import CONFIRM, MAY, digits
+
+EXPORT = f"form[action='{address('payment', 'export')}'] button"
 
 
 def test_several_card_payments_are_refunded(
@@ -43,13 +46,32 @@ def test_a_filtered_list_is_downloaded(visit: Visit, person: Person, provider: P
     visitor = visit(person("ana", "view_payment"))
     visitor.open(f"{address('payment', 'changelist')}?status={status}")
     with visitor.page.expect_download() as caught:
-        visitor.find(f"a[href^='{address('payment', 'export')}']").click()
+        visitor.find(EXPORT).click()
     rows = list(csv.DictReader(io.StringIO(Path(caught.value.path()).read_text("utf-8-sig"))))
     assert caught.value.suggested_filename.endswith(".csv")
     assert [row["id"] for row in rows] == ([paid.pk] if status == "succeeded" else [])
     if rows:
         assert rows[0]["merchant_reference"] == "'=1+1"  # no formula
         assert rows[0]["amount"] == "10000"
+
+
+def test_the_format_of_a_download_is_chosen(
+    visit: Visit, person: Person, provider: ProviderSandbox, language: str
+) -> None:
+    paid = provider_data.paid(provider)
+    visitor = visit(person("ana", "view_payment"), language=language)
+    visitor.open(address("payment", "changelist"))
+    choice = visitor.find("form.pi-choice select")
+    with visitor.page.expect_download() as caught:
+        visitor.find(EXPORT).click()
+    first = Path(caught.value.path()).read_text("utf-8-sig").partition("\r\n")[0]
+    assert first.startswith({"en": "id,status,amount", "es": "id;status;amount"}[language])
+    choice.select_option("xlsx")
+    with visitor.page.expect_download() as caught:
+        visitor.find(EXPORT).click()
+    assert caught.value.suggested_filename.endswith(".xlsx")
+    sheet = load_workbook(io.BytesIO(Path(caught.value.path()).read_bytes())).worksheets[0]
+    assert [sheet["A2"].value, sheet["C2"].value, sheet["C2"].number_format] == [paid.pk, 10_000, "#,##0"]
 
 
 def test_a_payment_is_found_by_its_reference_and_its_day(

@@ -31,7 +31,7 @@ HEAVY = frozenset(
     {
         "msgspec", "requests", "urllib3", "celery", "kombu", "cryptography", "rest_framework", "django_filters",
         "drf_spectacular", "phonenumbers", "babel", "num2words", "stdnum", "segno", "barcode", "environ", "csv",
-        "hypothesis", "pytest",
+        "openpyxl", "hypothesis", "pytest",
     }
 )  # fmt: skip
 #: Packages of the app whose modules are imported with their first use.
@@ -47,7 +47,7 @@ MODULES = (
 PAGES = (
     "dashboard.charts", "dashboard.money", "dashboard.page", "dashboard.statistics", "flows.bulk_refund",
     "flows.confirmation", "flows.forms", "flows.payment_methods", "flows.payout", "flows.refund",
-    "flows.webhook_endpoint", "lists.export", "shared.timeline",
+    "flows.webhook_endpoint", "lists.export", "lists.xlsx", "shared.timeline",
 )  # fmt: skip
 
 

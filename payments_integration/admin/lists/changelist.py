@@ -14,7 +14,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
-from django.core.exceptions import FieldDoesNotExist, PermissionDenied
+from django.core.exceptions import FieldDoesNotExist, PermissionDenied, SuspiciousOperation
 from django.db.models import DateTimeField, QuerySet
 from django.http import (
     Http404,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 else:
     _ModelAdmin = admin.ModelAdmin
 
-AFTER, BEFORE = "after", "before"
+AFTER, BEFORE, FORMAT = "after", "before", "format"
 
 
 class KeysetChangeList(ChangeList):
@@ -54,6 +54,9 @@ class KeysetChangeList(ChangeList):
             if value := self.params.pop(name, None):
                 self.cursor, self.backwards = str(value), name == BEFORE
             self.filter_params.pop(name, None)
+        # Names the format of an export.
+        self.params.pop(FORMAT, None)
+        self.filter_params.pop(FORMAT, None)
         return super().get_filters(request)
 
     def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Any]:
@@ -131,7 +134,7 @@ class ListAdmin(_ModelAdmin):
     personal: tuple[str, ...] = ()
     #: Times that a list shows with their age.
     aged: tuple[str, ...] = ()
-    #: The fields of the CSV export, and those of them that are left out for users who may not see personal data.
+    #: The fields of the export, and those of them that are left out for users who may not see personal data.
     export: tuple[str, ...] = ()
     export_personal: tuple[str, ...] = ()
 
@@ -231,30 +234,52 @@ class ListAdmin(_ModelAdmin):
         return super().changelist_view(request, {"pi_list_links": links, **(extra_context or {})})
 
     def export_view(self, request: HttpRequest) -> HttpResponseBase:
-        """Every row of the list as CSV, with the list's filters, search and order."""
+        """Every row of the list as a file, with the list's filters, search and order."""
+        # Loaded with the first export, not at start-up.
+        from payments_integration.admin.lists import export  # noqa: PLC0415
+
         if not self.has_view_permission(request):
             raise PermissionDenied
         if request.method != "GET":
             return HttpResponseNotAllowed(["GET"])
+        chosen = request.GET.get(FORMAT, "")
+        written = export.dialect(chosen)
+        if written is None and chosen != export.XLSX:
+            raise SuspiciousOperation("an unknown format")
+        back = HttpResponseRedirect(f"{display.list_url(self.admin_site, self.model)}?{request.GET.urlencode()}")
         try:
             listed = cast("KeysetChangeList", self.get_changelist_instance(request))
         except IncorrectLookupParameters:
             return HttpResponseRedirect(display.list_url(self.admin_site, self.model))
         if getattr(request, "pi_is_cut", False):
             # An incomplete file would look complete.
-            return HttpResponseRedirect(f"{display.list_url(self.admin_site, self.model)}?{request.GET.urlencode()}")
-        # Loaded with the first export, not at start-up.
-        from payments_integration.admin.lists.export import csv_response  # noqa: PLC0415
-
+            return back
         hidden = () if self.sees_personal(request) else self.export_personal
         fields = [name for name in self.export if name not in hidden]
-        filename = f"{self.opts.model_name}-{localdate():%Y-%m-%d}.csv"
-        return csv_response(request, listed.queryset, listed.order, fields, filename)
+        filename = f"{self.opts.model_name}-{localdate():%Y-%m-%d}"
+        if written is not None:
+            return export.csv_response(request, listed.queryset, listed.order, fields, filename, written)
+        if not export.has_xlsx():
+            needs = _('For Excel files, install the extra "xlsx": pip install "payments-integration[xlsx]".')
+            self.message_user(request, needs, messages.ERROR)
+            return back
+        from payments_integration.admin.lists import xlsx  # noqa: PLC0415
+
+        if xlsx.is_too_long(listed.queryset, listed.order):
+            words = _(
+                "An Excel file has at most %(most)d rows. Choose fewer days or another filter, or export as CSV."
+            )
+            self.message_user(request, words % {"most": xlsx.MAX_ROWS}, messages.ERROR)
+            return back
+        return xlsx.xlsx_response(request, listed.queryset, listed.order, fields, filename)
 
     def _export_links(self, request: HttpRequest) -> Iterable[Tool]:
         if self.export:
+            # Loaded with the first list, not at start-up.
+            from payments_integration.admin.lists.export import ExportForm  # noqa: PLC0415
+
             url = reverse(f"admin:{self.url_name('export')}", current_app=self.admin_site.name)
             kept = request.GET.copy()
-            for name in (AFTER, BEFORE):
+            for name in (AFTER, BEFORE, FORMAT):
                 kept.pop(name, None)
-            yield Tool(_("Export as CSV"), f"{url}?{kept.urlencode()}" if kept else url, post=False)
+            yield Tool(_("Export"), url, post=False, form=ExportForm(FORMAT, kept))

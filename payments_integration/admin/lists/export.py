@@ -1,4 +1,4 @@
-"""A list as CSV: all rows, with one batch in memory at a time."""
+"""A list as a file: its rows in batches, and CSV, with one batch in memory at a time."""
 
 from __future__ import annotations
 
@@ -7,18 +7,28 @@ import io
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import datetime, tzinfo
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
+from django import forms
 from django.core.handlers.asgi import ASGIRequest
 from django.db.models import QuerySet
-from django.http import HttpRequest, StreamingHttpResponse
+from django.http import HttpRequest, QueryDict, StreamingHttpResponse
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from payments_integration.db.keyset import Order
-from payments_integration.money import to_major
+from payments_integration.money import decimal_separator, to_major
 
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+#: The format of an Excel file, the only one that needs an extra.
+XLSX = "xlsx"
 #: Rows per batch.
 BATCH = 1000
 #: Fields that are amounts in the currency of their row.
@@ -29,26 +39,99 @@ AMOUNTS = frozenset(
 #: A spreadsheet runs a cell that begins with one of these as a formula, the full-width forms included.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001
 _INNER = re.compile(r"([;\t|]\s*)([=+\-@＝＋－＠])")  # noqa: RUF001
+_INNER_OR_COMMA = re.compile(r"([,;\t|]\s*)([=+\-@＝＋－＠])")  # noqa: RUF001
 _BREAKS = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
 #: Tells spreadsheets that the text is UTF-8.
 _BOM = "\ufeff"
 
+#: What a cell holds. A Decimal is an amount, with its currency's decimals; a datetime has no zone.
+Value = str | int | Decimal | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a CSV file is written. Where a comma separates decimals, a semicolon separates cells."""
+
+    decimals: str
+
+    @property
+    def cells(self) -> str:
+        return ";" if self.decimals == "," else ","
+
+
+_POINT, _COMMA = Dialect("."), Dialect(",")
+_DIALECTS = {"csv-point": _POINT, "csv-comma": _COMMA}
+
+
+def dialect(chosen: str) -> Dialect | None:
+    """The dialect of a format: that of the active language by default. None if the format is no CSV."""
+    if chosen in ("", "csv"):
+        return _COMMA if decimal_separator() == "," else _POINT
+    return _DIALECTS.get(chosen)
+
+
+def has_xlsx() -> bool:
+    """Whether the extra ``xlsx`` is installed."""
+    return find_spec("openpyxl") is not None
+
+
+class ExportForm(forms.Form):
+    """The choice of a format next to the button, as the parameter ``name``, and the list's own parameters."""
+
+    def __init__(self, name: str, kept: QueryDict) -> None:
+        super().__init__(auto_id="pi-export-%s")
+        choices: list[tuple[str, StrOrPromise]] = [
+            ("csv", _("CSV for this language")),
+            ("csv-point", _("CSV with decimal point")),
+            ("csv-comma", _("CSV with decimal comma")),
+        ]
+        if has_xlsx():
+            choices.append((XLSX, _("Excel (.xlsx)")))
+        self.fields[name] = forms.ChoiceField(
+            choices=choices, widget=forms.Select(attrs={"aria-label": _("Format of the file")})
+        )
+        for other, values in kept.lists():
+            self.fields[other] = forms.CharField(initial=values, widget=forms.MultipleHiddenInput)
+
 
 def csv_response(
-    request: HttpRequest, rows: QuerySet[Any], order: Order, fields: list[str], filename: str
+    request: HttpRequest, rows: QuerySet[Any], order: Order, fields: list[str], filename: str, written: Dialect
 ) -> StreamingHttpResponse:
     """A download with the ``fields`` of ``rows`` in ``order``."""
-    return download(request, _lines(rows, order, fields), filename, "text/csv; charset=utf-8")
+    return download(request, _lines(rows, order, fields, written), f"{filename}.csv", "text/csv; charset=utf-8")
 
 
-def download(request: HttpRequest, lines: Iterator[str], filename: str, content_type: str) -> StreamingHttpResponse:
-    """A file that is sent as it is made."""
+def download(
+    request: HttpRequest, parts: Iterator[str] | Iterator[bytes], filename: str, content_type: str
+) -> StreamingHttpResponse:
+    """A file that is sent part by part."""
     # Under ASGI, Django would read a synchronous iterator to its end before it sends the first byte.
-    content: Any = _in_threads(lines) if isinstance(request, ASGIRequest) else lines
+    content: Any = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
     response = StreamingHttpResponse(content, content_type=content_type)
     response["Content-Disposition"] = f'attachment; filename="{filename}"'
     response["Cache-Control"] = "no-store"
     return response
+
+
+def headings(fields: list[str]) -> list[str]:
+    """The first line of a file: the names of its fields, the same in every language."""
+    return [name.replace("__", "_") for name in fields]
+
+
+def records(rows: QuerySet[Any], order: Order, fields: list[str]) -> Iterator[list[list[Value]]]:
+    """All rows as the values of their cells, in batches."""
+    has_currency = "currency" in fields
+
+    def value(name: str, row: dict[str, Any]) -> Value:
+        found = row[name]
+        if isinstance(found, datetime):
+            return _moment(found)
+        if isinstance(found, bool) or not isinstance(found, int):
+            return Decimal(str(found)) if isinstance(found, float) else cell(found)
+        return to_major(found, row["currency"]) if name in AMOUNTS and has_currency else found
+
+    for batch in batches(rows, order, fields, size=BATCH):
+        yield [[value(name, row) for name in fields] for row in batch]
 
 
 def cell(value: Any) -> str:
@@ -76,40 +159,34 @@ def batches(rows: QuerySet[Any], order: Order, fields: list[str], *, size: int) 
         page = list(found.filter(order.after(order.place(page[-1])))[:size]) if len(page) == size else []
 
 
-def _lines(rows: QuerySet[Any], order: Order, fields: list[str]) -> Iterator[str]:
-    # Read now: the response is written after the request's time zone is reset.
-    zone = timezone.get_current_timezone()
-    has_currency = "currency" in fields
+def _lines(rows: QuerySet[Any], order: Order, fields: list[str], written: Dialect) -> Iterator[str]:
+    def text(value: Value) -> str:
+        if isinstance(value, Decimal):
+            return f"{value:f}".replace(".", written.decimals)
+        if isinstance(value, str) and written.cells != ",":
+            # Opened as if commas separated its cells, the text would begin a new one after a comma.
+            return _INNER_OR_COMMA.sub(r"\1'\2", value)
+        return str(value)
 
-    def cells(row: dict[str, Any]) -> Iterator[str]:
-        for name in fields:
-            value = row[name]
-            if isinstance(value, datetime):
-                yield _moment(value, zone)
-            elif name in AMOUNTS and has_currency and value is not None:
-                yield f"{to_major(value, row['currency']):f}"
-            else:
-                yield cell(value)
-
-    def generate() -> Iterator[str]:
-        yield _BOM + _rows([[name.replace("__", "_") for name in fields]])
-        for batch in batches(rows, order, fields, size=BATCH):
-            yield _rows([list(cells(row)) for row in batch])
-
-    return generate()
+    yield _BOM + _rows([headings(fields)], written)
+    for batch in records(rows, order, fields):
+        yield _rows([list(map(text, row)) for row in batch], written)
 
 
-def _moment(value: datetime, zone: tzinfo) -> str:
-    return (value.astimezone(zone) if timezone.is_aware(value) else value).isoformat()
+def _moment(value: datetime) -> datetime:
+    """A time to the second in the site's time zone, whoever asks for the file, so that two files can be compared."""
+    if timezone.is_aware(value):
+        value = timezone.make_naive(value, timezone.get_default_timezone())
+    return value.replace(microsecond=0)
 
 
-def _rows(rows: list[list[str]]) -> str:
+def _rows(rows: list[list[str]], written: Dialect) -> str:
     out = io.StringIO()
-    csv.writer(out).writerows(rows)
+    csv.writer(out, delimiter=written.cells).writerows(rows)
     return out.getvalue()
 
 
-async def _in_threads(lines: Iterator[str]) -> AsyncIterator[str]:
-    next_part: Callable[[], Any] = sync_to_async(lambda: next(lines, None))
+async def _in_threads(parts: Iterator[Any]) -> AsyncIterator[Any]:
+    next_part: Callable[[], Any] = sync_to_async(lambda: next(parts, None))
     while (part := await next_part()) is not None:
         yield part
