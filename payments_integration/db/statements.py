@@ -115,6 +115,24 @@ def values_of(using: str, *expressions: Any) -> tuple[Any, ...]:
     return tuple(next(iter(query.get_compiler(using=using).results_iter())))
 
 
+def union_of(parts: Sequence[QuerySet[Any, Any]], *, using: str) -> list[tuple[Any, ...]]:
+    """The rows of several queries, each with its own LIMIT, in one statement. Values are not converted.
+
+    Django's ``union`` refuses parts with a LIMIT on SQLite.
+    """
+    texts: list[str] = []
+    parameters: list[Any] = []
+    for number, part in enumerate(parts):
+        sql, given = part.query.get_compiler(using=using).as_sql()
+        texts.append(f"SELECT * FROM ({sql}) AS part_{number}")  # noqa: S608  (SQL of Django)
+        parameters += given
+    if not texts:
+        return []
+    with connections[using].cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(texts), parameters)
+        return list(cursor.fetchall())
+
+
 def lock_row(model: type[ModelT], key: Any, using: str) -> ModelT | None:
     """Lock one row and read it as it is committed now; None if there is none. One statement, in a transaction.
 

@@ -393,6 +393,22 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(db_constraint=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='payouts', to='payments_integration.refund', verbose_name='refund'),
         ),
         migrations.CreateModel(
+            name='SearchTerm',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('object_kind', models.CharField(max_length=64, verbose_name='object')),
+                ('object_id', payments_integration.db.fields.ExactCharField(verbose_name='object id')),
+                ('term', payments_integration.db.fields.ExactCharField(max_length=64, verbose_name='term')),
+                ('is_personal', models.BooleanField(verbose_name='is personal')),
+            ],
+            options={
+                'verbose_name': 'search term',
+                'verbose_name_plural': 'search terms',
+                'default_permissions': (),
+                'indexes': [models.Index(fields=['object_kind', 'is_personal', 'term', 'object_id'], name='pi_search_term'), models.Index(fields=['object_kind', 'object_id'], name='pi_search_object')],
+            },
+        ),
+        migrations.CreateModel(
             name='StatusChange',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -38,6 +38,7 @@ from payments_integration.models.reconciliation import (
     RunKind,
     RunState,
 )
+from payments_integration.models.search import Searched, SearchTerm, matches, readings, searched, terms_from, terms_of
 
 __all__ = [
     "EMPTY_VALUES",
@@ -64,14 +65,21 @@ __all__ = [
     "Refund",
     "RunKind",
     "RunState",
+    "SearchTerm",
+    "Searched",
     "StateBy",
     "StatusChange",
     "WebhookEndpoint",
+    "matches",
     "open_refund_operations",
     "payer_document",
     "payer_email",
     "promised_refunds",
+    "readings",
     "refundable_rest",
     "reported_refunded",
     "rest_after",
+    "searched",
+    "terms_from",
+    "terms_of",
 ]

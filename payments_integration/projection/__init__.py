@@ -1,7 +1,8 @@
 """Writes the provider's objects to mirror rows. Nothing else writes mirrors.
 
 ``events`` applies events in batches, ``answers`` writes answers, ``ordering`` decides which of two states is newer,
-``refreshes`` records which objects must be read again, ``rows`` converts structs to rows and compares them.
+``refreshes`` records which objects must be read again, ``rows`` converts structs to rows and compares them, ``terms``
+keeps the search index.
 """
 
 from payments_integration.projection.answers import (
@@ -34,6 +35,7 @@ from payments_integration.projection.rows import (
     row_values,
     storable,
 )
+from payments_integration.projection.terms import rebuild_terms
 
 __all__ = [
     "ABSENT",
@@ -55,6 +57,7 @@ __all__ = [
     "mark_gone",
     "of_objects",
     "provider_time",
+    "rebuild_terms",
     "record_identity",
     "request_refresh",
     "request_refreshes",

@@ -17,20 +17,33 @@ from payments_integration import schemas
 from payments_integration.db import statements
 from payments_integration.db.transactions import locked, repeatable, updated
 from payments_integration.enums import Kind
-from payments_integration.models import AccountState, Balance, Erasure, Event, Mirror, StateBy, StatusChange
+from payments_integration.models import (
+    AccountState,
+    Balance,
+    Erasure,
+    Event,
+    Mirror,
+    Searched,
+    StateBy,
+    StatusChange,
+    searched,
+)
 from payments_integration.projection import ordering, rows
 from payments_integration.projection.refreshes import CHANGED_MEANWHILE, of_objects, request_refresh
 from payments_integration.projection.rows import keep_erased
+from payments_integration.projection.terms import write_terms
 from payments_integration.signals import mirror_written
 
 
 @dataclass(slots=True)
 class _Writes:
-    """Updates of locked rows of one kind, at most two statements."""
+    """Updates of locked rows of one kind, at most two statements, and two more if search terms change."""
 
     #: Rows whose content the answer confirms.
     confirmed: list[Any] = field(default_factory=list)
     changed: list[Any] = field(default_factory=list)
+    #: What the search terms of the changed rows were made of.
+    searched: dict[Any, Searched] = field(default_factory=dict)
 
     def execute(self) -> None:
         if self.confirmed:
@@ -38,6 +51,7 @@ class _Writes:
             seen.update(synced_at=timezone.now(), gone_at=None)
         changed = list(dict.fromkeys(self.changed))
         statements.update_many(changed)
+        write_terms([], self.searched)
         mirror_written(changed)
 
 
@@ -211,6 +225,7 @@ def _put(
             request_refresh(account, kind, object_id, CHANGED_MEANWHILE)
         return row
     previous_status, previous_at = rows.status_of(row), row.state_at
+    writes.searched.setdefault(row, searched(row))
     amounts = rows.balance_amounts(row) if isinstance(row, Balance) else ()
     rows.assign(row, rows.row_values(resource))
     rows.stamp(row, at=answered_at, by=StateBy.ANSWER, duration=duration)
@@ -240,6 +255,7 @@ def _insert(
         account, resource, rows.row_values(resource), at=at, by=StateBy.ANSWER, duration=duration, is_erased=is_erased
     )
     row.save(force_insert=True)
+    write_terms([row])
     _record(row, "", (), at=at, latest_change=latest_change)
     mirror_written([row])
     if isinstance(resource, schemas.Refund):

@@ -22,14 +22,17 @@ from payments_integration.models import (
     Event,
     Mirror,
     ObjectKey,
+    Searched,
     StateBy,
     StatusChange,
+    searched,
 )
 from payments_integration.projection import ordering, rows
 from payments_integration.projection.answers import times_and_owners
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refreshes
 from payments_integration.projection.rows import keep_erased
+from payments_integration.projection.terms import write_terms
 from payments_integration.signals import mirror_written
 
 
@@ -64,6 +67,8 @@ class _Object:
     #: The content of ``last_event`` until it is assigned to the row: only the last of many events is assigned.
     latest: schemas.AnyResource | None = None
     amounts: tuple[int, ...] = ()
+    #: What the row's search terms were made of before the batch.
+    searched: Searched = ()
 
     @property
     def status(self) -> str:
@@ -198,6 +203,7 @@ def _lock(batch: list[tuple[Event, Any]]) -> dict[ObjectKey, _Object]:
                 item.row = row
                 item.first_status = rows.status_of(row)
                 item.amounts = rows.balance_amounts(row) if isinstance(row, Balance) else ()
+                item.searched = searched(row)
         missing = [key for key in keys if objects[key].row is None]
         if missing:
             # Absent, or skipped because another transaction has locked it.
@@ -227,6 +233,10 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
     for model in MIRRORS.values():
         statements.insert_many([item.row for item in touched if isinstance(item.row, model) and item.is_new])
         statements.update_many([item.row for item in touched if isinstance(item.row, model) and not item.is_new])
+    write_terms(
+        [item.row for item in touched if item.row is not None and item.is_new],
+        {item.row: item.searched for item in touched if item.row is not None and not item.is_new},
+    )
     status_changes: list[StatusChange] = []
     balance_changes: list[BalanceChange] = []
     for item in touched:

@@ -27,6 +27,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.projection.refreshes import of_objects
+from payments_integration.projection.terms import erase_terms
 from payments_integration.signals import has_listeners, status_changed
 
 #: PostgreSQL stores no NUL in text. The exact bytes stay in the event.
@@ -225,6 +226,7 @@ def erase_row(account: str, kind: str, object_id: str) -> bool:
         return False
     since = row.erased_at or timezone.now()
     model._default_manager.filter(pk=row.pk).update(**empty_values(model), erased_at=since)
+    erase_terms(kind, object_id)
     return True
 
 

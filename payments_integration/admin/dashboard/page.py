@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import conf
-from payments_integration.admin.dashboard import statistics
+from payments_integration.admin.dashboard import search, statistics
 from payments_integration.admin.dashboard.money import MoneyPanels
 from payments_integration.admin.dashboard.statistics import Statistics
 from payments_integration.admin.flows import reconcile
@@ -138,10 +138,11 @@ class Dashboard:
         """The context of the dashboard's template."""
         wanted = [name for name, models in _COUNTED_FOR.items() if any(map(self.sees, models))]
         if not self.account or not wanted:
-            return {"empty": True, "account": self.account}
+            return {"empty": True, "account": self.account, "search_url": self._search_url()}
         found = statistics.gather(self.account, wanted)
         return {
             "account": self.account,
+            "search_url": self._search_url(),
             "accounts": list(self._accounts()),
             "as_of": display.moment(found.as_of),
             "days": len(found.days),
@@ -273,6 +274,9 @@ class Dashboard:
             "drifted": drift.drifted,
             "repaired": drift.repaired,
         }
+
+    def _search_url(self) -> str:
+        return search.url(self._site, self._request)
 
     def _runs_url(self) -> str:
         allowed = may(self._request, "run_reconciliation") and self._site.is_registered(ReconciliationRun)

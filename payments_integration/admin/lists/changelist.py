@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.contrib.admin.views.main import ORDER_VAR, ChangeList
+from django.contrib.admin.views.main import ORDER_VAR, SEARCH_VAR, ChangeList
 from django.core.exceptions import FieldDoesNotExist, PermissionDenied, SuspiciousOperation
 from django.db.models import DateTimeField, QuerySet
 from django.http import (
@@ -29,10 +30,11 @@ from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf
-from payments_integration.admin.lists import filters
+from payments_integration.admin.lists import filters, terms
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, may
 from payments_integration.db.keyset import Order
+from payments_integration.models import Payment
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]
@@ -40,6 +42,7 @@ else:
     _ModelAdmin = admin.ModelAdmin
 
 AFTER, BEFORE, FORMAT = "after", "before", "format"
+TOO_MANY = _("Too many match, and not all are shown. Type more, or add another word.")
 
 
 class KeysetChangeList(ChangeList):
@@ -128,6 +131,8 @@ class ListAdmin(_ModelAdmin):
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
     empty_value_display = display.EMPTY
+    #: Whether the search also finds rows by their search terms.
+    finds_terms = False
     #: Large fields that the list does not load.
     list_defer: tuple[str, ...] = ()
     #: Fields and columns with personal data, masked for users who may not see it.
@@ -195,14 +200,19 @@ class ListAdmin(_ModelAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Match the whole term as ``search_fields`` say. Ids and references are not split into words."""
+        """Match the whole text as ``search_fields`` say, and its words as beginnings of the rows' terms."""
         term = search_term.strip()
         if not term:
             return queryset, False
-        found = filters.search(self.model, self.get_lookups(request, term))
+
+        def by_terms() -> terms.Matches:
+            if not self.finds_terms:
+                return terms.Matches()
+            return terms.find(term, [self.model.kind], personal=self.sees_personal(request))
+
+        found = filters.search(self.model, self.get_lookups(request, term), by_terms)
         if found.is_cut:
-            words = _("More than %(most)d ids begin with this, and not all are shown. Type more of the id.")
-            self.message_user(request, words % {"most": filters.MAX_IDS}, messages.WARNING)
+            self.message_user(request, TOO_MANY, messages.WARNING)
         request.pi_is_cut = found.is_cut  # type: ignore[attr-defined]
         return queryset.filter(found.rows), False
 
@@ -231,7 +241,8 @@ class ListAdmin(_ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         links = [*self.list_links(request), *self._export_links(request)]
-        return super().changelist_view(request, {"pi_list_links": links, **(extra_context or {})})
+        context = {"pi_list_links": links, **self._search_context(request), **(extra_context or {})}
+        return super().changelist_view(request, context)
 
     def export_view(self, request: HttpRequest) -> HttpResponseBase:
         """Every row of the list as a file, with the list's filters, search and order."""
@@ -272,6 +283,18 @@ class ListAdmin(_ModelAdmin):
             self.message_user(request, words % {"most": xlsx.MAX_ROWS}, messages.ERROR)
             return back
         return xlsx.xlsx_response(request, listed.queryset, listed.order, fields, filename)
+
+    def _search_context(self, request: HttpRequest) -> dict[str, Any]:
+        if not self.finds_terms:
+            return {}
+        everywhere = display.page_url(self.admin_site, Payment, "search")
+        query = urlencode({"q": request.GET.get(SEARCH_VAR, "")})
+        return {
+            "pi_finds_terms": True,
+            "pi_search_url": f"{everywhere}?{query}" if everywhere else "",
+            "pi_sees_personal": self.sees_personal(request),
+            "pi_example": terms.example(),
+        }
 
     def _export_links(self, request: HttpRequest) -> Iterable[Tool]:
         if self.export:

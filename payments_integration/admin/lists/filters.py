@@ -1,8 +1,8 @@
 """The filters and the search of the lists, each of which reads through an index.
 
-The filters' choices are the known values, so that no list needs a DISTINCT over its table. A search term is an id, a
-reference or a payer; the whole term is tried with every lookup. The ids of matching rows are looked up first: with
-one statement for everything, a database could scan the list in its order until a page is full.
+The filters' choices are the known values, so that no list needs a DISTINCT over its table. A search tries the whole
+typed text with every lookup, and its words with the index of search terms (``terms``). The ids of matching rows are
+looked up first: with one statement for everything, a database could scan the list in its order until a page is full.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from django.utils.timezone import localdate, make_aware
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf
+from payments_integration.admin.lists.terms import Matches
 from payments_integration.enums import Country, Currency, Kind, MethodFamily
 from payments_integration.models import AccountState, Erasure
 
@@ -256,7 +257,7 @@ class Found:
     """The result of a search, as a filter."""
 
     rows: Q
-    #: Whether more than MAX_IDS ids begin with the term.
+    #: Whether not all rows that match are found.
     is_cut: bool = False
 
 
@@ -277,17 +278,17 @@ def lookup(model: type[Model], name: str, term: str) -> Lookup | None:
     return Lookup(Q(**{name: term}, account__in=_known_accounts(), object_kind__in=_KINDS))
 
 
-def search(model: type[Model], lookups: Iterable[Lookup]) -> Found:
-    """The rows that match one of the lookups."""
+def search(model: type[Model], lookups: Iterable[Lookup], by_terms: Callable[[], Matches]) -> Found:
+    """The rows that match one of the lookups, or are found by their terms."""
     known = list(lookups)
     rows: QuerySet[Any] = model._default_manager.order_by().values_list("pk", flat=True)
     keys: dict[Any, None] = {}
-    wanted, is_cut = Q(pk__in=()), False
+    wanted, is_cut = Q(), False
     if exact := [found.rows for found in known if not found.is_prefix]:
         either = functools.reduce(operator.or_, exact)
         found = list(rows.filter(either)[: MAX_IDS + 1])
         if len(found) > MAX_IDS:
-            # So many matches are found quickly in any order.
+            # So many matches are found quickly in any order. The terms would find some of them again.
             wanted = either
         else:
             keys |= dict.fromkeys(found)
@@ -295,6 +296,10 @@ def search(model: type[Model], lookups: Iterable[Lookup]) -> Found:
         found = list(rows.filter(prefix).order_by("pk")[: MAX_IDS + 1])
         keys |= dict.fromkeys(found[:MAX_IDS])
         is_cut |= len(found) > MAX_IDS
+    if not wanted:
+        matching = by_terms()
+        keys |= dict.fromkeys(pk for of_kind in matching.ids.values() for pk in of_kind)
+        is_cut |= matching.is_cut
     return Found(wanted | Q(pk__in=list(keys)), is_cut)
 
 

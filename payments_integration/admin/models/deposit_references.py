@@ -39,8 +39,12 @@ class DepositReferenceAdmin(MirrorAdmin):
         filters.ACCOUNT,
         filters.days("created_at"),
     )
+    finds_terms = True
     search_fields = ("id__startswith", "merchant_reference__exact")
-    search_help_text = _("The beginning of an id, or a whole merchant reference")
+    search_help_text = _(
+        "An id, a merchant reference, or the bank reference or account that the payer transfers to. The beginning of "
+        "each word is enough."
+    )
     list_defer = ("details", "extra")
     personal = ("details_shown", "extra_shown")
     export = (

@@ -17,6 +17,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from payments_integration import services
 from payments_integration.admin import flows
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
+from payments_integration.admin.dashboard.search import SearchPage
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.filters import Lookup
 from payments_integration.admin.shared import columns, display, masking
@@ -45,9 +46,11 @@ class PaymentAdmin(MirrorAdmin):
         filters.ACCOUNT,
         filters.days("created_at"),
     )
+    finds_terms = True
     search_fields = ("id__startswith", "merchant_reference__exact")
     search_help_text = _(
-        "The beginning of an id, or a whole merchant reference, payer's e-mail address or document number"
+        "An id, amount, merchant reference, bank reference, voucher or QR code; the payer's name, e-mail address, "
+        "document or phone. The beginning of each word is enough."
     )
     list_defer = ("payer", "next_action", "metadata", "extra", "checkout_url", "failure_reason")
     personal = ("payer_shown", "next_action_shown", "metadata_shown", "extra_shown")
@@ -139,6 +142,7 @@ class PaymentAdmin(MirrorAdmin):
         return [
             self.list_path("refund-selected", self.refund_selected_view),
             self.list_path("methods", self.methods_view),
+            self.list_path("search", self.search_view),
             self.object_path("refund", self.refund_view),
             *super().get_urls(),
         ]
@@ -165,6 +169,10 @@ class PaymentAdmin(MirrorAdmin):
 
     def methods_view(self, request: HttpRequest) -> HttpResponse:
         return flows.PaymentMethodsPage(self, request).respond()
+
+    def search_view(self, request: HttpRequest) -> HttpResponse:
+        # Not about payments only: the page checks which rows the user may see.
+        return SearchPage(self, request).respond()
 
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
         url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)

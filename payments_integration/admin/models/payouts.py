@@ -38,8 +38,12 @@ class PayoutAdmin(MirrorAdmin):
         filters.ACCOUNT,
         filters.days("created_at"),
     )
+    finds_terms = True
     search_fields = ("id__startswith", "merchant_reference__exact", "refund_id__exact")
-    search_help_text = _("The beginning of an id, a whole merchant reference or a refund's id")
+    search_help_text = _(
+        "An id, amount or merchant reference, or the refund's id; the recipient's name, document or account. The "
+        "beginning of each word is enough."
+    )
     list_defer = ("destination", "metadata", "extra", "failure_reason")
     personal = ("destination_shown", "metadata_shown", "extra_shown")
     buttons = (

@@ -34,8 +34,9 @@ class RefundAdmin(MirrorAdmin):
         "extra", "reason", "payment__payer", "payment__next_action", "payment__metadata", "payment__extra",
         "payment__checkout_url", "payment__failure_reason",
     )  # fmt: skip
+    finds_terms = True
     search_fields = ("id__startswith", "payment_id__exact", "payout_id__exact")
-    search_help_text = _("The beginning of an id, or the whole id of the payment or payout")
+    search_help_text = _("The beginning of an id, an amount, or the whole id of the payment or payout")
     personal = ("reason_shown", "extra_shown")
     export = (
         "id", "status", "amount", "currency", "payment_id", "payment__merchant_reference", "payout_id", "reason",

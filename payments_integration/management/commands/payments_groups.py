@@ -17,7 +17,8 @@ _OF_CUSTOMERS = ("payment", "refund", "payout", "depositreference", "event", "st
 
 def groups() -> dict[str, frozenset[str]]:
     """Names of groups, and the codenames of their permissions. Models must be loaded."""
-    everything = {f"view_{model._meta.model_name}" for model in apps.get_app_config(APP).get_models()}
+    models = apps.get_app_config(APP).get_models()
+    everything = {f"view_{model._meta.model_name}" for model in models if "view" in model._meta.default_permissions}
     return {
         "Payments: support": frozenset(
             {

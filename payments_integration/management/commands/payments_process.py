@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management import BaseCommand
 
-from payments_integration import reconciliation
+from payments_integration import projection, reconciliation
 from payments_integration.management.arguments import (
     add_account_argument,
     chosen_accounts,
@@ -29,10 +29,16 @@ class Command(BaseCommand):
         parser.add_argument(
             "--all", action="store_true", help="reconcile now, even if the schedule does not ask for it"
         )
+        parser.add_argument(
+            "--search-terms", action="store_true", help="first write the admin's search terms of every object again"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         accounts = chosen_accounts(options["account"])
         require_tables()
+        if options["search_terms"]:
+            count = sum(projection.rebuild_terms(account) for account in accounts)
+            self.stdout.write(f"Wrote the search terms of {count} objects.")
         runs = [run for account in accounts for run in reconciliation.run_due(account, reconcile_now=options["all"])]
         if failure := provider_failure(runs):
             raise failure

@@ -89,6 +89,9 @@ def _refresh(model: str) -> Route:
     return Route(f"{model}_refresh", _sees(model), form=KEY, sends=True)
 
 
+#: What the search over everything searches; the dashboard links to it.
+SEARCHED = ("payment", "payout", "refund", "depositreference", "operation")
+
 #: Our pages and buttons. Every model has the routes of ``_usual`` too.
 OWN = (
     Route("payment_refund", ("refund_payment",), get=200, form={**KEY, "amount": "1", "step": "confirm"}, sends=True),
@@ -97,6 +100,9 @@ OWN = (
         form=lambda row: {**KEY, "refund": f"{row.pk}:{row.amount}", "step": "confirm"},
     ),
     Route("payment_methods", _sees("payment"), get=200, post=200, form={"account": "default"}, sends=True),
+    Route(
+        "payment_search", tuple(name for model in SEARCHED for name in _sees(model)), get=200, post=405, linked=False
+    ),
     Route("payment_cancel", ("cancel_payment",), form=KEY, sends=True, row=_row(rows.payment, status="created")),
     Route("payout_add", ("create_payout",), get=200, post=200, form={**KEY, **PAYOUT, "step": "review"}, sends=True),
     Route("payout_cancel", ("cancel_payout",), form=KEY, sends=True),

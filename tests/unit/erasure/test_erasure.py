@@ -144,7 +144,7 @@ def test_personal_data_is_erased_everywhere(sandbox: ProviderSandbox, lives: dic
     boss.force_login(User.objects.create_superuser("boss"))
     boss.post(reverse("admin:payments_integration_payment_refresh", args=[lives["ana"].replace("_", "_5F")]))
     assert {line.partition(":")[0] for line in traces()} == {
-        "Payment", "Payout", "Refund", "DepositReference", "Event", "StatusChange", "Operation",
+        "Payment", "Payout", "Refund", "DepositReference", "Event", "StatusChange", "Operation", "SearchTerm",
     }  # fmt: skip
     theirs = len(traces(["Benita Soto", "for Benita"]))
     erased = erase(**PERSON)

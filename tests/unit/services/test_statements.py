@@ -28,12 +28,13 @@ class Counts(NamedTuple):
 
 
 #: By service: its arguments, as functions of ``mirrored``; the first call that works; one that the provider refuses or
-#: does not answer. The latter end with the operation's outcome, and nothing is mirrored.
+#: does not answer. The latter end with the operation's outcome, and nothing is mirrored. A new payment, payout or
+#: refund costs one statement for its search terms.
 ASKED: dict[str, tuple[Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]], Counts, Counts]] = {
-    "create_payment": (lambda mirrored: ((), PAYMENT), Counts(6, 4), Counts(3, 4)),
+    "create_payment": (lambda mirrored: ((), PAYMENT), Counts(7, 4), Counts(3, 4)),
     "create_deposit_reference": (lambda mirrored: ((), DEPOSIT), Counts(6, 4), Counts(3, 4)),
     # The balance.
-    "create_payout": (lambda mirrored: ((), PAYOUT), Counts(7, 4), Counts(4, 4)),
+    "create_payout": (lambda mirrored: ((), PAYOUT), Counts(8, 4), Counts(4, 4)),
     # The secret.
     "create_webhook_endpoint": (lambda mirrored: ((), ENDPOINT), Counts(8, 6), Counts(3, 4)),
     # The row is read, snapped and locked, and compared with what came: "Which state is newer" in docs/architecture.md.
@@ -42,7 +43,7 @@ ASKED: dict[str, tuple[Callable[[Any], tuple[tuple[Any, ...], dict[str, Any]]], 
     # The payment is locked, everything that reduces its rest is counted, and it is marked for a refresh.
     "create_refund": (
         lambda mirrored: ((mirrored(payment(status="succeeded", amount_received=10_000)),), {"amount": 1_000}),
-        Counts(10, 4),
+        Counts(11, 4),
         Counts(6, 4),
     ),
 }
@@ -80,8 +81,8 @@ def test_a_cancel_takes_at_most_eight_statements(name: str) -> None:
     assert ASKED[name][1].statements <= 8
 
 
-def test_a_refund_takes_at_most_ten_statements() -> None:
-    assert ASKED["create_refund"][1].statements <= 10
+def test_a_refund_takes_at_most_eleven_statements() -> None:
+    assert ASKED["create_refund"][1].statements <= 11
 
 
 @pytest.mark.parametrize("name", NAMES)
