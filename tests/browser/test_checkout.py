@@ -175,3 +175,21 @@ def test_a_voucher_can_be_printed(visit: Visit) -> None:
     expect(page.locator("svg")).to_be_visible()
     expect(page.locator("button").first).to_be_hidden()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+@pytest.mark.urls("tests.urls")
+def test_the_link_to_the_receipt_appears_when_the_payment_is_paid(visit: Visit) -> None:
+    payment = rows.payment(next_action=action("voucher"))
+    _, page = look(visit, payment)
+    link = page.get_by_role("link", name="Payment receipt")
+    expect(link).to_be_hidden()
+    pay(payment)
+    link.click()
+    expect(page.locator("h1")).to_have_text("Payment receipt")
+    assert grave(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert grave(page) == []
+    page.set_viewport_size({"width": 320, "height": 640})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    page.get_by_role("link", name="Back to your payment").click()
+    expect(page.locator("[data-payments-headline]")).to_have_text("Paid")
