@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.apps import apps
+from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from tests.receivers.models import ReceiverCall
@@ -11,11 +12,12 @@ _TABLES = [
     *(model._meta.db_table for model in apps.get_app_config("payments_integration").get_models()),
     *(model._meta.db_table for model in apps.get_app_config("payments_finance").get_models()),
     ReceiverCall._meta.db_table,
+    User._meta.db_table,
 ]
 
 
 def empty() -> None:
-    """Delete every row that the app or its receivers have written."""
+    """Delete every row that the app, its receivers or its staff have written."""
     with transaction.atomic(), connection.cursor() as cursor:
         for table in sorted(_TABLES, key=lambda name: name.endswith("_balance")):
             cursor.execute(f"DELETE FROM {table}")
