@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
+from django.db.models import F
 
+from payments_integration.models import Event, EventState
 from tests.simulation import running
-from tests.simulation.faults import KINDS
+from tests.simulation.faults import FAMILIES, KINDS
+from tests.simulation.machine import Schedule
 from tests.simulation.mutants import ROOT
 from tests.simulation.network import REFUSALS, SPOILED
 from tests.simulation.rules import MUTANTS, Mutant
 from tests.simulation.scheduler import GO, Fault, Plan, Scheduler
+from tests.simulation.world import World
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,6 +41,28 @@ def test_the_same_seed_gives_the_same_run() -> None:
     first, second = (running.run(3, schedules=3, steps=15, shrink=0) for _ in range(2))
     assert first.digests == second.digests
     assert len(set(first.digests)) >= 3
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("given_up", [True, False])
+def test_a_gap_in_which_the_provider_forgets_events_violates_no_invariant(
+    monkeypatch: pytest.MonkeyPatch, given_up: bool
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    schedule = Schedule()
+    schedule.begin("celery", False, set(FAMILIES), sold=2, window=0, approvals=False, has_gaps=True)
+    hold_and_chargeback = [("payments", 0, 7), ("payments", 0, 8), ("payments", 1, 8)]
+    schedule.long_gap(40, hold_and_chargeback, given_up, "reconcile_events", [])
+    schedule.teardown()
+    [world] = finished
+    forgotten = world.watch.emitted.keys() - set(Event.objects.values_list("pk", flat=True))
+    late = Event.objects.filter(received_at__gt=F("created_at") + timedelta(days=37), state=EventState.DONE)
+    assert forgotten
+    assert late.exists() is not given_up
+    assert not late.exclude(dispatched_at=None).exists()
+    assert "gap_too_long" in {reason for reason, _ in world.attentions}
 
 
 def test_a_fault_of_a_post_waits_for_one() -> None:

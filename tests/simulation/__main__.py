@@ -32,6 +32,7 @@ OTHERS = (
     "delivery vanish",
     "broker wiped",
     "clock jumps",
+    "long gap",
     "clock set wrong",
 )
 

@@ -12,6 +12,7 @@ from payments_integration import services
 from payments_integration.db.transactions import CLOCK_SLACK
 from payments_integration.inbox import replay
 from payments_integration.models import (
+    AccountState,
     DueAttention,
     DueRefresh,
     Event,
@@ -62,7 +63,7 @@ def drain(world: World, *, operations: bool = True) -> None:
         world.messages.clear()  # hints: the sweeper does the same
         world.task("worker-1", "process_events")
         # What a round sends makes events that the pass before it could not see.
-        if not _all_looked_for(world, since=last):
+        if not _all_looked_for(world, since=last) or _resyncs().exists():
             world.task("worker-1", "reconcile_events")
         # A pass finds the lease of one that was killed for fifteen seconds.
         if _all_looked_for(world, since=last) and not _unfinished(operations=operations):
@@ -195,6 +196,11 @@ def _all_looked_for(world: World, *, since: int) -> bool:
     return passes.filter(**({"window_to__gt": datetime.fromisoformat(newest)} if newest else {})).exists()
 
 
+def _resyncs() -> QuerySet[AccountState]:
+    """The full resyncs that a long gap has made due."""
+    return AccountState.objects.exclude(resync_due_at=None)
+
+
 def _unfinished(*, operations: bool) -> list[str]:
     """What the product has still to do, in words."""
     open_states = (OperationState.DUE, OperationState.UNKNOWN) if operations else (OperationState.DUE,)
@@ -208,6 +214,7 @@ def _unfinished(*, operations: bool) -> list[str]:
             for row in Event.objects.filter(state__in=(*_UNDISPATCHED, EventState.PENDING))
         ),
         *(f"change {row} is {row.state}" for row in StatusChange.objects.filter(state__in=_UNDISPATCHED)),
+        *(f"a full resync is due at {row.resync_due_at}" for row in _resyncs()),
         *(f"{row} is to be read at {row.due_at}: {row.error}" for row in DueRefresh.objects.all()),
         *(f"attention is to be sent at {row.due_at}: {row}" for row in DueAttention.objects.all()),
     ]

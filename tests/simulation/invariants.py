@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from payments_integration.models import (
+    MIRRORS,
     OPEN_OPERATION_STATES,
     Balance,
     DepositReference,
@@ -21,6 +22,7 @@ from payments_integration.models import (
     Refund,
     StatusChange,
 )
+from payments_integration.reasons import Reason
 from tests.integration.mirror import plain, row_plain
 from tests.receivers.models import ReceiverCall
 from tests.simulation.accounting import MADE_BY, executions, objects_by_mark
@@ -33,6 +35,10 @@ _KINDS: tuple[tuple[str, type[Any]], ...] = (
     ("refunds", Refund),
     ("deposit_references", DepositReference),
 )
+#: The provider keeps events for so long (spec, "Delivery rules").
+RETENTION = timedelta(days=30)
+#: Events, and objects without an event, that are found later are stored and not dispatched (docs/6-reconcile.md).
+TOO_OLD = timedelta(days=37)
 #: An event further ahead of the provider's clock makes no other event stale (docs/architecture.md).
 MAX_AHEAD = timedelta(minutes=5)
 #: What we know of the provider's clock differs from ours by no more than this.
@@ -124,15 +130,19 @@ def _stands_in(world: World, operation: Operation) -> bool:
 
 
 def dispatched_once_and_in_order(world: World) -> Iterator[str]:
-    """By the receivers' rows: every event once, and after a newer event of its object only as stale."""
+    """By the receivers' rows: every event once, and after a newer event of its object only as stale.
+
+    One that is found when it is too old is not dispatched.
+    """
     dispatched: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     for row in ReceiverCall.objects.filter(what__startswith="event:").order_by("pk"):
         _, event_id, how = row.what.split(":")
         dispatched[event_id].append((row.object_id, how == "stale"))
     created = {row.pk: row for row in Event.objects.exclude(state=EventState.QUARANTINED)}
     for event_id in created.keys() | dispatched.keys():
-        if len(dispatched.get(event_id, ())) != 1:
-            yield f"event {created.get(event_id, event_id)} was dispatched {len(dispatched.get(event_id, ()))} times"
+        event, times = created.get(event_id), len(dispatched.get(event_id, ()))
+        if times != (0 if event is not None and _is_found_too_late(event) else 1):
+            yield f"event {event or event_id} was dispatched {times} times"
     newest: dict[tuple[str, str], Event] = {}
     # Of those whose time orders, and of those whose time may order.
     surely, perhaps = (_Latest(most_ahead) for most_ahead in (MAX_AHEAD, MAX_AHEAD + CREDIBLE))
@@ -173,23 +183,35 @@ class _Latest:
         return self._times.get((event.object_kind, event.object_id), event.created_at) > event.created_at
 
 
+def _is_found_too_late(event: Event) -> bool:
+    """Whether it came so late that handlers do not want it."""
+    return event.received_at - event.created_at > TOO_OLD
+
+
 def _came_too_late(world: World, event: Event, newer: Event) -> bool:
     """Whether the newer one had been dispatched when this one came.
 
-    Only a delivery can overtake another, or an event that was not held any longer, because its pass kept failing.
+    Only a delivery can overtake another; or an event that was not held any longer, because its pass kept failing; or
+    one that a pass found when the provider had forgotten this one.
     """
     was_there = world.watch.applied[event.pk] <= world.watch.dispatched[newer.pk]
-    return not was_there and (newer.source == EventSource.WEBHOOK or newer.pk in world.overdue)
+    forgotten = world.watch.stored_at[newer.pk] - event.created_at > RETENTION
+    return not was_there and (newer.source == EventSource.WEBHOOK or newer.pk in world.overdue or forgotten)
 
 
 def events_complete(world: World) -> Iterator[str]:
-    """What the provider acknowledges or keeps is in the inbox; nothing is in quarantine."""
+    """What we acknowledge or the provider keeps is in the inbox, and nothing is in quarantine. Where the provider has
+    forgotten an event before it was found, attention was sent.
+    """
     held = set(Event.objects.values_list("pk", flat=True))
     for event_id in sorted(world.acknowledged - held):
         yield f"{event_id} was acknowledged and is not there"
     for event in world.engine.default_project.events:
         if event["id"] not in held:
             yield f"{event['id']} ({event['type']}) was never found"
+    lost = world.watch.emitted.keys() - held
+    if lost and not any(reason == Reason.GAP_TOO_LONG for reason, _ in world.attentions):
+        yield f"{sorted(lost)} are lost, and attention was not sent"
     for row in Event.objects.filter(account=ACCOUNT).exclude(state=EventState.DONE):
         yield f"event {row} is {row.state}: {row.error}"
 
@@ -204,9 +226,15 @@ def accounts_apart(world: World) -> Iterator[str]:
 
 
 def changes_form_chains(world: World) -> Iterator[str]:
-    """Every change of status continues the one before it, was dispatched exactly once, and the last is the row's."""
+    """Every change of status continues the one before it, was dispatched exactly once, and the last is the row's.
+
+    One that was found when it was too old is not dispatched.
+    """
     last: dict[str, str] = {}
-    for change in StatusChange.objects.order_by("pk"):
+    silent: dict[str, list[StatusChange]] = defaultdict(list)
+    for change in StatusChange.objects.select_related("event").order_by("pk"):
+        if _is_change_found_too_late(change):
+            silent[change.object_id].append(change)
         if last.get(change.object_id, "") != change.previous_status:
             yield f"{change} does not follow {last.get(change.object_id, 'nothing')!r}"
         last[change.object_id] = change.status
@@ -220,14 +248,25 @@ def changes_form_chains(world: World) -> Iterator[str]:
         _, number, change = row.what.split(":")
         dispatched[number].append(change)
         before, after = change.split(">")
+        while silent[row.object_id] and silent[row.object_id][0].pk < int(number):
+            chain[row.object_id] = silent[row.object_id].pop(0).status
         if chain.get(row.object_id, "") != before and not world.parked:
             yield f"{row.object_id} was dispatched {change} after {chain.get(row.object_id, 'nothing')!r}"
         chain[row.object_id] = after
-    for change in StatusChange.objects.all():
-        if len(dispatched.pop(str(change.pk), ())) != 1:
-            yield f"{change} was not dispatched exactly once"
+    for change in StatusChange.objects.select_related("event"):
+        times = len(dispatched.pop(str(change.pk), ()))
+        if times != (0 if _is_change_found_too_late(change) else 1):
+            yield f"{change} was dispatched {times} times"
     for number in dispatched:
         yield f"a change was dispatched that does not exist: {number}"
+
+
+def _is_change_found_too_late(change: StatusChange) -> bool:
+    """Whether its event was; or whether it says that an answer showed an object which is as old as that."""
+    if change.event is not None:
+        return _is_found_too_late(change.event)
+    row = MIRRORS[change.object_kind]._default_manager.get(pk=change.object_id)
+    return not change.previous_status and change.recorded_at - row.created_at > TOO_OLD
 
 
 def refunds_fit(world: World) -> Iterator[str]:

@@ -44,6 +44,11 @@ TASKS = (
 )
 #: Seconds that pass: between requests, beyond leases, backoffs, the key's 24 hours.
 JUMPS = (1, 4, 11, 31, 65, 130, 400, 1000, 3700, 6 * 3600, 12 * 3600, 23.5 * 3600, 25 * 3600)
+DAY = 24 * 3600.0
+#: Days for which none of our machines runs: longer than the provider keeps events, and until they are too old for
+#: handlers. The provider still has the last event of the gap, so many days later.
+GAPS = (31, 40)
+STILL_KEPT = 10
 SKEWS = (0, -600, -240, -30, 30, 240, 600, 1.5 * 3600, 3 * 3600, -7800, -6 * 3600)
 
 _MOVES: dict[str, tuple[str, ...]] = {
@@ -97,6 +102,7 @@ class Schedule(RuleBasedStateMachine):
         super().__init__()
         self.world: World | None = None
         self.families: set[str] = set()
+        self.has_gaps = False
         self.is_broken = False
 
     @initialize(
@@ -106,13 +112,21 @@ class Schedule(RuleBasedStateMachine):
         sold=st.sampled_from((2, 0, 1)),
         window=st.sampled_from((0, 0, 5)),
         approvals=st.booleans(),
+        has_gaps=st.sampled_from((False, False, True)),
     )
     def begin(
-        self, mode: str, receiver_defers: bool, families: set[str], sold: int, window: int, approvals: bool
+        self,
+        mode: str,
+        receiver_defers: bool,
+        families: set[str],
+        sold: int,
+        window: int,
+        approvals: bool,
+        has_gaps: bool,
     ) -> None:
         empty()
         AccountState.objects.create(account=ACCOUNT, watermark=START, clock_offset=0.0, swept_at=START)
-        self.families = families
+        self.families, self.has_gaps = families, has_gaps
         window = window if mode == "celery" else 0
         self.world = World(
             self.scheduler, mode=mode, receiver_defers=receiver_defers, window=window, approvals=approvals
@@ -312,6 +326,36 @@ class Schedule(RuleBasedStateMachine):
         world = self._step("beat: reconcile_events", faults)
         world.task(_pick(WORKERS, worker), "reconcile_events")
 
+    @rule(
+        days=st.sampled_from(GAPS),
+        moves=st.lists(st.tuples(st.sampled_from(sorted(_MOVES)), INDEX, INDEX), min_size=2, max_size=4),
+        given_up=st.booleans(),
+        then=st.sampled_from(("reconcile_events", "reconcile_events", "reconcile_objects", "")),
+        faults=FAULTS,
+    )
+    @precondition(lambda self: self.has_gaps)
+    def long_gap(
+        self, days: float, moves: list[tuple[str, int, int]], given_up: bool, then: str, faults: list[Fault]
+    ) -> None:
+        """The merchant's machines are off for longer than the provider keeps events. Then a pass, if any.
+
+        ``given_up``: what was due before the gap is never delivered, so those events cannot be found any more.
+        """
+        world = self._step("our machines are switched off")
+        world.switch_off()
+        for kind, index, move in moves[:-1]:
+            self.happen(kind, index, move)
+        self.pass_time(1)
+        if given_up:
+            self._give_up_deliveries()
+        self.pass_time((days - STILL_KEPT) * DAY)
+        self.happen(*moves[-1])
+        self.pass_time(STILL_KEPT * DAY)
+        world.counts["long gap"] += 1
+        if then:
+            world = self._step(f"beat: {then}", faults)
+            world.task("worker-1", then)
+
     @rule(amount=INDEX, reversed_after=st.booleans(), fault=st.sampled_from((WAIT, CRASH)), nth=st.integers(2, 3))
     def interrupted_pass(self, amount: int, reversed_after: bool, fault: str, nth: int) -> None:
         """Nothing was delivered for a while; a pass stops between two pages, and a worker comes by."""
@@ -326,11 +370,7 @@ class Schedule(RuleBasedStateMachine):
             for payment_id in intent.returned:
                 for move in moves:
                     self._move(f"{move} {payment_id}", partial(getattr(engine, move), payment_id))
-        while world.post.due:
-            attempt = world.post.begin(world.post.due[0])
-            if attempt is not None:
-                world.counts["delivery vanish"] += 1
-                world.post.settle(attempt, acknowledged=True)
+        self._give_up_deliveries()
         world = self._step("beat: reconcile_events")
         world.plan.add([Fault("send", fault, nth)])
         world.task("worker-1", "reconcile_events")
@@ -549,6 +589,15 @@ class Schedule(RuleBasedStateMachine):
         self._move(f"pay {payment_id}", lambda: world.engine.pay(payment_id))
         draining.deliver_due(world, all_of_them=True)
         world.task("worker-1", "process_events")
+
+    def _give_up_deliveries(self) -> None:
+        """None of what is due arrives, ever."""
+        post = self._world.post
+        while post.due:
+            attempt = post.begin(post.due[0])
+            if attempt is not None:
+                self._world.counts["delivery vanish"] += 1
+                post.settle(attempt, acknowledged=True)
 
     def _paid(self) -> list[Payment]:
         return list(Payment.objects.filter(amount_received__gt=0).order_by("created_at"))

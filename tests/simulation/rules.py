@@ -110,6 +110,24 @@ MUTANTS = (
     _one("an item is marked before its receivers run", "inbox/dispatching.py", _DISPATCH, _MARK_AND_DISPATCH),
     _one("the watermark moves before the pages are in", "reconciliation/events.py", _READ_WINDOW, _MOVE_AND_READ),
     _one(
+        "a long gap is followed by no resync",
+        "reconciliation/events.py",
+        "    if (gap is None or gap > MAX_GAP) and state.resync_due_at is None:\n",
+        "    if gap is None and state.resync_due_at is None:\n",
+    ),
+    _one(
+        "a long gap calls no attention",
+        "reconciliation/events.py",
+        "    if gap is not None and gap > MAX_GAP:\n",
+        "    if gap is not None and gap > MAX_GAP * 100:\n",
+    ),
+    _one(
+        "an event of any age is dispatched",
+        "inbox/processing.py",
+        "event.received_at - event.created_at > TOO_OLD_TO_DISPATCH",
+        "event.received_at < event.created_at - TOO_OLD_TO_DISPATCH",
+    ),
+    _one(
         "a retry has a key of its own",
         "outbox/ledger.py",
         '        "last_sent_at": now,\n',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from payments_integration.models import (
@@ -67,6 +68,10 @@ class Watch:
     def __init__(self, engine: Engine) -> None:
         self._project = engine.default_project.state
         self.histories: dict[Key, History] = {}
+        #: Every event that the provider has ever made, also those that it has forgotten since; its type.
+        self.emitted: dict[str, str] = {}
+        #: Event id to the provider's time when it was stored here.
+        self.stored_at: dict[str, datetime] = {}
         #: Event id to the moment of the commit by which it was applied, and dispatched.
         self.applied: dict[str, int] = {}
         self.dispatched: dict[str, int] = {}
@@ -79,6 +84,7 @@ class Watch:
         announce = store._on_emit
 
         def emitted(event: dict[str, Any], body: bytes) -> None:
+            self.emitted[event["id"]] = event["type"]
             self._add(event["data"])
             announce(event, body)
 
@@ -88,9 +94,12 @@ class Watch:
         """Record the order in which events are applied and dispatched: clocks may be set back meanwhile."""
         self._moment += 1
         if _EVENTS in tables:
-            cursor.execute(f"SELECT id FROM {_EVENTS} WHERE state NOT IN ('pending', 'quarantined')")
-            for (event_id,) in cursor.fetchall():
-                self.applied.setdefault(event_id, self._moment)
+            now = self._project.clock.now()
+            cursor.execute(f"SELECT id, state FROM {_EVENTS} WHERE state <> 'quarantined'")
+            for event_id, state in cursor.fetchall():
+                self.stored_at.setdefault(event_id, now)
+                if state != "pending":
+                    self.applied.setdefault(event_id, self._moment)
         if _CALLS in tables:
             cursor.execute(f"SELECT id, what FROM {_CALLS} WHERE id > %s ORDER BY id", [self._last_dispatched])
             for self._last_dispatched, what in cursor.fetchall():

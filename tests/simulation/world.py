@@ -233,6 +233,14 @@ class World:
         process.is_dead = True
         self.processes[process.name] = Process(process.name)
 
+    def switch_off(self) -> None:
+        """All of the merchant's processes end; the broker's messages expire."""
+        self.messages.clear()
+        while self.waiting:
+            actor = self.waiting.pop(0)
+            self.kill(actor.process)
+            self.resume_dead(actor)
+
     def advance(self, seconds: float) -> None:
         """Time passes; the provider does what is due by then."""
         # A request is late by seconds, not by the day after which its key is forgotten.
