@@ -16,8 +16,9 @@ ADMIN = ["django.contrib.admin", "django.contrib.messages", "django.contrib.sess
 settings.configure(
     SECRET_KEY="a-key-for-this-test-only",
     INSTALLED_APPS=[
-        *(ADMIN if sys.argv[1] == "admin" else []),
+        *(ADMIN if sys.argv[1] in ("admin", "optional") else []),
         "django.contrib.auth", "django.contrib.contenttypes", "payments_integration",
+        *(["payments_integration.contrib.finance"] if sys.argv[1] == "optional" else []),
     ],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
     PAYMENTS_INTEGRATION={"ACCOUNTS": {"default": {"BASE_URL": "https://provider.example", "API_KEY": "sk_test_x"}}},
@@ -58,7 +59,7 @@ def loaded(variant: str) -> set[str]:
     return set(ended.stdout.split())
 
 
-@pytest.mark.parametrize("variant", ["admin", "bare"])
+@pytest.mark.parametrize("variant", ["admin", "bare", "optional"])
 def test_starting_the_app_imports_no_large_library(variant: str) -> None:
     modules = loaded(variant)
     assert "django" in modules
@@ -73,6 +74,12 @@ def test_starting_the_admin_does_not_import_its_pages() -> None:
     modules = loaded("admin")
     assert "payments_integration.admin.models.payments" in modules
     assert not {f"payments_integration.admin.{name}" for name in PAGES} & modules
+
+
+def test_starting_the_optional_apps_does_not_import_their_pages() -> None:
+    modules = loaded("optional")
+    assert "payments_integration.contrib.finance.admin" in modules
+    assert "payments_integration.contrib.finance.statement" not in modules
 
 
 def test_without_the_admin_its_modules_are_not_imported() -> None:

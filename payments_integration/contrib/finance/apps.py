@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.core import checks
+from django.db import router
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import signals
@@ -21,7 +22,7 @@ class FinanceConfig(AppConfig):
 
     def ready(self) -> None:
         signals.on_mirror_written(record_movements)
-        checks.register(_check_database, checks.Tags.models)
+        checks.register(check_database, checks.Tags.models)
 
 
 def record_movements(rows: Sequence[Any]) -> None:
@@ -29,5 +30,16 @@ def record_movements(rows: Sequence[Any]) -> None:
     import_module("payments_integration.contrib.finance.movements").record(rows)
 
 
-def _check_database(**_: Any) -> list[checks.CheckMessage]:
-    return list(import_module("payments_integration.contrib.finance.movements").check_database())
+def check_database(**_: Any) -> list[checks.CheckMessage]:
+    """Movements commit with the mirror only in the mirror's database."""
+    ours = router.db_for_write(apps.get_model("payments_finance", "Movement"))
+    mirrors = router.db_for_write(apps.get_model("payments_integration", "Payment"))
+    if ours == mirrors:
+        return []
+    return [
+        checks.Error(
+            f'Movements are written to the database "{ours}", the mirror to "{mirrors}".',
+            hint='Have the database router treat the app "payments_finance" like "payments_integration".',
+            id="payments_integration.E040",
+        )
+    ]

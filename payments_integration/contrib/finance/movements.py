@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
-from django.core import checks
 from django.db import router
 from django.db.models import F, Min
 from django.utils import timezone
@@ -98,17 +97,6 @@ def start_of(day: date) -> datetime:
 def local_date(at: datetime) -> date:
     """The day in the site's time zone, whatever the zone of the present request."""
     return timezone.localdate(at, timezone.get_default_timezone())
-
-
-def check_database() -> Iterator[checks.CheckMessage]:
-    """Movements commit with the mirror only in the mirror's database."""
-    ours, mirrors = router.db_for_write(Movement), router.db_for_write(Payment)
-    if ours != mirrors:
-        yield checks.Error(
-            f'Movements are written to the database "{ours}", the mirror to "{mirrors}".',
-            hint='Have the database router treat the app "payments_finance" like "payments_integration".',
-            id="payments_integration.E040",
-        )
 
 
 def _record(

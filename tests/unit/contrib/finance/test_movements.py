@@ -8,13 +8,15 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.core.checks import run_checks
+from django.db import connection, router
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from payments_integration import inbox, projection, schemas, signals
 from payments_integration.contrib.finance import movements
+from payments_integration.contrib.finance.apps import check_database
 from payments_integration.contrib.finance.models import Movement
 from payments_integration.models import DueRefresh, Event, Payment, Payout, Refund, StatusChange
 from tests import factories
@@ -274,10 +276,11 @@ def test_the_app_is_connected_once() -> None:
 
 
 def test_movements_in_another_database_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert list(movements.check_database()) == []
-    monkeypatch.setattr(movements.router, "db_for_write", lambda model: "other" if model is Movement else "default")
-    (error,) = movements.check_database()
-    assert error.id == "payments_integration.E040"
+    assert check_database() == []
+    assert "payments_finance" not in str(run_checks(tags=["models"]))
+    monkeypatch.setattr(router, "db_for_write", lambda model: "other" if model is Movement else "default")
+    (error,) = [found for found in run_checks(tags=["models"]) if found.id == "payments_integration.E040"]
+    assert error.msg == 'Movements are written to the database "other", the mirror to "default".'
 
 
 # Objects from before the app
