@@ -83,6 +83,12 @@ SEARCHES: dict[str, list[str]] = {
         "office@example.com",
         "d{m}",
         "nothing-like-it",
+        "payer",
+        "payer p{m}",
+        "payer office",
+        "payer office d{m}",
+        "150.00",
+        "v{n}",
     ],
     "payout": ["pout_5", "payroll-7", "nothing-like-it"],
     "refund": ["ref_5", "pay_{n}", "nothing-like-it"],
@@ -92,6 +98,11 @@ SEARCHES: dict[str, list[str]] = {
     "operation": ["op_5", "pay_{n}", "order-{n}", "key-5", "nothing-like-it"],
     "objectdispatch": ["pay_{n}"],
 }
+#: What is searched for in everything at once.
+EVERYWHERE = [
+    "pay_{n}", "pay_", "order-{n}", "payer{m}@", "payer", "payer p{m}", "payer office", "office d{m} v{n}", "150.00",
+    "USD 150.00 payer", "v{n}", "ref_5", "op_5", "nothing-like-it",
+]  # fmt: skip
 
 
 class Pages:
@@ -128,6 +139,9 @@ class Pages:
             for term in SEARCHES[model]:
                 shown = term.format(n=self.middle, m=self.middle // 3)
                 yield f"{model} search “{term}”", f"{base}?q={shown}"
+        base = reverse("admin:payments_integration_payment_search")
+        for term in EVERYWHERE:
+            yield f"search “{term}”", f"{base}?q={term.format(n=self.middle, m=self.middle // 3)}"
         yield from self._details()
         yield DASHBOARD, reverse("admin:app_list", args=["payments_integration"])
 

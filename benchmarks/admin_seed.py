@@ -25,6 +25,10 @@ _AT = "now() - interval '365 days' * ((%(count)s - i)::float8 / %(count)s)"
 #: A tenth of a percent of all payments are of one payer; the others come now and then.
 _EMAIL = "CASE WHEN i %% 1000 = 1 THEN 'office@example.com' ELSE 'payer' || i / 3 || '@example.com' END"
 
+#: The amount of a payment as a search term; CLP has no decimals.
+_AMOUNT_TERM = f"""'$' || CASE WHEN i %% 6 = 0 THEN (1000 + i %% 90000)::text
+    ELSE to_char((1000 + i %% 90000) / 100.0, 'FM9999990.00') END || ' ' || lower({_CURRENCY})"""
+
 _MIRROR = "account, state_at, state_by, answer_seconds, version, synced_at, extra"
 _MIRRORED = f"{_ACCOUNT}, {_AT}, 'event', 0, 1, {_AT}, '{{}}'"
 
@@ -98,9 +102,18 @@ STATEMENTS: dict[str, tuple[str, int]] = {
         FROM generate_series(1, %(count)s) AS i""",
         OPERATIONS,
     ),
+    # Every payer is named Payer, and of a tenth of a percent the other name is Office.
+    "searchterm": (
+        f"""INSERT INTO payments_integration_searchterm (object_kind, object_id, term, is_personal)
+        SELECT 'payment', 'pay_' || i, term, is_personal FROM generate_series(1, %(count)s) AS i,
+            LATERAL (VALUES ({_AMOUNT_TERM}, false), ('order-' || i, false), (i::text, false), ('payer', true),
+                (CASE WHEN i %% 1000 = 1 THEN 'office' ELSE 'p' || i / 3 END, true), ({_EMAIL}, true),
+                ('d' || i / 3, true), ('v' || i, true)) AS terms(term, is_personal)""",
+        1,
+    ),
     "objectdispatch": (
-        """INSERT INTO payments_integration_objectdispatch (account, object_kind, object_id, running)
-        SELECT 'default', 'payment', 'pay_' || i, false FROM generate_series(1, %(count)s) AS i""",
+        """INSERT INTO payments_integration_objectdispatch (account, object_kind, object_id, claim, in_hand)
+        SELECT 'default', 'payment', 'pay_' || i, '', '' FROM generate_series(1, %(count)s) AS i""",
         1,
     ),
 }

@@ -96,6 +96,8 @@ def readings(text: str) -> list[Reading]:
     text = text.strip()[:MAX_SEARCH]
     typed = text[:_MAX_TEXT].split()
     found = [_plain(typed), _with_currency(typed)]
+    if spaced := _SPACED.sub(lambda number: "".join(number[0].split()), text[:_MAX_TEXT]).split():
+        found += [_plain(spaced), _with_currency(spaced)]
     if len(typed) > 1 and any(map(str.isdigit, text)):
         # A number may be typed in groups of digits.
         found.append(_words([(_compact(text),)]))
@@ -140,6 +142,8 @@ def _words(words: Iterable[Word]) -> Reading:
 
 # Amounts
 
+#: A number with spaces between its thousands.
+_SPACED = re.compile(r"(?<![0-9])[0-9]{1,3}(?:\s[0-9]{3})+(?![0-9])")
 _SIGN = re.compile(r"(?:[A-Za-z]{0,2}\$|S/\.?)", re.IGNORECASE)
 #: A sign or a code in front of a number, as pages show it.
 _ATTACHED = re.compile(rf"(?P<code>{'|'.join(EXPONENTS)})?(?:[A-Za-z]{{0,2}}\$|S/\.?)?(?=[0-9])", re.IGNORECASE)
@@ -169,12 +173,16 @@ def _typed_amount(chunk: str, code: str) -> Word:
     )
 
 
+def separators() -> tuple[str, str]:
+    """Of decimals and of thousands, in the active language."""
+    return (".", ",") if get_format("DECIMAL_SEPARATOR") == "." else (",", ".")
+
+
 def _number(text: str) -> tuple[str, str]:
     """Digits before and after the decimal separator, the latter without zeros at the end; ("", "") if it is none."""
-    decimal = str(get_format("DECIMAL_SEPARATOR"))
+    usual = separators()
     # The other format is read where the text can mean nothing in the user's own.
-    for point in (decimal, "." if decimal == "," else ","):
-        group = "," if point == "." else "."
+    for point, group in (usual, usual[::-1]):
         pattern = (
             rf"([0-9]{{1,3}}(?:{re.escape(group)}[0-9]{{3}})+|[0-9]{{1,19}})(?:{re.escape(point)}([0-9]{{1,2}}))?"
         )

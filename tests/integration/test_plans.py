@@ -18,10 +18,11 @@ from django.db.models import Count
 from django.utils import timezone
 
 from payments_integration import inbox
+from payments_integration.admin.lists import terms
 from payments_integration.db import statements
 from payments_integration.enums import Kind
 from payments_integration.inbox.processing import process_batch
-from payments_integration.models import Erasure, Event, EventState, Payment, StatusChange
+from payments_integration.models import Erasure, Event, EventState, Payment, SearchTerm, StatusChange
 from payments_integration.signals import event_received
 from tests import factories
 
@@ -32,6 +33,7 @@ pytestmark = [
 
 EVENT, PAYMENT = "payments_integration_event", "payments_integration_payment"
 CHANGE, ERASURE = "payments_integration_statuschange", "payments_integration_erasure"
+TERM = "payments_integration_searchterm"
 MANY = 6_000
 
 
@@ -39,7 +41,7 @@ MANY = 6_000
 def without_statistics() -> Iterator[None]:
     def say(on: str) -> None:
         with connection.cursor() as cursor:
-            for table in (EVENT, PAYMENT, CHANGE, ERASURE):
+            for table in (EVENT, PAYMENT, CHANGE, ERASURE, TERM):
                 cursor.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = {on})")
                 cursor.execute("DELETE FROM pg_statistic WHERE starelid = %s::regclass", [table])
                 cursor.execute("UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE oid = %s::regclass", [table])
@@ -163,6 +165,28 @@ def test_the_planner_hint_of_a_batch_does_not_affect_other_statements() -> None:
     with plans_of("SELECT", ERASURE) as plans:
         assert process_batch("default") == (2, 0)
     assert plans
+    for plan in plans:
+        assert "Seq Scan" not in plan, plan
+
+
+@pytest.mark.parametrize("is_analysed", [False, True])
+@pytest.mark.parametrize("text", ["ana", "ana p17", "p17", "nothing", "ana soto"])
+def test_a_search_reads_its_index_and_no_more_than_its_beginning(
+    text: str, is_analysed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terms, "_MAX_ENTRIES", 20)
+    SearchTerm.objects.bulk_create(
+        SearchTerm(object_kind=Kind.PAYMENT, object_id=f"pay_{number}", term=term, is_personal=True)
+        for number in range(MANY)
+        for term in ("ana", "soto", f"p{number}")
+    )
+    if is_analysed:
+        with connection.cursor() as cursor:
+            cursor.execute(f"VACUUM ANALYZE {TERM}")
+    with plans_of("SELECT", TERM) as plans:
+        terms.find(text, [Kind.PAYMENT, Kind.PAYOUT], personal=True)
+    assert 1 <= len(plans) <= 2
+    assert "pi_search_term" in plans[0]
     for plan in plans:
         assert "Seq Scan" not in plan, plan
 

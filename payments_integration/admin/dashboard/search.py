@@ -65,7 +65,7 @@ class SearchPage:
             raise PermissionDenied
         if self.request.method not in ("GET", "HEAD"):
             return HttpResponseNotAllowed(["GET", "HEAD"])
-        form = SearchForm(self.request.GET)
+        form = SearchForm(self.request.GET, label_suffix="")
         text = form.cleaned_data["q"].strip() if form.is_valid() else ""
         context = {
             "title": _("Search"),

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import reduce
 from operator import and_, or_
 
 from django.db import router
 from django.db.models import IntegerField, Q, QuerySet, Value
-from django.utils.formats import number_format
 
 from payments_integration.db import statements
 from payments_integration.models import SearchTerm, matches, readings
+from payments_integration.models.search import separators
 
 #: The maximum of objects that a search finds.
 MAX_OBJECTS = 500
@@ -80,7 +79,8 @@ def find(text: str, kinds: Iterable[str], *, personal: bool) -> Matches:
 
 def example() -> str:
     """An amount in the user's format."""
-    return number_format(Decimal("1234.50"), decimal_pos=2, force_grouping=True)
+    point, group = separators()
+    return f"1{group}234{point}50"
 
 
 def _looked_up(reading: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -16,7 +16,7 @@ from django.core.management import CommandError, call_command, load_command_clas
 from django.utils import timezone
 
 from payments_integration import health, inbox, services
-from payments_integration.models import Event, OperationState, ReconciliationRun, WebhookEndpoint
+from payments_integration.models import Event, OperationState, ReconciliationRun, SearchTerm, WebhookEndpoint
 from payments_integration.reasons import Reason
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
@@ -114,6 +114,17 @@ class TestProcess:
         ReconciliationRun.objects.update(started_at=timezone.now() - timedelta(minutes=6))
         run("payments_process")
         assert ReconciliationRun.objects.count() == count + 4
+
+    def test_process_writes_the_search_terms_again(self, sandbox: ProviderSandbox) -> None:
+        made = services.create_payment(
+            amount=990, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference="order-7"
+        )
+        terms = SearchTerm.objects.filter(object_id=made.pk)
+        terms.delete()
+        run("payments_process")
+        assert not terms.exists()
+        run("payments_process", "--search-terms")
+        assert {"order-7", "$990 clp"} <= set(terms.values_list("term", flat=True))
 
 
 def ended(*words: str) -> CommandError:

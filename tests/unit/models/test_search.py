@@ -120,6 +120,8 @@ def test_a_recipient_is_found() -> None:
         ("en", "CLP1,234", 1234, "CLP"),
         ("en", "S/ 15", 1500, "PEN"),
         ("en", "10.00", 10, "CLP"),
+        ("es", "1 234,50", 123450, "USD"),
+        ("es", "1\xa0234\xa0567 CLP", 1234567, "CLP"),
     ],
 )
 def test_an_amount_is_read_in_the_users_format(language: str, text: str, amount: int, currency: str) -> None:
