@@ -104,7 +104,7 @@ def format_for_payer(amount: int, currency: str, country: str) -> str:
     text: str = pattern.apply(to_major(amount, currency), known, currency=currency, currency_digits=False)
     symbol = get_currency_symbol(currency, known)
     # CLDR's rule, which Babel leaves out: a symbol that ends with a letter does not touch the digits.
-    return re.sub(rf"{re.escape(symbol)}(?=[0-9])", f"{symbol}\xa0", text) if symbol[-1:].isalpha() else text
+    return re.sub(rf"(?<={re.escape(symbol)})(?=[0-9])", "\xa0", text) if symbol[-1:].isalpha() else text
 
 
 def parse_amount(typed: str, currency: str, locale: str | None = None) -> int:

@@ -12,7 +12,7 @@ from example_project.shop.models import Order, OrderStatus
 from payments_integration import reconciliation, services
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, Payment
-from payments_integration.money import format_money
+from payments_integration.money import format_for_payer, format_money
 
 
 @dataclass(slots=True)
@@ -101,7 +101,9 @@ def webhooks_go_wrong(stage: Stage, cast: Cast) -> None:
     stage.wait_for_order(order, OrderStatus.PARTIALLY_PAID)
     payer.pay(payment.checkout_url or "")
     stage.wait_for_order(order, OrderStatus.PAID)
-    screen.say(f"Felipe (Chile, transfer): pays {format_money(5000, 'CLP')}, then the rest of {order.price}.")
+    screen.say(
+        f"Felipe (Chile, transfer): pays {format_for_payer(5000, 'CLP', 'CL')}, then the rest of {order.price}."
+    )
 
 
 def webhooks_never_come(stage: Stage, cast: Cast) -> None:

@@ -15,7 +15,7 @@ from example_project.shop.models import Order, OrderStatus
 from payments_integration import services
 from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.models import Operation, Payment, Payout, Refund
-from payments_integration.money import format_money
+from payments_integration.money import format_for_payer, format_money
 
 DIEGOS_ACCOUNT = {
     "type": "bank_account",
@@ -48,9 +48,9 @@ def refunds(stage: Stage, cast: Cast) -> None:
     stage.expected.refunds += 1
     stage.expected.orders[ana.reference] = OrderStatus.PARTIALLY_REFUNDED
     stage.wait("Ana's refund", lambda: any(_is_done(item) for item in stage.provider.books().refunds))
+    back = format_for_payer(part.amount, part.currency, ana.country)
     stage.screen.say(
-        f"{format_money(part.amount, part.currency)} of Ana's {ana.price} went back to her card ({part.pk}); "
-        "the webhook that says so is lost."
+        f"{back} of Ana's {ana.price} went back to her card ({part.pk}); the webhook that says so is lost."
     )
     whole = services.create_refund(diego_payment, destination=DIEGOS_ACCOUNT, reason="changed his mind", actor="demo")
     stage.expected.refunds += 1

@@ -45,6 +45,7 @@ class Price(models.Model):
         constraints = [models.UniqueConstraint(fields=["product", "currency"], name="shop_one_price")]
 
     def __str__(self) -> str:
+        # With the code: a price belongs to no country, and ``$`` stands for four of these currencies.
         return format_money(self.amount, self.currency)
 
 

@@ -138,6 +138,11 @@ def test_without_a_country_of_the_spec_payers_read_the_code() -> None:
         assert format_for_payer(14_990, "CLP", country) == "CLP\xa014,990"
 
 
+@pytest.mark.parametrize("currency", ["ABC", "<b", "\\g", "a.b", ".*x"])
+def test_a_currency_that_nobody_knows_is_shown_as_it_is(currency: str) -> None:
+    assert format_for_payer(123_456, currency, "CL") == f"{currency}\xa01.234,56"
+
+
 @pytest.mark.parametrize("country", Country.values)
 @pytest.mark.parametrize("currency", Currency.values)
 def test_app_and_sandbox_write_the_same(currency: str, country: str) -> None:
