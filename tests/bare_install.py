@@ -149,7 +149,7 @@ def main() -> int:
     parser.add_argument("python", help="the interpreter of the environment")
     python = str(Path(parser.parse_args().python).absolute())
     measured = run(python, MEASURE)
-    print(f"A bare install: {len(measured['packages'])} packages, {measured['megabytes']:.0f} MB")
+    print(f"A bare install: {len(measured['packages'])} packages, {measured['megabytes']:.1f} MB")
     tried = run(python, TRY)
     print(f"payments_integration {tried['version']}")
     found = problems(measured, tried)
