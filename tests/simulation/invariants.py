@@ -151,7 +151,7 @@ def dispatched_once_and_in_order(world: World) -> Iterator[str]:
         if event is None:
             continue
         key, is_stale = (event.object_kind, event.object_id), calls[0][1]
-        if surely.is_after(event) > is_stale or perhaps.is_after(event) < is_stale:
+        if not surely.is_after(event) <= is_stale <= perhaps.is_after(event):
             yield f"event {event} of {event.created_at} is dispatched as {'stale' if is_stale else 'fresh'}"
         surely.add(event)
         perhaps.add(event)
@@ -209,7 +209,7 @@ def events_complete(world: World) -> Iterator[str]:
     for event in world.engine.default_project.events:
         if event["id"] not in held:
             yield f"{event['id']} ({event['type']}) was never found"
-    lost = world.watch.emitted.keys() - held
+    lost = world.watch.emitted - held
     if lost and not any(reason == Reason.GAP_TOO_LONG for reason, _ in world.attentions):
         yield f"{sorted(lost)} are lost, and attention was not sent"
     for row in Event.objects.filter(account=ACCOUNT).exclude(state=EventState.DONE):

@@ -68,8 +68,8 @@ class Watch:
     def __init__(self, engine: Engine) -> None:
         self._project = engine.default_project.state
         self.histories: dict[Key, History] = {}
-        #: Every event that the provider has ever made, also those that it has forgotten since; its type.
-        self.emitted: dict[str, str] = {}
+        #: Every event that the provider has ever made, also those that it has forgotten since.
+        self.emitted: set[str] = set()
         #: Event id to the provider's time when it was stored here.
         self.stored_at: dict[str, datetime] = {}
         #: Event id to the moment of the commit by which it was applied, and dispatched.
@@ -84,7 +84,7 @@ class Watch:
         announce = store._on_emit
 
         def emitted(event: dict[str, Any], body: bytes) -> None:
-            self.emitted[event["id"]] = event["type"]
+            self.emitted.add(event["id"])
             self._add(event["data"])
             announce(event, body)
 
