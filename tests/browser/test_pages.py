@@ -74,6 +74,7 @@ def balance(visitor: Visitor, scene: Scene) -> None:
 
 PAGES: dict[str, Way] = {
     "dashboard": dashboard,
+    "technical": at("accountstate", "technical"),
     "payments": at("payment", "changelist"),
     "payment": at("payment", "change", lambda scene: scene["card"]),
     "payment-voucher": at("payment", "change", lambda scene: scene["voucher"]),
@@ -98,6 +99,20 @@ PAGES: dict[str, Way] = {
     "runs": at("reconciliationrun", "changelist"),
     "run": at("reconciliationrun", "change", lambda scene: ReconciliationRun.objects.first()),
 }
+#: The size of a page, and elements whose content is wider than they are.
+MEASURE = """() => {
+    const shown = [...document.querySelectorAll(":is(#pi-dashboard, #pi-technical) *")].filter(
+        element => element.checkVisibility() && !element.classList.contains("visually-hidden")
+            && getComputedStyle(element).display !== "inline"
+    );
+    return {
+        width: document.documentElement.scrollWidth,
+        height: document.documentElement.scrollHeight,
+        clipped: shown.filter(element => element.scrollWidth > element.clientWidth + 1)
+            .map(element => `${element.tagName} ${element.className}: ${element.textContent.trim().slice(0, 40)}`),
+    };
+}"""
+MAX_HEIGHT = 2500
 #: The screenshots of the documentation: the page, and the element at the top.
 SCREENSHOTS = {
     "overview": ("dashboard", ""),
@@ -140,6 +155,24 @@ def test_pages_fit_a_narrow_screen(visit: Visit, person: Person, provider: Provi
         if width > 400:
             wide[name] = width
     assert wide == {}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_overview_shows_everything_at_every_width(
+    visit: Visit, person: Person, provider: ProviderSandbox, language: str, dark: bool
+) -> None:
+    scene = sample_data.month(provider)
+    visitor = visit(person("finance"), language=language, dark=dark)
+    # 683 is 1366 at 200 %, 960 is 1920.
+    for width in (390, 683, 960, 1366, 1920):
+        visitor.page.set_viewport_size({"width": width, "height": 860})
+        for name in ("dashboard", "technical"):
+            PAGES[name](visitor, scene)
+            measured = visitor.page.evaluate(MEASURE)
+            assert measured["width"] <= width, (name, width)
+            assert measured["clipped"] == [], (name, width)
+            if (name, width) == ("dashboard", 1366):
+                assert measured["height"] <= MAX_HEIGHT
 
 
 def test_the_index_links_to_the_dashboard(visit: Visit, person: Person) -> None:

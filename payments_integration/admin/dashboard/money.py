@@ -1,4 +1,4 @@
-"""The dashboard's money: volume by currency and status, money in and out, refunds, and success by method.
+"""The overview's money: received, refunded and paid out by period, by status, and success by method.
 
 Everything counts on the day it was created. Amounts of different currencies are never added.
 """
@@ -6,7 +6,7 @@ Everything counts on the day it was created. Amounts of different currencies are
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model
 from django.utils.formats import date_format, number_format
+from django.utils.text import capfirst
 from django.utils.timezone import localtime
-from django.utils.translation import gettext as _, gettext_lazy, ngettext
+from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.admin.dashboard.charts import Chart, Series
 from payments_integration.admin.dashboard.statistics import Group, Statistics
-from payments_integration.admin.lists.filters import FROM as DAYS_FROM
+from payments_integration.admin.lists.filters import FROM as DAYS_FROM, SEPARATOR, TO as DAYS_TO
 from payments_integration.admin.shared import display
 from payments_integration.enums import (
     ENDED_PAYMENT_STATUSES,
@@ -57,14 +58,30 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    label: str
-    today: Cell
-    period: Cell
+class Period:
+    """Days of the statistics, both included, as indexes."""
 
-    @property
-    def cells(self) -> tuple[Cell, Cell]:
-        return (self.today, self.period)
+    label: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    #: Plain text, for the links.
+    name: str
+    #: The same, or a status with its colour.
+    label: str
+    #: (heading, cell) of each period.
+    cells: list[tuple[str, Cell]]
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """The rows of one kind by status."""
+
+    title: StrOrPromise
+    rows: list[Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +89,11 @@ class CurrencyPanel:
     currency: str
     #: Money in and out.
     flows: list[Row]
-    charts: list[Chart]
-    #: Refunds by status.
-    refunds: list[Row]
+    #: Money in and out by day; None if none has moved.
+    chart: Chart | None
+    #: Payments by day and status; None without payments.
+    volume: Chart | None
+    by_status: list[Breakdown]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +125,13 @@ class MoneyPanels:
         }
         bounds = found.days.bounds[:-1]
         self._dates = [localtime(at).date().isoformat() for at in bounds]
+        today = found.days.last
+        self._periods = (
+            Period(_("Yesterday"), today - 1, today - 1),
+            Period(_("Today"), today, today),
+            Period(_("%(count)s days") % {"count": 7}, today - 6, today),
+            Period(_("%(count)s days") % {"count": len(found.days)}, 0, today),
+        )
         # Labels are made from noon, which is on the right day even if clocks skip midnight.
         self._labels = tuple(date_format(localtime(at + timedelta(hours=12)), "MONTH_DAY_FORMAT") for at in bounds)
 
@@ -113,6 +139,7 @@ class MoneyPanels:
         kinds = [kind for kind in _KINDS if self._sees(kind.model)]
         return {
             "money_shown": bool(kinds),
+            "periods": [period.label for period in self._periods],
             "currencies": [self._panel(currency, kinds) for currency in self._currencies(kinds)],
             "methods": self._methods() if self._sees(Payment) else None,
         }
@@ -124,23 +151,23 @@ class MoneyPanels:
         return known + sorted(present.difference(known))
 
     def _panel(self, currency: str, kinds: list[_Kind]) -> CurrencyPanel:
-        charts = list(self._volume(currency)) if self._sees(Payment) else []
         return CurrencyPanel(
             currency=currency,
             flows=[self._flow(kind, currency) for kind in kinds],
-            charts=[*charts, *self._flow_chart(currency, kinds)],
-            refunds=list(self._refunds(currency)) if self._sees(Refund) else [],
+            chart=self._flow_chart(currency, kinds),
+            volume=self._volume(currency) if self._sees(Payment) else None,
+            by_status=[found for kind in kinds if (found := self._by_status(kind, currency)).rows],
         )
 
     # Payments by status
 
-    def _volume(self, currency: str) -> Iterator[Chart]:
+    def _volume(self, currency: str) -> Chart | None:
         groups = [group for group in self._found.payments if group.currency == currency]
         statuses = _in_order({group.status for group in groups}, PaymentStatus.values)
         amounts = _table(groups, lambda group: group.status, lambda group: group.amount)
         if not statuses:
-            return
-        yield Chart(
+            return None
+        return Chart(
             id=f"pi-volume-{_slug(currency)}",
             title=_("%(currency)s: payments by day and status") % {"currency": currency},
             kind="bars",
@@ -154,69 +181,66 @@ class MoneyPanels:
             decimals=exponent(currency),
             unit=currency,
         )
-        today = self._found.days.last
-        counts = _table(groups, lambda group: group.status, lambda group: group.count)
-        now = [status for status in statuses if counts[status].get(today)]
-        if now:
-            yield Chart(
-                id=f"pi-today-{_slug(currency)}",
-                title=_("%(currency)s: today's payments by status") % {"currency": currency},
-                kind="rows",
-                heading=_("Status"),
-                labels=tuple(_label(status, PaymentStatus) for status in now),
-                series=(
-                    Series(
-                        _("Amount"),
-                        tuple(amounts[status].get(today, 0) for status in now),
-                        tuple(
-                            _with_count(amounts[status].get(today, 0), counts[status][today], currency)
-                            for status in now
-                        ),
-                    ),
-                ),
-                decimals=exponent(currency),
-                unit=currency,
+
+    def _by_status(self, kind: _Kind, currency: str) -> Breakdown:
+        groups = [group for group in self._groups[kind.model] if group.currency == currency]
+        choices = kind.model.Status  # type: ignore[attr-defined]
+        rows = [
+            self._row(
+                _label(status, choices),
+                display.status(status, choices),
+                kind.model,
+                [group for group in groups if group.status == status],
+                currency,
+                {"status": status},
+                lambda group: group.amount,
             )
+            for status in _in_order({group.status for group in groups}, choices.values)
+        ]
+        return Breakdown(capfirst(str(kind.model._meta.verbose_name_plural)), rows)
 
     # Money in and out
 
     def _flow(self, kind: _Kind, currency: str) -> Row:
         groups = [group for group in self._groups[kind.model] if group.currency == currency and kind.moved(group)]
-        return self._row(str(kind.label), kind, groups, currency, kind.filters)
+        return self._row(str(kind.label), str(kind.label), kind.model, groups, currency, kind.filters, kind.amount)
 
-    def _row(self, label: str, kind: _Kind, groups: list[Group], currency: str, filters: dict[str, str]) -> Row:
-        today = [group for group in groups if group.day == self._found.days.last]
-
-        def cell(some: list[Group], first: int) -> Cell:
+    def _row(
+        self,
+        name: str,
+        label: str,
+        model: type[Model],
+        groups: list[Group],
+        currency: str,
+        filters: dict[str, str],
+        amount: Callable[[Group], int],
+    ) -> Row:
+        def cell(period: Period) -> Cell:
+            some = [group for group in groups if period.first <= group.day <= period.last]
             count = sum(group.count for group in some)
-            amount = format_money(sum(map(kind.amount, some)), currency)
-            return Cell(amount, count, self._list(kind.model, first, currency=currency, **filters) if count else "")
+            total = format_money(sum(map(amount, some)), currency)
+            return Cell(total, count, self._list(model, period, currency=currency, **filters) if count else "")
 
-        return Row(label, cell(today, self._found.days.last), cell(groups, 0))
+        return Row(name, label, [(period.label, cell(period)) for period in self._periods])
 
-    def _flow_chart(self, currency: str, kinds: list[_Kind]) -> Iterator[Chart]:
+    def _flow_chart(self, currency: str, kinds: list[_Kind]) -> Chart | None:
         series = []
         for kind in kinds:
             groups = [group for group in self._groups[kind.model] if group.currency == currency and kind.moved(group)]
             amounts = _table(groups, lambda group: "", kind.amount)[""]
             series.append(self._daily(kind.label, amounts, currency, kind.look))
-        if any(any(one.values) for one in series):
-            yield Chart(
-                id=f"pi-flow-{_slug(currency)}",
-                title=_("%(currency)s: money in and out by day") % {"currency": currency},
-                kind="bars",
-                heading=_("Day"),
-                labels=self._labels,
-                series=tuple(series),
-                decimals=exponent(currency),
-                unit=currency,
-            )
-
-    def _refunds(self, currency: str) -> Iterator[Row]:
-        groups = [group for group in self._found.refunds if group.currency == currency]
-        for status in _in_order({group.status for group in groups}, RefundStatus.values):
-            some = [group for group in groups if group.status == status]
-            yield self._row(_label(status, RefundStatus), _REFUNDED, some, currency, {"status": status})
+        if not any(any(one.values) for one in series):
+            return None
+        return Chart(
+            id=f"pi-flow-{_slug(currency)}",
+            title=_("%(currency)s: money in and out by day") % {"currency": currency},
+            kind="bars",
+            heading=_("Day"),
+            labels=self._labels,
+            series=tuple(series),
+            decimals=exponent(currency),
+            unit=currency,
+        )
 
     # Success by method
 
@@ -260,9 +284,12 @@ class MoneyPanels:
         values = tuple(amounts.get(day, 0) for day in range(len(self._found.days)))
         return Series(name, values, tuple(format_money(value, currency) if value else "" for value in values), look)
 
-    def _list(self, model: type[Model], first: int, **filters: str) -> str:
-        """The URL of the list of rows created since a day."""
-        return self._link(model, **filters, **{DAYS_FROM: self._dates[first]})
+    def _list(self, model: type[Model], period: Period, **filters: str) -> str:
+        """The URL of the list of rows created in a period."""
+        days = {DAYS_FROM: self._dates[period.first]}
+        if period.last < self._found.days.last:
+            days[DAYS_TO] = self._dates[period.last]
+        return self._link(model, **filters, **days)
 
 
 def _table(
@@ -287,24 +314,11 @@ def _look(status: str) -> int:
     return _LOOKS.index(status) if status in _LOOKS else len(_LOOKS)
 
 
-def _with_count(amount: int, count: int, currency: str) -> str:
-    payments = ngettext("%(count)d payment", "%(count)d payments", count) % {"count": count}
-    return f"{format_money(amount, currency)} · {payments}"
-
-
 def _slug(currency: str) -> str:
     """An HTML id: an unknown currency may be any text."""
     return "".join(char if char.isalnum() and char.isascii() else f"-{ord(char):x}" for char in currency)
 
 
-_REFUNDED = _Kind(
-    model=Refund,
-    label=gettext_lazy("Refunded"),
-    look=1,
-    moved=lambda group: group.status == RefundStatus.SUCCEEDED,
-    amount=lambda group: group.amount,
-    filters={"status": RefundStatus.SUCCEEDED.value},
-)
 _KINDS = (
     _Kind(
         model=Payment,
@@ -312,9 +326,16 @@ _KINDS = (
         look=0,
         moved=lambda group: bool(group.received) and group.status in RECEIVED_PAYMENT_STATUSES,
         amount=lambda group: group.received,
-        filters={},
+        filters={"status": SEPARATOR.join(sorted(RECEIVED_PAYMENT_STATUSES))},
     ),
-    _REFUNDED,
+    _Kind(
+        model=Refund,
+        label=gettext_lazy("Refunded"),
+        look=1,
+        moved=lambda group: group.status == RefundStatus.SUCCEEDED,
+        amount=lambda group: group.amount,
+        filters={"status": RefundStatus.SUCCEEDED.value},
+    ),
     # A payout that executes a refund is counted as that refund.
     _Kind(
         model=Payout,

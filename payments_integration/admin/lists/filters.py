@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: Selects every value that this version does not know.
 OTHER = "~other"
+#: Stands between several values of one filter, as in links of the overview.
+SEPARATOR = ","
 #: The maximum of consecutive unknown values that are looked up.
 _ROUNDS = 6
 #: Query parameters for the first and the last day.
@@ -72,6 +74,8 @@ class KnownValues(admin.SimpleListFilter):
             return queryset.filter(**{f"{field}__in": others(queryset.model, field, self._known())})
         if "\x00" in value:
             raise IncorrectLookupParameters
+        if SEPARATOR in value:
+            return queryset.filter(**{f"{field}__in": value.split(SEPARATOR)})
         return queryset.filter(**{field: value})
 
     def _known(self) -> list[str]:

@@ -127,6 +127,23 @@ class AccountStateAdmin(ReadOnlyAdmin):
         (_("Running pass"), {"fields": ("window_from", "window_to", "lease_until")}),
     )
 
+    def get_urls(self) -> list[URLPattern]:
+        return [self.list_path("technical", self.technical_view), *super().get_urls()]
+
+    def technical_view(self, request: HttpRequest) -> HttpResponse:
+        """The technical state of an account: events, backlog, reconciliation and webhook endpoints."""
+        # Loaded with the first page that is opened, not at start-up.
+        from payments_integration.admin.dashboard.account_page import may_see_technical_state  # noqa: PLC0415
+        from payments_integration.admin.dashboard.technical import TechnicalState  # noqa: PLC0415
+
+        if not may_see_technical_state(self.admin_site, request):
+            raise PermissionDenied
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD"])
+        title = gettext("Technical state")
+        context = {"title": title, **TechnicalState(self.admin_site, request).context()}
+        return self.render_page(request, "admin/payments_integration/technical.html", context, [("", title)])
+
 
 @admin.register(Erasure)
 class ErasureAdmin(ReadOnlyAdmin):

@@ -219,7 +219,7 @@
         box.hidden = false;
         data.width = box.clientWidth;
         if (data.kind === "rows") {
-            box.style.height = `${70 + 34 * data.labels.length}px`;
+            box.style.height = `${50 + 28 * data.labels.length}px`;
         }
         const wait = { id: "paymentsData", beforeInit: (chart) => { chart.$payments = data; } };
         drawn.set(canvas, new Chart(canvas, {
@@ -245,13 +245,16 @@
             const numbers = canvas.closest("figure").querySelector("details");
             numbers.open = false;
         }
+        for (const details of document.querySelectorAll("details.pi-by-status")) {
+            details.open = false;
+        }
         new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme", "class"] });
         window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
         /* For printing: dark colours, and open tables. */
         let closed = [];
         window.addEventListener("beforeprint", () => {
             printing = true;
-            closed = [...document.querySelectorAll("details.pi-numbers:not([open])")];
+            closed = [...document.querySelectorAll("details:is(.pi-numbers, .pi-by-status):not([open])")];
             closed.forEach((details) => { details.open = true; });
             redraw();
         });

@@ -14,7 +14,7 @@ from tests.browser.test_pages import PAGES
 
 #: The pages, and how many buttons and fields of ours they show at least.
 EXPECTED = {
-    "dashboard": (3, 0),
+    "technical": (3, 0),
     "payments": (2, 0),
     "payment": (2, 0),
     "refund": (2, 8),

@@ -126,6 +126,17 @@ OWN = (
     ),
     Route("operation_never-happened", ("close_operation",), form=COMMENT, row=_UNKNOWN),
     Route(
+        "accountstate_technical",
+        tuple(
+            permission
+            for model in (
+                "event", "operation", "duerefresh", "erasure", "accountstate", "reconciliationrun", "webhookendpoint",
+            )
+            for permission in _sees(model)
+        ),
+        get=200, post=405, linked=False,
+    ),
+    Route(
         "reconciliationrun_run", ("run_reconciliation",), form={"account": "default", "kind": "balances"}, sends=True
     ),
     *map(_refresh, ("payment", "payout", "refund", "depositreference", "balance", "webhookendpoint")),

@@ -25,6 +25,7 @@ from tests.unit.admin.conftest import page, url
 
 NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC)
 DASHBOARD = "/admin/payments_integration/"
+TECHNICAL = "/admin/payments_integration/accountstate/technical/"
 
 
 @pytest.fixture(autouse=True)
@@ -71,11 +72,17 @@ def test_tiles_are_at_the_top_and_link_to_their_rows(boss: Client) -> None:
     rows.event(state=EventState.QUARANTINED, received_at=ago(days=2))
     html = page(boss, DASHBOARD)
     shown = text(section(html, "pi-attention"))
+    # Technical problems are lines here, and tiles on their own page.
+    assert "1 events are parked: a receiver keeps failing" in shown
+    assert "1 events are in quarantine" in shown
+    technical = text(section(page(boss, TECHNICAL), "pi-attention"))
+    assert "1 Parked: a receiver keeps failing oldest: 2 days" in technical
+    assert "1 Events in quarantine" in technical
+    assert "0 Events that could not be applied" in technical
+    assert "events are parked" not in technical
     assert "2 Operations that a person must decide oldest: 3 hours" in shown
     assert "1 Operations that wait for approval oldest: 3 hours" in shown
     assert "1 Operations with an unknown outcome oldest: 40 s" in shown
-    assert "1 Parked: a receiver keeps failing oldest: 2 days" in shown
-    assert "1 Events in quarantine" in shown
     for model, query in (("operation", "state=needs_person"), ("event", "state=parked")):
         address = f"{url(model, 'changelist')}?{query}&amp;account=default"
         assert f'href="{address}"' in html
@@ -127,12 +134,10 @@ def test_volume_is_counted_by_day_currency_and_status(boss: Client) -> None:
     assert sum(by_name["succeeded"]) == 4200
     assert by_name["failed"][-1] == 99
     assert len({series["look"] for series in data["series"]}) == 3
-    today = chart(html, "pi-today-USD")
-    assert dict(zip(today["labels"], today["series"][0]["texts"], strict=True)) == {
-        "succeeded": "USD\xa021.00 · 2 payments",
-        "failed": "USD\xa00.99 · 1 payment",
-        "quarked": "USD\xa00.07 · 1 payment",
-    }
+    by_status = text(html.split('class="pi-by-status"')[2].split("<figure")[0])
+    assert "succeeded USD 10.50 (1) USD 21.00 (2) USD 31.50 (3) USD 42.00 (4)" in by_status
+    assert "failed – USD 0.99 (1) USD 0.99 (1) USD 0.99 (1)" in by_status
+    assert "quarked – USD 0.07 (1)" in by_status
     assert chart(html, "pi-volume-CLP")["decimals"] == 0
     assert "CLP\xa05,000" in html
 
@@ -141,7 +146,7 @@ def test_the_numbers_of_each_chart_are_in_a_table_too(boss: Client) -> None:
     rows.payment(created_at=ago(hours=1), amount=123456, amount_received=123456)
     html = page(boss, DASHBOARD)
     names = re.findall(r'<canvas id="([^"]+)" role="img" aria-label="[^"]{20,}" data-chart="\1-data">', html)
-    assert names == ["pi-volume-USD", "pi-today-USD", "pi-flow-USD", "pi-methods"]
+    assert names == ["pi-volume-USD", "pi-flow-USD", "pi-methods"]
     assert html.count("<canvas") == len(names)
     for name in names:
         data = chart(html, name)
@@ -172,31 +177,46 @@ def test_money_in_and_out_stays_apart_by_currency_and_counts_nothing_twice(boss:
     rows.payout(created_at=at, status="succeeded", currency="CLP", amount=70)
     html = page(boss, DASHBOARD)
     clp, usd = (text(part) for part in re.split(r'<h3 id="pi-currency-\d"', html)[1:3])
-    assert "Received USD 10.00 (1) USD 13.00 (2)" in usd
-    assert "Refunded USD 2.00 (1) USD 2.00 (1)" in usd
-    assert "Paid out, without refunds USD 4.00 (1) USD 4.00 (1)" in usd
-    assert "Paid out, without refunds CLP 70 (1) CLP 70 (1)" in clp
-    assert "succeeded USD 2.00 (1) USD 2.00 (1) failed USD 0.77 (1) USD 0.77 (1)" in usd
+    assert "Yesterday Today 7 days 30 days Received – USD 10.00 (1) USD 13.00 (2) USD 13.00 (2)" in usd
+    assert "Refunded – USD 2.00 (1) USD 2.00 (1) USD 2.00 (1)" in usd
+    assert "Paid out, without refunds – USD 4.00 (1) USD 4.00 (1) USD 4.00 (1)" in usd
+    assert "Paid out, without refunds – CLP 70 (1) CLP 70 (1) CLP 70 (1)" in clp
+    assert "succeeded – USD 2.00 (1) USD 2.00 (1) USD 2.00 (1) failed – USD 0.77 (1)" in usd
     flow = {series["name"]: sum(series["values"]) for series in chart(html, "pi-flow-USD")["series"]}
     assert flow == {"Received": 1300, "Refunded": 200, "Paid out, without refunds": 400}
 
 
-def test_amounts_link_to_their_rows(boss: Client) -> None:
-    pay = rows.payment(created_at=ago(hours=1))
-    rows.payment(created_at=ago(days=5))
-    rows.payment(created_at=ago(days=50))
-    made = rows.refund(payment=pay, created_at=ago(hours=1), status="succeeded")
-    rows.refund(payment=pay, created_at=ago(hours=1), status="failed")
+def test_periods_are_calendar_days(boss: Client) -> None:
+    midnight = NOW.replace(hour=0)
+    for at in (
+        midnight,  # today
+        midnight - timedelta(seconds=1),  # yesterday
+        midnight - timedelta(days=1),
+        midnight - timedelta(days=1, seconds=1),  # the day before
+        midnight - timedelta(days=6),  # the first of 7 days
+        midnight - timedelta(days=6, seconds=1),
+        midnight - timedelta(days=29),  # the first of 30 days
+        midnight - timedelta(days=29, seconds=1),
+    ):
+        rows.payment(created_at=at, amount=100, amount_received=100)
+    assert "Received USD 2.00 (2) USD 1.00 (1) USD 5.00 (5) USD 7.00 (7)" in text(page(boss, DASHBOARD))
+
+
+def test_every_amount_links_to_exactly_its_rows(boss: Client) -> None:
+    for at in (ago(hours=1), ago(days=1), ago(days=5), ago(days=20), ago(days=50)):
+        pay = rows.payment(created_at=at)
+        for status in ("partially_paid", "overpaid", "chargeback", "on_hold", "failed", "created"):
+            rows.payment(created_at=at, status=status)
+        for status in ("succeeded", "failed", "created"):
+            rows.refund(payment=pay, created_at=at, status=status, currency="USD")
+            rows.payout(created_at=at, status=status, currency="USD")
     html = page(boss, DASHBOARD)
-    found = {
-        (model, *sorted(row.pk for row in boss.get(address.replace("&amp;", "&")).context["cl"].result_list))
-        for model, address in re.findall(
-            r'href="(?=/admin/payments_integration/(payment|refund)/)([^"]+from[^"]+)"', html
-        )
-    }
-    assert ("payment", pay.pk) in found
-    assert any(keys[0] == "payment" and len(keys) == 3 for keys in found)
-    assert ("refund", made.pk) in found
+    links = re.findall(r'<a href="([^"]+)" aria-label="([^"]+): (\d+)">\(\3\)</a>', html)
+    assert len(links) == 4 * (3 + 7 + 3 + 3)
+    for address, name, number in links:
+        listed = boss.get(address.replace("&amp;", "&")).context["cl"].result_list
+        assert len(listed) == int(number), (name, address)
+    assert {name for _, name, number in links if number == "3"} >= {"Received, Yesterday", "Received, Today"}
 
 
 def test_the_success_rate_by_method_counts_ended_payments(boss: Client) -> None:
@@ -219,7 +239,7 @@ def test_the_webhook_delay_is_shown_on_one_clock(boss: Client) -> None:
         created = ago(hours=1)
         rows.event(created_at=created, received_at=created + timedelta(seconds=late), source="webhook")
     rows.event(created_at=ago(hours=1), received_at=NOW, source="reconciliation")
-    shown = text(section(page(boss, DASHBOARD), "pi-deliveries"))
+    shown = text(section(page(boss, TECHNICAL), "pi-deliveries"))
     assert "Webhook delay, median 15 s" in shown
     assert "longest of the last day 65 s" in shown
     assert "Delivered by webhook in the last day 3" in shown
@@ -232,7 +252,7 @@ def test_reconciliation_drift_and_endpoints_are_shown(boss: Client) -> None:
     rows.run(kind="objects", started_at=ago(hours=2), finished_at=NOW, drifted=4, repaired=3)
     rows.run(kind="events", state="failed", started_at=ago(minutes=4), error="boom")
     rows.endpoint(secret_token="", secret_since=None)
-    html = page(boss, DASHBOARD)
+    html = page(boss, TECHNICAL)
     runs = text(section(html, "pi-runs"))
     assert "events failed 4 minutes ago" in runs
     assert "objects done 2 hours ago" in runs
@@ -256,6 +276,10 @@ def test_each_account_has_its_own_dashboard(boss: Client) -> None:
     html = page(boss, f"{DASHBOARD}?account=second")
     assert "pi-volume-PEN" in html
     assert '<a href="?account=second" aria-current="page">second</a>' in html
+    assert f'href="{TECHNICAL}?account=second"' in html
+    technical = page(boss, f"{TECHNICAL}?account=second")
+    assert '<a href="?account=second" aria-current="page">second</a>' in technical
+    assert '<input type="hidden" name="account" value="second">' in technical
     assert re.search(r'href="[^"]*currency=PEN&amp;[^"]*account=second"', html)
     assert "pi-volume-PEN" not in page(boss, f"{DASHBOARD}?account=unknown")
 
@@ -270,22 +294,31 @@ def test_with_one_account_the_dashboard_offers_no_choice(boss: Client, settings:
 
 def test_without_an_account_the_dashboard_says_so(boss: Client, settings: Any) -> None:
     settings.PAYMENTS_INTEGRATION = {}
-    assert "No account is configured." in page(boss, DASHBOARD)
+    for address in (DASHBOARD, TECHNICAL):
+        assert "No account is configured." in page(boss, address)
 
 
-PANELS = {
-    "view_payment": {"pi-money", "pi-methods-heading"},
-    "view_payout": {"pi-money"},
-    "view_refund": {"pi-money"},
-    "view_balance": {"pi-balances"},
-    "view_event": {"pi-attention", "pi-deliveries", "pi-backlog"},
-    "view_operation": {"pi-attention", "pi-backlog"},
-    "view_reconciliationrun": {"pi-attention", "pi-runs"},
-    "view_webhookendpoint": {"pi-attention", "pi-endpoints"},
-    "view_accountstate": {"pi-attention", "pi-deliveries"},
-    "view_duerefresh": {"pi-attention", "pi-backlog"},
-    "view_statuschange": set[str](),
-    "view_depositreference": set[str](),
+def test_empty_panels_say_so(boss: Client) -> None:
+    html = page(boss, DASHBOARD)
+    assert "No payments, refunds or payouts in the last 30 days." in html
+    assert "pi-methods" not in html
+    assert "No webhook endpoint is known." in page(boss, TECHNICAL)
+
+
+#: The panels of the overview and of the technical state that each permission opens.
+PANELS: dict[str, tuple[set[str], set[str]]] = {
+    "view_payment": ({"pi-money", "pi-currency-1", "pi-methods-heading"}, set()),
+    "view_payout": ({"pi-money", "pi-currency-1"}, set()),
+    "view_refund": ({"pi-money", "pi-currency-1"}, set()),
+    "view_balance": ({"pi-balances"}, set()),
+    "view_event": ({"pi-attention"}, {"pi-attention", "pi-deliveries", "pi-backlog"}),
+    "view_operation": ({"pi-attention"}, {"pi-backlog"}),
+    "view_reconciliationrun": ({"pi-attention"}, {"pi-runs"}),
+    "view_webhookendpoint": ({"pi-attention"}, {"pi-attention", "pi-endpoints"}),
+    "view_accountstate": ({"pi-attention"}, {"pi-attention", "pi-deliveries"}),
+    "view_duerefresh": ({"pi-attention"}, {"pi-backlog"}),
+    "view_statuschange": (set(), set()),
+    "view_depositreference": (set(), set()),
 }
 
 
@@ -299,9 +332,15 @@ def test_each_panel_needs_the_permission_to_view_its_rows(staff: Callable[..., C
     rows.endpoint()
     # What another one had counted before is there, and not for this one.
     page(staff(*PANELS), DASHBOARD)
-    html = page(staff(permission), DASHBOARD)
-    shown = set(re.findall(r'<section aria-labelledby="([a-z-]+)"', html))
-    assert shown == PANELS[permission]
+    client = staff(permission)
+    html = page(client, DASHBOARD)
+    panels, technical_panels = PANELS[permission]
+    assert panels_of(html) == panels
+    assert (TECHNICAL in html) is ("pi-attention" in panels)
+    answer = client.get(TECHNICAL)
+    assert answer.status_code == (200 if "pi-attention" in panels else 403)
+    technical = answer.content.decode() if answer.status_code == 200 else ""
+    assert panels_of(technical) == technical_panels
     amounts = {
         "view_payment": "USD 1.11",
         "view_refund": "USD 2.22",
@@ -318,14 +357,19 @@ def test_each_panel_needs_the_permission_to_view_its_rows(staff: Callable[..., C
         ("events were never reconciled", "view_accountstate"),
         ("Events are complete up to", "view_accountstate"),
     ):
-        assert (words in html) is (permission == needed), words
-    assert "Run now" not in html
-    linked = set(re.findall(r'href="/admin/payments_integration/(\w+)/', html.split('id="content-main"')[0]))
-    assert linked <= {permission.removeprefix("view_")}
+        assert (words in html + technical) is (permission == needed), words
+    assert "Run now" not in html + technical
+    for shown in (html.split('id="content-main"')[0], technical.split('id="pi-technical"')[-1]):
+        linked = set(re.findall(r'href="/admin/payments_integration/(\w+)/', shown.replace(TECHNICAL, "")))
+        assert linked <= {permission.removeprefix("view_")}
+
+
+def panels_of(html: str) -> set[str]:
+    return set(re.findall(r'<section (?:class="[^"]+" )?aria-labelledby="([a-z0-9-]+)"', html))
 
 
 def test_run_now_is_offered_with_the_permission(staff: Callable[..., Client]) -> None:
-    html = page(staff("view_reconciliationrun", "run_reconciliation"), DASHBOARD)
+    html = page(staff("view_reconciliationrun", "run_reconciliation"), TECHNICAL)
     form = section(html, "pi-run-now")
     assert f'action="{url("reconciliationrun", "run")}"' in form
     assert re.findall(r'name="kind" value="(\w+)"', form) == ["events", "objects", "balances"]

@@ -1,0 +1,150 @@
+"""What the overview and the page of the technical state share: one account, as one user sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django.contrib.admin import AdminSite
+from django.db.models import Model
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy
+
+from payments_integration import conf
+from payments_integration.admin.dashboard.statistics import Statistics
+from payments_integration.admin.shared import display
+from payments_integration.admin.shared.buttons import may_view
+from payments_integration.health import Problem
+from payments_integration.models import (
+    AccountState,
+    DueRefresh,
+    Erasure,
+    Event,
+    EventState,
+    Operation,
+    OperationState,
+    ReconciliationRun,
+    RunState,
+    WebhookEndpoint,
+)
+from payments_integration.reasons import Reason
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A number that should be zero."""
+
+    label: StrOrPromise
+    count: int
+    #: The age of the oldest one; empty if there is none.
+    age: str
+    url: str
+
+
+#: Each problem that health reports: its label, and the model and filters of the list with its rows.
+_PROBLEMS: dict[Reason, tuple[StrOrPromise, type[Model], dict[str, str]]] = {
+    Reason.EVENTS_PENDING: (gettext_lazy("events are not applied"), Event, {"state": EventState.PENDING}),
+    Reason.EVENTS_UNDISPATCHED: (
+        gettext_lazy("changes are not dispatched"),
+        Event,
+        {"state": EventState.APPLIED},
+    ),
+    Reason.EVENTS_HELD: (gettext_lazy("events wait for the end of their window"), Event, {"state": EventState.HELD}),
+    Reason.EVENT_NOT_APPLIED: (
+        gettext_lazy("events could not be applied"),
+        Event,
+        {"state": EventState.PENDING},
+    ),
+    Reason.EVENT_QUARANTINED: (gettext_lazy("events are in quarantine"), Event, {"state": EventState.QUARANTINED}),
+    Reason.DISPATCH_PARKED: (
+        gettext_lazy("events are parked: a receiver keeps failing"),
+        Event,
+        {"state": EventState.PARKED},
+    ),
+    Reason.DELIVERIES_MISSING: (gettext_lazy("events arrive, but none by webhook"), Event, {}),
+    Reason.OPERATIONS_DUE: (gettext_lazy("operations wait to be sent"), Operation, {"state": OperationState.DUE}),
+    Reason.REFRESHES_DUE: (gettext_lazy("objects wait to be refreshed"), DueRefresh, {}),
+    Reason.REFRESHES_FAIL: (gettext_lazy("objects cannot be refreshed"), DueRefresh, {}),
+    Reason.ERASURE_UNFINISHED: (gettext_lazy("erasures are not finished"), Erasure, {}),
+    Reason.NEVER_RECONCILED: (gettext_lazy("events were never reconciled"), AccountState, {}),
+    Reason.WATERMARK_OLD: (gettext_lazy("events are not complete up to now"), ReconciliationRun, {"kind": "events"}),
+    Reason.GAP_TOO_LONG: (gettext_lazy("every object must be compared"), ReconciliationRun, {"kind": "full"}),
+    Reason.RUNS_STOPPED: (gettext_lazy("reconciliation has stopped"), ReconciliationRun, {}),
+    Reason.RUNS_FAIL: (gettext_lazy("reconciliation keeps failing"), ReconciliationRun, {"state": RunState.FAILED}),
+    Reason.API_KEY_REFUSED: (
+        gettext_lazy("the provider refuses the API key"),
+        ReconciliationRun,
+        {"state": RunState.FAILED},
+    ),
+    Reason.PROVIDER_UNREACHABLE: (
+        gettext_lazy("the provider cannot be reached"),
+        ReconciliationRun,
+        {"state": RunState.FAILED},
+    ),
+    Reason.PROVIDER_CLOCK: (gettext_lazy("our clock and the provider's differ"), AccountState, {}),
+    Reason.NO_ENDPOINT: (gettext_lazy("no webhook endpoint is known"), WebhookEndpoint, {}),
+    Reason.ENDPOINT: (gettext_lazy("webhook endpoints need attention"), WebhookEndpoint, {}),
+    Reason.SECRET_MISSING: (gettext_lazy("signing secrets are not known"), WebhookEndpoint, {}),
+    Reason.SECRET_UNREADABLE: (gettext_lazy("signing secrets cannot be decrypted"), WebhookEndpoint, {}),
+}
+#: The page of the technical state is for users who may see one of these.
+TECHNICAL: tuple[type[Model], ...] = (
+    Event, Operation, DueRefresh, Erasure, AccountState, ReconciliationRun, WebhookEndpoint,
+)  # fmt: skip
+
+
+def may_see_technical_state(site: AdminSite, request: HttpRequest) -> bool:
+    return any(may_view(site, request, model) for model in TECHNICAL)
+
+
+class AccountPage:
+    """A page about one account. It links only to rows that the user may see."""
+
+    #: The problems that this page has no line for: a tile of the overview or of this page shows them.
+    in_tiles: frozenset[Reason] = frozenset(
+        {Reason.OPERATION_NEEDS_RESOLUTION, Reason.OPERATION_AWAITS_APPROVAL, Reason.OPERATION_UNKNOWN}
+    )
+
+    def __init__(self, site: AdminSite, request: HttpRequest) -> None:
+        self._site = site
+        self._request = request
+        aliases = conf.aliases()
+        asked = request.GET.get("account", "")
+        self.account = asked if asked in aliases else next(iter(aliases), "")
+        self._several = len(aliases) > 1
+
+    def sees(self, model: type[Model]) -> bool:
+        """Whether the user may see such rows."""
+        return may_view(self._site, self._request, model)
+
+    def link(self, model: type[Model], **filters: Any) -> str:
+        """The URL of a model's list, filtered; empty if the user may not see it."""
+        return self._list(model, **filters, **self._chosen())
+
+    def _list(self, model: type[Model], **filters: Any) -> str:
+        url = display.list_url(self._site, model) if self.sees(model) else ""
+        return f"{url}?{urlencode(filters)}" if url and filters else url
+
+    def _chosen(self) -> dict[str, str]:
+        """The query parameter of the account; none if there is no choice."""
+        return {"account": self.account} if self._several else {}
+
+    def _accounts(self) -> Iterator[tuple[str, str, bool]]:
+        if self._several:
+            for alias in conf.aliases():
+                yield alias, f"?{urlencode({'account': alias})}", alias == self.account
+
+    def _problems(self, found: Statistics) -> Iterator[Tile]:
+        for problem in found.health.problems if found.health is not None else ():
+            if problem.code not in self.in_tiles:
+                yield from self._problem(problem)
+
+    def _problem(self, problem: Problem) -> Iterator[Tile]:
+        label, model, filters = _PROBLEMS.get(problem.code, (problem.message, Operation, {}))
+        if self.sees(model):
+            yield Tile(label, problem.count, "", self.link(model, **filters))
