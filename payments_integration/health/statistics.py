@@ -215,7 +215,7 @@ FAILING_ATTEMPTS = 10
 _STATE = ("watermark", "resync_due_at", "clock_offset")
 
 
-class _SlicedAggregate(Subquery):
+class SlicedAggregate(Subquery):
     """An aggregate over a column of a sliced query, for use in ``QuerySet.aggregate``."""
 
     template = "(SELECT %(function)s(%(column)s) FROM (%(subquery)s) counted)"
@@ -232,8 +232,8 @@ def account_backlog(account: str, now: datetime) -> tuple[AccountState, dict[str
     for rows, columns in _kinds(account, now):
         counted = rows.values(**columns)[:LIMIT]
         for name in columns:
-            aggregates[name] = _SlicedAggregate(counted, "COUNT", name, IntegerField())
-            aggregates[f"{name}_oldest"] = _SlicedAggregate(counted, "MIN", name, DateTimeField())
+            aggregates[name] = SlicedAggregate(counted, "COUNT", name, IntegerField())
+            aggregates[f"{name}_oldest"] = SlicedAggregate(counted, "MIN", name, DateTimeField())
             names.append(name)
     found = AccountState.objects.filter(pk=account).aggregate(**aggregates)
     state = AccountState(account=account, **{name: found[f"state_{name}"] for name in _STATE})

@@ -100,6 +100,11 @@ def _money_out(chance: random.Random, now: datetime) -> None:
             )
         )  # fmt: skip
     Payout.objects.bulk_create(payouts)
+    for payout in payouts:
+        rows.change(payout, status=payout.status, at=payout.created_at)
+    disputed = Payment.objects.filter(status="succeeded").order_by("created_at")[0]
+    Payment.objects.filter(pk=disputed.pk).update(status="chargeback", synced_at=now)
+    rows.change(disputed, previous_status="succeeded", status="chargeback", at=now - timedelta(days=2))
     Refund.objects.bulk_create(refunds)
 
 

@@ -44,6 +44,8 @@ class Tile:
     #: The age of the oldest one; empty if there is none.
     age: str
     url: str
+    #: Whether there may be more.
+    is_cut: bool = False
 
 
 #: Each problem that health reports: its label, and the model and filters of the list with its rows.

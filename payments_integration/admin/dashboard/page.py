@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from django.db.models import Model
+from django.utils.timezone import localtime
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.admin.dashboard import search, statistics
@@ -19,6 +20,7 @@ from payments_integration.admin.dashboard.account_page import (
     Tile,
     may_see_technical_state,
 )
+from payments_integration.admin.dashboard.concerns import CONCERNS, LIMIT
 from payments_integration.admin.dashboard.money import MoneyPanels
 from payments_integration.admin.dashboard.statistics import Statistics
 from payments_integration.admin.shared import display
@@ -35,6 +37,7 @@ _COUNTED_FOR: dict[str, tuple[type[Model], ...]] = {
     "payments": (Payment,),
     "payouts": (Payout,),
     "refunds": (Refund,),
+    "concerns": (Payment, Payout, Refund),
 }
 
 #: The headings of a balance's amounts.
@@ -81,6 +84,12 @@ class Dashboard(AccountPage):
 
     def _tiles(self, found: Statistics) -> Iterator[Tile]:
         yield from self._operations(found)
+        first_day = localtime(found.days.bounds[0]).date().isoformat()
+        for concern in CONCERNS:
+            if self.sees(concern.model):
+                url = self.link(concern.model, **concern.filters(first_day))
+                number = found.concerns[concern.name]
+                yield Tile(concern.label, number, "", url, is_cut=number >= LIMIT)
 
     def _operations(self, found: Statistics) -> Iterator[Tile]:
         if found.health is None or not self.sees(Operation):

@@ -15,6 +15,7 @@ from django.db.models import Case, Count, IntegerField, QuerySet, Sum, Value, Wh
 from django.utils import timezone
 
 from payments_integration import __version__, health
+from payments_integration.admin.dashboard import concerns
 from payments_integration.admin.lists.filters import midnight
 from payments_integration.health import AccountReport
 from payments_integration.models import Balance, Payment, Payout, Refund
@@ -66,6 +67,8 @@ class Statistics:
     payments: list[Group]
     payouts: list[Group]
     refunds: list[Group]
+    #: Counts by the name of the concern.
+    concerns: dict[str, int]
 
 
 def last_days(count: int = DAYS) -> Days:
@@ -100,6 +103,7 @@ def gather(account: str, wanted: Iterable[str]) -> Statistics:
         payments=values.get("payments", []),
         payouts=values.get("payouts", []),
         refunds=values.get("refunds", []),
+        concerns=values.get("concerns", {}),
     )
 
 
@@ -124,6 +128,10 @@ def _payouts(account: str, days: Days) -> list[Group]:
 
 def _refunds(account: str, days: Days) -> list[Group]:
     return [_group(row) for row in _grouped(Refund.objects.all(), account, days)]
+
+
+def _concerns(account: str, days: Days) -> dict[str, int]:
+    return concerns.count(account, days.bounds[0])
 
 
 def _grouped(rows: QuerySet[Any], account: str, days: Days, *names: str, **sums: Any) -> Iterable[dict[str, Any]]:
@@ -164,4 +172,5 @@ _COUNTERS: dict[str, Callable[[str, Days], Any]] = {
     "payments": _payments,
     "payouts": _payouts,
     "refunds": _refunds,
+    "concerns": _concerns,
 }

@@ -20,6 +20,7 @@ from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
 from payments_integration.admin.dashboard.search import SearchPage
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.filters import Lookup
+from payments_integration.admin.lists.since import StatusSince
 from payments_integration.admin.shared import columns, display, masking
 from payments_integration.admin.shared.buttons import Button, Tool, canceled, may
 from payments_integration.admin.shared.sections import Page, Section
@@ -45,6 +46,7 @@ class PaymentAdmin(MirrorAdmin):
         filters.CURRENCY,
         filters.ACCOUNT,
         filters.days("created_at"),
+        StatusSince,
     )
     finds_terms = True
     search_fields = ("id__startswith", "merchant_reference__exact")

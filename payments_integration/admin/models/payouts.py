@@ -18,6 +18,7 @@ from payments_integration import services
 from payments_integration.admin import flows
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
 from payments_integration.admin.lists import filters
+from payments_integration.admin.lists.since import StatusSince
 from payments_integration.admin.shared import columns, masking
 from payments_integration.admin.shared.buttons import Button, canceled, may
 from payments_integration.admin.shared.sections import Page, Section
@@ -37,6 +38,7 @@ class PayoutAdmin(MirrorAdmin):
         filters.CURRENCY,
         filters.ACCOUNT,
         filters.days("created_at"),
+        StatusSince,
     )
     finds_terms = True
     search_fields = ("id__startswith", "merchant_reference__exact", "refund_id__exact")

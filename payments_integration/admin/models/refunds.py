@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.lists import filters
+from payments_integration.admin.lists.since import StatusSince
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import RefundStatus
@@ -27,6 +28,7 @@ class RefundAdmin(MirrorAdmin):
         filters.CURRENCY,
         filters.ACCOUNT,
         filters.days("created_at"),
+        StatusSince,
     )
     list_select_related = ("payment",)
     # Of the payment, only its merchant reference is shown.

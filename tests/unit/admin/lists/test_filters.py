@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.lists import filters
+from payments_integration.admin.lists.since import StatusSince
 from payments_integration.enums import PaymentStatus
 from payments_integration.models import (
     Balance,
@@ -165,6 +166,9 @@ def test_every_filter_offered_has_an_index_in_the_order_of_its_list() -> None:
         for item in model_admin.list_filter:
             if issubclass(item, filters.Days):
                 assert [item.field_name] == ordered, model
+                continue
+            if item is StatusSince:
+                assert ["status", "synced_at"] in indexed, model
                 continue
             name = item.parameter_name
             # An account's changes of status: by the index of objects where it has few, along the list where many.
