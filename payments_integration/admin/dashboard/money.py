@@ -40,12 +40,14 @@ if TYPE_CHECKING:
 #: A charged back payment had succeeded before.
 _SUCCEEDED = ENDED_PAYMENT_STATUSES - VAIN_PAYMENT_STATUSES
 
-#: The frequent statuses first, because the first looks are the easiest to distinguish.
-_LOOKS: tuple[str, ...] = (
-    PaymentStatus.SUCCEEDED, PaymentStatus.FAILED, PaymentStatus.PROCESSING, PaymentStatus.EXPIRED,
-    PaymentStatus.CANCELED, PaymentStatus.CREATED, PaymentStatus.REQUIRES_ACTION, PaymentStatus.CHARGEBACK,
-    PaymentStatus.ON_HOLD, PaymentStatus.PARTIALLY_PAID, PaymentStatus.OVERPAID,
-)  # fmt: skip
+#: The looks of dashboard.js by status, in the colours of the lists: green, red, grey, and amber or blue for waiting.
+LOOKS: dict[str, int] = {
+    PaymentStatus.SUCCEEDED: 0, PaymentStatus.FAILED: 1, PaymentStatus.CHARGEBACK: 6, PaymentStatus.EXPIRED: 5,
+    PaymentStatus.CANCELED: 7, PaymentStatus.CREATED: 2, PaymentStatus.PROCESSING: 8, PaymentStatus.REQUIRES_ACTION: 3,
+    PaymentStatus.ON_HOLD: 9, PaymentStatus.PARTIALLY_PAID: 10, PaymentStatus.OVERPAID: 11,
+}  # fmt: skip
+#: A status that this version does not know.
+_UNKNOWN_LOOK = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +313,7 @@ def _label(status: str, choices: Any) -> str:
 
 
 def _look(status: str) -> int:
-    return _LOOKS.index(status) if status in _LOOKS else len(_LOOKS)
+    return LOOKS.get(status, _UNKNOWN_LOOK)
 
 
 def _slug(currency: str) -> str:
@@ -331,7 +333,7 @@ _KINDS = (
     _Kind(
         model=Refund,
         label=gettext_lazy("Refunded"),
-        look=1,
+        look=3,
         moved=lambda group: group.status == RefundStatus.SUCCEEDED,
         amount=lambda group: group.amount,
         filters={"status": RefundStatus.SUCCEEDED.value},

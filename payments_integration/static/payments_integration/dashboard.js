@@ -2,10 +2,19 @@
    canvas: without this script the tables are open, and nothing is missing. */
 "use strict";
 (() => {
-    /* Each look is a colour and a pattern, so that the colours are not needed. At least 4.5:1 against the page. */
-    const LIGHT = ["#1f6f43", "#b3261e", "#1d5fa8", "#8a5a00", "#6b3fa0", "#4d4d4d", "#00696f", "#a3366f"];
-    const DARK = ["#7fd8a4", "#ff9a90", "#8cc0ff", "#f2c14e", "#cdb0ff", "#d0d0d0", "#6fdde4", "#f7a6cf"];
-    const PATTERNS = ["plain", "up", "dots", "down", "cross", "lines", "bars"];
+    /* At least 4.5:1 against the page. */
+    const LIGHT = {
+        green: "#1f6f43", red: "#b3261e", blue: "#1d5fa8", amber: "#8a5a00", purple: "#6b3fa0", grey: "#4d4d4d",
+    };
+    const DARK = {
+        green: "#7fd8a4", red: "#ff9a90", blue: "#8cc0ff", amber: "#f2c14e", purple: "#cdb0ff", grey: "#d0d0d0",
+    };
+    /* Each look is a colour and a pattern, so that the colours are not needed. */
+    const LOOKS = [
+        ["green", "plain"], ["red", "up"], ["blue", "dots"], ["amber", "down"], ["purple", "cross"],
+        ["grey", "lines"], ["red", "cross"], ["grey", "down"], ["blue", "lines"], ["amber", "cross"],
+        ["amber", "up"], ["amber", "bars"],
+    ];
     const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5]];
     const POINTS = ["circle", "rect", "triangle", "rectRot", "crossRot"];
     const SIZE = 10;
@@ -40,8 +49,8 @@
     }
 
     function pattern(look, colours, paper) {
-        const colour = colours[look % colours.length];
-        const name = PATTERNS[look % PATTERNS.length];
+        const [named, name] = LOOKS[look];
+        const colour = colours[named];
         if (name === "plain") {
             return colour;
         }
@@ -129,7 +138,7 @@
     function datasets(data) {
         const { colours, paper } = data.theme;
         return data.series.map((series) => {
-            const colour = colours[series.look % colours.length];
+            const colour = colours[LOOKS[series.look][0]];
             if (data.kind === "steps") {
                 return {
                     label: series.name,

@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 import time_machine
+from django.contrib.staticfiles import finders
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
@@ -19,6 +21,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from payments_integration.admin.dashboard import concerns, page as dashboard_page, statistics
+from payments_integration.admin.dashboard.money import LOOKS
+from payments_integration.admin.shared import display
+from payments_integration.enums import PaymentStatus
 from payments_integration.models import EventState, OperationState
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
@@ -203,6 +208,18 @@ def test_volume_is_counted_by_day_currency_and_status(boss: Client) -> None:
     assert "quarked – USD 0.07 (1)" in by_status
     assert chart(html, "pi-volume-CLP")["decimals"] == 0
     assert "CLP\xa05,000" in html
+
+
+def test_the_charts_show_a_status_in_the_colour_of_the_lists() -> None:
+    script = finders.find("payments_integration/dashboard.js")
+    assert isinstance(script, str)
+    looks = re.findall(r'\["(\w+)", "(\w+)"\]', Path(script).read_text().split("const LOOKS = [")[1].split("];")[0])
+    assert set(LOOKS) == set(PaymentStatus.values)
+    assert len({looks[look] for look in LOOKS.values()}) == len(LOOKS)
+    colours = {"good": {"green"}, "bad": {"red"}, "quiet": {"grey"}, "open": {"amber", "blue"}}
+    for status, look in LOOKS.items():
+        tone = re.findall(r"pi-status-(\w+)", display.status(status, PaymentStatus))[0]
+        assert looks[look][0] in colours[tone], status
 
 
 def test_the_numbers_of_each_chart_are_in_a_table_too(boss: Client) -> None:
