@@ -251,6 +251,27 @@ def test_no_page_has_inline_code_and_every_form_has_a_csrf_token(sent: list[str]
             assert found.without_token == 0, route.name
 
 
+def test_every_page_links_to_the_overview(sent: list[str], places: Places) -> None:
+    client = browser(User.objects.create_superuser("boss"))
+    link = f'<p class="pi-overview"><a href="{reverse("admin:app_list", args=[APP])}">'
+    shown = [place for place in places if place.route.get == 200]
+    answers = {place.route.name: client.get(place.where) for place in shown}
+    pages = {
+        name: answer for name, answer in answers.items() if answer.headers["Content-Type"].startswith("text/html")
+    }
+    assert len(pages) > 3 * len(rows.MAKERS)
+    assert [name for name, answer in pages.items() if link not in answer.content.decode()] == []
+
+
+def test_pages_do_not_link_to_an_overview_that_the_user_may_not_see(sent: list[str], places: Places) -> None:
+    place = next(place for place in places if place.route.name == "payment_refund")
+    client = member("refund_payment")
+    assert client.get(reverse("admin:app_list", args=[APP])).status_code == 404
+    answer = client.get(place.where)
+    assert answer.status_code == 200
+    assert "pi-overview" not in answer.content.decode()
+
+
 class Markup(HTMLParser):
     """A page's links, inline code and forms without a CSRF token."""
 
