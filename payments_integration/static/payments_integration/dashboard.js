@@ -176,7 +176,9 @@
         if (data.unit === "%") {
             number.max = 100 * 10 ** data.decimals;
         }
-        let other = { stacked: data.stacked, ticks: { color: ink }, grid: { display: false } };
+        /* Days lie flat, and some are left out: slanted ones would take the height of the bars. */
+        const ticks = lying ? { color: ink } : { color: ink, maxRotation: 0, autoSkipPadding: 16 };
+        let other = { stacked: data.stacked, ticks, grid: { display: false } };
         if (data.kind === "steps") {
             other = {
                 type: "linear",
