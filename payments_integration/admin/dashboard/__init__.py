@@ -1,1 +1,1 @@
-"""The index page of the app: what needs attention, whether events arrive, and how much money moved."""
+"""The index page of the app with the money and what needs a person, and the page of the technical state."""
