@@ -228,7 +228,8 @@ def _receipt(event: Event) -> Receipt:
 
 def report_quarantined(event: Event) -> None:
     """Call ``attention``, in the transaction that stores the event."""
-    call_attention(Event, Reason.EVENT_QUARANTINED, account=event.account, message=event.error, instance=event)
+    message = f"{event.pk}: {event.error}"
+    call_attention(Event, Reason.EVENT_QUARANTINED, account=event.account, message=message, instance=event)
 
 
 def _foreign_identity(event: schemas.Event) -> tuple[str, str]:
