@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from django.apps import apps
@@ -44,10 +43,15 @@ def call_attention(
         due_at=timezone.now() + OVERDUE_AFTER,
     )
     due.save(using=using, force_insert=True)
+
+    # Django logs the name of a hook that fails, and a ``partial`` has none.
+    def send() -> None:
+        _send(due)
+
     connection = connections[using]
     # With autocommit off, Django calls no hook after the caller's commit: the schedule sends it.
     if connection.in_atomic_block or connection.get_autocommit():
-        transaction.on_commit(partial(_send, due), using=using, robust=True)
+        transaction.on_commit(send, using=using, robust=True)
 
 
 def send_overdue(account: str | None = None) -> None:

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import time_machine
 from django.conf import settings
-from django.db import DataError, transaction
+from django.db import DataError, OperationalError, transaction
 from django.test import override_settings
 from django.utils import timezone
 
@@ -110,6 +110,17 @@ def test_with_autocommit_off_the_schedule_sends_it(attentions: list[dict[str, An
     with time_machine.travel(timezone.now() + attention.OVERDUE_AFTER):
         attention.send_overdue()
     assert messages(attentions) == ["look at this"]
+
+
+def test_a_database_that_fails_after_the_commit_does_not_fail_the_caller(attentions: list[dict[str, Any]]) -> None:
+    with mock.patch.object(attention, "deleted", side_effect=OperationalError("the connection is lost")):
+        with transaction.atomic():
+            call()
+        call("outside a transaction")
+    assert len(attentions) == 2
+    with time_machine.travel(timezone.now() + attention.OVERDUE_AFTER):
+        attention.send_overdue()
+    assert messages(attentions)[2:] == ["look at this", "outside a transaction"], "at least once"
 
 
 def refuse_a_key(fake: Fake) -> None:
