@@ -50,7 +50,7 @@ def call_attention(
 
     connection = connections[using]
     # With autocommit off, Django calls no hook after the caller's commit: the schedule sends it.
-    if connection.in_atomic_block or connection.get_autocommit():
+    if connection.commit_on_exit if connection.in_atomic_block else connection.get_autocommit():
         transaction.on_commit(send, using=using, robust=True)
 
 
@@ -64,7 +64,11 @@ def send_overdue(account: str | None = None) -> None:
     for due in list(overdue.order_by("pk")):
         mine = DueAttention.objects.filter(pk=due.pk, due_at=due.due_at)
         if updated(mine, due_at=timezone.now() + OVERDUE_AFTER):
-            _send(due)
+            try:
+                _send(due)
+            except Exception:
+                # A record that cannot be sent must not end the pass. It is tried again in a minute.
+                logger.exception("Attention %s could not be sent", due.pk)
 
 
 def _send(due: DueAttention) -> None:

@@ -98,7 +98,9 @@ def readings(text: str) -> list[Reading]:
     found = [_plain(typed), _with_currency(typed)]
     if spaced := _SPACED.sub(lambda number: "".join(number[0].split()), text[:_MAX_TEXT]).split():
         found += [_plain(spaced), _with_currency(spaced)]
-    if len(typed) > 1 and any(map(str.isdigit, text)):
+    if not any(map(str.isdigit, text)):
+        found.append(_runs(typed))
+    elif len(typed) > 1:
         # A number may be typed in groups of digits.
         found.append(_words([(_compact(text),)]))
     if len(text) >= _MIN_PAYLOAD:
@@ -117,6 +119,11 @@ def _plain(typed: list[str]) -> Reading:
     for chunk in typed:
         words.append((_stripped(_fold(chunk)), _compact(chunk), *_typed_amount(chunk, "")))
     return _words(words)
+
+
+def _runs(typed: list[str]) -> Reading:
+    """Every run of letters as a word of its own, as names are stored: ``O'Brien``, ``Pérez-Gómez``."""
+    return _words([(run,) for chunk in typed for run in _RUN.findall(_fold(chunk))])
 
 
 def _with_currency(typed: list[str]) -> Reading:

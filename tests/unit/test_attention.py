@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 import time_machine
 from django.conf import settings
+from django.core.management import call_command
 from django.db import DataError, OperationalError, transaction
 from django.test import override_settings
 from django.utils import timezone
@@ -17,6 +18,7 @@ from django.utils import timezone
 from payments_integration import attention, inbox, reconciliation, services, signals
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import IdempotencyError, InvalidRequest
+from payments_integration.management.commands import payments_process
 from payments_integration.models import DueAttention, Event, EventSource, EventState, WebhookEndpoint
 from payments_integration.projection import events as projection_events
 from payments_integration.reasons import Reason
@@ -103,13 +105,17 @@ def test_with_autocommit_off_the_schedule_sends_it(attentions: list[dict[str, An
     try:
         call()
         transaction.commit()
+        # A block of our own does not commit it either.
+        with transaction.atomic():
+            call("in a block")
+        transaction.commit()
     finally:
         transaction.rollback()
         transaction.set_autocommit(True)
     assert attentions == []
     with time_machine.travel(timezone.now() + attention.OVERDUE_AFTER):
         attention.send_overdue()
-    assert messages(attentions) == ["look at this"]
+    assert messages(attentions) == ["look at this", "in a block"]
 
 
 def test_a_database_that_fails_after_the_commit_does_not_fail_the_caller(attentions: list[dict[str, Any]]) -> None:
@@ -276,6 +282,28 @@ def test_the_row_may_be_gone(attentions: list[dict[str, Any]]) -> None:
     overdue(object_id="whk_deleted")
     attention.send_overdue()
     assert [seen["instance"] for seen in attentions] == [None]
+
+
+def test_a_record_that_cannot_be_sent_ends_no_pass(
+    attentions: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    overdue(sender="a_model_of_a_newer_version")
+    overdue(message="the next one")
+    reconciliation.process_due()
+    assert messages(attentions) == ["the next one"]
+    assert "could not be sent" in caplog.text
+    assert DueAttention.objects.count() == 1
+
+
+def test_a_pass_of_cron_sends_that_of_an_account_that_is_no_longer_configured(
+    attentions: list[dict[str, Any]],
+) -> None:
+    overdue(account="removed")
+    with mock.patch.object(payments_process.reconciliation, "run_due", return_value=[]):
+        call_command("payments_process", account="default")
+        assert attentions == []
+        call_command("payments_process")
+    assert messages(attentions) == ["look at this"]
 
 
 @pytest.mark.django_db

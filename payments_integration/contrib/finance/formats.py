@@ -135,7 +135,7 @@ def _ledger_accounts(period: Period) -> Iterable[tuple[str, str]]:
         if names.setdefault(name, account) != account:
             raise NotWritableError(
                 f'The accounts "{names[name]}" and "{account}" have the same name in this format. Write one file for '
-                "each, with --account."
+                "each account."
             )
     return sorted(
         set(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -13,7 +14,7 @@ from payments_integration.checkout import CheckoutView
 from payments_integration.checkout.links import STATUS
 from payments_integration.checkout.status import PAID
 from payments_integration.checkout.texts import visible
-from payments_integration.models import Payment
+from payments_integration.models import Payment, StatusChange
 from payments_integration.money import format_for_payer
 
 #: The setting with the merchant's name and whatever else identifies it, one line each.
@@ -51,9 +52,18 @@ class ReceiptView(CheckoutView, TemplateView):
                 "issuer": str(getattr(settings, ISSUER, "")).splitlines(),
                 "amount": money(payment.amount_received),
                 "refunded": money(refunded) if refunded else "",
-                "paid_at": payment.succeeded_at or payment.state_at,
+                "paid_at": _paid_at(payment),
                 "reference": visible(payment.merchant_reference or ""),
                 "status_url": reverse(STATUS, kwargs={"token": self.kwargs["token"]}),
                 **kwargs,
             }
         )
+
+
+def _paid_at(payment: Payment) -> datetime:
+    """The provider's time; if it names none, that of the change of status: ``state_at`` moves on with each reading."""
+    changes = StatusChange.objects.filter(
+        account=payment.account, object_kind=payment.kind, object_id=payment.pk, status__in=PAID
+    )
+    change = None if payment.succeeded_at else changes.order_by("at", "pk").first()
+    return payment.succeeded_at or (change.at if change is not None else payment.state_at)

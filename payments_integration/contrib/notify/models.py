@@ -6,6 +6,7 @@ from django.db import models
 from django.utils import timezone
 
 from payments_integration.db.fields import ExactCharField
+from payments_integration.models.base import Row
 
 
 class Channel(models.TextChoices):
@@ -13,7 +14,7 @@ class Channel(models.TextChoices):
     CHAT = "chat"
 
 
-class Notice(models.Model):
+class Notice(Row):
     """One call of ``attention`` for one channel. Deleted when it is sent."""
 
     channel = models.CharField(max_length=8, choices=Channel)
@@ -28,7 +29,7 @@ class Notice(models.Model):
         return f"{self.reason} ({self.account})"
 
 
-class Turn(models.Model):
+class Turn(Row):
     """When the next message of a channel about a reason may leave."""
 
     channel = models.CharField(max_length=8, choices=Channel)

@@ -15,6 +15,7 @@ from typing import Any
 import requests
 from django.contrib.admin.utils import quote
 from django.core.mail import send_mail
+from django.db import router
 from django.db.models import Q
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
@@ -23,6 +24,7 @@ from django.views.decorators.debug import sensitive_variables
 from payments_integration.contrib.notify import options
 from payments_integration.contrib.notify.models import Channel, Notice, Turn
 from payments_integration.contrib.notify.options import Options
+from payments_integration.db.transactions import repeatable
 from payments_integration.reasons import ACTIONS, Reason
 
 logger = logging.getLogger(__name__)
@@ -44,10 +46,15 @@ def record(
 ) -> None:
     """A receiver of ``attention``."""
     path = _page(instance)
-    Notice.objects.bulk_create(
-        Notice(channel=channel, reason=reason, account=account, message=message, path=path)
-        for channel in _senders(options.current())
-    )
+    channels = list(_senders(options.current()))
+
+    def write() -> None:
+        Notice.objects.bulk_create(
+            Notice(channel=channel, reason=reason, account=account, message=message, path=path) for channel in channels
+        )
+
+    if channels:
+        repeatable(write, using=router.db_for_write(Notice))
 
 
 def deliver(**_: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management import BaseCommand
 
 from payments_integration import projection, reconciliation
+from payments_integration.attention import send_overdue
 from payments_integration.management.arguments import (
     add_account_argument,
     chosen_accounts,
@@ -39,6 +40,9 @@ class Command(BaseCommand):
         if options["search_terms"]:
             count = sum(projection.rebuild_terms(account) for account in accounts)
             self.stdout.write(f"Wrote the search terms of {count} objects.")
+        if options["account"] is None:
+            # Also for accounts that the setting no longer has.
+            send_overdue()
         runs = [run for account in accounts for run in reconciliation.run_due(account, reconcile_now=options["all"])]
         if failure := provider_failure(runs):
             raise failure

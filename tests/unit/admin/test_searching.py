@@ -89,6 +89,14 @@ def test_each_list_finds_its_own(boss: Client, scene: dict[str, Any], model: str
     assert found(boss, model, text) == {scene[model].pk}
 
 
+@pytest.mark.parametrize("text", ["O'Brien", "o\u2019brien maría", "Pérez-Gómez", "perez gomez", "maria perez-gomez"])
+def test_names_are_found_as_they_are_written(boss: Client, db: None, text: str) -> None:
+    rows.payment(id="pay_wanted", payer={"name": "María O'Brien Pérez-Gómez"})
+    rows.payment(payer={"name": "María Pérez"})
+    projection.rebuild_terms("default")
+    assert everywhere(boss, text) == {"pay"}
+
+
 def test_an_amount_is_read_in_the_users_language(boss: Client, scene: dict[str, Any]) -> None:
     for language, text in (("es", "1.234,50"), ("pt-br", "1.234,50"), ("en", "1,234.50")):
         response = boss.get(url("payment", "changelist"), {"q": text}, headers={"accept-language": language})

@@ -15,6 +15,7 @@ from payments_integration.checkout import links
 from payments_integration.checkout.links import Subject
 from payments_integration.models import Payment
 from tests.factories import checkout as rows
+from tests.factories.rows import change
 from tests.unit.checkout.conftest import Page, check_is_harmless
 
 pytestmark = pytest.mark.django_db
@@ -57,10 +58,16 @@ def test_the_amount_is_what_was_received_and_the_refund_is_shown(client: Client)
     assert "$10.000" not in page.text
 
 
-def test_without_a_time_of_success_the_state_dates_it(client: Client) -> None:
+@pytest.mark.parametrize("has_history", [True, False])
+def test_without_a_time_of_success_the_change_of_status_dates_it(client: Client, has_history: bool) -> None:
     payment = rows.payment(**{**PAID, "succeeded_at": None})
+    paid_at = payment.state_at
+    if has_history:
+        paid_at = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+        change(payment, status="processing", at=paid_at - timedelta(hours=1))
+        change(payment, status="succeeded", at=paid_at)
     [time] = receipt(client, payment).all("time")
-    assert datetime.fromisoformat(time["datetime"]) == payment.state_at
+    assert datetime.fromisoformat(time["datetime"]) == paid_at
 
 
 @pytest.mark.parametrize("status", ["created", "requires_action", "partially_paid", "on_hold", "chargeback", "failed"])

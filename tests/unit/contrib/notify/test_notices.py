@@ -12,6 +12,7 @@ import pytest
 import responses
 import time_machine
 from django.core import mail
+from django.db import OperationalError
 from django.test import override_settings
 from django.utils import timezone
 
@@ -117,6 +118,21 @@ def test_a_long_list_is_cut_and_counted(by_mail: None) -> None:
     assert "- default: event 19\n- and 3 more: see payments_health\n" in mail.outbox[0].body
     assert "event 20" not in mail.outbox[0].body
     assert not Notice.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_notice_survives_a_conflict_in_the_database(by_mail: None) -> None:
+    real = type(Notice.objects).bulk_create
+    failures = iter([OperationalError("database is locked")])
+
+    def bulk_create(manager: Any, rows: Any) -> Any:
+        for failure in failures:
+            raise failure
+        return real(manager, list(rows))
+
+    with mock.patch.object(type(Notice.objects), "bulk_create", bulk_create):
+        call()
+    assert Notice.objects.count() == 1
 
 
 def test_a_mail_that_cannot_be_sent_is_tried_again(

@@ -20,7 +20,7 @@ class Command(BaseCommand):
     help = (
         "Writes the movements of money of a period to standard output, as CSV or for beancount or hledger, and their "
         "comparison with the balances to standard error. Exit code 0; with --check 1 if something is unexplained; 2: "
-        "wrong arguments. Reads the database only."
+        "wrong arguments. Sends no requests, and writes to the database only with --backfill."
     )
 
     def add_arguments(self, parser: Any) -> None:
