@@ -390,6 +390,17 @@ class Schedule(RuleBasedStateMachine):
         world = self._step("beat: resume_operations")
         world.task(_pick(WORKERS, worker), "resume_operations")
 
+    @rule(payout=st.booleans(), move=INDEX, worker=INDEX)
+    def answered_again(self, payout: bool, move: int, worker: int) -> None:
+        """An answer is lost, and the object goes on before the same request brings that answer again."""
+        if payout:
+            intent = payout_intent(self._mark, 1000, None)
+        else:
+            intent = payment_intent(self._mark, "cl_webpay_card", 1000, None)
+        self._ask(intent, 0, False, [Fault("answer", "lost", method="POST")])
+        self.happen("payouts" if payout else "payments", -1, move)
+        self.resume_later(65, worker, [])
+
     @rule(ahead=st.sampled_from((1.5, 3.0, -2.2)), fate=LOSSES, back_at=st.sampled_from((0.1, 12.0)), worker=INDEX)
     def wrong_clock(self, ahead: float, fate: Fault, back_at: float, worker: int) -> None:
         """Our clock is wrong when a payout without an answer leaves, or is set back later; the provider is away until
