@@ -30,7 +30,8 @@ for place in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         top = os.path.relpath(folder, place).split(os.sep)[0]
         if top in tools or top.startswith(tuple(f"{tool}-" for tool in TOOLS)):
             continue
-        taken += sum(os.lstat(os.path.join(folder, name)).st_blocks * 512 for name in (*names, "."))
+        # Without the folders themselves: their size depends on the file system.
+        taken += sum(os.lstat(os.path.join(folder, name)).st_blocks * 512 for name in names)
 print(json.dumps({"packages": packages, "megabytes": taken / 2**20}))
 """
 
