@@ -141,7 +141,7 @@ def _paid_note(order: Order, totals: Totals, payments: list[Payment]) -> str:
     paying = [payment for payment in payments if payment.status in (PaymentStatus.SUCCEEDED, PaymentStatus.OVERPAID)]
     if len(paying) < 2:
         return "more was paid than asked: refund the rest"
-    # In the language of the code, whoever's request or worker stores it.
+    # In the language of the code. It is stored, so it must not depend on the language of a request.
     return f"paid {len(paying)} times: refund {format_money(surplus, order.currency, 'en')}"
 
 

@@ -122,7 +122,7 @@ def _plain(typed: list[str]) -> Reading:
 
 
 def _runs(typed: list[str]) -> Reading:
-    """Every run of letters as a word of its own, as names are stored: ``O'Brien``, ``Pérez-Gómez``."""
+    """The words of a name, as names are stored: ``O'Brien`` and ``Pérez-Gómez`` have two each."""
     return _words([(run,) for chunk in typed for run in _RUN.findall(_fold(chunk))])
 
 

@@ -1,4 +1,4 @@
-"""The journal of a month with the sandbox explains the provider's balances, whatever brought the changes."""
+"""The journal of a month explains the sandbox's balances: after webhooks, after reconciliation, after a backfill."""
 
 from __future__ import annotations
 

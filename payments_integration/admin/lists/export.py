@@ -174,7 +174,7 @@ def _lines(rows: QuerySet[Any], order: Order, fields: list[str], written: Dialec
 
 
 def _moment(value: datetime) -> datetime:
-    """A time to the second in the site's time zone, whoever asks for the file, so that two files can be compared."""
+    """A time to the second in the site's time zone. It is the same for every user, so two files can be compared."""
     if timezone.is_aware(value):
         value = timezone.make_naive(value, timezone.get_default_timezone())
     return value.replace(microsecond=0)

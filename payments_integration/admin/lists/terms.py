@@ -1,6 +1,6 @@
 """The search by what people have in hand: which objects match a typed text, by the index of search terms.
 
-It takes at most two statements, whatever is typed and however many rows there are: the first reads the beginning of
+It takes at most two statements, for any text and any number of rows: the first reads the beginning of
 each word's range of the index, the second compares the objects that may match with all words.
 """
 
@@ -52,7 +52,7 @@ def find(text: str, kinds: Iterable[str], *, personal: bool) -> Matches:
     terms = SearchTerm.objects.filter(
         object_kind__in=sorted(map(str, kinds)), is_personal__in=[False, True] if personal else [False]
     ).order_by()
-    # A range of bytes: every database finds it in the index, whatever it does for LIKE.
+    # A range of bytes: every database finds it in the index. For LIKE, not every one uses it.
     parts: list[QuerySet[SearchTerm, tuple[int, str, str]]] = [
         terms.filter(term__gte=beginning, term__lt=beginning + _LAST)
         .annotate(number=Value(number, IntegerField()))

@@ -80,7 +80,7 @@ def _write(file: IO[bytes], rows: QuerySet[Any], order: Order, fields: list[str]
 
 
 def _cell(sheet: Any, value: Value) -> Any:
-    """A cell; None if it is empty. Text never becomes a formula, whatever it begins with."""
+    """A cell; None if it is empty. Text never becomes a formula, not even with ``=`` in front."""
     if value == "":
         return None
     if isinstance(value, datetime) and value.year >= _FIRST_YEAR:

@@ -62,7 +62,7 @@ def as_csv(period: Period) -> Iterator[str]:
 
 
 def as_beancount(period: Period) -> Iterator[str]:
-    """A file of its own for beancount, with all ``open`` directives and no ``balance`` directive."""
+    """A complete file for beancount, with all ``open`` directives and no ``balance`` directive."""
     for ledger_account, currency in _ledger_accounts(period):
         yield f"{period.since.isoformat()} open {ledger_account} {currency}\n"
     for movement in stream(period):
@@ -78,7 +78,7 @@ def as_beancount(period: Period) -> Iterator[str]:
 
 
 def as_hledger(period: Period) -> Iterator[str]:
-    """A file of its own for hledger, which ``hledger check --strict`` accepts."""
+    """A complete file for hledger, which ``hledger check --strict`` accepts."""
     ledger_accounts = list(_ledger_accounts(period))
     yield "decimal-mark .\n"
     for currency in sorted({currency for _, currency in ledger_accounts}):

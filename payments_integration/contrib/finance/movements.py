@@ -95,7 +95,7 @@ def start_of(day: date) -> datetime:
 
 
 def local_date(at: datetime) -> date:
-    """The day in the site's time zone, whatever the zone of the present request."""
+    """The day in the site's time zone. A request may have another zone."""
     return timezone.localdate(at, timezone.get_default_timezone())
 
 

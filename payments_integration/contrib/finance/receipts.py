@@ -17,7 +17,7 @@ from payments_integration.checkout.texts import visible
 from payments_integration.models import Payment, StatusChange
 from payments_integration.money import format_for_payer
 
-#: The setting with the merchant's name and whatever else identifies it, one line each.
+#: The setting with the merchant's name, tax number and address, one line each.
 ISSUER = "PAYMENTS_RECEIPT_ISSUER"
 
 
