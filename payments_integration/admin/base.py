@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from django import forms
 from django.contrib import messages
+from django.contrib.admin.helpers import AdminForm
 from django.contrib.admin.utils import flatten_fieldsets, quote, unquote
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
 from django.db import connections, transaction
@@ -73,8 +75,16 @@ class ReadOnlyAdmin(ListAdmin):
         """Refuse: Django's forms never write a row here, with any permission."""
         raise PermissionDenied
 
+    def headline(self, page: Page, obj: Any) -> Iterable[str]:
+        """The row in one line, for instance its amount, status, person and order. Empty parts are left out."""
+        return ()
+
+    def lead(self, page: Page, obj: Any) -> Iterable[Section]:
+        """The sections above the fields."""
+        return ()
+
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
-        """The sections below the fields."""
+        """The sections below the fields, and above the folded ones."""
         return ()
 
     def links(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
@@ -86,8 +96,15 @@ class ReadOnlyAdmin(ListAdmin):
     ) -> HttpResponse:
         obj = kwargs.get("obj")
         if obj is not None:
-            context["pi_sections"] = list(self.sections(Page(self.admin_site, request), obj))
+            page = Page(self.admin_site, request)
             context["pi_tools"] = [*self.links(request, obj), *self._button_tools(request, obj)]
+            context["pi_headline"] = [part for part in self.headline(page, obj) if part and part != display.EMPTY]
+            if context["pi_headline"]:
+                # The breadcrumbs show the id.
+                context["subtitle"] = None
+            context["pi_lead"] = list(self.lead(page, obj))
+            context["pi_sections"] = list(self.sections(page, obj))
+            context["pi_folded"] = _take_folded(context["adminform"])
         return super().render_change_form(request, context, *args, **kwargs)
 
     def get_urls(self) -> list[URLPattern]:
@@ -191,6 +208,18 @@ class ReadOnlyAdmin(ListAdmin):
             return self.to_list(request) if current is None else self.back(request, obj)
 
         return view
+
+
+def _take_folded(form: AdminForm) -> AdminForm:
+    """Take the folded fieldsets out of a form. They come last on a page, below its sections."""
+    folded = copy(form)
+    folded.fieldsets = [(title, options) for title, options in form.fieldsets if _is_folded(options)]
+    form.fieldsets = [(title, options) for title, options in form.fieldsets if not _is_folded(options)]
+    return folded
+
+
+def _is_folded(options: Mapping[str, Any]) -> bool:
+    return "collapse" in options.get("classes", ())
 
 
 #: Reads the object from the provider. It changes nothing there, so the view permission is enough.

@@ -180,6 +180,10 @@ class PaymentAdmin(MirrorAdmin):
         url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)
         yield Tool(_("Payment methods"), url, post=False)
 
+    def headline(self, page: Page, obj: Payment) -> Iterable[str]:
+        yield display.money(obj.amount, obj.currency)
+        yield display.status(obj.status, PaymentStatus)
+
     def links(self, request: HttpRequest, obj: Payment) -> Iterable[Tool]:
         if self.has_refund_permission(request, obj) and refundable_rest(obj) > 0:
             yield Tool(_("Refund"), self.object_url("refund", obj), post=False)
