@@ -15,6 +15,9 @@ MADE_BY = {
     "create_deposit_reference": "deposit_references",
 }
 
+#: The same of the objects that it cancels.
+CANCELS = {"cancel_payment": "payments", "cancel_payout": "payouts"}
+
 
 def objects_by_mark(world: World) -> dict[tuple[str, str], list[str]]:
     """Ids of the provider's objects by service function and mark."""

@@ -25,7 +25,7 @@ from payments_integration.models import (
     RunState,
     StatusChange,
 )
-from tests.simulation.accounting import MADE_BY, executions, objects_by_mark
+from tests.simulation.accounting import CANCELS, MADE_BY, executions, objects_by_mark
 from tests.simulation.merchant import mark_of
 from tests.simulation.world import World
 
@@ -182,11 +182,22 @@ def _given_up_rotations() -> QuerySet[Operation]:
 
 
 def executed_as(world: World, operation: Operation) -> str:
-    """The object that the provider made or changed for this operation; empty where it did nothing."""
+    """The object that the provider made or changed for this operation; empty where it did nothing.
+
+    A cancel has happened, whichever of two cancels was carried out: the person sees a canceled object.
+    """
     if operation.operation not in MADE_BY:
-        return operation.target_id if executions(world).get(operation.idempotency_key) else ""
+        is_done = executions(world).get(operation.idempotency_key) or _is_canceled(world, operation)
+        return operation.target_id if is_done else ""
     made = objects_by_mark(world).get((operation.operation, mark_of(operation.arguments) or ""), [])
     return made[0] if made else ""
+
+
+def _is_canceled(world: World, operation: Operation) -> bool:
+    if operation.operation not in CANCELS:
+        return False
+    items = getattr(world.engine.default_project, CANCELS[operation.operation])
+    return bool(items[operation.target_id]["status"] == "canceled")
 
 
 def _all_looked_for(world: World, *, since: int) -> bool:
