@@ -101,9 +101,11 @@ class Order(Payable):
     paid_at = models.DateTimeField(null=True, blank=True)
 
     merchant_reference_field = "reference"
+    payments_paid = models.Q(paid_at__isnull=False)
 
     class Meta:
         ordering = ["-created_at", "-pk"]
+        get_latest_by = "created_at"
         indexes = [models.Index(fields=["created_at"], name="shop_order_created")]
 
     def __str__(self) -> str:

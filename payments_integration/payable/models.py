@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from django.conf import settings
 from django.core import checks
-from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.core.exceptions import FieldDoesNotExist, FieldError, ValidationError
 from django.db import models
 from django.db.models import F
 from django.db.models.query import ModelIterable
@@ -93,6 +93,9 @@ class Payable(models.Model):
     payments_account_field: ClassVar[str] = ""
     #: Whether transfers to a deposit reference count, too. Its reference usually names the payer, not an order.
     payments_include_deposits: ClassVar[bool] = False
+    #: The rows that the project treats as paid, such as ``Q(paid_at__isnull=False)``. With it, the admin's overview
+    #: shows rows that do not match their payments.
+    payments_paid: ClassVar[models.Q | None] = None
 
     objects: ClassVar[PayableManager[Self]] = PayableManager()
 
@@ -193,12 +196,28 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
             obj=model,
             id=f"{ID}.E020",
         )
+    yield from _wrong_condition(model)
     if not missing and not _is_unique(model):
         yield checks.Warning(
             f"Two rows may have the same {model.merchant_reference_field}, and would share their payments.",
             hint="Make it unique.",
             obj=model,
             id=f"{ID}.W020",
+        )
+
+
+def _wrong_condition(model: Any) -> Iterator[checks.CheckMessage]:
+    if model.payments_paid is None:
+        return
+    try:
+        # Building the query resolves every name in it. Nothing is read.
+        model._base_manager.filter(model.payments_paid)
+    except (FieldError, TypeError, ValueError, ValidationError) as error:
+        yield checks.Error(
+            f"payments_paid is not a condition of the model: {error}",
+            hint="Give a Q with fields of the model: payments_paid = Q(paid_at__isnull=False).",
+            obj=model,
+            id=f"{ID}.E020",
         )
 
 

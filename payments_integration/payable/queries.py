@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from django.db.models import Q, QuerySet
 
@@ -37,6 +37,11 @@ def payments_of(account: str | None, reference: str, *, deposits: bool) -> Query
     return _within(found, account, deposits=deposits).order_by("-created_at", "-pk")
 
 
+def with_references(account: str | None, references: Sequence[str], *, deposits: bool) -> QuerySet[Payment]:
+    """The payments of up to ``CHUNK`` references, in no order."""
+    return _within(Payment.objects.filter(merchant_reference__in=references), account, deposits=deposits)
+
+
 def totals_by_key(keys: Iterable[Key], *, deposits: bool) -> dict[Key, dict[str, Totals]]:
     """Totals by currency, of each key that has payments. Two statements for up to 500 keys of one account."""
     references: dict[str | None, set[str]] = defaultdict(set)
@@ -57,7 +62,7 @@ def is_deposit(payment: Payment) -> bool:
 
 
 def _totals(account: str | None, references: list[str], *, deposits: bool) -> dict[Key, dict[str, Totals]]:
-    found = _within(Payment.objects.filter(merchant_reference__in=references), account, deposits=deposits)
+    found = with_references(account, references, deposits=deposits)
     payments: dict[Key, list[Payment]] = defaultdict(list)
     # What is promised is read with the payments, before the refunds: see ``refundable_rest``.
     for payment in found.only(*_PAYMENT_FIELDS).annotate(promised=promised_refunds()):

@@ -92,6 +92,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at', '-pk'],
+                'get_latest_by': 'created_at',
                 'indexes': [models.Index(fields=['created_at'], name='shop_order_created')],
             },
         ),

@@ -46,6 +46,8 @@ class Tile:
     url: str
     #: Whether there may be more.
     is_cut: bool = False
+    #: What to do if it is not zero.
+    advice: StrOrPromise = ""
 
 
 #: Each problem that health reports: its label, and the model and filters of the list with its rows.

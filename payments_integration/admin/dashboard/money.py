@@ -1,4 +1,4 @@
-"""The overview's money: received, refunded and paid out by period, by status, and success by method.
+"""The overview's money: received, charged back, refunded and paid out by period, by status, and success by method.
 
 Everything counts on the day it was created. Amounts of different currencies are never added.
 """
@@ -37,6 +37,8 @@ from payments_integration.money import exponent, format_money
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
+#: The money came, also if a chargeback took it back later.
+_RECEIVED = RECEIVED_PAYMENT_STATUSES | {PaymentStatus.CHARGEBACK}
 #: A charged back payment had succeeded before.
 _SUCCEEDED = ENDED_PAYMENT_STATUSES - VAIN_PAYMENT_STATUSES
 
@@ -158,7 +160,11 @@ class MoneyPanels:
             flows=[self._flow(kind, currency) for kind in kinds],
             chart=self._flow_chart(currency, kinds),
             volume=self._volume(currency) if self._sees(Payment) else None,
-            by_status=[found for kind in kinds if (found := self._by_status(kind, currency)).rows],
+            by_status=[
+                found
+                for model in dict.fromkeys(kind.model for kind in kinds)
+                if (found := self._by_status(model, currency)).rows
+            ],
         )
 
     # Payments by status
@@ -184,14 +190,14 @@ class MoneyPanels:
             unit=currency,
         )
 
-    def _by_status(self, kind: _Kind, currency: str) -> Breakdown:
-        groups = [group for group in self._groups[kind.model] if group.currency == currency]
-        choices = kind.model.Status  # type: ignore[attr-defined]
+    def _by_status(self, model: type[Model], currency: str) -> Breakdown:
+        groups = [group for group in self._groups[model] if group.currency == currency]
+        choices = model.Status  # type: ignore[attr-defined]
         rows = [
             self._row(
                 _label(status, choices),
                 display.status(status, choices),
-                kind.model,
+                model,
                 [group for group in groups if group.status == status],
                 currency,
                 {"status": status},
@@ -199,7 +205,7 @@ class MoneyPanels:
             )
             for status in _in_order({group.status for group in groups}, choices.values)
         ]
-        return Breakdown(capfirst(str(kind.model._meta.verbose_name_plural)), rows)
+        return Breakdown(capfirst(str(model._meta.verbose_name_plural)), rows)
 
     # Money in and out
 
@@ -326,9 +332,18 @@ _KINDS = (
         model=Payment,
         label=gettext_lazy("Received"),
         look=0,
-        moved=lambda group: bool(group.received) and group.status in RECEIVED_PAYMENT_STATUSES,
+        moved=lambda group: bool(group.received) and group.status in _RECEIVED,
         amount=lambda group: group.received,
-        filters={"status": SEPARATOR.join(sorted(RECEIVED_PAYMENT_STATUSES))},
+        filters={"status": SEPARATOR.join(sorted(_RECEIVED))},
+    ),
+    # As in the monthly statement, the money came first. What was refunded before is not taken a second time.
+    _Kind(
+        model=Payment,
+        label=gettext_lazy("Charged back"),
+        look=6,
+        moved=lambda group: group.status == PaymentStatus.CHARGEBACK,
+        amount=lambda group: group.received - group.refunded,
+        filters={"status": PaymentStatus.CHARGEBACK.value},
     ),
     _Kind(
         model=Refund,

@@ -13,7 +13,7 @@ from django.db.models import Model
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _, gettext_lazy
 
-from payments_integration.admin.dashboard import search, statistics
+from payments_integration.admin.dashboard import orders, search, statistics
 from payments_integration.admin.dashboard.account_page import (
     TECHNICAL,
     AccountPage,
@@ -38,6 +38,7 @@ _COUNTED_FOR: dict[str, tuple[type[Model], ...]] = {
     "payouts": (Payout,),
     "refunds": (Refund,),
     "concerns": (Payment, Payout, Refund),
+    "orders": (Payment,),
 }
 
 #: The headings of a balance's amounts.
@@ -90,6 +91,7 @@ class Dashboard(AccountPage):
                 url = self.link(concern.model, **concern.filters(first_day))
                 number = found.concerns[concern.name]
                 yield Tile(concern.label, number, "", url, is_cut=number >= LIMIT)
+        yield from orders.tiles(self._site, self._request, self.account, found.orders, self._chosen())
 
     def _operations(self, found: Statistics) -> Iterator[Tile]:
         if found.health is None or not self.sees(Operation):

@@ -19,6 +19,7 @@ from payments_integration.admin.dashboard import concerns
 from payments_integration.admin.lists.filters import midnight
 from payments_integration.health import AccountReport
 from payments_integration.models import Balance, Payment, Payout, Refund
+from payments_integration.payable import comparison
 
 #: The days that are counted, today included.
 DAYS = 30
@@ -49,8 +50,9 @@ class Group:
     status: str
     count: int
     amount: int
-    #: Payments only: the amount received, and the method's code.
+    #: Payments only: the amounts received and refunded, and the method's code.
     received: int = 0
+    refunded: int = 0
     method: str = ""
     #: Payouts only: whether they execute refunds.
     refund: bool = False
@@ -69,6 +71,8 @@ class Statistics:
     refunds: list[Group]
     #: Counts by the name of the concern.
     concerns: dict[str, int]
+    #: Orders that do not match their payments; None also if no model is compared.
+    orders: comparison.Counts | None
 
 
 def last_days(count: int = DAYS) -> Days:
@@ -104,6 +108,7 @@ def gather(account: str, wanted: Iterable[str]) -> Statistics:
         payouts=values.get("payouts", []),
         refunds=values.get("refunds", []),
         concerns=values.get("concerns", {}),
+        orders=values.get("orders"),
     )
 
 
@@ -116,8 +121,9 @@ def _balances(account: str, days: Days) -> list[Balance]:
 
 
 def _payments(account: str, days: Days) -> list[Group]:
-    rows = _grouped(Payment.objects.all(), account, days, "method_code", received=ExactSum("amount_received"))
-    return [_group(row, received=row["received"], method=row["method_code"]) for row in rows]
+    sums = {"received": ExactSum("amount_received"), "refunded": ExactSum("refunded_amount")}
+    rows = _grouped(Payment.objects.all(), account, days, "method_code", **sums)
+    return [_group(row, received=row["received"], refunded=row["refunded"], method=row["method_code"]) for row in rows]
 
 
 def _payouts(account: str, days: Days) -> list[Group]:
@@ -132,6 +138,10 @@ def _refunds(account: str, days: Days) -> list[Group]:
 
 def _concerns(account: str, days: Days) -> dict[str, int]:
     return concerns.count(account, days.bounds[0])
+
+
+def _orders(account: str, days: Days) -> comparison.Counts | None:
+    return comparison.count(account, days.bounds[0])
 
 
 def _grouped(rows: QuerySet[Any], account: str, days: Days, *names: str, **sums: Any) -> Iterable[dict[str, Any]]:
@@ -173,4 +183,5 @@ _COUNTERS: dict[str, Callable[[str, Days], Any]] = {
     "payouts": _payouts,
     "refunds": _refunds,
     "concerns": _concerns,
+    "orders": _orders,
 }

@@ -17,6 +17,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from payments_integration import services
 from payments_integration.admin import flows
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
+from payments_integration.admin.dashboard.orders import OrdersPage
 from payments_integration.admin.dashboard.search import SearchPage
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.filters import Lookup
@@ -145,6 +146,7 @@ class PaymentAdmin(MirrorAdmin):
             self.list_path("refund-selected", self.refund_selected_view),
             self.list_path("methods", self.methods_view),
             self.list_path("search", self.search_view),
+            self.list_path("orders", self.orders_view),
             self.object_path("refund", self.refund_view),
             *super().get_urls(),
         ]
@@ -175,6 +177,9 @@ class PaymentAdmin(MirrorAdmin):
     def search_view(self, request: HttpRequest) -> HttpResponse:
         # Not about payments only: the page checks which rows the user may see.
         return SearchPage(self, request).respond()
+
+    def orders_view(self, request: HttpRequest) -> HttpResponse:
+        return OrdersPage(self, request).respond()
 
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
         url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)

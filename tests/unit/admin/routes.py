@@ -103,6 +103,8 @@ OWN = (
     Route(
         "payment_search", tuple(name for model in SEARCHED for name in _sees(model)), get=200, post=405, linked=False
     ),
+    # The dashboard links to it, if a model says which rows are paid.
+    Route("payment_orders", _sees("payment"), get=200, post=405, linked=False),
     Route("payment_cancel", ("cancel_payment",), form=KEY, sends=True, row=_row(rows.payment, status="created")),
     Route("payout_add", ("create_payout",), get=200, post=200, form={**KEY, **PAYOUT, "step": "review"}, sends=True),
     Route("payout_cancel", ("cancel_payout",), form=KEY, sends=True),

@@ -1,0 +1,200 @@
+"""Orders that do not match their payments: paid for and yet unpaid, or paid without a payment.
+
+A ``Payable`` does not know what it costs. Its option ``payments_paid`` says which rows the project treats as paid. The
+work is limited: the newest payments of an account and the newest rows of each model are compared, in sets.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.db import connections, models
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from payments_integration.models import Payment, Refund, rest_after
+from payments_integration.payable.models import Payable
+from payments_integration.payable.queries import CHUNK, is_deposit, with_references
+
+#: How many payments, and how many rows of each model, are compared: the newest.
+LIMIT = 1_000
+#: A handler has this long to make the order paid. It covers the retries of a handler that fails.
+GRACE = timedelta(minutes=15)
+
+#: Their money arrived, all of it. A chargeback took it back, and a part payment does not pay an order.
+_PAID = ("succeeded", "overpaid")
+_PAYMENT_FIELDS = (
+    "account", "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at",
+    "flow", "method_family", "created_at", "succeeded_at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRow:
+    """A row of a merchant's model, as far as it is compared."""
+
+    model: type[Payable]
+    pk: Any
+    reference: str
+    is_paid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many rows do not match, of one account."""
+
+    paid_for_and_unpaid: int
+    #: By the label of the model.
+    paid_without_payment: dict[str, int]
+
+
+def count(account: str, since: datetime) -> Counts | None:
+    """None if no model is compared; then nothing is read."""
+    compared = compared_models(account)
+    if not compared:
+        return None
+    return Counts(
+        len(paid_for_and_unpaid(account, since)),
+        {model._meta.label: len(paid_without_payment(model, account, since)) for model in compared},
+    )
+
+
+def compared_models(account: str) -> list[type[Payable]]:
+    """The models that say which rows are paid, and have payments of the account."""
+    found = [
+        model
+        for model in apps.get_models()
+        if issubclass(model, Payable) and model.payments_paid is not None and not model._meta.proxy
+    ]
+    return [
+        model
+        for model in found
+        # The rows of a child are rows of its parent too.
+        if not set(model._meta.all_parents).intersection(found)
+        and (model.payments_account_field or model.payments_account in (None, account))
+    ]
+
+
+def paid_for_and_unpaid(account: str, since: datetime) -> list[tuple[Payment, OrderRow]]:
+    """Payments created at ``since`` or later whose money came and is still there, with their order that is not paid.
+
+    Newest first. A payment that is refunded in full, or is being refunded in full, is not among them.
+    """
+    compared = compared_models(account)
+    if not compared:
+        return []
+    newest = Payment.objects.filter(account=account, status__in=_PAID, created_at__gte=since)
+    before = timezone.now() - GRACE
+    payments = [
+        payment
+        for payment in newest.only(*_PAYMENT_FIELDS).order_by("-created_at", "-pk")[:LIMIT]
+        if payment.merchant_reference and (payment.succeeded_at or payment.created_at) <= before
+    ]
+    found: list[tuple[Payment, OrderRow]] = []
+    for model in compared:
+        mine = [payment for payment in payments if model.payments_include_deposits or not is_deposit(payment)]
+        unpaid: dict[str, list[OrderRow]] = defaultdict(list)
+        for row in _rows_of(model, account, [str(payment.merchant_reference) for payment in mine]):
+            if not row.is_paid:
+                unpaid[row.reference].append(row)
+        found += [(payment, row) for payment in mine for row in unpaid[str(payment.merchant_reference)]]
+    left = _with_money_left([payment for payment, _row in found])
+    return [(payment, row) for payment, row in found if payment.pk in left]
+
+
+def paid_without_payment(model: type[Payable], account: str, since: datetime) -> list[OrderRow]:
+    """The newest rows that are paid although none of their payments has received money, newest first.
+
+    The newest are those of ``Meta.get_latest_by``, otherwise those with the highest keys. If it names a time, only
+    rows since ``since`` are compared. Rows whose money was refunded or charged back received some.
+    """
+    rows = [row for row in _newest(model, account, since) if row.is_paid and row.reference]
+    of_account = None if model.payments_account is None and not model.payments_account_field else account
+    arrived: set[str] = set()
+    for chunk in _chunks(sorted({row.reference for row in rows})):
+        found = with_references(of_account, chunk, deposits=model.payments_include_deposits)
+        references = found.filter(amount_received__gt=0).values_list("merchant_reference", flat=True)
+        arrived.update(str(reference) for reference in references.distinct())
+    return [row for row in rows if row.reference not in arrived]
+
+
+def _rows_of(model: type[Payable], account: str, references: list[str]) -> Iterator[OrderRow]:
+    """The rows with one of the references, byte for byte: the merchant's column may compare loosely."""
+    field: Any = model._meta.get_field(model.merchant_reference_field)
+    values = {}
+    for reference in references:
+        with suppress(ValidationError):
+            values[reference] = field.to_python(reference)
+    if isinstance(field, models.IntegerField):
+        # A database may refuse a number that no row can have.
+        low, high = connections[model._default_manager.db].ops.integer_field_range(field.get_internal_type())
+        values = {
+            reference: value
+            for reference, value in values.items()
+            if (low is None or value >= low) and (high is None or value <= high)
+        }
+    for chunk in _chunks(sorted(values)):
+        wanted = set(chunk)
+        asked = Q(**{f"{field.name}__in": [values[reference] for reference in chunk]})
+        yield from (row for row in _read(model, account, asked) if row.reference in wanted)
+
+
+def _newest(model: type[Payable], account: str, since: datetime) -> Iterator[OrderRow]:
+    latest = model._meta.get_latest_by or "pk"
+    order = [latest] if isinstance(latest, str) else list(latest)
+    asked, first, field = Q(), order[0].removeprefix("-"), None
+    with suppress(FieldDoesNotExist):  # "pk", or a field of another model
+        field = model._meta.get_field(first)
+    if isinstance(field, models.DateField):
+        asked = Q(**{f"{first}__gte": since if isinstance(field, models.DateTimeField) else since.date()})
+    # ``latest()`` takes the last row of this order.
+    backwards = [name.removeprefix("-") if name.startswith("-") else f"-{name}" for name in order]
+    return _read(model, account, asked, order_by=backwards)
+
+
+def _read(
+    model: type[Payable], account: str, asked: Q, *, order_by: Sequence[str] | None = None
+) -> Iterator[OrderRow]:
+    """Rows of the account, in one statement. With ``order_by`` the first ``LIMIT``."""
+    rows: Any = model._default_manager.filter(asked)
+    if model.payments_account_field:
+        rows = rows.filter(**{model.payments_account_field: account})
+    # The project's condition may join other tables: it must neither multiply rows nor be read for all of them.
+    paid = Exists(model._default_manager.filter(model.payments_paid, pk=OuterRef("pk")).order_by())
+    rows = rows.order_by(*order_by)[:LIMIT] if order_by else rows.order_by()
+    for pk, reference, is_paid in rows.values_list("pk", model.merchant_reference_field, paid):
+        yield OrderRow(model, pk, "" if reference is None else str(reference), bool(is_paid))
+
+
+def _with_money_left(payments: list[Payment]) -> set[str]:
+    """The keys of payments of which something is left, also after the refunds in progress: see ``Totals.paid``."""
+    refunds: dict[str, list[Refund]] = defaultdict(list)
+    for chunk in _chunks(sorted({payment.pk for payment in payments})):
+        for refund in Refund.objects.filter(payment__in=chunk).only(
+            "account", "payment_id", "status", "amount", "currency", "state_at"
+        ):
+            refunds[str(refund.payment_id)].append(refund)
+    return {
+        payment.pk
+        for payment in payments
+        if rest_after(
+            payment,
+            [
+                refund
+                for refund in refunds[payment.pk]
+                if (refund.account, refund.currency) == (payment.account, payment.currency)
+            ],
+        )
+        > 0
+    }
+
+
+def _chunks(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))
