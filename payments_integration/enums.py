@@ -6,7 +6,7 @@ They validate what *we* send. A value from the provider that this version does n
 from __future__ import annotations
 
 from django.db.models import TextChoices
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 
 class Kind(TextChoices):
@@ -126,10 +126,17 @@ class RefundStatus(TextChoices):
 
 
 class ActiveStatus(TextChoices):
-    """Deposit references and webhook endpoints."""
+    """Webhook endpoints."""
 
     ACTIVE = "active", _("active")
     DISABLED = "disabled", _("disabled")
+
+
+class DepositReferenceStatus(TextChoices):
+    """The same values, in words that agree with the feminine noun of other languages."""
+
+    ACTIVE = "active", pgettext_lazy("deposit reference", "active")
+    DISABLED = "disabled", pgettext_lazy("deposit reference", "disabled")
 
 
 #: A payment in one of these may still change on its own. The others change only through a late payment, a refund or a

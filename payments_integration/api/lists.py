@@ -106,7 +106,7 @@ class RefundFilters(_MoneyFilters):
 
 
 class DepositReferenceFilters(_MoneyFilters):
-    status = _choice("status", enums.ActiveStatus.values)
+    status = _choice("status", enums.DepositReferenceStatus.values)
     country = _choice("country", enums.Country.values)
     merchant_reference = _text("merchant_reference")
 

@@ -168,7 +168,7 @@ class DepositReferenceSerializer(RowSerializer):
     id = _text("Begins with dep_.")
     object = ConstantField("deposit_reference")
     account = _text("The alias of the account that it belongs to.")
-    status = _text(_open(enums.ActiveStatus.values))
+    status = _text(_open(enums.DepositReferenceStatus.values))
     country = _text()
     currency = _text()
     method_code = _text()

@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString
 
 from payments_integration.checkout.status import PAYABLE
 from payments_integration.checkout.texts import Snippet, snippet
-from payments_integration.enums import ActiveStatus, PaymentStatus
+from payments_integration.enums import DepositReferenceStatus, PaymentStatus
 from payments_integration.models import DepositReference, Payment
 from payments_integration.money import format_for_payer
 from payments_integration.next_action import ActionType, BankTransfer, NextAction, parse
@@ -117,7 +117,7 @@ def current_action(obj: Payment | DepositReference | Any) -> NextAction | None:
             return NextAction(ActionType.REDIRECT, redirect_url=obj.checkout_url)
         return found or NextAction(ActionType.NONE)
     if isinstance(obj, DepositReference):
-        if obj.status != ActiveStatus.ACTIVE or obj.gone_at is not None or obj.erased_at is not None:
+        if obj.status != DepositReferenceStatus.ACTIVE or obj.gone_at is not None or obj.erased_at is not None:
             return None
         return parse(obj.details)
     return parse(obj)

@@ -19,6 +19,7 @@ from payments_integration.enums import (
     NEVER_REFUNDED_STATUSES,
     VOID_REFUND_STATUSES,
     ActiveStatus,
+    DepositReferenceStatus,
     Kind,
     PaymentStatus,
     PayoutStatus,
@@ -305,7 +306,7 @@ class DepositReference(Mirror):
     details = models.JSONField(_("details"))
     created_at = models.DateTimeField(_("created at"))
 
-    Status = ActiveStatus
+    Status = DepositReferenceStatus
 
     class Meta:
         verbose_name = _("deposit reference")

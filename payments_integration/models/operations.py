@@ -6,7 +6,7 @@ import uuid
 
 from django.db import models
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from payments_integration.db.fields import ExactCharField
 from payments_integration.models.base import Row
@@ -17,7 +17,7 @@ class OperationState(models.TextChoices):
 
     DUE = "due", _("recorded, to be sent")
     UNKNOWN = "unknown", _("sent, outcome not known yet")
-    DONE = "done", _("done")
+    DONE = "done", pgettext_lazy("operation", "done")
     REJECTED = "rejected", _("rejected by the provider")
     CLOSED = "closed", _("closed without effect")
     NEEDS_PERSON = "needs_person", _("a person must decide")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from payments_integration.db.fields import ExactCharField
 from payments_integration.models.base import ObjectRef, Row
@@ -47,8 +47,8 @@ class RunKind(models.TextChoices):
 
 class RunState(models.TextChoices):
     RUNNING = "running", _("running")
-    DONE = "done", _("done")
-    FAILED = "failed", _("failed")
+    DONE = "done", pgettext_lazy("reconciliation run", "done")
+    FAILED = "failed", pgettext_lazy("reconciliation run", "failed")
     SKIPPED = "skipped", _("skipped: another pass is running")
 
 

@@ -21,7 +21,9 @@ def forms(text: str | tuple[str, ...] | list[str]) -> list[str]:
 
 
 def key(message: Message) -> tuple[str, ...]:
-    return (message.context or "", *forms(message.id))
+    # Babel reads the context of a compiled message as bytes.
+    context: str | bytes = message.context or ""
+    return (context.decode() if isinstance(context, bytes) else context, *forms(message.id))
 
 
 @LANGUAGES

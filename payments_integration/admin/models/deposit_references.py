@@ -16,7 +16,7 @@ from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.sections import Page, Section, Table
-from payments_integration.enums import ActiveStatus, Country, Flow
+from payments_integration.enums import Country, DepositReferenceStatus, Flow
 from payments_integration.models import DepositReference, Payment
 
 TITLE = _("Payments that probably came in through it")
@@ -33,7 +33,7 @@ class DepositReferenceAdmin(MirrorAdmin):
         "id", "status_shown", "method_code", "country_shown", "currency", "reference_shown", "account", "created_at",
     )  # fmt: skip
     list_filter = (
-        filters.known("status", _("status"), ActiveStatus),
+        filters.known("status", _("status"), DepositReferenceStatus),
         filters.COUNTRY,
         filters.CURRENCY,
         filters.ACCOUNT,
@@ -57,7 +57,7 @@ class DepositReferenceAdmin(MirrorAdmin):
         MIRROR_FIELDS,
     )
 
-    status_shown = columns.status(_("status"), ActiveStatus)
+    status_shown = columns.status(_("status"), DepositReferenceStatus)
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
     country_shown = columns.choice("country", _("country"), Country)
     details_shown = columns.next_action("details", _("details"))
