@@ -254,7 +254,7 @@ class MirrorAdmin(ReadOnlyAdmin):
     personal: tuple[str, ...] = ("extra_shown",)
     fieldsets: ClassVar[Any] = ()
 
-    extra_shown = columns.json("extra", _("further fields"))
+    extra_shown = columns.fields("extra", _("further fields"))
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
         # Loaded with the first page that is opened, not at start-up.

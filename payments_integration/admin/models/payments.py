@@ -22,7 +22,7 @@ from payments_integration.admin.dashboard.search import SearchPage
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.filters import Lookup
 from payments_integration.admin.lists.since import StatusSince
-from payments_integration.admin.shared import columns, display, masking
+from payments_integration.admin.shared import columns, display, masking, people
 from payments_integration.admin.shared.buttons import Button, Tool, canceled, may
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import (
@@ -56,7 +56,7 @@ class PaymentAdmin(MirrorAdmin):
         "document or phone. The beginning of each word is enough."
     )
     list_defer = ("payer", "next_action", "metadata", "extra", "checkout_url", "failure_reason")
-    personal = ("payer_shown", "next_action_shown", "metadata_shown", "extra_shown")
+    personal = ("next_action_shown", "extra_shown")
     actions = ("refund_selected",)
     buttons = (
         REFRESH,
@@ -92,7 +92,6 @@ class PaymentAdmin(MirrorAdmin):
             _("Method"),
             {"fields": ("method_code", "family_shown", "flow_shown", "checkout_link", "next_action_shown")},
         ),
-        (_("Payer"), {"fields": ("payer_shown", "metadata_shown")}),
         (_("Times"), {"fields": ("created_at", "expires_at", "succeeded_at")}),
         MIRROR_FIELDS,
     )  # fmt: skip
@@ -111,8 +110,6 @@ class PaymentAdmin(MirrorAdmin):
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
     checkout_link = columns.web_link("checkout_url", _("checkout URL"))
     next_action_shown = columns.next_action("next_action", _("next action"))
-    payer_shown = columns.json("payer", _("payer"))
-    metadata_shown = columns.json("metadata", _("metadata"))
 
     @admin.display(description=_("refundable"))
     def rest_shown(self, obj: Payment) -> str:
@@ -194,5 +191,7 @@ class PaymentAdmin(MirrorAdmin):
             yield Tool(_("Refund"), self.object_url("refund", obj), post=False)
 
     def sections(self, page: Page, obj: Payment) -> Iterable[Section]:
+        yield from people.section(page, _("Payer"), obj, "payer")
+        yield from people.section(page, _("Metadata"), obj, "metadata")
         yield from page.refunds(obj.refunds.all(), obj.object_id)
         yield from super().sections(page, obj)

@@ -21,7 +21,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from payments_integration.admin.shared import display, masking
+from payments_integration.admin.shared import display, masking, people
 from payments_integration.models import Mirror
 from payments_integration.next_action import ActionType, BankTransfer, NextAction, parse
 from payments_integration.next_action.codes import qr_code
@@ -143,7 +143,7 @@ def money(name: str, description: StrOrPromise, *, currency: str = "currency") -
 
 
 def json(name: str, description: StrOrPromise) -> Column:
-    """JSON. A mirror's personal field is masked as a whole, other JSON only where it is personal."""
+    """JSON, for machinery. A mirror's personal field is masked as a whole, other JSON only where it is personal."""
 
     def masked(_admin: Any, obj: Any) -> str:
         value = getattr(obj, name)
@@ -152,6 +152,15 @@ def json(name: str, description: StrOrPromise) -> Column:
 
     return _column(
         description, lambda _admin, obj: _erased(obj, name) or display.pretty_json(getattr(obj, name)), masked
+    )
+
+
+def fields(name: str, description: StrOrPromise) -> Column:
+    """A mirror's personal JSON as fields with names; masked: the names and codes."""
+    return _column(
+        description,
+        lambda _admin, obj: _erased(obj, name) or people.as_html(getattr(obj, name)),
+        lambda _admin, obj: _erased(obj, name) or people.as_html(masking.field(name, getattr(obj, name))),
     )
 
 
@@ -223,21 +232,21 @@ def object_link(description: StrOrPromise, kind: str = "object_kind", pk: str = 
 
 
 def next_action(name: str, description: StrOrPromise) -> Column:
-    """A next action as the payer sees it; masked: its JSON without personal values."""
+    """A next action as the payer sees it; masked: its names and codes."""
     return _column(
         description,
         lambda _admin, obj: _erased(obj, name) or next_action_html(getattr(obj, name)),
-        lambda _admin, obj: _erased(obj, name) or display.pretty_json(masking.field(name, getattr(obj, name))),
+        lambda _admin, obj: _erased(obj, name) or people.as_html(masking.field(name, getattr(obj, name))),
     )
 
 
 def next_action_html(value: Any) -> str:
-    """The next action as HTML; as JSON if it does not follow the spec."""
+    """The next action as HTML; as fields if it does not follow the spec."""
     action = parse(value)
     if action is None or not action.is_known:
-        return display.pretty_json(value)
+        return people.as_html(value)
     terms = [(label, shown) for label, shown in _terms(action) if shown]
-    further = display.pretty_json(action.further) if action.further else ""
+    further = people.as_html(action.further) if action.further else ""
     return format_html(
         '<div class="pi-next"><p>{}</p>{}{}{}</div>',
         ActionType(action.type).label,
@@ -279,7 +288,7 @@ def _moment(value: str) -> str:
 
 
 def _erased(obj: Any, name: str) -> str:
-    return str(display.ERASED) if getattr(obj, "erased_at", None) and name in obj.personal else ""
+    return str(display.ERASED) if people.is_erased(obj, name) else ""
 
 
 def _preformatted(value: str | None) -> str:

@@ -345,7 +345,7 @@ def test_an_event_that_is_held_is_shown_and_found(boss: Client) -> None:
 
 def test_erased_data_is_shown_as_erased(boss: Client) -> None:
     row = rows.payment(payer={}, erased_at=rows.AT)
-    shown = page(boss, url("payment", "change", row.pk)).split("field-payer_shown")[1].split("form-row")[0]
+    shown = page(boss, url("payment", "change", row.pk)).split("<h2>Payer</h2>")[1].split("</table>")[0]
     assert "erased" in shown
 
 

@@ -1,0 +1,137 @@
+"""Payers, recipients and other JSON of the provider as fields with names: never as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext, gettext_lazy as _
+
+from payments_integration.admin.shared import display, masking
+from payments_integration.admin.shared.buttons import may
+from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.enums import AccountType, DocumentType
+from payments_integration.models import Mirror
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+#: A label and its value. The value is escaped.
+Fact = tuple["StrOrPromise", str]
+
+#: The names of the spec's members, in the order in which they are shown: who, then where, then what is technical.
+_FIRST: dict[str, StrOrPromise] = {
+    "name": _("Name"),
+    "holder_name": _("Account holder"),
+    "document": _("Document"),
+    "holder_document": _("Document"),
+    "email": _("E-mail"),
+    "phone": _("Phone"),
+    "bank_name": _("Bank"),
+    "bank_code": _("Bank"),
+    "account_number": _("Account number"),
+    "account_type": _("Account type"),
+    "address": _("Address"),
+}
+_LAST: dict[str, StrOrPromise] = {
+    "type": _("Type"),
+    "number": _("Number"),
+    "ip": _("IP address"),
+    "device_id": _("Device"),
+}
+_LABELS = {**_FIRST, **_LAST}
+_ORDER = {name: place for place, name in enumerate((*_FIRST, "", *_LAST))}
+_WORDS: dict[str, dict[Any, StrOrPromise]] = {
+    "type": {"bank_account": _("bank account"), **dict(DocumentType.choices)},
+    "account_type": dict(AccountType.choices),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts(Section):
+    """Labels and values."""
+
+    template: ClassVar[str] = "admin/payments_integration/includes/facts_section.html"
+
+    title: StrOrPromise
+    facts: list[Fact]
+
+
+def section(page: Page, title: StrOrPromise, obj: Mirror, name: str) -> Iterable[Section]:
+    """The JSON field ``name`` of a mirror as fields, masked if the user may not see it. None if it is empty."""
+    if is_erased(obj, name):
+        yield Facts(title, [(title, str(display.ERASED))])
+        return
+    value = getattr(obj, name)
+    shown = facts(value if may(page.request, "view_personal_data") else masking.field(name, value))
+    if shown:
+        yield Facts(title, shown)
+
+
+def is_erased(obj: Any, name: str) -> bool:
+    """Whether the field's personal data was erased."""
+    return bool(getattr(obj, "erased_at", None)) and name in obj.personal
+
+
+def facts(value: Any) -> list[Fact]:
+    """The members of a JSON value with their labels. Empty ones are left out; unknown ones have their own key."""
+    return [(label, shown) for label, shown in _facts(value, "") if shown]
+
+
+def as_html(value: Any) -> str:
+    """The same as a list of definitions; a dash if there are none."""
+    found = facts(value)
+    if not found:
+        return display.EMPTY
+    return format_html('<dl class="pi-terms">{}</dl>', format_html_join("", "<dt>{}</dt><dd>{}</dd>", found))
+
+
+def _facts(value: Any, label: str) -> Iterator[tuple[str, str]]:
+    """One line for each value within, under the names that lead to it."""
+    if isinstance(value, dict):
+        for key, item in sorted(value.items(), key=lambda member: _ORDER.get(str(member[0]), _ORDER[""])):
+            yield from _member(str(key), item, label)
+    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        for number, item in enumerate(value, 1):
+            yield from _facts(item, _joined(label, str(number)))
+    else:
+        yield label or gettext("Value"), _shown(value)
+
+
+def _member(key: str, value: Any, outer: str) -> Iterator[tuple[str, str]]:
+    label = _joined(outer, str(_LABELS[key]) if key in _LABELS else display.text(key))
+    if _is_document(value):
+        # A document in one line, as people write it.
+        words = [_shown(value["type"], "type"), _shown(value["number"])]
+        yield label, format_html_join(" ", "{}", ((word,) for word in words if word))
+    elif isinstance(value, dict | list):
+        yield from _facts(value, label)
+    else:
+        yield label, _shown(value, key)
+
+
+def _is_document(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"type", "number"}
+        and not any(isinstance(item, dict | list) for item in value.values())
+    )
+
+
+def _joined(outer: str, inner: str) -> str:
+    return f"{outer} · {inner}" if outer else inner
+
+
+def _shown(value: Any, key: str = "") -> str:
+    if isinstance(value, list):
+        return format_html_join(", ", "{}", ((shown,) for shown in map(_shown, value) if shown))
+    if value is None or value == "":
+        return ""
+    if isinstance(value, bool):
+        return gettext("yes") if value else gettext("no")
+    if isinstance(value, str):
+        value = _WORDS.get(key, {}).get(value, value)
+    form = '<code class="pi-code">{}</code>' if key == "account_number" else "{}"
+    return format_html(form, display.text(value))
