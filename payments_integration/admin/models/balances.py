@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
-from django.urls import URLPattern, reverse
+from django.urls import NoReverseMatch, URLPattern, reverse
+from django.utils.html import format_html
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import conf, services
 from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.lists import filters
+from payments_integration.admin.models.balance_changes import AMOUNTS, changes_section
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool
 from payments_integration.admin.shared.display import explain
-from payments_integration.admin.shared.sections import SCRIPTS, STYLES, Page, Section
+from payments_integration.admin.shared.sections import SCRIPTS, STYLES, Page, Section, Table
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import Balance, BalanceChange
 from payments_integration.money import exponent, format_money
@@ -30,13 +35,16 @@ if TYPE_CHECKING:
 
 #: The changes that a balance's chart shows.
 MAX_CHANGES = 200
-_AMOUNTS: dict[str, StrOrPromise] = {
-    "available": gettext_lazy("available"),
-    "pending": gettext_lazy("pending"),
-    "reserve": gettext_lazy("reserve"),
-    "hold": gettext_lazy("hold"),
-    "debt": gettext_lazy("debt"),
+#: What each amount is (spec, "Balance"). The spec does not say that they add up to anything.
+_MEANINGS: dict[str, StrOrPromise] = {
+    "available": gettext_lazy("can be paid out"),
+    "pending": gettext_lazy("waits for settlement"),
+    "reserve": gettext_lazy("held against chargebacks"),
+    "hold": gettext_lazy("reserved for payouts and refunds in progress"),
+    "debt": gettext_lazy("owed after chargebacks; blocks payouts and refunds while it is above zero"),
 }
+#: The monthly statement, if the optional app for bookkeeping is installed, and the permission to view it.
+_STATEMENT = ("admin:payments_finance_movement_statement", "payments_finance.view_movement")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +67,44 @@ class BalanceAdmin(MirrorAdmin):
     sortable_by = ()
     export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
     fieldsets = (
-        (
-            None,
-            {"fields": ("currency", "available_shown", "pending_shown", "reserve_shown", "hold_shown", "debt_shown")},
-        ),
-        (gettext_lazy("Times"), {"fields": ("updated_at",)}),
+        (None, {"fields": ("currency", "account", "updated_at")}),
         MIRROR_FIELDS,
     )
 
-    available_shown = columns.money("available", _AMOUNTS["available"])
-    pending_shown = columns.money("pending", _AMOUNTS["pending"])
-    reserve_shown = columns.money("reserve", _AMOUNTS["reserve"])
-    hold_shown = columns.money("hold", _AMOUNTS["hold"])
-    debt_shown = columns.money("debt", _AMOUNTS["debt"])
+    available_shown = columns.money("available", AMOUNTS["available"])
+    pending_shown = columns.money("pending", AMOUNTS["pending"])
+    reserve_shown = columns.money("reserve", AMOUNTS["reserve"])
+    hold_shown = columns.money("hold", AMOUNTS["hold"])
+    debt_shown = columns.money("debt", AMOUNTS["debt"])
 
     class Media:
         css = {"all": STYLES}
         js = SCRIPTS
+
+    def headline(self, page: Page, obj: Balance) -> Iterable[str]:
+        yield display.text(obj.currency)
+        yield format_html(_("{} available"), display.money(obj.available, obj.currency))
+        if obj.debt > 0:
+            words = _("payouts and refunds are blocked")
+            yield format_html('<span class="pi-status pi-status-bad">{}</span>', words)
+
+    def links(self, request: HttpRequest, obj: Balance) -> Iterable[Tool]:
+        name, permission = _STATEMENT
+        with contextlib.suppress(NoReverseMatch):
+            url = reverse(name, current_app=self.admin_site.name)
+            if request.user.has_perm(permission):
+                yield Tool(
+                    gettext_lazy("Monthly statement"), f"{url}?{urlencode({'account': obj.account})}", post=False
+                )
+
+    def lead(self, page: Page, obj: Balance) -> Iterable[Section]:
+        rows = [
+            (capfirst(str(label)), display.money(getattr(obj, name), obj.currency), str(_MEANINGS[name]))
+            for name, label in AMOUNTS.items()
+        ]
+        columns = (_("Amount"), _("Now"), _("What it is"))
+        yield Table(_("The money at the provider"), columns, rows, "")
+        yield from changes_section(page, obj)
 
     def sections(self, page: Page, obj: Balance) -> Iterable[Section]:
         yield ChartSection(balance_chart(obj))
@@ -127,7 +156,7 @@ def balance_chart(balance: Balance) -> Chart:
                 tuple(format_money(getattr(change, name), currency) for change in changes),
                 look,
             )
-            for look, (name, label) in enumerate(_AMOUNTS.items())
+            for look, (name, label) in enumerate(AMOUNTS.items())
         ),
         decimals=exponent(currency),
         unit=currency,
