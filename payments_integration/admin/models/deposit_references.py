@@ -10,14 +10,19 @@ from collections.abc import Iterable
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.utils.translation import gettext_lazy as _
+from django.utils.html import format_html
+from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.shared import columns, display
+from payments_integration.admin.shared import columns, display, people
 from payments_integration.admin.shared.sections import Page, Section, Table
-from payments_integration.enums import Country, DepositReferenceStatus, Flow
-from payments_integration.models import DepositReference, Payment
+from payments_integration.enums import RECEIVED_PAYMENT_STATUSES, Country, DepositReferenceStatus, Flow
+from payments_integration.models import DepositReference, Operation, Payment
+from payments_integration.next_action import BankTransfer, parse
+
+#: The payments that the total received counts.
+MAX_COUNTED = 500
 
 TITLE = _("Payments that probably came in through it")
 NOTE = _(
@@ -51,10 +56,9 @@ class DepositReferenceAdmin(MirrorAdmin):
         "id", "status", "country", "currency", "method_code", "merchant_reference", "account", "created_at",
     )  # fmt: skip
     fieldsets = (
-        (None, {"fields": ("id", "status_shown", "reference_shown", "method_code", "country_shown", "currency")}),
         (_("Instructions for the payer"), {"fields": ("details_shown",)}),
-        (_("Times"), {"fields": ("created_at",)}),
-        MIRROR_FIELDS,
+        (None, {"fields": ("reference_link", "method_code", "country_shown", "currency", "created_at")}),
+        (MIRROR_FIELDS[0], {**MIRROR_FIELDS[1], "fields": ("id", *MIRROR_FIELDS[1]["fields"])}),
     )
 
     status_shown = columns.status(_("status"), DepositReferenceStatus)
@@ -62,9 +66,63 @@ class DepositReferenceAdmin(MirrorAdmin):
     country_shown = columns.choice("country", _("country"), Country)
     details_shown = columns.next_action("details", _("details"))
 
+    @admin.display(description=_("merchant reference"))
+    def reference_link(self, obj: DepositReference) -> str:
+        """The merchant reference, with a link to the payments that have it."""
+        return display.search_link(self.admin_site, Payment, obj.merchant_reference)
+
+    def headline(self, page: Page, obj: DepositReference) -> Iterable[str]:
+        if code := _code(obj):
+            yield format_html('<code class="pi-code">{}</code>', page.personal(code))
+        yield display.status(obj.status, DepositReferenceStatus)
+        if name := _payer(obj):
+            yield page.personal(name)
+        yield self.reference_link(obj)
+
+    def lead(self, page: Page, obj: DepositReference) -> Iterable[Section]:
+        if obj.merchant_reference and page.may_view(Payment):
+            yield received_section(obj)
+
     def sections(self, page: Page, obj: DepositReference) -> Iterable[Section]:
         yield from payments_section(page, obj)
         yield from super().sections(page, obj)
+
+
+def _code(obj: DepositReference) -> str:
+    """What the payer must write or transfer to."""
+    details = parse(obj.details)
+    if details is None:
+        return ""
+    return details.reference or (details.bank_transfer or BankTransfer()).account_number
+
+
+def _payer(obj: DepositReference) -> str:
+    """The payer whom it was made for. The provider does not return it, so it is read from our own request."""
+    made = Operation.objects.filter(
+        account=obj.account, result_id=obj.pk, operation="create_deposit_reference"
+    ).first()
+    payer = made.arguments.get("payer") if made is not None else None
+    name = payer.get("name") if isinstance(payer, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def received_section(obj: DepositReference) -> Section:
+    """What its probable payments have brought, without those on hold or charged back."""
+    found = list(_newest(obj).values_list("status", "amount_received", "created_at")[: MAX_COUNTED + 1])
+    counted = found[:MAX_COUNTED]
+    received = [amount for status, amount, _at in counted if status in RECEIVED_PAYMENT_STATUSES and amount]
+    facts: list[people.Fact] = [
+        (_("Received in total"), display.money(sum(received), obj.currency)),
+        (_("Payments"), display.text(len(received))),
+        (_("Newest payment"), display.moment(counted[0][2] if counted else None)),
+    ]
+    if len(found) > MAX_COUNTED:
+        facts.append((_("Counted"), gettext("only the newest %(count)s payments") % {"count": MAX_COUNTED}))
+    return people.Facts(_("Probably received through it"), facts)
+
+
+def _newest(obj: DepositReference) -> QuerySet[Payment]:
+    return probable_payments(obj).order_by("-created_at", "-pk")
 
 
 def payments_section(page: Page, obj: DepositReference) -> Iterable[Section]:
@@ -74,7 +132,7 @@ def payments_section(page: Page, obj: DepositReference) -> Iterable[Section]:
         return
     yield from page.section(
         TITLE,
-        probable_payments(obj).order_by("-created_at", "-pk"),
+        _newest(obj),
         {
             _("Payment"): lambda row: display.admin_link(page.site, Payment, row.pk),
             _("Status"): lambda row: display.status(row.status, Payment.Status),

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 
 from django.contrib import admin
-from django.db.models import Q
-from django.utils.translation import gettext_lazy as _
+from django.db.models import Q, QuerySet
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.since import StatusSince
-from payments_integration.admin.shared import columns, display
-from payments_integration.admin.shared.sections import Page, Section
-from payments_integration.enums import RefundStatus
-from payments_integration.models import Payment, Payout, Refund
+from payments_integration.admin.shared import columns, display, people
+from payments_integration.admin.shared.buttons import may
+from payments_integration.admin.shared.sections import Page, Section, Table
+from payments_integration.enums import VOID_REFUND_STATUSES, MethodFamily, RefundStatus
+from payments_integration.models import Operation, Payment, Payout, Refund, StatusChange, refundable_rest
+
+#: What became of a refund, by its status. ``{}`` is the time at which it came into it.
+_OUTCOMES = {
+    RefundStatus.CREATED: _("It has been on its way since {}."),
+    RefundStatus.PROCESSING: _("It has been on its way since {}."),
+    RefundStatus.SUCCEEDED: _("It succeeded at {}: the money was sent back to the payer."),
+    RefundStatus.FAILED: _("It failed at {}: nothing was refunded."),
+    RefundStatus.CANCELED: _("It was canceled at {}: nothing was refunded."),
+    RefundStatus.RETURNED: _("The bank returned the money at {}: nothing was refunded."),
+}
 
 
 @admin.register(Refund)
@@ -46,11 +59,8 @@ class RefundAdmin(MirrorAdmin):
     )  # fmt: skip
     export_personal = ("reason",)
     fieldsets = (
-        (None, {"fields": ("id", "status_shown", "reason_shown")}),
-        (_("Money"), {"fields": ("amount_shown", "currency")}),
-        (_("Belongs to"), {"fields": ("payment_link", "payment_reference", "payout_link")}),
-        (_("Times"), {"fields": ("created_at",)}),
-        MIRROR_FIELDS,
+        (None, {"fields": ("reason_shown", "payment_link", "payment_reference", "payout_link", "created_at")}),
+        (MIRROR_FIELDS[0], {**MIRROR_FIELDS[1], "fields": ("id", *MIRROR_FIELDS[1]["fields"])}),
     )
 
     status_shown = columns.status(_("status"), RefundStatus)
@@ -61,15 +71,120 @@ class RefundAdmin(MirrorAdmin):
 
     @admin.display(description=_("merchant reference"))
     def payment_reference(self, obj: Refund) -> str:
-        try:
-            payment = obj.payment
-        except Payment.DoesNotExist:
-            # It may arrive after its refund.
-            return display.EMPTY
+        payment = _payment(obj)
         return display.text(payment.merchant_reference if payment else None)
 
+    def headline(self, page: Page, obj: Refund) -> Iterable[str]:
+        yield display.money(obj.amount, obj.currency)
+        yield display.status(obj.status, RefundStatus)
+        payment = _payment(obj)
+        if payment is not None and page.may_view(Payment):
+            yield page.personal(_payer(payment))
+            yield display.text(payment.merchant_reference)
+        if obj.payment_id:
+            link = display.admin_link(page.site, Payment, obj.payment_id)
+            yield format_html(gettext("refund of {}"), link)
+
+    def lead(self, page: Page, obj: Refund) -> Iterable[Section]:
+        payment = _payment(obj)
+        rest = max(0, refundable_rest(payment)) if payment is not None else 0
+        yield Table(_("What became of it"), (), [], "", _outcome(page, obj, payment, rest))
+        if payment is not None and page.may_view(Payment):
+            yield _share(obj, payment, rest)
+
     def sections(self, page: Page, obj: Refund) -> Iterable[Section]:
-        yield from page.payouts(
-            Payout.objects.filter(Q(refund_id=obj.pk) | Q(pk=obj.payout_id), account=obj.account), obj.object_id
-        )
+        payouts = _payouts(obj)
+        yield from page.payouts(payouts, obj.object_id)
+        if page.may_view(Payout) and (payout := payouts.first()):
+            yield from people.section(page, _("Recipient"), payout, "destination")
+        if page.may_view(Operation):
+            yield _people(page, obj)
+        if obj.payment_id:
+            others = Refund.objects.filter(account=obj.account, payment_id=obj.payment_id).exclude(pk=obj.pk)
+            yield from page.refunds(others, obj.payment_id, title=_("Other refunds of this payment"))
         yield from super().sections(page, obj)
+
+
+def _payment(obj: Refund) -> Payment | None:
+    """The payment; None if it has not arrived yet, which may be after its refund."""
+    try:
+        return obj.payment
+    except Payment.DoesNotExist:
+        return None
+
+
+def _payer(payment: Payment) -> str:
+    payer = payment.payer if isinstance(payment.payer, dict) else {}
+    name = payer.get("name") or payer.get("email")
+    return name if isinstance(name, str) else ""
+
+
+def _payouts(obj: Refund) -> QuerySet[Payout]:
+    """The payouts that execute it. A payout may name the refund, or the refund the payout."""
+    executing = Q(refund_id=obj.pk) | Q(pk=obj.payout_id)
+    return Payout.objects.filter(executing, account=obj.account).order_by("-created_at", "-pk")
+
+
+def _outcome(page: Page, obj: Refund, payment: Payment | None, rest: int) -> str:
+    """What became of it in plain words, and what can be done."""
+    return format_html_join(" ", "{}", ((words,) for words in _sentences(page, obj, payment, rest)))
+
+
+def _sentences(page: Page, obj: Refund, payment: Payment | None, rest: int) -> Iterator[str]:
+    words = _OUTCOMES.get(obj.status, _("Its status has not changed since {}."))
+    yield format_html(words, display.moment(_since(obj)))
+    if obj.status not in VOID_REFUND_STATUSES:
+        return
+    if page.may_view(Payout) and (reason := _payouts(obj).values_list("failure_reason", flat=True).first()):
+        yield gettext("The reason given: %(reason)s.") % {"reason": display.text(reason)}
+    if payment is None:
+        return
+    if rest <= 0:
+        yield gettext("Nothing is left to refund of the payment now.")
+        return
+    if obj.status == RefundStatus.RETURNED and payment.method_family != MethodFamily.CARD:
+        yield gettext("Ask the payer for another bank account, and refund to it.")
+    url = display.page_url(page.site, Payment, "refund", payment.pk)
+    if url and may(page.request, "refund_payment", payment):
+        yield format_html('<a href="{}">{}</a>', url, gettext("Refund again"))
+
+
+def _since(obj: Refund) -> datetime:
+    """When it came into its status, at the provider."""
+    changes = StatusChange.objects.filter(
+        account=obj.account, object_kind=obj.kind, object_id=obj.object_id, status=obj.status
+    )
+    return changes.order_by("-at", "-pk").values_list("at", flat=True).first() or obj.created_at
+
+
+def _share(obj: Refund, payment: Payment, rest: int) -> Section:
+    """How much of the payment it is."""
+    currency = payment.currency
+    return people.Facts(
+        _("Share of the payment"),
+        [
+            (_("Received"), display.money(payment.amount_received, currency)),
+            (_("This refund"), display.money(obj.amount, obj.currency)),
+            (_("Left to refund"), display.money(rest, currency)),
+        ],
+    )
+
+
+def _people(page: Page, obj: Refund) -> Section:
+    """Who asked for it, and who approved it."""
+    title = _("Who asked for it")
+    asked = Operation.objects.filter(account=obj.account, result_id=obj.pk, operation="create_refund").defer("body")
+    operation = asked.first()
+    if operation is None:
+        return Table(title, (), [], "", _("It was not asked for through this site."))
+    facts = [
+        (_("Asked by"), display.actor(operation.actor)),
+        (_("Asked at"), display.moment(operation.created_at)),
+        (_("Operation"), display.admin_link(page.site, Operation, operation.pk)),
+    ]
+    if operation.approved_by:
+        facts[2:2] = [
+            (_("Approved by"), display.actor(operation.approved_by)),
+            (_("Approved at"), display.moment(operation.approved_at)),
+        ]
+    return people.Facts(title, facts)

@@ -99,9 +99,9 @@ class Page:
             search,
         )
 
-    def refunds(self, rows: QuerySet[Refund], search: str) -> Iterable[Section]:
+    def refunds(self, rows: QuerySet[Refund], search: str, *, title: StrOrPromise = "") -> Iterable[Section]:
         return self.section(
-            _("Refunds"),
+            title or _("Refunds"),
             rows.order_by("-created_at", "-pk"),
             {
                 _("Refund"): lambda row: display.admin_link(self.site, Refund, row.pk),

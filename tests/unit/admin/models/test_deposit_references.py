@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils.html import strip_tags
 
 from payments_integration import services
 from payments_integration.admin.models import deposit_references
@@ -68,6 +69,62 @@ def test_the_payments_of_a_reference_need_the_permission_to_view_payments(staff:
     nameless = reference(merchant_reference=None)
     html = page(staff("view_depositreference"), url("depositreference", "change", nameless.pk))
     assert "probably came in" not in html
+
+
+def headline(client: Client, ref: DepositReference) -> str:
+    html = page(client, url("depositreference", "change", ref.pk))
+    return " ".join(strip_tags(html.split('class="pi-headline">')[1].split("</p>")[0].replace("<", " <")).split())
+
+
+def test_the_page_begins_with_what_the_payer_transfers_to(boss: Client, staff: Callable[..., Client]) -> None:
+    bank = {"bank_name": "BBVA", "account_number": "012345678901234567"}
+    details = {"type": "bank_transfer_details", "bank_transfer": bank}
+    ref = reference(details=details)
+    rows.operation(operation="create_deposit_reference", result_id=ref.pk, arguments={"payer": {"name": "Ana Soto"}})
+    assert headline(boss, ref) == "012345678901234567 active Ana Soto payer-7"
+    ref.details = {**details, "reference": "REF-88"}
+    ref.save()
+    assert headline(boss, ref) == "REF-88 active Ana Soto payer-7"
+    html = page(boss, url("depositreference", "change", ref.pk))
+    assert f'<a href="{url("payment", "changelist")}?q=payer-7">payer-7</a>' in html
+    assert html.index("012345678901234567") < html.index("probably came in")
+    masked = staff("view_depositreference")
+    assert headline(masked, ref) == "••• active ••• payer-7"
+    html = page(masked, url("depositreference", "change", ref.pk))
+    assert "Ana Soto" not in html
+    assert "012345678901234567" not in html
+    assert "BBVA" not in html
+
+
+def test_odd_details_and_an_unknown_payer_are_left_out_of_the_first_line(boss: Client) -> None:
+    ref = reference(details=["odd"], status="disabled")
+    rows.operation(operation="create_deposit_reference", result_id=ref.pk, arguments={"payer": "odd"})
+    assert headline(boss, ref) == "disabled payer-7"
+
+
+def received(client: Client, ref: DepositReference) -> str:
+    html = page(client, url("depositreference", "change", ref.pk))
+    found = html.partition("<h2>Probably received through it</h2>")[2].partition("</table>")[0]
+    return " ".join(strip_tags(found.replace("<", " <")).replace("\xa0", " ").split())
+
+
+def test_what_was_received_is_added_up(
+    boss: Client, staff: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = reference()
+    assert received(boss, ref) == "Received in total MXN 0.00 Payments 0 Newest payment –"
+    for number, status in enumerate(("succeeded", "overpaid", "chargeback", "on_hold", "succeeded")):
+        at = rows.AT + timedelta(days=number)
+        rows.payment(**{**SAME, "status": status, "amount_received": 1000 * 2**number, "created_at": at})
+    everything = "Received in total MXN 190.00 Payments 3 Newest payment 2025-03-08 05:06:07"
+    assert received(boss, ref) == everything
+    assert received(staff("view_depositreference"), ref) == ""
+    monkeypatch.setattr(deposit_references, "MAX_COUNTED", 5)
+    assert received(boss, ref) == everything
+    monkeypatch.setattr(deposit_references, "MAX_COUNTED", 4)
+    shown = received(boss, ref)
+    assert shown.startswith("Received in total MXN 180.00 Payments 2")
+    assert shown.endswith("only the newest 4 payments")
 
 
 @pytest.mark.django_db(transaction=True)
