@@ -15,6 +15,7 @@ from payments_integration.admin.models import (
     balances,
     deposit_references,
     events,
+    notes,
     operations,
     payments,
     payouts,
@@ -24,6 +25,6 @@ from payments_integration.admin.models import (
 )
 
 __all__ = [
-    "balances", "deposit_references", "events", "operations", "payments", "payouts", "reconciliation", "refunds",
-    "webhook_endpoints",
+    "balances", "deposit_references", "events", "notes", "operations", "payments", "payouts", "reconciliation",
+    "refunds", "webhook_endpoints",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from payments_integration.models import (
     Erasure,
     Event,
     EventState,
+    Note,
     ObjectKey,
     Operation,
     StatusChange,
@@ -68,6 +69,8 @@ def erase(found: Found, *, actor: str) -> Erased:
     for part in parts(sorted(found.keys)):
         _erase_all(part, erased)
     _erase_quarantined(found.quarantined, erased)
+    for pk in sorted(found.notes):
+        erased.done["note"] += _erase_notes(Q(pk=pk))
     return erased
 
 
@@ -120,12 +123,14 @@ def _with_something_left(keys: list[ObjectKey]) -> list[ObjectKey]:
     left: set[ObjectKey] = children - projection.erased(children)
     for part in parts(sorted(all_keys)):
         bodies = Event.objects.filter(projection.of_objects(part), body__isnull=False)
-        left.update(bodies.values_list("account", "object_kind", "object_id"))
+        notes = Note.objects.filter(projection.of_objects(part)).exclude(text="")
+        for rows in (bodies, notes):
+            left.update(rows.values_list("account", "object_kind", "object_id"))
         ids = {key[2]: key for key in part}
         for model in MIRRORS.values():
             if model.personal:
-                rows = model._default_manager.filter(pk__in=ids, erased_at=None)
-                left.update(ids[pk] for pk in rows.values_list("pk", flat=True))
+                kept = model._default_manager.filter(pk__in=ids, erased_at=None)
+                left.update(ids[pk] for pk in kept.values_list("pk", flat=True))
         for operation in operations_of(part).filter(_holds_data()):
             left.update(ids[pk] for pk in (operation.pk, operation.result_id, operation.target_id) if pk in ids)
     return sorted(left)
@@ -147,14 +152,16 @@ def _erase_all(keys: list[ObjectKey], erased: Erased) -> None:
 
 
 def _erase_object(key: ObjectKey, erased: Erased) -> int:
-    """Erase its row and its events' bodies and tracebacks; returns how many events must be applied first."""
+    """Erase its row, notes, and events' bodies and tracebacks; returns how many events must be applied first."""
     account, kind, object_id = key
 
-    def write() -> tuple[bool, int, int]:
+    def write() -> tuple[bool, int, int, int]:
         is_new = False
         if kind in MIRRORS:
             was_erased = MIRRORS[kind]._default_manager.filter(pk=object_id).exclude(erased_at=None).exists()
             is_new = projection.erase_row(account, kind, object_id) and not was_erased
+        # After the row, which is locked now: see ``notes.add``.
+        notes = _erase_notes(projection.of_objects([key]))
         mine = Event.objects.filter(projection.of_objects([key]))
         # A body is needed until it is applied; it is blanked afterwards.
         applied = mine.exclude(state=EventState.PENDING)
@@ -162,13 +169,19 @@ def _erase_object(key: ObjectKey, erased: Erased) -> int:
         for rows in (applied, StatusChange.objects.filter(projection.of_objects([key]))):
             rows.exclude(error__in=("", REMOVED)).update(error=REMOVED)
         DueRefresh.objects.filter(projection.of_objects([key])).exclude(error__in=("", REMOVED)).update(error=REMOVED)
-        return is_new, bodies, mine.filter(state=EventState.PENDING).count()
+        return is_new, notes, bodies, mine.filter(state=EventState.PENDING).count()
 
-    is_new, bodies, pending = repeatable(write, using=router.db_for_write(Event))
+    is_new, notes, bodies, pending = repeatable(write, using=router.db_for_write(Event))
     erased.done[kind] += is_new
+    erased.done["note"] += notes
     erased.done["event"] += bodies
     erased.pending_events += pending
     return pending
+
+
+def _erase_notes(which: Q) -> int:
+    """Empty their texts; their authors and times stay."""
+    return Note.objects.filter(which).exclude(text="").update(text="")
 
 
 def _erase_operations(key: ObjectKey, erased: Erased) -> int:

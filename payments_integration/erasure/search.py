@@ -20,6 +20,7 @@ from payments_integration.models import (
     Erasure,
     Event,
     EventState,
+    Note,
     ObjectKey,
     Operation,
     Payment,
@@ -44,6 +45,8 @@ class Found:
     keys: set[ObjectKey] = field(default_factory=set)
     #: Ids of quarantined events whose bodies hold the data.
     quarantined: set[str] = field(default_factory=set)
+    #: Keys of notes on other objects whose texts hold the data.
+    notes: set[int] = field(default_factory=set)
 
     def counts(self) -> dict[str, int]:
         """How many there are of each kind; ``open_operation`` counts operations that must be closed first."""
@@ -58,6 +61,9 @@ class Found:
         }
         counts["open_operation"] = sum(state in OPEN_OPERATION_STATES for state in states.values())
         counts["operation"] = len(states) - counts["open_operation"]
+        counts["note"] = len(self.notes) + sum(
+            Note.objects.filter(of_objects(part)).exclude(text="").count() for part in parts(sorted(self.keys))
+        )
         counts["quarantined"] = len(self.quarantined)
         return {kind: count for kind, count in sorted(counts.items()) if count}
 
@@ -77,6 +83,8 @@ def select(selection: Selection, account: str | None = None) -> Found:
     if selection.has_personal_data:
         found.keys |= set(_by_content(selection, account))
     expand(found.keys)
+    if selection.has_personal_data:
+        found.notes = set(_in_notes(selection, account, found.keys))
     ids = {object_id for _, _, object_id in found.keys}
     found.quarantined = {*in_quarantine(account, selection, ids), *_quarantined(quarantined, account)}
     return found
@@ -166,6 +174,14 @@ def _by_content(selection: Selection, account: str | None) -> Iterator[ObjectKey
     for _, at, kind, object_id, body in _pages(bodies, account, "account", "object_kind", "object_id", "body"):
         if selection.is_in_body(bytes(body)):
             yield (at, kind, object_id)
+
+
+def _in_notes(selection: Selection, account: str | None, keys: set[ObjectKey]) -> Iterator[int]:
+    """Notes that hold the selected data and are on none of these objects. Only the note is erased there."""
+    rows = Note.objects.exclude(text="")
+    for pk, at, kind, object_id, text in _pages(rows, account, "account", "object_kind", "object_id", "text"):
+        if (at, kind, object_id) not in keys and selection.is_in_body(text.encode()):
+            yield pk
 
 
 def _children(keys: list[ObjectKey]) -> Iterator[ObjectKey]:

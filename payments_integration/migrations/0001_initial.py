@@ -230,6 +230,24 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Note',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('account', payments_integration.db.fields.ExactCharField(max_length=64, verbose_name='account')),
+                ('object_kind', models.CharField(max_length=64, verbose_name='object')),
+                ('object_id', payments_integration.db.fields.ExactCharField(verbose_name='object id')),
+                ('text', models.TextField(blank=True, verbose_name='note')),
+                ('author', models.CharField(max_length=255, verbose_name='author')),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now, verbose_name='created at')),
+                ('key', payments_integration.db.fields.ExactCharField(editable=False, max_length=64, unique=True)),
+            ],
+            options={
+                'verbose_name': 'note',
+                'verbose_name_plural': 'notes',
+                'indexes': [models.Index(fields=['account', 'object_kind', 'object_id', 'created_at'], name='pi_note_object'), models.Index(fields=['created_at', 'id'], name='pi_note_created')],
+            },
+        ),
+        migrations.CreateModel(
             name='ObjectDispatch',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

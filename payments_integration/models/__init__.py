@@ -29,6 +29,7 @@ from payments_integration.models.mirrors import (
     reported_refunded,
     rest_after,
 )
+from payments_integration.models.notes import Note
 from payments_integration.models.operations import OPEN_OPERATION_STATES, Operation, OperationState
 from payments_integration.models.reconciliation import (
     AccountState,
@@ -55,6 +56,7 @@ __all__ = [
     "EventSource",
     "EventState",
     "Mirror",
+    "Note",
     "ObjectDispatch",
     "ObjectKey",
     "Operation",

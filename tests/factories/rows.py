@@ -16,6 +16,7 @@ from payments_integration.models import (
     Erasure,
     Event,
     EventState,
+    Note,
     ObjectDispatch,
     Operation,
     OperationState,
@@ -139,6 +140,16 @@ def operation(**fields: Any) -> Operation:
     return Operation.objects.create(**{**values, **fields})
 
 
+def note(obj: Any = None, **fields: Any) -> Note:
+    number = next(_numbers)
+    kind, object_id = (obj.kind, obj.object_id) if obj is not None else ("payment", "pay_absent")
+    values = {
+        "account": "default", "object_kind": kind, "object_id": object_id, "text": f"note {number}",
+        "author": "7:ana", "created_at": AT + timedelta(seconds=number), "key": f"note-{number}",
+    }  # fmt: skip
+    return Note.objects.create(**{**values, **fields})
+
+
 def run(**fields: Any) -> ReconciliationRun:
     values = {"account": "default", "kind": "events", "state": "done", "started_at": AT, "finished_at": AT}
     return ReconciliationRun.objects.create(**{**values, **fields})
@@ -174,12 +185,17 @@ MAKERS: dict[str, Any] = {
     "event": event,
     "statuschange": change,
     "operation": operation,
+    "note": note,
     "reconciliationrun": run,
     "accountstate": account_state,
     "duerefresh": due,
     "erasure": erasure,
     "objectdispatch": objectdispatch,
 }
+
+
+#: Models whose lists have an export. Notes leave the app in no way.
+EXPORTED = tuple(model for model in MAKERS if model != "note")
 
 
 def odd_rows() -> list[Any]:
@@ -207,6 +223,7 @@ def odd_rows() -> list[Any]:
         event(body=b'{"a": "\\ud800", "b": 1e999}', object_kind="balance", object_id="CLP"),
         event(body=b"[" * 100_000, state=EventState.QUARANTINED),
         change(pay, previous_status="", status="quarked", event_id="evt_absent", error=ODD),
+        note(pay, text=ODD, author=ODD),
         operation(state="quarked", amount=None, currency="", error={"message": ODD}, note=ODD, body=None, actor=""),
         operation(result_kind="payment", result_id=pay.pk, target_id=pay.pk, request_ids=[], body=b""),
         run(state="failed", finished_at=None, drift=[{"field": ODD}], error=ODD),

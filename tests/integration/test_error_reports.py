@@ -13,7 +13,7 @@ from django.db.backends.utils import CursorWrapper
 from django.test import Client
 from django.views.debug import ExceptionReporter
 
-from payments_integration import inbox, services
+from payments_integration import inbox, notes, services
 from payments_integration.models import Operation, Payment
 from payments_integration.testing import ProviderSandbox, signed_delivery
 from payments_integration.testing.provider import API_KEY
@@ -80,6 +80,10 @@ def process() -> None:
     inbox.process("default")
 
 
+def write_note() -> None:
+    notes.add(Payment.objects.get(), f"Called {PAYER['name']}, {PAYER['email']}", author="the phone desk", key="key")
+
+
 def read() -> None:
     services.refresh(Payment.objects.get())
 
@@ -94,7 +98,7 @@ EXECUTE = "django.db.backends.utils.CursorWrapper._execute"
     ("flow", "where"),
     [(pay, CONNECT), (pay, DECODE), (pay, EXECUTE), (pay_out, CONNECT), (pay_out, DECODE), (pay_out, EXECUTE),
      (resume, CONNECT), (resume, DECODE), (read, CONNECT), (read, DECODE), (read, EXECUTE),
-     (deliver, DIGEST), (deliver, EXECUTE), (process, EXECUTE)],
+     (deliver, DIGEST), (deliver, EXECUTE), (process, EXECUTE), (write_note, EXECUTE)],
     ids=lambda value: getattr(value, "__name__", str(value).rpartition(".")[2]),
 )  # fmt: skip
 def test_no_report_of_an_error_shows_personal_data_or_a_secret(
@@ -106,7 +110,7 @@ def test_no_report_of_an_error_shows_personal_data_or_a_secret(
 ) -> None:
     settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]["WEBHOOK_SECRETS"] = [SECRET]
     sandbox.engine.fund("CLP", 10**6)
-    if flow is read:
+    if flow in (read, write_note):
         pay()
     if flow is resume:
         services.defer(services.create_payout, **PAYOUT)

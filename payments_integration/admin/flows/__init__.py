@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         BulkRefundPage as BulkRefundPage,
         bulk_refund_url as bulk_refund_url,
     )
+    from payments_integration.admin.flows.notes import NotePage as NotePage, notes_section as notes_section
     from payments_integration.admin.flows.payment_methods import PaymentMethodsPage as PaymentMethodsPage
     from payments_integration.admin.flows.payout import PayoutPage as PayoutPage
     from payments_integration.admin.flows.refund import RefundPage as RefundPage

@@ -13,8 +13,9 @@ from django.db.models import Q, QuerySet
 from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _
 
-from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
+from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.lists import filters
+from payments_integration.admin.models.notes import NotedAdmin
 from payments_integration.admin.shared import columns, display, people
 from payments_integration.admin.shared.sections import Page, Section, Table
 from payments_integration.enums import RECEIVED_PAYMENT_STATUSES, Country, DepositReferenceStatus, Flow
@@ -33,7 +34,7 @@ NO_REFERENCE = _("This deposit reference has no merchant reference, so its payme
 
 
 @admin.register(DepositReference)
-class DepositReferenceAdmin(MirrorAdmin):
+class DepositReferenceAdmin(NotedAdmin):
     list_display = (
         "id", "status_shown", "method_code", "country_shown", "currency", "reference_shown", "account", "created_at",
     )  # fmt: skip

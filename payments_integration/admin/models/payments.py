@@ -16,12 +16,13 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration import services
 from payments_integration.admin import flows
-from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
+from payments_integration.admin.base import MIRROR_FIELDS, REFRESH
 from payments_integration.admin.dashboard.orders import OrdersPage
 from payments_integration.admin.dashboard.search import SearchPage
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.filters import Lookup
 from payments_integration.admin.lists.since import StatusSince
+from payments_integration.admin.models.notes import NotedAdmin
 from payments_integration.admin.shared import columns, display, masking, people
 from payments_integration.admin.shared.buttons import Button, Tool, canceled, may
 from payments_integration.admin.shared.sections import Page, Section
@@ -36,7 +37,7 @@ from payments_integration.models import Payment, payer_document, payer_email, re
 
 
 @admin.register(Payment)
-class PaymentAdmin(MirrorAdmin):
+class PaymentAdmin(NotedAdmin):
     list_display = (
         "id", "status_shown", "amounts_shown", "method_shown", "reference_shown", "account", "created_at",
     )  # fmt: skip

@@ -16,9 +16,10 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration import services
 from payments_integration.admin import flows
-from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
+from payments_integration.admin.base import MIRROR_FIELDS, REFRESH
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.since import StatusSince
+from payments_integration.admin.models.notes import NotedAdmin
 from payments_integration.admin.shared import columns, masking
 from payments_integration.admin.shared.buttons import Button, canceled, may
 from payments_integration.admin.shared.sections import Page, Section
@@ -27,7 +28,7 @@ from payments_integration.models import Payout, Refund
 
 
 @admin.register(Payout)
-class PayoutAdmin(MirrorAdmin):
+class PayoutAdmin(NotedAdmin):
     list_display = (
         "id", "status_shown", "amount_shown", "method_code", "country_shown", "reference_shown", "refund_link",
         "account", "created_at",

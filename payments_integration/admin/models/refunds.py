@@ -10,9 +10,10 @@ from django.db.models import Q, QuerySet
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext, gettext_lazy as _
 
-from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
+from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.since import StatusSince
+from payments_integration.admin.models.notes import NotedAdmin
 from payments_integration.admin.shared import columns, display, people
 from payments_integration.admin.shared.buttons import may
 from payments_integration.admin.shared.sections import Page, Section, Table
@@ -31,7 +32,7 @@ _OUTCOMES = {
 
 
 @admin.register(Refund)
-class RefundAdmin(MirrorAdmin):
+class RefundAdmin(NotedAdmin):
     list_display = (
         "id", "status_shown", "amount_shown", "payment_link", "payment_reference", "payout_link", "account",
         "created_at",

@@ -23,6 +23,7 @@ _NAMES = {
     "event": ("event body", "event bodies"),
     "operation": ("operation", "operations"),
     "open_operation": ("open operation", "open operations"),
+    "note": ("note", "notes"),
     "quarantined": ("quarantined body", "quarantined bodies"),
 }
 
@@ -63,7 +64,7 @@ class Command(BaseCommand):
             found = erasure.select(selection, options["account"])
         except UnknownObject as error:
             raise CommandError(f"{error.args[0]}.", returncode=2) from None
-        if not found.keys and not found.quarantined:
+        if not (found.keys or found.quarantined or found.notes):
             self.stdout.write("Nothing was found.")
             return
         self.stdout.write(f"Found: {_listed(found.counts())}.")

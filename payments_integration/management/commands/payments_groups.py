@@ -12,7 +12,7 @@ from django.db import transaction
 from payments_integration.permissions import APP
 
 #: Models that support reads: a customer's money and its history.
-_OF_CUSTOMERS = ("payment", "refund", "payout", "depositreference", "event", "statuschange", "operation")
+_OF_CUSTOMERS = ("payment", "refund", "payout", "depositreference", "event", "statuschange", "operation", "note")
 
 
 def groups() -> dict[str, frozenset[str]]:
@@ -23,6 +23,7 @@ def groups() -> dict[str, frozenset[str]]:
         "Payments: support": frozenset(
             {
                 *(f"view_{name}" for name in _OF_CUSTOMERS),
+                "add_note",
                 "refund_payment",
                 "cancel_payment",
                 "view_personal_data",
@@ -31,6 +32,7 @@ def groups() -> dict[str, frozenset[str]]:
         "Payments: finance": frozenset(
             {
                 *everything,
+                "add_note",
                 "refund_payment",
                 "cancel_payment",
                 "create_payout",

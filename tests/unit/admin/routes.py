@@ -141,6 +141,10 @@ OWN = (
     Route(
         "reconciliationrun_run", ("run_reconciliation",), form={"account": "default", "kind": "balances"}, sends=True
     ),
+    *(
+        Route(f"{model}_add-note", ("add_note",), get=200, form={**KEY, "text": "A note."})
+        for model in ("payment", "payout", "refund", "depositreference")
+    ),
     *map(_refresh, ("payment", "payout", "refund", "depositreference", "balance", "webhookendpoint")),
 )  # fmt: skip
 
@@ -148,7 +152,8 @@ OWN = (
 def _usual(model: str) -> Iterator[Route]:
     """The list and Django's pages of a model. Rows cannot be added, changed or deleted by hand."""
     yield Route(f"{model}_changelist", _sees(model), get=200, post=200)
-    yield Route(f"{model}_export", _sees(model), get=200, post=405)
+    if model in rows.EXPORTED:
+        yield Route(f"{model}_export", _sees(model), get=200, post=405)
     yield Route(f"{model}_history", _sees(model), get=200, post=200)
     yield Route(f"{model}_change", _sees(model), get=200, post=403)
     yield Route(f"{model}_add", get=403, post=403)

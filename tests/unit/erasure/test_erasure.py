@@ -17,7 +17,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from payments_integration import erasure, health, inbox, projection, reconciliation, schemas, services
+from payments_integration import erasure, health, inbox, notes, projection, reconciliation, schemas, services
+from payments_integration.enums import kind_of
 from payments_integration.erasure import Selection, UnknownObject
 from payments_integration.exceptions import InvalidRequest, OutcomeUnknown, ProviderError
 from payments_integration.models import (
@@ -27,6 +28,7 @@ from payments_integration.models import (
     Erasure,
     Event,
     EventState,
+    Note,
     Operation,
     OperationState,
     Payment,
@@ -126,6 +128,10 @@ def lives(sandbox: ProviderSandbox, receiver: Receiver) -> dict[str, str]:
         services.create_payment(**PAYMENT, method_code="no_such_method", payer=PAYER, idempotency_key="refused")
     Event.objects.filter(object_id=ids["ana"]).update(error="Traceback: Ana Rojas")
     StatusChange.objects.filter(object_id=ids["ana"]).update(error="Traceback: Ana Rojas")
+    for kind in ("", " refund", " payout", " deposit"):
+        for name, words in (("ana", "Ana Rojas called"), ("ben", "Benita Soto called")):
+            obj: Any = MIRRORS[kind_of(ids[f"{name}{kind}"])]._default_manager.get(pk=ids[f"{name}{kind}"])
+            notes.add(obj, f"{words} about this.", author="the phone desk")
     Operation.objects.filter(idempotency_key="ana").update(
         note="7:boss linked it: Ana Rojas called", actor="9:ana@example.com"
     )
@@ -145,6 +151,7 @@ def test_personal_data_is_erased_everywhere(sandbox: ProviderSandbox, lives: dic
     boss.post(reverse("admin:payments_integration_payment_refresh", args=[lives["ana"].replace("_", "_5F")]))
     assert {line.partition(":")[0] for line in traces()} == {
         "Payment", "Payout", "Refund", "DepositReference", "Event", "StatusChange", "Operation", "SearchTerm",
+        "Note",
     }  # fmt: skip
     theirs = len(traces(["Benita Soto", "for Benita"]))
     erased = erase(**PERSON)
@@ -156,6 +163,8 @@ def test_personal_data_is_erased_everywhere(sandbox: ProviderSandbox, lives: dic
     assert erased.done["payout"] == 2  # the other one belongs to the refund
     assert erased.done["operation"] == 5
     assert erased.done["event"] > 5
+    assert erased.done["note"] == 4
+    assert sorted(Note.objects.values_list("author", flat=True)) == ["the phone desk"] * 8
     assert not Erasure.objects.filter(done_at=None).exists()
     payment = Payment.objects.get(pk=lives["ana"])
     assert (payment.payer, payment.metadata, payment.next_action, payment.extra) == (None, None, None, {})
@@ -657,3 +666,38 @@ def test_an_open_operation_keeps_its_request(sandbox: ProviderSandbox) -> None:
     assert kept == {"due", "unknown", "needs_person", "awaiting_approval"}
     with pytest.raises(ValidationError):
         services.retry(Operation.objects.get(state="done"))
+
+
+def test_a_note_on_another_object_is_found_and_only_the_note_is_erased(lives: dict[str, str]) -> None:
+    bens = Payment.objects.get(pk=lives["ben"])
+    named = notes.add(bens, "His sister ANA@example.com paid it, phone +56 9 1234 5678.", author="desk")
+    kept = notes.add(bens, "He called again.", author="desk")
+    found = erasure.select(Selection.of(emails=("ana@example.com",)))
+    assert found.notes == {named.pk}
+    # The others are on her payment, its refund and her deposit reference.
+    assert found.counts()["note"] == 4
+    assert erasure.erase(found, actor="test").done["note"] == 4
+    texts = dict(Note.objects.values_list("pk", "text"))
+    assert (texts[named.pk], texts[kept.pk]) == ("", "He called again.")
+    assert Payment.objects.get(pk=bens.pk).payer == BEN
+    assert erasure.select(Selection.of(emails=("ana@example.com",)), "default").notes == set()
+
+
+def test_a_note_that_was_written_during_an_erasure_is_erased_later(lives: dict[str, str]) -> None:
+    erase(**PERSON)
+    # As under an isolation level in which the erasure does not see it.
+    late = rows.note(Payment.objects.get(pk=lives["ana"]), text="Ana Rojas called")
+    assert erasure.finish().done["note"] == 0
+    assert erasure.finish(thorough=True).done["note"] == 1
+    late.refresh_from_db()
+    assert late.text == ""
+
+
+def test_an_erasure_that_fails_erases_no_note(lives: dict[str, str]) -> None:
+    """The note goes in the transaction of its object."""
+    chosen = erasure.select(Selection.of(ids=(lives["ana payout"],)))
+    fails = mock.patch.object(StatusChange.objects, "filter", side_effect=ZeroDivisionError)
+    with fails, pytest.raises(ZeroDivisionError):
+        erasure.erase(chosen, actor="test")
+    assert Note.objects.exclude(text="").count() == 8
+    assert Payout.objects.get(pk=lives["ana payout"]).erased_at is None

@@ -36,7 +36,7 @@ def read(client: Client, model: str, query: str = "", *, delimiter: str = ",") -
     return list(csv.DictReader(io.StringIO(content), delimiter=delimiter))
 
 
-@pytest.mark.parametrize("model", rows.MAKERS)
+@pytest.mark.parametrize("model", rows.EXPORTED)
 def test_every_list_can_be_exported_as_csv(boss: Client, model: str) -> None:
     rows.MAKERS[model]()
     assert f'action="{url(model, "export")}"' in page(boss, url(model, "changelist"))
@@ -159,7 +159,8 @@ def test_odd_text_is_written(boss: Client) -> None:
     assert read(boss, "payment")[0]["merchant_reference"] == f'{rows.ODD}," ;'
     assert export.cell("\ud800") == "\\ud800"
     for row in rows.odd_rows():
-        assert read(boss, row._meta.model_name)
+        if row._meta.model_name in rows.EXPORTED:
+            assert read(boss, row._meta.model_name)
 
 
 def test_personal_data_is_left_out_without_the_permission(staff: Callable[..., Client]) -> None:

@@ -43,7 +43,7 @@ def cells(client: Client, model: str) -> list[dict[str, Any]]:
     return [{str(name.value): found for name, found in zip(first, row, strict=True)} for row in others]
 
 
-@pytest.mark.parametrize("model", rows.MAKERS)
+@pytest.mark.parametrize("model", rows.EXPORTED)
 def test_every_list_can_be_exported(boss: Client, model: str) -> None:
     rows.MAKERS[model]()
     (row,) = cells(boss, model)
@@ -103,7 +103,8 @@ def test_odd_and_long_text_is_written(boss: Client) -> None:
     assert str(row["failure_reason"].value).startswith("��")
     assert len(row["failure_reason"].value) == 32_767
     for odd in rows.odd_rows():
-        assert cells(boss, str(odd._meta.model_name))
+        if odd._meta.model_name in rows.EXPORTED:
+            assert cells(boss, str(odd._meta.model_name))
 
 
 def test_personal_data_is_left_out_without_the_permission(staff: Callable[..., Client]) -> None:

@@ -1,0 +1,55 @@
+"""Internal notes: what staff write about a payment, payout, refund or deposit reference."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+from django.core.exceptions import ValidationError
+from django.db import router
+from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_variables
+
+from payments_integration import permissions
+from payments_integration.db.transactions import locked, repeatable
+from payments_integration.models import Mirror, Note
+from payments_integration.validation.validator import Validator
+
+MAX_LENGTH = 2000
+
+
+@sensitive_variables()  # also below: a note may hold personal data
+def add(obj: Mirror, text: str, *, author: object, key: str | None = None) -> Note:
+    """Add a note to a mirrored object.
+
+    ``author``: a user or text. ``key``: of the form; the same text sent again with it is the same note, another text
+    is another one. Raises PermissionDenied (the author is staff and may not), and ValidationError: the text is blank
+    or too long, or the object's personal data was erased.
+    """
+    if not obj.personal:
+        raise TypeError(f"a {obj.kind} takes no notes")  # an erasure would not find them
+    permissions.require_of_staff(author, "add_note", obj)
+    validator = Validator()
+    # A browser counts a line break as one character, and sends two.
+    text = validator.text("text", text.replace("\r\n", "\n").strip(), max_length=MAX_LENGTH, required=True)
+    name = validator.actor("author", author)
+    validator.finish()
+    parts = [key or uuid.uuid4().hex, obj.account, obj.kind, obj.object_id, name, text]
+    unique = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def write() -> Note:
+        # The lock that an erasure takes too: a note is written before it and erased, or refused after it.
+        current = locked(type(obj)._default_manager.filter(pk=obj.pk, account=obj.account)).get()
+        if current.erased_at is not None:
+            raise ValidationError({"text": [_("Its personal data was erased, so no notes can be added.")]})
+        known = Note.objects.filter(key=unique).first()
+        return known or Note.objects.create(
+            account=obj.account,
+            object_kind=obj.kind,
+            object_id=obj.object_id,
+            text=text,
+            author=name,
+            key=unique,
+        )
+
+    return repeatable(write, using=router.db_for_write(Note))
