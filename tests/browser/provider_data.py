@@ -19,8 +19,9 @@ DESTINATION = {
 
 
 def paid(provider: ProviderSandbox, method_code: str = CARD, amount: int = 10_000, **fields: Any) -> Payment:
-    """A paid payment in Chile, as it is in the mirror."""
-    made = services.create_payment(amount=amount, currency="CLP", country="CL", method_code=method_code, **fields)
+    """A paid payment, in Chile by default, as it is in the mirror."""
+    where = {"currency": "CLP", "country": "CL"}
+    made = services.create_payment(amount=amount, method_code=method_code, **{**where, **fields})
     provider.engine.pay(made.pk)
     provider.settle()
     made.refresh_from_db()

@@ -8,7 +8,7 @@ from payments_integration.models import Operation, OperationState, Payout
 from payments_integration.testing import ProviderSandbox
 from tests.browser import provider_data
 from tests.browser.conftest import LIMITS, Person, Visit, address
-from tests.browser.test_refund import CONFIRM, REVIEW, digits, fill_destination, posted
+from tests.browser.test_refund import CONFIRM, REVIEW, digits, fill_destination, posted, tab_to
 from tests.browser.visitor import Visitor
 
 MAKER = ("view_payout", "create_payout", "view_operation", "view_balance")
@@ -122,3 +122,35 @@ def test_a_rejected_payout_is_never_sent(visit: Visit, person: Person, provider:
     assert operation.state == OperationState.CLOSED
     assert "not our supplier" in operation.note
     assert provider.project.payouts == {}
+
+
+def test_a_payout_needs_only_the_keyboard(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
+    provider_data.funded(provider, 500_000)
+    visitor = visit(person("ana", *MAKER))
+    visitor.open(address("payout", "changelist"))
+    keyboard = visitor.page.keyboard
+    # In a list of choices the keys select the one that begins with them.
+    for target, typed in (
+        (f"#content a[href*='{address('payout', 'add')}']", ""),
+        ("[name=country]", "Chi"),
+        ("[name=currency]", "CLP"),
+        ("[name=amount]", "30000"),
+        ("[name=method_code]", provider_data.TRANSFER),
+        ("[name=bank_code]", "012"),
+        ("[name=account_number]", provider_data.ACCOUNT_NUMBER),
+        ("[name=account_type]", "ch"),
+        ("[name=holder_name]", "Ana Soto"),
+        ("[name=document_type]", "RUT"),
+        ("[name=document_number]", "12345678-5"),
+        (REVIEW, ""),
+        (CONFIRM, ""),
+    ):
+        tab_to(visitor, target)
+        if typed:
+            keyboard.type(typed)
+        else:
+            with visitor.page.expect_navigation():
+                keyboard.press("Enter")
+    assert len(visitor.messages("success")) == 1
+    [theirs] = provider.project.payouts.values()
+    assert (theirs["amount"], theirs["destination"]["holder_name"]) == (30_000, "Ana Soto")

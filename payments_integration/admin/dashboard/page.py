@@ -6,11 +6,12 @@ Each panel is shown to users who may see the rows that it counts, and links to t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from django.db.models import Model
-from django.utils.timezone import localtime
+from django.utils.timezone import localdate, localtime
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.admin.dashboard import orders, search, statistics
@@ -23,6 +24,7 @@ from payments_integration.admin.dashboard.account_page import (
 from payments_integration.admin.dashboard.concerns import CONCERNS, LIMIT
 from payments_integration.admin.dashboard.money import MoneyPanels
 from payments_integration.admin.dashboard.statistics import Statistics
+from payments_integration.admin.lists.filters import FROM, TO
 from payments_integration.admin.shared import display
 from payments_integration.health import Waiting
 from payments_integration.models import AccountState, Balance, Operation, OperationState, Payment, Payout, Refund
@@ -69,6 +71,7 @@ class Dashboard(AccountPage):
             "problems": list(self._problems(found)),
             "examined": found.health is not None,
             "technical_url": self._technical_url(),
+            "last_month_url": self._last_month_url(),
             "amounts": _AMOUNTS,
             "balances": list(self._balances(found)),
             **MoneyPanels(found, self.link, self.sees).context(),
@@ -82,6 +85,11 @@ class Dashboard(AccountPage):
             return ""
         url = display.page_url(self._site, AccountState, "technical")
         return f"{url}?{urlencode(self._chosen())}" if url and self._several else url
+
+    def _last_month_url(self) -> str:
+        """The URL of the payments of the last calendar month, from where they are exported."""
+        last = localdate().replace(day=1) - timedelta(days=1)
+        return self.link(Payment, **{FROM: last.replace(day=1).isoformat(), TO: last.isoformat()})
 
     def _tiles(self, found: Statistics) -> Iterator[Tile]:
         yield from self._operations(found)

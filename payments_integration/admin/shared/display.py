@@ -175,8 +175,8 @@ def masked_body(raw: bytes | memoryview | None) -> str:
 
 
 def preformatted(content: str) -> SafeString:
-    """Text with its line breaks and spaces kept, such as a traceback."""
-    return format_html('<pre class="pi-pre">{}</pre>', text(content))
+    """Text with its line breaks and spaces kept, such as a traceback. The keyboard can scroll it."""
+    return format_html('<pre class="pi-pre" tabindex="0">{}</pre>', text(content))
 
 
 def web_link(url: str | None) -> str:
