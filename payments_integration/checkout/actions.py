@@ -14,11 +14,11 @@ from typing import Any
 
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from django.utils.formats import date_format
 from django.utils.safestring import SafeString
 
 from payments_integration.checkout.status import PAYABLE
 from payments_integration.checkout.texts import Snippet, snippet
+from payments_integration.dates import with_zone
 from payments_integration.enums import DepositReferenceStatus, PaymentStatus
 from payments_integration.models import DepositReference, Payment
 from payments_integration.money import format_for_payer
@@ -162,7 +162,7 @@ def deadline(*candidates: str | datetime | None) -> Deadline | None:
             continue
         # Times at the ends of the calendar cannot be expressed in every zone.
         with contextlib.suppress(OverflowError, ValueError):
-            return Deadline(at.astimezone(UTC), _text(at), at <= timezone.now())
+            return Deadline(at.astimezone(UTC), with_zone(at), at <= timezone.now())
     return None
 
 
@@ -170,10 +170,3 @@ def _moment(value: str) -> datetime | None:
     with contextlib.suppress(ValueError, OverflowError):
         return parse_datetime(value)
     return None
-
-
-def _text(at: datetime) -> str:
-    local = timezone.localtime(at)
-    offset = date_format(local, "O")
-    zone = "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:]}"
-    return f"{date_format(local, 'DATETIME_FORMAT')} ({zone})"

@@ -36,6 +36,7 @@ from payments_integration.models.reconciliation import (
     DueAttention,
     DueRefresh,
     ReconciliationRun,
+    RefreshReason,
     RunKind,
     RunState,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "Payment",
     "Payout",
     "ReconciliationRun",
+    "RefreshReason",
     "Refund",
     "RunKind",
     "RunState",

@@ -46,7 +46,7 @@ class ObjectRef(Row):
         abstract = True
 
     def __str__(self) -> str:
-        return f"{self.account} {self.object_kind} {self.object_id}"
+        return f"{self.account} {self.object_id}"
 
     @property
     def key(self) -> ObjectKey:

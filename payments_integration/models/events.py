@@ -8,6 +8,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from payments_integration.dates import moment
 from payments_integration.db.fields import ExactCharField
 from payments_integration.models.base import ObjectRef, Row
 from payments_integration.models.mirrors import Balance
@@ -150,7 +151,7 @@ class StatusChange(Row):
         ]
 
     def __str__(self) -> str:
-        return f"{self.object_id}: {self.previous_status or 'new'} → {self.status}"
+        return f"{self.object_id} {moment(self.at)}"
 
 
 class BalanceChange(Row):
@@ -178,7 +179,7 @@ class BalanceChange(Row):
         indexes = [models.Index(fields=["balance", "at"], name="pi_balancechange_at")]
 
     def __str__(self) -> str:
-        return f"{self.balance_id} {self.at:%Y-%m-%d %H:%M:%S}"
+        return f"{self.balance_id} {moment(self.at)}"
 
 
 class ObjectDispatch(ObjectRef):

@@ -128,7 +128,7 @@ class Operation(Row):
         ]
 
     def __str__(self) -> str:
-        return f"{self.operation} {self.pk}"
+        return str(self.pk)
 
     @property
     def request(self) -> bytes:

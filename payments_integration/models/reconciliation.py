@@ -6,6 +6,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
+from payments_integration.dates import moment
 from payments_integration.db.fields import ExactCharField
 from payments_integration.models.base import ObjectRef, Row
 
@@ -85,7 +86,7 @@ class ReconciliationRun(Row):
         permissions = [("run_reconciliation", "Can start a reconciliation run")]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.account} {self.started_at:%Y-%m-%d %H:%M}"
+        return f"{self.get_kind_display()} {self.account} {moment(self.started_at)}"
 
     @property
     def duration(self) -> float | None:
@@ -111,6 +112,19 @@ class DueAttention(Row):
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.account})"
+
+
+class RefreshReason(models.TextChoices):
+    """Why the state of an object is not certain."""
+
+    CHANGED_MEANWHILE = "changed_meanwhile", _("it changed while it was read")
+    DRIFT = "drift", _("it differed from the provider")
+    FULL_RESYNC = "full_resync", _("full resync")
+    ORDER_UNCLEAR = "order_unclear", _("the order of its events is not clear")
+    REFUND_CHANGED = "refund_changed", _("a refund of it changed")
+    REPEATED_POST = "repeated_post", _("an answer to a repeated request may be old")
+    SILENT = "silent", _("no news for long")
+    TIME_AHEAD = "time_ahead", _("an event with a time in the future")
 
 
 class DueRefresh(ObjectRef):

@@ -23,13 +23,14 @@ from payments_integration.models import (
     Erasure,
     Event,
     Mirror,
+    RefreshReason,
     Searched,
     StateBy,
     StatusChange,
     searched,
 )
 from payments_integration.projection import ordering, rows
-from payments_integration.projection.refreshes import CHANGED_MEANWHILE, of_objects, request_refresh
+from payments_integration.projection.refreshes import of_objects, request_refresh
 from payments_integration.projection.rows import keep_erased
 from payments_integration.projection.terms import write_terms
 from payments_integration.signals import mirror_written
@@ -132,7 +133,7 @@ def record_identity(account: str, resource: schemas.AnyResource, *, is_current: 
                 at, seconds = now, seconds + (now - at).total_seconds()
             row = _insert(account, resource, at, seconds, latest_change=facts.latest_change)
         _same_account(row, account)
-        request_refresh(account, row.kind, row.object_id, "repeated_post")
+        request_refresh(account, row.kind, row.object_id, RefreshReason.REPEATED_POST)
         return row
 
     return repeatable(write, using=router.db_for_write(Event))
@@ -222,7 +223,7 @@ def _put(
         row.state_by == StateBy.EVENT and not ordering.answer_may_replace_event(answered_at, duration, row.state_at)
     ):
         if differs:
-            request_refresh(account, kind, object_id, CHANGED_MEANWHILE)
+            request_refresh(account, kind, object_id, RefreshReason.CHANGED_MEANWHILE)
         return row
     previous_status, previous_at = rows.status_of(row), row.state_at
     writes.searched.setdefault(row, searched(row))
@@ -232,7 +233,7 @@ def _put(
     writes.changed.append(row)
     _record(row, previous_status, amounts, at=max(answered_at, previous_at), latest_change=latest_change)
     if isinstance(resource, schemas.Refund) and differs:
-        request_refresh(account, Kind.PAYMENT, resource.payment_id, "refund_changed")
+        request_refresh(account, Kind.PAYMENT, resource.payment_id, RefreshReason.REFUND_CHANGED)
     return row
 
 
@@ -259,7 +260,7 @@ def _insert(
     _record(row, "", (), at=at, latest_change=latest_change)
     mirror_written([row])
     if isinstance(resource, schemas.Refund):
-        request_refresh(account, Kind.PAYMENT, resource.payment_id, "refund_changed")
+        request_refresh(account, Kind.PAYMENT, resource.payment_id, RefreshReason.REFUND_CHANGED)
     return row
 
 

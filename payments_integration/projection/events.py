@@ -22,6 +22,7 @@ from payments_integration.models import (
     Event,
     Mirror,
     ObjectKey,
+    RefreshReason,
     Searched,
     StateBy,
     StatusChange,
@@ -120,7 +121,7 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied
         if isinstance(resource, schemas.Refund) and item.last_event is event:
             # A refund may change its payment's refunded_amount without an event of the payment. If the payment is not
             # mirrored yet, the refresh inserts it.
-            refreshes.setdefault((event.account, Kind.PAYMENT, resource.payment_id), "refund_changed")
+            refreshes.setdefault((event.account, Kind.PAYMENT, resource.payment_id), RefreshReason.REFUND_CHANGED)
         owners[event.object_kind, event.object_id] = event.account
     applied.new_status = _save(objects.values())
     request_refreshes(refreshes)
@@ -141,9 +142,9 @@ def _apply(item: _Object, event: Event, resource: schemas.AnyResource, provider_
         )
         item.is_new = item.changed = True
         item.last_event = event
-        return "time_ahead" if too_far_ahead else ""
+        return RefreshReason.TIME_AHEAD if too_far_ahead else ""
     if too_far_ahead:
-        return "time_ahead"
+        return RefreshReason.TIME_AHEAD
     row: Mirror = item.row
     if row.state_by == StateBy.EVENT:
         order = ordering.event_after_event(event.created_at, row.state_at)
@@ -152,7 +153,7 @@ def _apply(item: _Object, event: Event, resource: schemas.AnyResource, provider_
     if order is Order.OLDER:
         return ""
     if order is Order.UNCLEAR:
-        return "order_unclear" if rows.differences(item.up_to_date_row(), resource) else ""
+        return RefreshReason.ORDER_UNCLEAR if rows.differences(item.up_to_date_row(), resource) else ""
     rows.stamp(row, at=event.created_at, by=StateBy.EVENT)
     item.latest = resource
     item.changed = True

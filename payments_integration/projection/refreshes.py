@@ -13,10 +13,7 @@ from django.utils import timezone
 
 from payments_integration.db import statements
 from payments_integration.db.transactions import repeatable
-from payments_integration.models import DueRefresh, ObjectKey
-
-#: The reason for another refresh after a GET that could not be written.
-CHANGED_MEANWHILE = "changed_meanwhile"
+from payments_integration.models import DueRefresh, ObjectKey, RefreshReason
 
 
 def request_refresh(account: str, kind: str, object_id: str, reason: str, *, due_at: datetime | None = None) -> None:
@@ -40,14 +37,14 @@ def request_refreshes(reasons: Mapping[ObjectKey, str], *, due_at: datetime | No
     """
     due = due_at or timezone.now()
     requests = [
-        DueRefresh(account=account, object_kind=kind, object_id=object_id, reason=reason, due_at=due)
+        DueRefresh(account=account, object_kind=kind, object_id=object_id, reason=str(reason), due_at=due)
         for (account, kind, object_id), reason in sorted(reasons.items())
     ]
     statements.insert_or_update(requests, unique=("account", "object_kind", "object_id"), changes=_REPEATED)
 
 
 #: A GET that requests another GET must not cancel the backoff, or the two would repeat for ever.
-_IS_EARLIER = f"{{new[due_at]}} < {{old}}.due_at AND {{new[reason]}} <> '{CHANGED_MEANWHILE}'"
+_IS_EARLIER = f"{{new[due_at]}} < {{old}}.due_at AND {{new[reason]}} <> '{RefreshReason.CHANGED_MEANWHILE}'"
 #: What another request changes in the first one.
 _REPEATED = {
     "marks": "{old}.marks + 1",

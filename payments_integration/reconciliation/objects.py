@@ -36,6 +36,7 @@ from payments_integration.models import (
     Payment,
     Payout,
     ReconciliationRun,
+    RefreshReason,
     Refund,
     RunKind,
 )
@@ -51,7 +52,6 @@ from payments_integration.reconciliation.runs import (
 )
 from payments_integration.services import sync_balances
 
-DRIFT = "drift"
 SWEEP_EVERY = timedelta(days=1)
 #: Silent objects per kind and pass, the longest silent first.
 SILENT_BATCH = 500
@@ -143,7 +143,12 @@ def _request_silent(account: str) -> None:
         silent = model._default_manager.filter(
             ~Exists(requested), account=account, status__in=statuses, synced_at__lt=quiet_since, gone_at=None
         )
-        _request(account, model, silent.order_by("synced_at").values_list("pk", flat=True)[:SILENT_BATCH], "silent")
+        _request(
+            account,
+            model,
+            silent.order_by("synced_at").values_list("pk", flat=True)[:SILENT_BATCH],
+            RefreshReason.SILENT,
+        )
 
 
 def _request_unconfirmed(model: type[Any], account: str, *, before: datetime) -> None:
@@ -151,7 +156,7 @@ def _request_unconfirmed(model: type[Any], account: str, *, before: datetime) ->
     rows = model._default_manager.filter(account=account, synced_at__lt=before, gone_at=None)
     last = ""
     while ids := list(rows.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:SILENT_BATCH]):
-        _request(account, model, ids, "full_resync")
+        _request(account, model, ids, RefreshReason.FULL_RESYNC)
         last = ids[-1]
 
 
@@ -258,8 +263,8 @@ def _compare(run: ReconciliationRun, model: type[Any], answer: Answer[PageOf[Any
         ]
         for object_id in drifted:
             add_drift(run, object_id, different[object_id])
-        _request(run.account, model, drifted, DRIFT)
-        _request(run.account, model, different.keys() - drifted, "changed_meanwhile")
+        _request(run.account, model, drifted, RefreshReason.DRIFT)
+        _request(run.account, model, different.keys() - drifted, RefreshReason.CHANGED_MEANWHILE)
 
 
 def _is_older(row: Mirror, answer: Answer[Any]) -> bool:
@@ -283,5 +288,5 @@ def _repair(
 ) -> None:
     """Read due objects. A drifted object that is not due any more is repaired, also if another process read it."""
     refresh_due(run.account, deadline=deadline, heartbeat=heartbeat)
-    remaining = DueRefresh.objects.filter(account=run.account, reason=DRIFT).count()
+    remaining = DueRefresh.objects.filter(account=run.account, reason=RefreshReason.DRIFT).count()
     run.repaired = max(0, run.drifted - remaining)

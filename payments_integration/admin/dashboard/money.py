@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model
-from django.utils.formats import date_format, number_format
+from django.utils.formats import number_format
 from django.utils.text import capfirst
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _, gettext_lazy
@@ -22,6 +22,7 @@ from payments_integration.admin.dashboard.charts import Chart, Series
 from payments_integration.admin.dashboard.statistics import Group, Statistics
 from payments_integration.admin.lists.filters import FROM as DAYS_FROM, SEPARATOR, TO as DAYS_TO
 from payments_integration.admin.shared import display
+from payments_integration.dates import in_words
 from payments_integration.enums import (
     ENDED_PAYMENT_STATUSES,
     RECEIVED_PAYMENT_STATUSES,
@@ -137,7 +138,7 @@ class MoneyPanels:
             Period(_("%(count)s days") % {"count": len(found.days)}, 0, today),
         )
         # Labels are made from noon, which is on the right day even if clocks skip midnight.
-        self._labels = tuple(date_format(localtime(at + timedelta(hours=12)), "MONTH_DAY_FORMAT") for at in bounds)
+        self._labels = tuple(in_words(localtime(at + timedelta(hours=12)).date(), "MONTH_DAY_FORMAT") for at in bounds)
 
     def context(self) -> dict[str, Any]:
         kinds = [kind for kind in _KINDS if self._sees(kind.model)]

@@ -26,6 +26,7 @@ from payments_integration.admin.dashboard.money import MoneyPanels
 from payments_integration.admin.dashboard.statistics import Statistics
 from payments_integration.admin.lists.filters import FROM, TO
 from payments_integration.admin.shared import display
+from payments_integration.admin.shared.buttons import hidden
 from payments_integration.health import Waiting
 from payments_integration.models import AccountState, Balance, Operation, OperationState, Payment, Payout, Refund
 
@@ -73,6 +74,7 @@ class Dashboard(AccountPage):
             "technical_url": self._technical_url(),
             "last_month_url": self._last_month_url(),
             "amounts": _AMOUNTS,
+            "hidden": self._hidden(),
             "balances": list(self._balances(found)),
             **MoneyPanels(found, self.link, self.sees).context(),
         }
@@ -90,6 +92,12 @@ class Dashboard(AccountPage):
         """The URL of the payments of the last calendar month, from where they are exported."""
         last = localdate().replace(day=1) - timedelta(days=1)
         return self.link(Payment, **{FROM: last.replace(day=1).isoformat(), TO: last.isoformat()})
+
+    def _hidden(self) -> list[StrOrPromise]:
+        """What the overview leaves out for this user."""
+        names = hidden(self._site, self._request, Payment, Refund, Payout, Balance, Operation)
+        technical = hidden(self._site, self._request, *TECHNICAL)
+        return [*names, _("technical state")] if set(technical) - set(names) else names
 
     def _tiles(self, found: Statistics) -> Iterator[Tile]:
         yield from self._operations(found)

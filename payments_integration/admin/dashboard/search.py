@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.admin.lists import filters, terms
 from payments_integration.admin.lists.changelist import TOO_MANY
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.buttons import may, may_view
+from payments_integration.admin.shared.buttons import hidden, may, may_view
 from payments_integration.admin.shared.sections import Table
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.models import DepositReference, Operation, OperationState, Payment, Payout, Refund
@@ -75,6 +75,7 @@ class SearchPage:
             "kinds": [model._meta.verbose_name_plural for model in models],
             "sees_personal": may(self.request, "view_personal_data"),
             "example": terms.example(),
+            "hidden": hidden(self.site, self.request, *MODELS),
         }
         context["too_many"] = TOO_MANY if self.is_cut else ""
         crumbs = [("", str(_("Search")))]

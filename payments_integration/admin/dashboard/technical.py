@@ -13,11 +13,11 @@ from django.db.models import Model
 from django.utils.translation import gettext as _
 
 from payments_integration.admin.dashboard import statistics
-from payments_integration.admin.dashboard.account_page import AccountPage, Tile
+from payments_integration.admin.dashboard.account_page import TECHNICAL, AccountPage, Tile
 from payments_integration.admin.dashboard.statistics import Statistics
 from payments_integration.admin.flows import reconcile
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.buttons import may
+from payments_integration.admin.shared.buttons import hidden, may
 from payments_integration.enums import ActiveStatus
 from payments_integration.health import Run, Waiting
 from payments_integration.models import (
@@ -70,6 +70,7 @@ class TechnicalState(AccountPage):
             "runs_url": self._runs_url(),
             "kinds": reconcile.KINDS,
             "endpoints": list(self._endpoints(found)),
+            "hidden": hidden(self._site, self._request, *TECHNICAL),
             "endpoints_shown": self.sees(WebhookEndpoint),
         }
 
@@ -105,7 +106,7 @@ class TechnicalState(AccountPage):
             yield Line(_("Events are complete up to"), _ago(numbers.watermark_age_seconds), state)
             offset_seconds = numbers.clock_offset_seconds
             if offset_seconds is not None:
-                yield Line(_("The provider's clock minus ours"), f"{offset_seconds:+.1f} s", state)
+                yield Line(_("The provider's clock minus ours"), display.seconds(offset_seconds, signed=True), state)
 
     def _backlog(self, found: Statistics) -> Iterator[Tile]:
         if found.health is None:

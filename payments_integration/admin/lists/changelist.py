@@ -16,7 +16,7 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ORDER_VAR, SEARCH_VAR, ChangeList
 from django.core.exceptions import FieldDoesNotExist, PermissionDenied, SuspiciousOperation
-from django.db.models import DateTimeField, QuerySet
+from django.db.models import DateField, QuerySet
 from django.http import (
     Http404,
     HttpRequest,
@@ -183,7 +183,7 @@ class ListAdmin(_ModelAdmin):
 
     def _column(self, name: Any) -> Any:
         """The column of a name: a time has one of our own, any other name stays as it is."""
-        fields = {field.name for field in self.opts.concrete_fields if isinstance(field, DateTimeField)}
+        fields = {field.name for field in self.opts.concrete_fields if isinstance(field, DateField)}
         return columns.moment(self.opts, name) if name in fields else name
 
     # Rows

@@ -127,9 +127,8 @@ def _newest(obj: DepositReference) -> QuerySet[Payment]:
 
 
 def payments_section(page: Page, obj: DepositReference) -> Iterable[Section]:
-    if not obj.merchant_reference:
-        if page.may_view(Payment):
-            yield Table(TITLE, (), [], "", NO_REFERENCE)
+    if not obj.merchant_reference and page.may_view(Payment):
+        yield Table(TITLE, (), [], "", NO_REFERENCE)
         return
     yield from page.section(
         TITLE,
@@ -141,7 +140,7 @@ def payments_section(page: Page, obj: DepositReference) -> Iterable[Section]:
             _("Merchant reference"): lambda row: display.text(row.merchant_reference),
             _("Created at"): lambda row: display.moment(row.created_at),
         },
-        obj.merchant_reference,
+        obj.merchant_reference or "",
         note=NOTE,
     )
 

@@ -186,7 +186,7 @@ class StatusChangeAdmin(ReplayAdmin):
     )
 
     object_shown = columns.object_link(_("object"))
-    kind_shown = columns.plain("object_kind", _("kind"))
+    kind_shown = columns.kind()
     previous_status_shown = columns.status_word("previous_status", _("previous status"))
     new_status_shown = columns.status_word("status", _("status"))
     event_link = columns.row_link("event_id", _("event"), Event)
@@ -209,4 +209,4 @@ class ObjectDispatchAdmin(ReadOnlyAdmin):
     fieldsets = ((None, {"fields": ("object_shown", "kind_shown", "account", "next_attempt_at")}),)
 
     object_shown = columns.object_link(_("object"))
-    kind_shown = columns.plain("object_kind", _("kind"))
+    kind_shown = columns.kind()

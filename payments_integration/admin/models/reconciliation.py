@@ -22,7 +22,15 @@ from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, may
 from payments_integration.admin.shared.sections import Page, Section, Table
 from payments_integration.enums import kind_of
-from payments_integration.models import AccountState, DueRefresh, Erasure, ReconciliationRun, RunKind, RunState
+from payments_integration.models import (
+    AccountState,
+    DueRefresh,
+    Erasure,
+    ReconciliationRun,
+    RefreshReason,
+    RunKind,
+    RunState,
+)
 
 
 def _accounts() -> list[tuple[str, str]]:
@@ -67,7 +75,7 @@ class ReconciliationRunAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("duration"))
     def duration_shown(self, obj: ReconciliationRun) -> str:
-        return display.EMPTY if obj.duration is None else _("%(seconds).1f s") % {"seconds": obj.duration}
+        return display.seconds(obj.duration)
 
     def sections(self, page: Page, obj: ReconciliationRun) -> Iterable[Section]:
         if obj.drift:
@@ -119,13 +127,17 @@ def _plain(value: Any) -> str:
 class AccountStateAdmin(ReadOnlyAdmin):
     """The watermark and the clock offset of each account."""
 
-    list_display = ("account", "watermark", "swept_at", "clock_offset")
+    list_display = ("account", "watermark", "swept_at", "offset_shown")
     ordering = ("account",)
     export = ("account", "watermark", "swept_at", "clock_offset")
     fieldsets = (
-        (None, {"fields": ("account", "watermark", "swept_at", "clock_offset")}),
+        (None, {"fields": ("account", "watermark", "swept_at", "offset_shown")}),
         (_("Running pass"), {"fields": ("window_from", "window_to", "lease_until")}),
     )
+
+    @admin.display(description=_("clock offset"))
+    def offset_shown(self, obj: AccountState) -> str:
+        return display.seconds(obj.clock_offset, signed=True)
 
     def get_urls(self) -> list[URLPattern]:
         return [self.list_path("technical", self.technical_view), *super().get_urls()]
@@ -163,14 +175,14 @@ class ErasureAdmin(ReadOnlyAdmin):
 
     object_shown = columns.object_link(_("object"))
     actor_shown = columns.actor("actor", _("actor"))
-    kind_shown = columns.plain("object_kind", _("kind"))
+    kind_shown = columns.kind()
 
 
 @admin.register(DueRefresh)
 class DueRefreshAdmin(ReadOnlyAdmin):
     """The objects that are due to be read from the provider."""
 
-    list_display = ("id", "object_shown", "kind_shown", "reason", "due_at", "attempts", "account")
+    list_display = ("id", "object_shown", "kind_shown", "reason_shown", "due_at", "attempts", "account")
     list_filter = (filters.ACCOUNT,)
     ordering = ("due_at", "pk")
     sortable_by = ("due_at",)
@@ -180,10 +192,11 @@ class DueRefreshAdmin(ReadOnlyAdmin):
     personal = ("error_shown",)
     export = ("object_kind", "object_id", "reason", "attempts", "account", "due_at")
     fieldsets = (
-        (None, {"fields": ("object_shown", "kind_shown", "account", "reason", "due_at")}),
+        (None, {"fields": ("object_shown", "kind_shown", "account", "reason_shown", "due_at")}),
         (_("Attempts"), {"fields": ("attempts", "error_shown")}),
     )
 
     object_shown = columns.object_link(_("object"))
-    kind_shown = columns.plain("object_kind", _("kind"))
+    kind_shown = columns.kind()
+    reason_shown = columns.choice("reason", _("reason"), RefreshReason)
     error_shown = columns.preformatted("error", _("error"))

@@ -101,6 +101,12 @@ def may_view(site: AdminSite, request: HttpRequest, model: type[Model]) -> bool:
     return site.is_registered(model) and site.get_model_admin(model).has_view_permission(request)
 
 
+def hidden(site: AdminSite, request: HttpRequest, *models: type[Model]) -> list[StrOrPromise]:
+    """The names of those models of the site whose rows the user may not see."""
+    unseen = (model for model in models if site.is_registered(model) and not may_view(site, request, model))
+    return [model._meta.verbose_name_plural for model in unseen if model._meta.verbose_name_plural]
+
+
 def new_key() -> str:
     """An idempotency key for one form or button of one page view."""
     return f"admin-{uuid.uuid4().hex}"

@@ -19,7 +19,7 @@ from django.db.models.options import Options
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.admin.shared import display, masking, people
 from payments_integration.models import Mirror
@@ -120,6 +120,11 @@ def choice(name: str, description: StrOrPromise, choices: Any) -> Column:
 def status_word(name: str, description: StrOrPromise) -> Column:
     """A status of the object that a row is about, in words."""
     return _column(description, lambda _admin, obj: display.status_word(obj.object_kind, getattr(obj, name)))
+
+
+def kind(name: str = "object_kind") -> Column:
+    """The kind of the object that a row is about, in words."""
+    return _value(name, gettext_lazy("kind"), display.kind_word)
 
 
 def refunded(name: str, description: StrOrPromise) -> Column:

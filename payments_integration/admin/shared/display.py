@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,14 +13,14 @@ from django.contrib.admin.utils import quote
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db.models import Model
 from django.urls import NoReverseMatch, reverse
-from django.utils.formats import date_format
+from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
-from django.utils.timezone import is_aware, localtime, now
+from django.utils.timezone import now
 from django.utils.translation import gettext as _, gettext_lazy
 
-from payments_integration import services
+from payments_integration import dates, services
 from payments_integration.admin.shared import masking
 from payments_integration.enums import Kind
 from payments_integration.exceptions import (
@@ -32,7 +32,7 @@ from payments_integration.exceptions import (
     ProviderError,
     WireError,
 )
-from payments_integration.models import MIRRORS, Operation, OperationState
+from payments_integration.models import MIRRORS, Erasure, Operation, OperationState
 from payments_integration.money import format_money
 from payments_integration.permissions import actor_name
 from payments_integration.validation.text import visible
@@ -46,6 +46,8 @@ SENT_BEFORE = gettext_lazy(
     "This form was already sent with other values, so nothing was sent now. Check what the first one did. "
     "To send another, open the page again."
 )
+#: In place of what a user has no permission to view.
+NOT_VISIBLE = gettext_lazy("Not visible to you.")
 #: The provider sends a secret once. If that answer is lost, the secret must be rotated.
 NO_SECRET = gettext_lazy("Its secret is not known. Rotate it, because no delivery can be verified without it.")
 
@@ -91,17 +93,23 @@ def status_word(kind: str, value: str | None) -> str:
     return text(dict(choices.choices).get(value, value) if choices is not None else value)
 
 
+def kind_word(kind: str) -> str:
+    """The kind of an object in words."""
+    words = {**dict(Kind.choices), Erasure.OPERATION: Operation._meta.verbose_name}
+    return text(words.get(kind, kind))
+
+
 def operation_name(operation: str) -> str:
     """An operation in words; the name as it is, if another version of the app stored it."""
     call = services.operations.get(operation)
     return text(call.label if call is not None else operation)
 
 
-def moment(at: datetime | None) -> str:
-    """A time to the second, in one format everywhere, so that the order within a minute is visible."""
+def moment(at: date | None) -> str:
+    """A time to the second, or a day, in one format everywhere; a dash for None."""
     if not at:
         return EMPTY
-    return date_format(localtime(at) if is_aware(at) else at, "Y-m-d H:i:s")
+    return dates.moment(at) if isinstance(at, datetime) else at.isoformat()
 
 
 def aged(at: datetime | None) -> str:
@@ -124,6 +132,14 @@ def duration(seconds: float | None) -> str:
         return _("%(seconds)d s") % {"seconds": round(seconds)}
     end = now()
     return timesince(end - timedelta(seconds=abs(seconds)), end, depth=1)
+
+
+def seconds(value: float | None, *, signed: bool = False) -> str:
+    """Seconds with one decimal; a dash for None."""
+    if value is None:
+        return EMPTY
+    sign = "+" if signed and value >= 0 else ""
+    return sign + _("%(seconds)s s") % {"seconds": number_format(value, 1)}
 
 
 def time_since(at: datetime | None) -> str:

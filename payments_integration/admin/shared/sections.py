@@ -69,9 +69,10 @@ class Page:
         *,
         note: StrOrPromise = "",
     ) -> Iterable[Section]:
-        """One table, if the user may see such rows. ``search`` is the term that finds all of them in the list."""
+        """One table; without its rows if the user may not see them. ``search`` finds all of them in the list."""
         model = rows.model
         if not self.may_view(model):
+            yield from self.not_visible(model, title)
             return
         found = list(rows[: ROWS + 1])
         more = ""
@@ -79,6 +80,11 @@ class Page:
             more = f"{display.list_url(self.site, model)}?{urlencode({'q': search})}"
         cells = [tuple(cell(row) for cell in columns.values()) for row in found[:ROWS]]
         yield Table(title, tuple(columns), cells, more, note)
+
+    def not_visible(self, model: type[Model], title: StrOrPromise) -> Iterable[Section]:
+        """The section of rows that the user may not see; none if the site has no pages of such rows."""
+        if self.site.is_registered(model):
+            yield Table(title, (), [], "", display.NOT_VISIBLE)
 
     def personal(self, value: str | None) -> str:
         """A text, masked if the user may not see personal data."""

@@ -21,7 +21,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.buttons import may_view
+from payments_integration.admin.shared.buttons import hidden, may_view
 from payments_integration.admin.shared.sections import Section
 from payments_integration.models import (
     Event,
@@ -36,6 +36,7 @@ from payments_integration.models import (
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
+_SOURCES = (Event, StatusChange, Operation)
 #: Entries shown, and read from each source. The lists have the others.
 ENTRIES = 50
 
@@ -66,6 +67,8 @@ class Timeline(Section):
     entries: list[Entry]
     #: Label and URL of the lists with all entries.
     lists: list[tuple[StrOrPromise, str]]
+    #: The sources that this user may not see.
+    hidden: list[StrOrPromise]
 
 
 def timeline(site: AdminSite, request: HttpRequest, obj: Mirror) -> Timeline:
@@ -86,7 +89,7 @@ def timeline(site: AdminSite, request: HttpRequest, obj: Mirror) -> Timeline:
     sources.append([_log(site, row, obj) for row in _logged(obj, operations)])
     lists.append((gettext_lazy("All actions in this admin"), display.page_url(site, type(obj), "history", obj.pk)))
     entries = heapq.nlargest(ENTRIES, (entry for source in sources for entry in source), key=lambda entry: entry.order)
-    return Timeline(entries, [(label, url) for label, url in lists if url])
+    return Timeline(entries, [(label, url) for label, url in lists if url], hidden(site, request, *_SOURCES))
 
 
 def about(model: type[Any], obj: Mirror) -> QuerySet[Any]:

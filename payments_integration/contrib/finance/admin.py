@@ -22,6 +22,7 @@ from payments_integration.models import Balance
 class MovementAdmin(ReadOnlyAdmin):
     change_list_template = "admin/payments_integration/change_list.html"
     change_form_template = "admin/payments_integration/change_form.html"
+    object_history_template = "admin/payments_integration/object_history.html"
     list_display = ("booked_on", "kind_shown", "amount_shown", "object_shown", "account", "occurred_at")
     list_filter = (filters.ACCOUNT,)
     ordering = ("-booked_on", "-pk")

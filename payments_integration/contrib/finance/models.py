@@ -7,6 +7,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments_integration.db.fields import ExactCharField
 from payments_integration.models.base import ObjectRef
+from payments_integration.money import format_money
 
 
 class MovementKind(models.TextChoices):
@@ -53,7 +54,7 @@ class Movement(ObjectRef):
         ]
 
     def __str__(self) -> str:
-        return f"{self.object_id} {self.kind} {self.amount} {self.currency}"
+        return f"{self.object_id} {self.get_kind_display()} {format_money(self.amount, self.currency)}"
 
     @property
     def is_recorded_later(self) -> bool:

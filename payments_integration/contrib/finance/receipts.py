@@ -14,6 +14,7 @@ from payments_integration.checkout import CheckoutView
 from payments_integration.checkout.links import STATUS
 from payments_integration.checkout.status import PAID
 from payments_integration.checkout.texts import visible
+from payments_integration.dates import with_zone
 from payments_integration.models import Payment, StatusChange
 from payments_integration.money import format_for_payer
 
@@ -25,7 +26,7 @@ class ReceiptView(CheckoutView, TemplateView):
     """The receipt of a paid payment; 404 for any other.
 
     Templates get ``payment``, ``issuer`` (lines), ``amount``, ``refunded`` (empty if nothing was), ``paid_at``,
-    ``reference`` and ``status_url``. The page shows nothing about the payer.
+    ``paid_in_words``, ``reference`` and ``status_url``. The page shows nothing about the payer.
     """
 
     template_name: str = "payments_integration/receipt.html"
@@ -43,6 +44,8 @@ class ReceiptView(CheckoutView, TemplateView):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         payment, refunded = self.payment, self.payment.refunded_amount or 0
 
+        paid_at = _paid_at(payment)
+
         def money(amount: int) -> str:
             return format_for_payer(amount, payment.currency, payment.country)
 
@@ -52,7 +55,8 @@ class ReceiptView(CheckoutView, TemplateView):
                 "issuer": str(getattr(settings, ISSUER, "")).splitlines(),
                 "amount": money(payment.amount_received),
                 "refunded": money(refunded) if refunded else "",
-                "paid_at": _paid_at(payment),
+                "paid_at": paid_at,
+                "paid_in_words": with_zone(paid_at),
                 "reference": visible(payment.merchant_reference or ""),
                 "status_url": reverse(STATUS, kwargs={"token": self.kwargs["token"]}),
                 **kwargs,

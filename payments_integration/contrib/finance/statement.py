@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed
-from django.utils import formats as django_formats, timezone
+from django.utils import timezone
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import conf
@@ -22,6 +22,7 @@ from payments_integration.contrib.finance.formats import FORMATS, NotWritableErr
 from payments_integration.contrib.finance.journal import EARLIEST, LATEST, Period, Statement, statements
 from payments_integration.contrib.finance.models import MovementKind
 from payments_integration.contrib.finance.movements import closes_at, local_date
+from payments_integration.dates import in_words
 from payments_integration.money import to_major
 
 #: The value of ``file`` for the figures of the page, and the ends of the files' names.
@@ -117,7 +118,7 @@ class StatementPage:
         context: dict[str, Any] = {"title": title, "form": form}
         if period is not None:
             context |= {
-                "month": django_formats.date_format(period.since, "YEAR_MONTH_FORMAT"),
+                "month": in_words(period.since, "YEAR_MONTH_FORMAT"),
                 "sections": [_section(statement) for statement in statements(period)],
                 "files": [(label, self._url(period, file=name)) for name, label in _files()],
                 "previous_url": self._url(Period(_previous_month(period.since), period.since, period.account)),

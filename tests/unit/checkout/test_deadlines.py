@@ -23,7 +23,7 @@ def test_a_deadline_is_in_the_current_time_zone_and_language() -> None:
         with translation.override("pt-br"):
             again = deadline("2026-03-04T02:06:07-03:00")
             assert again is not None
-            assert again.text.startswith("4 de Março de 2026")
+            assert again.text.startswith("4 de março de 2026 às 02:06")
     assert found.at == again.at == AT
     assert found.iso == "2026-03-04T05:06:07+00:00"
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -17,29 +13,14 @@ from payments_integration.enums import PaymentStatus
 from payments_integration.next_action import ActionType
 from tests import translations
 from tests.factories import checkout as rows
+from tests.marked import mark_every_message, unmarked
 from tests.unit.checkout.conftest import Page, shown
 from tests.unit.checkout.test_actions import TYPES, action, full
-
-WORDS = re.compile(r"[A-Za-z]{2,}")
 
 
 @pytest.fixture
 def marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A language in which every message stands in ⟦brackets⟧."""
-    backend: Any = translation._trans  # type: ignore[attr-defined]
-
-    def mark(real: Callable[..., str]) -> Callable[..., str]:
-        return lambda *args: f"⟦{real(*args)}⟧"
-
-    for name in ("gettext", "pgettext", "ngettext", "npgettext"):
-        monkeypatch.setattr(backend, name, mark(getattr(backend, name)))
-
-
-def unmarked(text: str) -> list[str]:
-    """Words outside the brackets; what is put into a message is inside."""
-    while (inner := re.sub(r"⟦[^⟦⟧]*⟧", " ", text)) != text:
-        text = inner
-    return WORDS.findall(text)
+    mark_every_message(monkeypatch)
 
 
 @pytest.mark.usefixtures("marked")
