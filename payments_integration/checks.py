@@ -131,7 +131,7 @@ def check_webhook_urls(app_configs: Any = None, **kwargs: Any) -> list[checks.Ch
 
 
 def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E014: an option of the REST API names an object that cannot be imported or is of another type."""
+    """E014: an option of the REST API, or ORDER_URL, names what cannot be imported or is of another type."""
     raw = getattr(settings, conf.NAME, {})
     if any(conf.problems(raw)):
         return []  # reported as E001 to E013
@@ -140,8 +140,9 @@ def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessag
         (option, path, method) for option, method in conf.API_CLASSES.items() for path in getattr(current, option)
     ]
     found = [*named, ("API_QUERYSET", current.API_QUERYSET, "")]
-    if current.API_REFERENCE_CHECK:
-        found.append(("API_REFERENCE_CHECK", current.API_REFERENCE_CHECK, ""))
+    for option in ("API_REFERENCE_CHECK", "ORDER_URL"):
+        if path := getattr(current, option):
+            found.append((option, path, ""))
     return [
         checks.Error(f'{conf.NAME}["{option}"] names {path!r}: {why}.', hint=_API_HINT, id=f"{ID}.E014")
         for option, path, method in found

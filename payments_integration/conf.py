@@ -97,6 +97,9 @@ class Settings:
     #: Dotted path of ``f(user, reference) -> bool``: whether a customer may create something under this
     #: merchant_reference there; empty: none may.
     API_REFERENCE_CHECK: str = ""
+    #: Dotted path of ``f(obj) -> str | None``: where the admin's links from a payment, payout or deposit reference to
+    #: the order with its merchant_reference lead; empty: to the rows of ``Payable`` models.
+    ORDER_URL: str = ""
 
     def account(self, alias: str = DEFAULT_ACCOUNT) -> Account:
         """The account of that alias. Raises ImproperlyConfigured, with the known aliases, if there is none."""
@@ -163,6 +166,7 @@ _ENV_CASTS: Mapping[str, Any] = {
     "API_THROTTLE_RATES": dict,
     "API_QUERYSET": str,
     "API_REFERENCE_CHECK": str,
+    "ORDER_URL": str,
 }
 
 _cache: tuple[Any, Settings] | None = None
@@ -319,9 +323,9 @@ def _api_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
         )
     if "API_QUERYSET" in raw and not _is_path(raw["API_QUERYSET"]):
         yield Problem("E013", f'{NAME}["API_QUERYSET"] is wrong.', "Write the dotted path of a function.")
-    check = raw.get("API_REFERENCE_CHECK", "")
-    if check != "" and not _is_path(check):
-        yield Problem("E013", f'{NAME}["API_REFERENCE_CHECK"] is wrong.', "Write the dotted path of a function.")
+    for name in ("API_REFERENCE_CHECK", "ORDER_URL"):
+        if (path := raw.get(name, "")) != "" and not _is_path(path):
+            yield Problem("E013", f'{NAME}["{name}"] is wrong.', "Write the dotted path of a function.")
     rates = raw.get("API_THROTTLE_RATES", {})
     where = f'{NAME}["API_THROTTLE_RATES"]'
     if not isinstance(rates, Mapping):

@@ -26,7 +26,8 @@ from payments_integration.models.mirrors import (
     payer_email,
     promised_refunds,
     refundable_rest,
-    reported_refunded,
+    refunded_so_far,
+    refunds_and_promises,
     rest_after,
 )
 from payments_integration.models.notes import Note
@@ -81,7 +82,8 @@ __all__ = [
     "promised_refunds",
     "readings",
     "refundable_rest",
-    "reported_refunded",
+    "refunded_so_far",
+    "refunds_and_promises",
     "rest_after",
     "searched",
     "terms_from",

@@ -404,13 +404,17 @@ def refundable_rest(payment: Payment, *, without: str = "") -> int:
     It reads mirrored rows only. It is exact in the transaction that records a refund, under the payment's lock and
     after the refunds were listed; elsewhere it is for showing. ``without``: an operation's id that is not counted.
     """
+    return rest_after(payment, *refunds_and_promises(payment, without=without))
+
+
+def refunds_and_promises(payment: Payment, *, without: str = "") -> tuple[list[Refund], int]:
+    """The refunds of a payment, and the minor units that open operations ask to refund; two statements."""
     # Operations first. One that ends between the two reads then counts twice, which a refresh corrects; in the other
     # order it would not count at all.
     operations = list(as_committed(open_refund_operations(payment.account, payment.pk)))
     promised = sum(operation.amount or 0 for operation in operations if operation.pk != without)
-    return rest_after(
-        payment, as_committed(Refund.objects.filter(account=payment.account, payment_id=payment.pk)), promised
-    )
+    refunds = as_committed(Refund.objects.filter(account=payment.account, payment_id=payment.pk))
+    return list(refunds), promised
 
 
 def rest_after(payment: Payment, refunds: Iterable[Refund], promised: int = 0) -> int:
@@ -425,6 +429,13 @@ def rest_after(payment: Payment, refunds: Iterable[Refund], promised: int = 0) -
     listed = sum(refund.amount for refund in known if refund.status not in VOID_REFUND_STATUSES)
     rest: int = payment.amount_received - max(reported_refunded(payment, known), listed) - promised
     return rest
+
+
+def refunded_so_far(payment: Payment, refunds: Iterable[Refund]) -> int:
+    """Minor units that went back, without refunds in progress: the larger figure of the two, as in ``rest_after``."""
+    known = list(refunds)
+    done = sum(refund.amount for refund in known if refund.status == RefundStatus.SUCCEEDED)
+    return max(done, reported_refunded(payment, known))
 
 
 def reported_refunded(payment: Payment, refunds: Iterable[Refund]) -> int:

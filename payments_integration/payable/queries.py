@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from django.db.models import Q, QuerySet
 
 from payments_integration.enums import Flow, MethodFamily
-from payments_integration.models import Payment, Refund, promised_refunds
+from payments_integration.models import DepositReference, Payment, Payout, Refund, promised_refunds
 from payments_integration.payable.totals import Totals, compute_totals
 
 #: References of one statement. SQLite takes 32,766 values in one, others more.
@@ -56,9 +56,11 @@ def totals_by_key(keys: Iterable[Key], *, deposits: bool) -> dict[Key, dict[str,
     return found
 
 
-def is_deposit(payment: Payment) -> bool:
-    """The same as ``DEPOSITS``, for one payment."""
-    return payment.flow == Flow.DEPOSIT_REFERENCE or payment.method_family == MethodFamily.DEPOSIT_REFERENCE
+def is_deposit(obj: Payment | Payout | DepositReference) -> bool:
+    """The same as ``DEPOSITS``, for one object. A payout is none."""
+    if isinstance(obj, Payment):
+        return obj.flow == Flow.DEPOSIT_REFERENCE or obj.method_family == MethodFamily.DEPOSIT_REFERENCE
+    return isinstance(obj, DepositReference)
 
 
 def _totals(account: str | None, references: list[str], *, deposits: bool) -> dict[Key, dict[str, Totals]]:

@@ -19,7 +19,7 @@ from payments_integration.enums import (
     PaymentStatus,
     RefundStatus,
 )
-from payments_integration.models import Payment, Refund, reported_refunded, rest_after
+from payments_integration.models import Payment, Refund, refunded_so_far, rest_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,7 @@ def compute_totals(payments: Iterable[Payment], refunds: Iterable[Refund]) -> di
 
 
 def _of_payment(payment: Payment, refunds: list[Refund]) -> Totals:
-    done = sum(refund.amount for refund in refunds if _is_done(refund))
-    refunded = max(done, reported_refunded(payment, refunds))
+    refunded = refunded_so_far(payment, refunds)
     refunding = sum(refund.amount for refund in refunds if _is_open(refund))
     # A refunded amount was received, even if the payment's row is behind its refunds or no longer counts it.
     came = max(payment.amount_received, refunded)

@@ -17,6 +17,8 @@ _WEB = re.compile(rf"https?://[{_CHARACTERS}%]+", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 #: Any script may stand in these, but nothing that a browser drops while it reads an address.
 _FOR_STAFF = re.compile(r"https?://[^\s\x00-\x1f\x7f<>\"\\]+", re.IGNORECASE)
+#: One slash: browsers read two as the beginning of a host.
+_ON_THIS_SITE = re.compile(r"/(?!/)[^\s\x00-\x1f\x7f<>\"\\]*")
 
 
 def is_base_url(url: str) -> bool:
@@ -56,6 +58,11 @@ def is_staff_link(url: str) -> bool:
     """
     parts = _split(url) if _FOR_STAFF.fullmatch(url) else None
     return parts is not None and "@" not in parts.netloc
+
+
+def is_site_path(url: str) -> bool:
+    """A path on this site, with or without a query: it begins with one slash."""
+    return _ON_THIS_SITE.fullmatch(url) is not None
 
 
 def _split(url: str) -> SplitResult | None:

@@ -124,6 +124,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "no dotted path": ("E013", setting(API_PERMISSION_CLASSES=["AllowAny"]), "API_PERMISSION_CLASSES"),
     "no permission classes": ("E013", setting(API_PERMISSION_CLASSES=[]), "open to everyone"),
     "rows by a function": ("E013", setting(API_QUERYSET=print), "API_QUERYSET"),
+    "orders by a function": ("E013", setting(ORDER_URL=print), "ORDER_URL"),
     "references by a function": ("E013", setting(API_REFERENCE_CHECK=print), "API_REFERENCE_CHECK"),
     "rates no dict": ("E013", setting(API_THROTTLE_RATES="5/min"), "must be a dict"),
     "a rate of no name": ("E013", setting(API_THROTTLE_RATES={"reads": "5/min"}), "unknown name 'reads'"),
@@ -182,7 +183,8 @@ def test_a_throttle_rate_that_is_not_given_keeps_its_default() -> None:
     [
         ({}, []),
         ({"API_QUERYSET": "nowhere.visible"}, ["API_QUERYSET", "'nowhere.visible'", "cannot be imported"]),
-        ({"API_REFERENCE_CHECK": ""}, []),
+        ({"API_REFERENCE_CHECK": "", "ORDER_URL": ""}, []),
+        ({"ORDER_URL": "nowhere.order"}, ["ORDER_URL", "'nowhere.order'", "cannot be imported"]),
         ({"API_REFERENCE_CHECK": "nowhere.mine"}, ["API_REFERENCE_CHECK", "'nowhere.mine'", "cannot be imported"]),
         ({"API_QUERYSET": "payments_integration.conf.NAME"}, ["API_QUERYSET", "conf.NAME", "not a function"]),
         (
@@ -457,6 +459,7 @@ def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
         "API_THROTTLE_RATES": ("read=9/minute,write=3/hour", {"read": "9/minute", "write": "3/hour"}),
         "API_QUERYSET": ("shop.api.rows", "shop.api.rows"),
         "API_REFERENCE_CHECK": ("shop.api.is_own_order", "shop.api.is_own_order"),
+        "ORDER_URL": ("shop.orders.url_of", "shop.orders.url_of"),
     }
     for name, (text, _value) in written.items():
         environment.setenv(f"PAYMENTS_{name}", text)

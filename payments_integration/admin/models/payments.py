@@ -23,8 +23,10 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.filters import Lookup
 from payments_integration.admin.lists.since import StatusSince
 from payments_integration.admin.models.notes import NotedAdmin
-from payments_integration.admin.shared import columns, display, masking, people
+from payments_integration.admin.shared import columns, display, masking, next_actions, orders, people
 from payments_integration.admin.shared.buttons import Button, Tool, canceled, may
+from payments_integration.admin.shared.calculation import calculation
+from payments_integration.admin.shared.methods import method_name
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import (
     CANCELABLE_PAYMENT_STATUSES,
@@ -57,7 +59,7 @@ class PaymentAdmin(NotedAdmin):
         "document or phone. The beginning of each word is enough."
     )
     list_defer = ("payer", "next_action", "metadata", "extra", "checkout_url", "failure_reason")
-    personal = ("next_action_shown", "extra_shown")
+    personal = ("extra_shown",)
     actions = ("refund_selected",)
     buttons = (
         REFRESH,
@@ -79,21 +81,17 @@ class PaymentAdmin(NotedAdmin):
     )  # fmt: skip
     export_personal = ("payer_email", "payer_document")
     fieldsets = (
-        (None, {"fields": ("id", "status_shown", "failure_shown", "reference_shown", "country_shown")}),
+        (None, {"fields": ("method_named", "created_at", "expires_at", "succeeded_at")}),
         (
-            _("Money"),
+            _("Identifiers"),
             {
+                "classes": ("collapse",),
                 "fields": (
-                    "amount_shown", "received_shown", "refunded_shown", "rest_shown", "fee_shown", "net_shown",
-                    "currency",
-                )
+                    "id", "reference_shown", "method_code", "family_shown", "flow_shown", "country_shown",
+                    "checkout_link",
+                ),
             },
         ),
-        (
-            _("Method"),
-            {"fields": ("method_code", "family_shown", "flow_shown", "checkout_link", "next_action_shown")},
-        ),
-        (_("Times"), {"fields": ("created_at", "expires_at", "succeeded_at")}),
         MIRROR_FIELDS,
     )  # fmt: skip
 
@@ -101,20 +99,13 @@ class PaymentAdmin(NotedAdmin):
     country_shown = columns.choice("country", _("country"), Country)
     family_shown = columns.choice("method_family", _("method family"), MethodFamily)
     flow_shown = columns.choice("flow", _("flow"), Flow)
-    amount_shown = columns.money("amount", _("amount"))
     amounts_shown = columns.refunded("amount", _("amount"))
-    received_shown = columns.money("amount_received", _("amount received"))
-    refunded_shown = columns.money("refunded_amount", _("refunded"))
-    fee_shown = columns.money("fee", _("fee"))
-    net_shown = columns.money("net_amount", _("net amount"))
-    failure_shown = columns.plain("failure_reason", _("failure reason"))
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
     checkout_link = columns.web_link("checkout_url", _("checkout URL"))
-    next_action_shown = columns.next_action("next_action", _("next action"))
 
-    @admin.display(description=_("refundable"))
-    def rest_shown(self, obj: Payment) -> str:
-        return display.money(max(0, refundable_rest(obj)), obj.currency)
+    @admin.display(description=_("method"))
+    def method_named(self, obj: Payment) -> str:
+        return method_name(obj.method_code, obj.country)
 
     @admin.display(description=_("method and country"))
     def method_shown(self, obj: Payment) -> str:
@@ -186,6 +177,11 @@ class PaymentAdmin(NotedAdmin):
     def headline(self, page: Page, obj: Payment) -> Iterable[str]:
         yield display.money(obj.amount, obj.currency)
         yield display.status(obj.status, PaymentStatus)
+        yield people.name(page, obj, "payer")
+        yield orders.order_link(page, obj)
+
+    def lead(self, page: Page, obj: Payment) -> Iterable[Section]:
+        yield calculation(obj)
 
     def links(self, request: HttpRequest, obj: Payment) -> Iterable[Tool]:
         if self.has_refund_permission(request, obj) and refundable_rest(obj) > 0:
@@ -193,6 +189,7 @@ class PaymentAdmin(NotedAdmin):
 
     def sections(self, page: Page, obj: Payment) -> Iterable[Section]:
         yield from people.section(page, _("Payer"), obj, "payer")
+        yield from next_actions.section(page, _("What the payer was shown"), obj, "next_action")
         yield from people.section(page, _("Metadata"), obj, "metadata")
         yield from page.refunds(obj.refunds.all(), obj.object_id)
         yield from super().sections(page, obj)

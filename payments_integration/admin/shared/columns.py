@@ -6,9 +6,8 @@ personal data (``ListAdmin.personal``). Without it they see ``•••`` if the
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +15,11 @@ from django.contrib import admin
 from django.contrib.admin.utils import label_for_field
 from django.db.models import Model
 from django.db.models.options import Options
-from django.utils.dateparse import parse_datetime
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _, gettext_lazy
+from django.utils.html import format_html
+from django.utils.translation import gettext_lazy
 
-from payments_integration.admin.shared import display, masking, people
+from payments_integration.admin.shared import display, masking, next_actions, people
 from payments_integration.models import Mirror
-from payments_integration.next_action import ActionType, BankTransfer, NextAction, parse
-from payments_integration.next_action.codes import qr_code
 from payments_integration.permissions import with_names
 
 if TYPE_CHECKING:
@@ -251,56 +246,9 @@ def next_action(name: str, description: StrOrPromise) -> Column:
     """A next action as the payer sees it; masked: its names and codes."""
     return _column(
         description,
-        lambda _admin, obj: _erased(obj, name) or next_action_html(getattr(obj, name)),
-        lambda _admin, obj: _erased(obj, name) or people.as_html(masking.field(name, getattr(obj, name))),
+        lambda _admin, obj: _erased(obj, name) or next_actions.as_html(getattr(obj, name)),
+        lambda _admin, obj: _erased(obj, name) or next_actions.as_html(getattr(obj, name), is_masked=True),
     )
-
-
-def next_action_html(value: Any) -> str:
-    """The next action as HTML; as fields if it does not follow the spec."""
-    action = parse(value)
-    if action is None or not action.is_known:
-        return people.as_html(value)
-    terms = [(label, shown) for label, shown in _terms(action) if shown]
-    further = people.as_html(action.further) if action.further else ""
-    return format_html(
-        '<div class="pi-next"><p>{}</p>{}{}{}</div>',
-        ActionType(action.type).label,
-        qr_code(action.qr_payload, css_class="pi-qr"),
-        format_html("<dl>{}</dl>", format_html_join("", "<dt>{}</dt><dd>{}</dd>", terms)) if terms else "",
-        further,
-    )
-
-
-def _terms(action: NextAction) -> Iterable[tuple[StrOrPromise, str]]:
-    yield _("Address"), display.web_link(action.redirect_url) if action.redirect_url else ""
-    yield _("QR content"), _code(action.qr_payload)
-    yield _("Voucher code"), _code(action.voucher_code)
-    # The spec does not say which kind of bar code it is, so it is shown as the digits that a cashier types.
-    yield _("Barcode"), _code(action.voucher_barcode)
-    bank = action.bank_transfer or BankTransfer()
-    yield _("Bank"), _plain(bank.bank_name)
-    yield _("Account number"), _code(bank.account_number)
-    yield _("Account holder"), _plain(bank.account_holder)
-    yield _("Reference"), _code(action.reference)
-    yield _("Valid until"), _moment(action.expires_at)
-
-
-def _plain(value: str) -> str:
-    return display.text(value) if value else ""
-
-
-def _code(value: str) -> str | SafeString:
-    """Text to copy or type, in a monospaced font, so that 0 and O differ."""
-    return format_html('<code class="pi-code">{}</code>', display.text(value)) if value else ""
-
-
-def _moment(value: str) -> str:
-    """A time in the admin's format; other text unchanged."""
-    at = None
-    with contextlib.suppress(ValueError):
-        at = parse_datetime(value)
-    return display.moment(at) if at else _plain(value)
 
 
 def _erased(obj: Any, name: str) -> str:

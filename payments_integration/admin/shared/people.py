@@ -70,6 +70,15 @@ def section(page: Page, title: StrOrPromise, obj: Mirror, name: str) -> Iterable
         yield Facts(title, shown)
 
 
+def name(page: Page, obj: Mirror, field: str) -> str:
+    """The person's name for a headline: masked if the user may not see it, "erased", or "" if it is not known."""
+    if is_erased(obj, field):
+        return str(display.ERASED)
+    value = getattr(obj, field)
+    found = (value.get("name") or value.get("holder_name")) if isinstance(value, dict) else None
+    return page.personal(found) if isinstance(found, str) else ""
+
+
 def is_erased(obj: Any, name: str) -> bool:
     """Whether the field's personal data was erased."""
     return bool(getattr(obj, "erased_at", None)) and name in obj.personal

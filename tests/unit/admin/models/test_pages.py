@@ -99,7 +99,7 @@ def test_the_refundable_amount_leaves_out_refunds_in_progress(boss: Client) -> N
     address, refund_page = url("payment", "change", row.pk), f'href="{url("payment", "refund", row.pk)}"'
 
     def refundable() -> str:
-        return page(boss, address).split("field-rest_shown")[1].split("form-row")[0]
+        return page(boss, address).split("Left")[1].split("</tr>")[0]
 
     rows.refund(payment=row, amount=300, currency="USD", status="processing")
     assert "USD\xa07.00" in refundable()
@@ -107,7 +107,7 @@ def test_the_refundable_amount_leaves_out_refunds_in_progress(boss: Client) -> N
     assert "USD\xa01.00" in refundable()
     assert refund_page in page(boss, address)
     rows.operation(operation="create_refund", target_id=row.pk, amount=200, currency="USD", state="unknown")
-    assert "USD\xa00.00" in refundable()
+    assert "USD\xa0-1.00" in refundable(), "more is asked for than there is"
     assert refund_page not in page(boss, address)
 
 
@@ -399,7 +399,8 @@ def test_a_page_takes_as_many_queries_for_a_long_history_as_for_a_short_one(boss
     for _ in range(5):
         add()
     assert count() == one
-    assert one <= 13
+    # With notes, and with a few models of the tests' merchants.
+    assert one <= 21
 
 
 def found(client: Client, model: str, query: str) -> set[Any]:
