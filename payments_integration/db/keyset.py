@@ -83,14 +83,17 @@ class Key:
 
 
 class Order:
-    """How a list is sorted, with the primary key last, so that each row has a place of its own."""
+    """How a list is sorted, with the primary key last, so that each row has a place of its own.
 
-    def __init__(self, opts: Options[Any], names: Sequence[str]) -> None:
+    ``filled``: fields that may be null, but not in the rows of this list.
+    """
+
+    def __init__(self, opts: Options[Any], names: Sequence[str], *, filled: Sequence[str] = ()) -> None:
         self._opts = opts
         self.keys: list[Key] = []
         for name in names:
             field = self._field(name.removeprefix("-"))
-            self.keys.append(Key(field.attname, name.startswith("-"), field.null))
+            self.keys.append(Key(field.attname, name.startswith("-"), field.null and field.name not in filled))
             if field.primary_key:
                 return
         # In the direction of the others: one index serves them all.

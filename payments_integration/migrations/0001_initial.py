@@ -350,7 +350,7 @@ class Migration(migrations.Migration):
                 'verbose_name': 'payment',
                 'verbose_name_plural': 'payments',
                 'permissions': [('refund_payment', 'Can refund a payment'), ('cancel_payment', 'Can cancel a payment'), ('view_personal_data', 'Can see personal data of payers and recipients')],
-                'indexes': [models.Index(fields=['merchant_reference', 'account', 'created_at', 'id'], name='pi_payment_reference'), models.Index(fields=['status', 'synced_at'], name='pi_payment_silent'), models.Index(fields=['created_at', 'id'], name='pi_payment_created'), models.Index(fields=['status', 'created_at', 'id'], name='pi_payment_by_status'), models.Index(fields=['currency', 'created_at', 'id'], name='pi_payment_by_currency'), models.Index(fields=['country', 'created_at', 'id'], name='pi_payment_by_country'), models.Index(fields=['method_family', 'created_at', 'id'], name='pi_payment_by_family'), models.Index(fields=['account', 'created_at', 'id'], name='pi_payment_by_account'), models.Index(fields=['payer_email'], name='pi_payment_email'), models.Index(fields=['payer_document'], name='pi_payment_document')],
+                'indexes': [models.Index(fields=['merchant_reference', 'account', 'created_at', 'id'], name='pi_payment_reference'), models.Index(fields=['status', 'synced_at'], name='pi_payment_silent'), models.Index(fields=['created_at', 'id'], name='pi_payment_created'), models.Index(fields=['succeeded_at', 'id'], name='pi_payment_succeeded'), models.Index(fields=['status', 'created_at', 'id'], name='pi_payment_by_status'), models.Index(fields=['currency', 'created_at', 'id'], name='pi_payment_by_currency'), models.Index(fields=['country', 'created_at', 'id'], name='pi_payment_by_country'), models.Index(fields=['method_family', 'created_at', 'id'], name='pi_payment_by_family'), models.Index(fields=['account', 'created_at', 'id'], name='pi_payment_by_account'), models.Index(fields=['payer_email'], name='pi_payment_email'), models.Index(fields=['payer_document'], name='pi_payment_document')],
             },
         ),
         migrations.CreateModel(
@@ -409,6 +409,22 @@ class Migration(migrations.Migration):
             model_name='payout',
             name='refund',
             field=models.ForeignKey(db_constraint=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='payouts', to='payments_integration.refund', verbose_name='refund'),
+        ),
+        migrations.CreateModel(
+            name='SavedFilter',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('owner', payments_integration.db.fields.ExactCharField(max_length=64, verbose_name='owner')),
+                ('listed', payments_integration.db.fields.ExactCharField(max_length=100, verbose_name='list')),
+                ('name', payments_integration.db.fields.ExactCharField(max_length=60, verbose_name='name')),
+                ('query', models.TextField(verbose_name='filters')),
+            ],
+            options={
+                'verbose_name': 'saved filter',
+                'verbose_name_plural': 'saved filters',
+                'default_permissions': (),
+                'constraints': [models.UniqueConstraint(fields=('owner', 'listed', 'name'), name='pi_saved_filter')],
+            },
         ),
         migrations.CreateModel(
             name='SearchTerm',
@@ -497,6 +513,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='payout',
             index=models.Index(fields=['created_at', 'id'], name='pi_payout_created'),
+        ),
+        migrations.AddIndex(
+            model_name='payout',
+            index=models.Index(fields=['succeeded_at', 'id'], name='pi_payout_succeeded'),
         ),
         migrations.AddIndex(
             model_name='payout',

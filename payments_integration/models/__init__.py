@@ -41,6 +41,7 @@ from payments_integration.models.reconciliation import (
     RunKind,
     RunState,
 )
+from payments_integration.models.saved import SavedFilter
 from payments_integration.models.search import Searched, SearchTerm, matches, readings, searched, terms_from, terms_of
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "Refund",
     "RunKind",
     "RunState",
+    "SavedFilter",
     "SearchTerm",
     "Searched",
     "StateBy",

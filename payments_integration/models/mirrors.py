@@ -162,6 +162,7 @@ class Payment(Mirror):
             models.Index(fields=["status", "synced_at"], name="pi_payment_silent"),
             # The lists of admin and API: the default order, each filter in that order, and each search of the admin.
             models.Index(fields=["created_at", "id"], name="pi_payment_created"),
+            models.Index(fields=["succeeded_at", "id"], name="pi_payment_succeeded"),
             models.Index(fields=["status", "created_at", "id"], name="pi_payment_by_status"),
             models.Index(fields=["currency", "created_at", "id"], name="pi_payment_by_currency"),
             models.Index(fields=["country", "created_at", "id"], name="pi_payment_by_country"),
@@ -239,6 +240,7 @@ class Payout(Mirror):
             models.Index(fields=["merchant_reference"], name="pi_payout_reference"),
             models.Index(fields=["status", "synced_at"], name="pi_payout_silent"),
             models.Index(fields=["created_at", "id"], name="pi_payout_created"),
+            models.Index(fields=["succeeded_at", "id"], name="pi_payout_succeeded"),
             models.Index(fields=["status", "created_at", "id"], name="pi_payout_by_status"),
             models.Index(fields=["currency", "created_at", "id"], name="pi_payout_by_currency"),
             models.Index(fields=["country", "created_at", "id"], name="pi_payout_by_country"),

@@ -20,7 +20,8 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.admin.dashboard.charts import Chart, Series
 from payments_integration.admin.dashboard.statistics import Group, Statistics
-from payments_integration.admin.lists.filters import FROM as DAYS_FROM, SEPARATOR, TO as DAYS_TO
+from payments_integration.admin.lists.days import FROM as DAYS_FROM, TO as DAYS_TO
+from payments_integration.admin.lists.filters import SEPARATOR
 from payments_integration.admin.shared import display
 from payments_integration.dates import in_words
 from payments_integration.enums import (

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from payments_integration import __version__, health
 from payments_integration.admin.dashboard import concerns
-from payments_integration.admin.lists.filters import midnight
+from payments_integration.admin.lists.days import midnight
 from payments_integration.health import AccountReport
 from payments_integration.models import Balance, Payment, Payout, Refund
 from payments_integration.payable import comparison

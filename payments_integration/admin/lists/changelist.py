@@ -26,11 +26,14 @@ from django.http import (
     HttpResponseRedirect,
 )
 from django.urls import URLPattern, path, reverse
+from django.utils.functional import cached_property
 from django.utils.timezone import localdate
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf
-from payments_integration.admin.lists import filters, terms
+from payments_integration.admin.lists import filters, saved, terms
+from payments_integration.admin.lists.days import Days
+from payments_integration.admin.lists.totals import ADD_UP, Totals, totals
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, may
 from payments_integration.db.keyset import Order
@@ -57,6 +60,8 @@ class KeysetChangeList(ChangeList):
             if value := self.params.pop(name, None):
                 self.cursor, self.backwards = str(value), name == BEFORE
             self.filter_params.pop(name, None)
+        self.adds_up = bool(self.params.pop(ADD_UP, ""))
+        self.filter_params.pop(ADD_UP, None)
         # Names the format of an export.
         self.params.pop(FORMAT, None)
         self.filter_params.pop(FORMAT, None)
@@ -67,7 +72,12 @@ class KeysetChangeList(ChangeList):
         return found.defer(*self.model_admin.list_defer)  # type: ignore[attr-defined]
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
-        self.order = Order(self.lookup_opts, self._sorted_by() or [*map(str, self.model_admin.get_ordering(request))])
+        usual, chosen = [*map(str, self.model_admin.get_ordering(request))], self._sorted_by()
+        if (field := self.model_admin.chosen_days(request)) and not chosen:  # type: ignore[attr-defined]
+            # One index then serves the days and the pages.
+            self.order = Order(self.lookup_opts, [f"-{field}"], filled=[field])
+        else:
+            self.order = Order(self.lookup_opts, chosen or usual)
         return self.order.by
 
     def _sorted_by(self) -> list[str]:
@@ -89,6 +99,7 @@ class KeysetChangeList(ChangeList):
         place = self.order.parse(self.cursor) if self.cursor else None
         rows, self.newer, self.older = self._page(place)
         self.result_list = rows
+        self._is_cut = getattr(request, "pi_is_cut", False)
         # Django expects counts. With equal counts it offers no "select all" beyond this page.
         self.result_count = self.full_result_count = len(rows)
         self.show_full_result_count = False
@@ -108,6 +119,18 @@ class KeysetChangeList(ChangeList):
         found = self.queryset if place is None else self.queryset.filter(self.order.after(place))
         rows = list(found[: size + 1])
         return rows[:size], place is not None, len(rows) > size
+
+    @cached_property
+    def totals(self) -> Totals | None:
+        """What all rows add up to; None if there is nothing to add up, or the search did not find all rows."""
+        names = self.model_admin.totals  # type: ignore[attr-defined]
+        if not names or not self.result_list or self._is_cut:
+            return None
+        return totals(self.queryset, names, self.filter_specs, everything=self.adds_up)
+
+    @property
+    def add_up_url(self) -> str:
+        return self.get_query_string({ADD_UP: "1"})
 
     @property
     def first_url(self) -> str:
@@ -139,6 +162,8 @@ class ListAdmin(_ModelAdmin):
     personal: tuple[str, ...] = ()
     #: Times that a list shows with their age.
     aged: tuple[str, ...] = ()
+    #: The amounts that are added up per currency above the list.
+    totals: tuple[str, ...] = ()
     #: The fields of the export, and those of them that are left out for users who may not see personal data.
     export: tuple[str, ...] = ()
     export_personal: tuple[str, ...] = ()
@@ -159,8 +184,19 @@ class ListAdmin(_ModelAdmin):
     def get_list_display(self, request: HttpRequest) -> tuple[Any, ...]:
         # With one account, its name is the same in every row.
         several = len(conf.aliases()) > 1 or self.opts.pk.name == "account"
-        shown = self._masking(request, self._list_column)
-        return tuple(shown(name) for name in self.list_display if several or name != "account")
+        names = [name for name in self.list_display if several or name != "account"]
+        if field := self.chosen_days(request):
+            # The time that the list is now sorted by, in place of its usual one.
+            names = [field if name in (self.sortable_by or ()) else name for name in names]
+        return tuple(map(self._masking(request, self._list_column), names))
+
+    def chosen_days(self, request: HttpRequest) -> str:
+        """The time field by whose days the list is filtered, if the list is usually sorted by another one."""
+        usual = [str(name).removeprefix("-") for name in self.get_ordering(request)]
+        for item in self.list_filter:
+            if isinstance(item, type) and issubclass(item, Days) and item.field_name not in ("", *usual):
+                return item.field_name if any(map(request.GET.get, item.parameters())) else ""
+        return ""
 
     def get_sortable_by(self, request: HttpRequest) -> Any:
         return None if self.sortable_by is None else [self._list_column(name) for name in self.sortable_by]
@@ -237,12 +273,25 @@ class ListAdmin(_ModelAdmin):
     def get_urls(self) -> list[URLPattern]:
         exported: Any = self.admin_site.admin_view(self.export_view)
         own = [path("export/", exported, name=self.url_name("export"))] if self.export else []
+        kept: Any = self.admin_site.admin_view(self.saved_filters_view)
+        own.append(path("saved-filters/", kept, name=self.url_name("saved-filters")))
         return [*own, *super().get_urls()]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        links = [*self.list_links(request), *self._export_links(request)]
-        context = {"pi_list_links": links, **self._search_context(request), **(extra_context or {})}
+        if request.method == "GET" and (usual := filters.without_lookups(request.GET, self.list_filter)):
+            return HttpResponseRedirect(f"?{usual.urlencode()}")
+        own = saved.SavedFilters(self, request)
+        links = [*self.list_links(request), *self._export_links(request), *own.tools()]
+        context = {"pi_list_links": links, "pi_saved": own, **self._search_context(request), **(extra_context or {})}
         return super().changelist_view(request, context)
+
+    def saved_filters_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Saves the filters in the address, or deletes saved ones; then shows the list with those filters."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        return saved.SavedFilters(self, request).respond()
 
     def export_view(self, request: HttpRequest) -> HttpResponseBase:
         """Every row of the list as a file, with the list's filters, search and order."""
@@ -303,6 +352,6 @@ class ListAdmin(_ModelAdmin):
 
             url = reverse(f"admin:{self.url_name('export')}", current_app=self.admin_site.name)
             kept = request.GET.copy()
-            for name in (AFTER, BEFORE, FORMAT):
+            for name in (AFTER, BEFORE, FORMAT, ADD_UP):
                 kept.pop(name, None)
             yield Tool(_("Export"), url, post=False, form=ExportForm(FORMAT, kept))

@@ -9,25 +9,19 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import parse_qsl
 
-from django import forms
-from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.contrib.admin.views.main import ChangeList
-from django.core.exceptions import ValidationError
 from django.db import connections, router
 from django.db.models import Model, Q, QuerySet, Subquery
-from django.http import HttpRequest
-from django.utils.timezone import localdate, make_aware
+from django.http import HttpRequest, QueryDict
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf
+from payments_integration.admin.lists.days import FROM, Days
 from payments_integration.admin.lists.terms import Matches
 from payments_integration.enums import Country, Currency, Kind, MethodFamily
 from payments_integration.models import AccountState, Erasure
@@ -41,10 +35,6 @@ OTHER = "~other"
 SEPARATOR = ","
 #: The maximum of consecutive unknown values that are looked up.
 _ROUNDS = 6
-#: Query parameters for the first and the last day.
-FROM, TO = "from", "to"
-_FIRST_YEAR, _LAST_YEAR = 1900, 9990
-
 #: The maximum of ids that a search looks up.
 MAX_IDS = 500
 #: The length of the longest searched field.
@@ -138,102 +128,15 @@ CURRENCY = known("currency", _("currency"), Currency)
 FAMILY = known("method_family", _("method family"), MethodFamily)
 
 
-class Days(admin.ListFilter):
-    """Filters by a range of days, both ends included, in the current time zone.
-
-    The form works without scripts. After an invalid date the list is empty, because a full list would look like the
-    list of those days.
-    """
-
-    title = _("day")
-    template = "admin/payments_integration/includes/days.html"
-    #: Themes of the admin read it from every filter.
-    parameter_name = FROM
-    #: The name of the field with the time.
-    field_name: str
-    #: The other parameters of the query string, repeated by the form.
-    kept: tuple[tuple[str, str], ...] = ()
-
-    def __init__(self, request: HttpRequest, params: dict[str, Any], model: type[Model], model_admin: Any) -> None:
-        super().__init__(request, params, model, model_admin)
-        given = {name: str(params.pop(name)[-1]).strip() for name in (FROM, TO) if name in params}
-        self.used_parameters = {name: value for name, value in given.items() if value}
-        self.form = DaysForm(self.used_parameters or None)
-        self.is_wrong = bool(self.used_parameters) and not self.form.is_valid()
-
-    def has_output(self) -> bool:
-        return True
-
-    def expected_parameters(self) -> list[str | None]:
-        return [FROM, TO]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.is_wrong:
-            return queryset.none()
-        if not self.used_parameters:
-            return queryset
-        first, last = self.form.cleaned_data[FROM], self.form.cleaned_data[TO]
-        if first:
-            queryset = queryset.filter(**{f"{self.field_name}__gte": midnight(first)})
-        if last:
-            queryset = queryset.filter(**{f"{self.field_name}__lt": midnight(last + timedelta(days=1))})
-        return queryset
-
-    def choices(self, changelist: ChangeList) -> Iterator[Any]:
-        kept = changelist.get_query_string({FROM: None, TO: None}).removeprefix("?")
-        self.kept = tuple(parse_qsl(kept, keep_blank_values=True))
-        today = localdate()
-        ranges: list[tuple[StrOrPromise, date | None]] = [
-            (_("Any day"), None),
-            (_("Today"), today),
-            (_("Past 7 days"), today - timedelta(days=6)),
-            (_("Past 30 days"), today - timedelta(days=29)),
-        ]
-        for label, first in ranges:
-            parameters = {FROM: first.isoformat(), TO: today.isoformat()} if first else {}
-            yield {
-                "selected": self.used_parameters == parameters,
-                "query_string": changelist.get_query_string({FROM: None, TO: None, **parameters}),
-                "display": label,
-            }
-
-
-class DaysForm(forms.Form):
-    """The first and the last day; either may be empty."""
-
-    def __init__(self, data: dict[str, Any] | None = None) -> None:
-        super().__init__(data, auto_id="pi-days-%s")
-        for name, label in ((FROM, _("From")), (TO, _("To, included"))):
-            # The browser's date picker takes ISO dates in every language.
-            widget = forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"})
-            self.fields[name] = Day(label=label, required=False, widget=widget, input_formats=["%Y-%m-%d"])
-
-    def clean(self) -> dict[str, Any]:
-        days = {FROM: None, TO: None, **self.cleaned_data}
-        if days[FROM] and days[TO] and days[FROM] > days[TO]:
-            self.add_error(TO, _("The last day is before the first one."))
-        return days
-
-
-class Day(forms.DateField):
-    """A day whose start and end can be computed in every time zone."""
-
-    def clean(self, value: Any) -> Any:
-        found = super().clean(value)
-        if found and not _FIRST_YEAR <= found.year <= _LAST_YEAR:
-            raise ValidationError(_("There are no rows from that year."))
-        return found
-
-
 def days(field_name: str) -> type[Days]:
     """A filter on the day of a time field."""
     return cast("type[Days]", type("DaysFilter", (Days,), {"field_name": field_name}))
 
 
-def midnight(day: date) -> datetime:
-    """When a day begins in the current time zone; if clocks skip midnight, its first moment."""
-    at = datetime.combine(day, time.min)
-    return make_aware(at) if settings.USE_TZ else at
+def success_days(field_name: str = "succeeded_at", base: type[Days] = Days) -> type[Days]:
+    """A filter on the day of success."""
+    own = {"field_name": field_name, "prefix": "succeeded_", "title": _("day of success")}
+    return cast("type[Days]", type("SuccessDaysFilter", (base,), {**own, "parameter_name": f"succeeded_{FROM}"}))
 
 
 def parameters(list_filter: Iterable[Any]) -> set[str]:
@@ -241,10 +144,23 @@ def parameters(list_filter: Iterable[Any]) -> set[str]:
     names: set[str] = set()
     for item in list_filter:
         if isinstance(item, type) and issubclass(item, Days):
-            names |= {FROM, TO}
+            names |= item.parameters()
         else:
             names.add(str(getattr(item, "parameter_name", item)))
     return names
+
+
+def without_lookups(given: QueryDict, list_filter: Iterable[Any]) -> QueryDict | None:
+    """The parameters with ``status`` for ``status__exact`` and ``status__in``, as Django's own lists name them.
+
+    None if there is nothing to rename.
+    """
+    known, renamed = parameters(list_filter), given.copy()
+    for name in given:
+        plain, _separator, how = name.partition("__")
+        if how in ("exact", "in") and plain in known and plain not in given:
+            renamed.setlist(plain, renamed.pop(name))
+    return renamed if renamed != given else None
 
 
 @dataclass(frozen=True, slots=True)

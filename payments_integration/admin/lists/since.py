@@ -1,4 +1,4 @@
-"""The rows that came into their present status on a day or later, which may be long after their creation."""
+"""The rows that came into a status on some days, which may be long after their creation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from django.db.models import Exists, Model, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy as _
 
-from payments_integration.admin.lists.filters import Day, midnight
+from payments_integration.admin.lists.days import Day, Days, midnight
+from payments_integration.enums import RefundStatus
 from payments_integration.models import StatusChange
 
 #: The query parameter: a day, included.
 SINCE = "status_since"
+SUCCEEDED, RETURNED = RefundStatus.SUCCEEDED, RefundStatus.RETURNED
 #: ``synced_at`` is a time of our clock, a change's ``at`` one of the provider's.
 _CLOCKS = timedelta(days=1)
 
@@ -34,6 +36,26 @@ def since(rows: QuerySet[Any], at: datetime) -> QuerySet[Any]:
         at__gte=at,
     )  # fmt: skip
     return rows.filter(Exists(changes), synced_at__gte=at - _CLOCKS)
+
+
+class SucceededDays(Days):
+    """Filters mirror rows without a time of success by their change to "succeeded".
+
+    Rows that were returned since are included: their money did go out on that day.
+    """
+
+    def within(self, rows: QuerySet[Any], start: datetime | None, end: datetime | None) -> QuerySet[Any]:
+        changes = StatusChange.objects.filter(
+            account=OuterRef("account"), object_kind=rows.model.kind, object_id=OuterRef("pk"), status=SUCCEEDED
+        )
+        rows = rows.filter(status__in=(SUCCEEDED, RETURNED))
+        if start:
+            # As above, the index over status and ``synced_at`` leaves few rows.
+            changes, rows = changes.filter(at__gte=start), rows.filter(synced_at__gte=start - _CLOCKS)
+        if end:
+            # Nothing succeeds before it is created, so the list's order begins near its first row.
+            changes, rows = changes.filter(at__lt=end), rows.filter(created_at__lt=end)
+        return rows.filter(Exists(changes))
 
 
 class StatusSince(admin.ListFilter):

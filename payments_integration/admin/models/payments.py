@@ -10,7 +10,6 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, reverse
 from django.utils.decorators import method_decorator
-from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
 
@@ -41,7 +40,7 @@ from payments_integration.models import Payment, payer_document, payer_email, re
 @admin.register(Payment)
 class PaymentAdmin(NotedAdmin):
     list_display = (
-        "id", "status_shown", "amounts_shown", "method_shown", "reference_shown", "account", "created_at",
+        "id", "state_shown", "amounts_shown", "payer_name", "reference_shown", "method_shown", "account", "created_at",
     )  # fmt: skip
     list_filter = (
         filters.known("status", _("status"), PaymentStatus),
@@ -50,16 +49,19 @@ class PaymentAdmin(NotedAdmin):
         filters.CURRENCY,
         filters.ACCOUNT,
         filters.days("created_at"),
+        filters.success_days(),
         StatusSince,
     )
+    aged = ("created_at", "succeeded_at")
+    totals = ("amount", "amount_received", "refunded_amount")
     finds_terms = True
     search_fields = ("id__startswith", "merchant_reference__exact")
     search_help_text = _(
         "An id, amount, merchant reference, bank reference, voucher or QR code; the payer's name, e-mail address, "
         "document or phone. The beginning of each word is enough."
     )
-    list_defer = ("payer", "next_action", "metadata", "extra", "checkout_url", "failure_reason")
-    personal = ("extra_shown",)
+    list_defer = ("next_action", "metadata", "extra", "checkout_url")
+    personal = ("payer_name", "extra_shown")
     actions = ("refund_selected",)
     buttons = (
         REFRESH,
@@ -96,22 +98,19 @@ class PaymentAdmin(NotedAdmin):
     )  # fmt: skip
 
     status_shown = columns.status(_("status"), PaymentStatus)
+    state_shown = columns.status_with_reason(_("status"), PaymentStatus, "failure_reason")
     country_shown = columns.choice("country", _("country"), Country)
     family_shown = columns.choice("method_family", _("method family"), MethodFamily)
     flow_shown = columns.choice("flow", _("flow"), Flow)
     amounts_shown = columns.refunded("amount", _("amount"))
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
+    method_shown = columns.method()
     checkout_link = columns.web_link("checkout_url", _("checkout URL"))
+    payer_name = columns.person("payer", _("payer"), "name", "email")
 
     @admin.display(description=_("method"))
     def method_named(self, obj: Payment) -> str:
         return method_name(obj.method_code, obj.country)
-
-    @admin.display(description=_("method and country"))
-    def method_shown(self, obj: Payment) -> str:
-        return format_html(
-            '{}<br><span class="pi-less">{}</span>', display.text(obj.method_code), self.country_shown(obj)
-        )
 
     def get_lookups(self, request: HttpRequest, term: str) -> list[Lookup]:
         found = super().get_lookups(request, term)

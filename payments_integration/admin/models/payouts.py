@@ -30,7 +30,7 @@ from payments_integration.models import Payout, Refund
 @admin.register(Payout)
 class PayoutAdmin(NotedAdmin):
     list_display = (
-        "id", "status_shown", "amount_shown", "method_code", "country_shown", "reference_shown", "refund_link",
+        "id", "state_shown", "amount_shown", "recipient_name", "reference_shown", "method_shown", "refund_link",
         "account", "created_at",
     )  # fmt: skip
     list_filter = (
@@ -39,16 +39,19 @@ class PayoutAdmin(NotedAdmin):
         filters.CURRENCY,
         filters.ACCOUNT,
         filters.days("created_at"),
+        filters.success_days(),
         StatusSince,
     )
+    aged = ("created_at", "succeeded_at")
+    totals = ("amount", "fee")
     finds_terms = True
     search_fields = ("id__startswith", "merchant_reference__exact", "refund_id__exact")
     search_help_text = _(
         "An id, amount or merchant reference, or the refund's id; the recipient's name, document or account. The "
         "beginning of each word is enough."
     )
-    list_defer = ("destination", "metadata", "extra", "failure_reason")
-    personal = ("destination_shown", "metadata_shown", "extra_shown")
+    list_defer = ("metadata", "extra")
+    personal = ("recipient_name", "destination_shown", "metadata_shown", "extra_shown")
     buttons = (
         REFRESH,
         Button(
@@ -77,11 +80,14 @@ class PayoutAdmin(NotedAdmin):
     )
 
     status_shown = columns.status(_("status"), PayoutStatus)
+    state_shown = columns.status_with_reason(_("status"), PayoutStatus, "failure_reason")
     country_shown = columns.choice("country", _("country"), Country)
     amount_shown = columns.money("amount", _("amount"))
     fee_shown = columns.money("fee", _("fee"))
     failure_shown = columns.plain("failure_reason", _("failure reason"))
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
+    recipient_name = columns.person("destination", _("recipient"), "holder_name")
+    method_shown = columns.method()
     destination_shown = columns.json("destination", _("destination"))
     metadata_shown = columns.json("metadata", _("metadata"))
     refund_link = columns.row_link("refund_id", _("refund"), Refund)

@@ -12,7 +12,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.lists import filters
-from payments_integration.admin.lists.since import StatusSince
+from payments_integration.admin.lists.since import StatusSince, SucceededDays
 from payments_integration.admin.models.notes import NotedAdmin
 from payments_integration.admin.shared import columns, display, people
 from payments_integration.admin.shared.buttons import may
@@ -34,7 +34,7 @@ _OUTCOMES = {
 @admin.register(Refund)
 class RefundAdmin(NotedAdmin):
     list_display = (
-        "id", "status_shown", "amount_shown", "payment_link", "payment_reference", "payout_link", "account",
+        "id", "status_shown", "amount_shown", "payer_name", "payment_shown", "reason_start", "payout_link", "account",
         "created_at",
     )  # fmt: skip
     list_filter = (
@@ -42,18 +42,20 @@ class RefundAdmin(NotedAdmin):
         filters.CURRENCY,
         filters.ACCOUNT,
         filters.days("created_at"),
+        filters.success_days("", SucceededDays),
         StatusSince,
     )
     list_select_related = ("payment",)
-    # Of the payment, only its merchant reference is shown.
+    # Of the payment, only its payer and merchant reference are shown.
     list_defer = (
-        "extra", "reason", "payment__payer", "payment__next_action", "payment__metadata", "payment__extra",
-        "payment__checkout_url", "payment__failure_reason",
+        "extra", "payment__next_action", "payment__metadata", "payment__extra", "payment__checkout_url",
+        "payment__failure_reason",
     )  # fmt: skip
+    totals = ("amount",)
     finds_terms = True
     search_fields = ("id__startswith", "payment_id__exact", "payout_id__exact")
     search_help_text = _("The beginning of an id, an amount, or the whole id of the payment or payout")
-    personal = ("reason_shown", "extra_shown")
+    personal = ("payer_name", "reason_start", "reason_shown", "extra_shown")
     export = (
         "id", "status", "amount", "currency", "payment_id", "payment__merchant_reference", "payout_id", "reason",
         "account", "created_at",
@@ -66,6 +68,7 @@ class RefundAdmin(NotedAdmin):
 
     status_shown = columns.status(_("status"), RefundStatus)
     amount_shown = columns.money("amount", _("amount"))
+    reason_start = columns.beginning("reason", _("reason"))
     reason_shown = columns.plain("reason", _("reason"))
     payment_link = columns.row_link("payment_id", _("payment"), Payment)
     payout_link = columns.row_link("payout_id", _("payout"), Payout)
@@ -74,6 +77,16 @@ class RefundAdmin(NotedAdmin):
     def payment_reference(self, obj: Refund) -> str:
         payment = _payment(obj)
         return display.text(payment.merchant_reference if payment else None)
+
+    @admin.display(description=_("payment"))
+    def payment_shown(self, obj: Refund) -> str:
+        reference = self.payment_reference(obj)
+        return format_html('{}<br><span class="pi-less">{}</span>', self.payment_link(obj), reference)
+
+    @admin.display(description=_("payer"))
+    def payer_name(self, obj: Refund) -> str:
+        payment = _payment(obj)
+        return columns.person_in(payment, "payer", "name", "email") if payment else display.EMPTY
 
     def headline(self, page: Page, obj: Refund) -> Iterable[str]:
         yield display.money(obj.amount, obj.currency)

@@ -19,6 +19,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy
 
 from payments_integration.admin.shared import display, masking, next_actions, people
+from payments_integration.enums import Country
 from payments_integration.models import Mirror
 from payments_integration.permissions import with_names
 
@@ -107,9 +108,51 @@ def status(description: StrOrPromise, choices: Any, name: str = "status") -> Col
     return _value(name, description, lambda value: display.status(value, choices))
 
 
+def status_with_reason(description: StrOrPromise, choices: Any, reason: str) -> Column:
+    """A status, and below it the beginning of the text in the field ``reason``."""
+
+    def shown(_admin: Any, obj: Any) -> str:
+        status = display.status(obj.status, choices)
+        why = getattr(obj, reason)
+        return format_html('{}<br><span class="pi-less">{}</span>', status, display.beginning(why)) if why else status
+
+    return _column(description, shown)
+
+
+def beginning(name: str, description: StrOrPromise) -> Column:
+    """The beginning of a text that may be long."""
+    return _column(description, lambda _admin, obj: _erased(obj, name) or display.beginning(getattr(obj, name)))
+
+
+def person(name: str, description: StrOrPromise, *members: str) -> Column:
+    """Whom the JSON in the field ``name`` is about: the first of its ``members`` that has a text."""
+    return _column(description, lambda _admin, obj: person_in(obj, name, *members))
+
+
+def person_in(obj: Any, name: str, *members: str) -> str:
+    """The same of one row. The provider may send JSON of any shape."""
+    if erased := _erased(obj, name):
+        return erased
+    value = getattr(obj, name)
+    found = (value.get(member) for member in members) if isinstance(value, dict) else ()
+    return display.beginning(next((text for text in found if isinstance(text, str) and text.strip()), None))
+
+
 def choice(name: str, description: StrOrPromise, choices: Any) -> Column:
     """A value in the words of ``choices``, or as the provider sent it."""
     return _value(name, description, lambda value: display.text(dict(choices.choices).get(value, value)))
+
+
+def method() -> Column:
+    """A method's code, the only name that the provider's interface has for it, and below it the country."""
+
+    def shown(_admin: Any, obj: Any) -> str:
+        country = dict(Country.choices).get(obj.country, obj.country)
+        return format_html(
+            '{}<br><span class="pi-less">{}</span>', display.text(obj.method_code), display.text(country)
+        )
+
+    return _column(gettext_lazy("method and country"), shown)
 
 
 def status_word(name: str, description: StrOrPromise) -> Column:

@@ -16,6 +16,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import Truncator
 from django.utils.timesince import timesince
 from django.utils.timezone import now
 from django.utils.translation import gettext as _, gettext_lazy
@@ -65,6 +66,8 @@ _TONES = {
 }  # fmt: skip
 _TONE_OF = {status: tone for tone, statuses in _TONES.items() for status in statuses}
 
+#: The most characters of a text in a list.
+_CELL = 80
 #: Durations shorter than this are shown in seconds.
 _MAX_SECONDS = 120.0
 
@@ -72,6 +75,11 @@ _MAX_SECONDS = 120.0
 def text(value: object) -> str:
     """Plain text in which nothing hides, and that any response can encode: no invisible character, no surrogate."""
     return EMPTY if value is None or value == "" else visible(str(value), keep="\n\t")
+
+
+def beginning(value: object) -> str:
+    """The beginning of a text that may be long, for a cell of a list."""
+    return text(Truncator(str(value or "").strip()).chars(_CELL))
 
 
 def actor(value: str) -> str:
@@ -119,8 +127,8 @@ def aged(at: datetime | None) -> str:
     is_new = now() - at < timedelta(minutes=1)
     age = _("just now") if is_new else _("%(age)s ago") % {"age": timesince(at, depth=1)}
     return format_html(
-        '<time datetime="{}" title="{}">{}</time><br><span class="pi-less">{}</span>',
-        at.isoformat(), moment(at), moment(at), age,
+        '<time datetime="{}" title="{}"><span class="pi-date">{}</span> {}</time><br><span class="pi-less">{}</span>',
+        at.isoformat(), moment(at), *moment(at).split(" "), age,
     )  # fmt: skip
 
 

@@ -154,6 +154,8 @@ def _usual(model: str) -> Iterator[Route]:
     yield Route(f"{model}_changelist", _sees(model), get=200, post=200)
     if model in rows.EXPORTED:
         yield Route(f"{model}_export", _sees(model), get=200, post=405)
+    # Offered once there is something to save or to delete.
+    yield Route(f"{model}_saved-filters", _sees(model), linked=False)
     yield Route(f"{model}_history", _sees(model), get=200, post=200)
     yield Route(f"{model}_change", _sees(model), get=200, post=403)
     yield Route(f"{model}_add", get=403, post=403)

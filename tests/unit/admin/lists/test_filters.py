@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.lists.since import StatusSince
+from payments_integration.admin.lists.days import Days, midnight
+from payments_integration.admin.lists.since import StatusSince, SucceededDays
 from payments_integration.enums import PaymentStatus
 from payments_integration.models import (
     Balance,
@@ -62,8 +63,8 @@ def test_days_are_in_the_current_time_zone(boss: Client) -> None:
 def test_a_day_without_midnight_begins_with_its_first_moment() -> None:
     # Chile's clocks go from midnight to one o'clock.
     with timezone.override("America/Santiago"):
-        assert filters.midnight(date(2025, 9, 7)).astimezone(UTC) == at(2025, 9, 7, 4)
-        assert filters.midnight(date(2025, 9, 8)).astimezone(UTC) == at(2025, 9, 8, 3)
+        assert midnight(date(2025, 9, 7)).astimezone(UTC) == at(2025, 9, 7, 4)
+        assert midnight(date(2025, 9, 8)).astimezone(UTC) == at(2025, 9, 8, 3)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +102,105 @@ def test_days_are_offered_as_links(boss: Client) -> None:
     new = rows.payment(created_at=now).pk
     week = rows.payment(created_at=now - timedelta(days=6)).pk
     month = rows.payment(created_at=now - timedelta(days=29)).pk
-    old = rows.payment(created_at=now - timedelta(days=31)).pk
+    yesterday = rows.payment(created_at=now - timedelta(seconds=2)).pk
+    last = rows.payment(created_at=at(2026, 4, 1)).pk
+    old = rows.payment(created_at=at(2026, 3, 31, 23, 59, 59)).pk
     response = boss.get(url("payment", "changelist"))
     changes = response.context["cl"]
-    days = next(spec for spec in changes.filter_specs if isinstance(spec, filters.Days))
+    days = next(spec for spec in changes.filter_specs if isinstance(spec, Days))
     offered = [found(boss, choice["query_string"].removeprefix("?")) for choice in days.choices(changes)]
-    assert offered == [{new, week, month, old}, {new}, {new, week}, {new, week, month}]
+    assert offered == [
+        {new, yesterday, week, month, last, old}, {new}, {yesterday}, {new, yesterday, week},
+        {new, yesterday, week, month}, {new, yesterday, week}, {month, last},
+    ]  # fmt: skip
+
+
+@time_machine.travel(datetime(2026, 3, 1, 2, tzinfo=UTC), tick=False)
+def test_periods_are_in_the_current_time_zone(boss: Client) -> None:
+    rows.payment(created_at=at(2026, 2, 28, 4, 59))  # the 27th in Lima
+    today = rows.payment(created_at=at(2026, 2, 28, 5)).pk
+    january = rows.payment(created_at=at(2026, 2, 1, 4)).pk
+    with timezone.override("America/Lima"):
+        assert found(boss, "days=today") == {today}
+        assert found(boss, "days=last-month") == {january}
+    assert found(boss, "days=yesterday") >= {today}
+
+
+@time_machine.travel(datetime(2026, 1, 15, 12, tzinfo=UTC), tick=False)
+def test_the_form_shows_the_dates_of_a_period_and_replaces_it(boss: Client) -> None:
+    rows.payment()
+    html = page(boss, f"{url('payment', 'changelist')}?days=last-month&status=failed")
+    form = html.split('<form class="pi-days pi-form"')[1].split("</form>")[0]
+    assert 'name="from" value="2025-12-01"' in form
+    assert 'name="to" value="2025-12-31"' in form
+    assert 'name="days"' not in form
+    assert 'name="status"' in form
+    assert found(boss, "days=last-month&from=2026-01-01") == found(boss, "from=2026-01-01")
+
+
+@pytest.mark.parametrize("query", ["days=tomorrow", "days=%00", "succeeded_days=x", "succeeded_from=yesterday"])
+def test_an_unknown_period_is_reported_and_nothing_is_listed(boss: Client, query: str) -> None:
+    rows.payment()
+    assert found(boss, query) == set()
+    assert "pi-wrong" in page(boss, f"{url('payment', 'changelist')}?{query}")
+
+
+@pytest.mark.parametrize("model", ["payment", "payout"])
+@time_machine.travel(datetime(2026, 5, 20, 12, tzinfo=UTC), tick=False)
+def test_rows_are_found_by_the_day_of_success_and_sorted_by_it(
+    boss: Client, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ReadOnlyAdmin, "list_per_page", 2)
+    make = rows.MAKERS[model]
+    make(succeeded_at=None, created_at=at(2026, 5, 19))
+    make(succeeded_at=at(2026, 5, 20), created_at=at(2026, 5, 19))
+    make(succeeded_at=at(2026, 5, 18, 23, 59, 59), created_at=at(2026, 5, 18))
+    made = [make(succeeded_at=at(2026, 5, 19, hour), created_at=at(2026, 5, 18 - hour)).pk for hour in (1, 2, 2, 9)]
+    query, listed = "?succeeded_days=yesterday", []
+    while query:
+        changes = boss.get(url(model, "changelist") + query).context["cl"]
+        listed += [row.pk for row in changes.result_list]
+        query = changes.older_url
+    assert listed == [made[3], *sorted(made[1:3], reverse=True), made[0]]
+    html = page(boss, url(model, "changelist") + "?succeeded_days=yesterday")
+    assert 'class="field-succeeded_at' in html
+    assert 'class="field-created_at' not in html
+    assert 'class="field-created_at' in page(boss, url(model, "changelist") + "?from=2026-05-01&succeeded_days=")
+    exported = b"".join(boss.get(url(model, "export") + "?succeeded_days=yesterday").streaming_content).decode()  # type: ignore[arg-type]
+    assert [line.partition(",")[0] for line in exported.splitlines()[1:]] == listed
+
+
+@time_machine.travel(datetime(2026, 5, 20, 12, tzinfo=UTC), tick=False)
+def test_refunds_are_found_by_the_day_of_their_change_to_succeeded(boss: Client) -> None:
+    def refund(status: str, *changes: tuple[str, datetime]) -> str:
+        row = rows.refund(status=status, created_at=at(2026, 5, 1), synced_at=timezone.now())
+        for became, when in changes:
+            rows.change(row, status=became, at=when)
+        return str(row.pk)
+
+    good = refund("succeeded", ("processing", at(2026, 5, 1)), ("succeeded", at(2026, 5, 19, 8)))
+    back = refund("returned", ("succeeded", at(2026, 5, 19, 8)), ("returned", at(2026, 5, 20)))
+    refund("succeeded", ("processing", at(2026, 5, 19, 8)), ("succeeded", at(2026, 5, 20)))
+    refund("succeeded", ("succeeded", at(2026, 5, 18, 23)))
+    refund("failed", ("failed", at(2026, 5, 19, 8)))
+    assert found(boss, "succeeded_days=yesterday", "refund") == {good, back}
+    assert found(boss, "succeeded_days=yesterday&status=returned", "refund") == {back}
+    assert found(boss, "succeeded_to=2026-05-17", "refund") == set()
+
+
+def test_lookups_as_djangos_own_lists_name_them_work(boss: Client) -> None:
+    failed = rows.payment(status="failed", currency="CLP").pk
+    back = rows.payment(status="chargeback", currency="CLP").pk
+    rows.payment(status="succeeded")
+    for query, wanted in (
+        ("status__exact=failed", {failed}),
+        ("status__in=failed,chargeback", {failed, back}),
+        ("status__exact=failed&currency__exact=USD", set()),
+    ):
+        response = boss.get(f"{url('payment', 'changelist')}?{query}", follow=True)
+        assert {row.pk for row in response.context["cl"].result_list} == wanted, query
+    for query in ("payer__exact=x", "status__startswith=f", "payer_email__exact=a", "status__exact=a&status=b"):
+        assert boss.get(f"{url('payment', 'changelist')}?{query}", follow=True).status_code == 400, query
 
 
 def test_other_finds_unknown_values(boss: Client) -> None:
@@ -164,8 +258,12 @@ def test_every_filter_offered_has_an_index_in_the_order_of_its_list() -> None:
         indexed = [list(index.fields) for index in model._meta.indexes]
         indexed += [list(constraint.fields) for constraint in model._meta.constraints]  # type: ignore[attr-defined]
         for item in model_admin.list_filter:
-            if issubclass(item, filters.Days):
-                assert [item.field_name] == ordered, model
+            if item.__base__ is SucceededDays:
+                assert ["status", "synced_at"] in indexed, model
+                continue
+            if issubclass(item, Days):
+                # The list is sorted by the field that it is filtered by.
+                assert [item.field_name] == ordered or [item.field_name, "id"] in indexed, model
                 continue
             if item is StatusSince:
                 assert ["status", "synced_at"] in indexed, model
@@ -178,7 +276,7 @@ def test_every_filter_offered_has_an_index_in_the_order_of_its_list() -> None:
 
 def test_the_query_parameters_of_a_list_are_those_of_its_filters() -> None:
     listed = [filters.CURRENCY, filters.days("created_at")]
-    assert filters.parameters(listed) == {"currency", "from", "to"}
+    assert filters.parameters(listed) == {"currency", "from", "to", "days"}
 
 
 def test_every_filter_names_its_parameter() -> None:

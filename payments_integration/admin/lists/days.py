@@ -1,0 +1,162 @@
+"""The filter by day: a range of dates, or a period such as "yesterday" that means other days tomorrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import ValidationError
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.utils.timezone import localdate, make_aware
+from django.utils.translation import gettext_lazy as _
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+#: Query parameters: the first and the last day, or the name of a period.
+FROM, TO, PERIOD = "from", "to", "days"
+_FIRST_YEAR, _LAST_YEAR = 1900, 9990
+
+_DAY = timedelta(days=1)
+
+
+def _last_month(today: date) -> tuple[date, date]:
+    end = today.replace(day=1) - _DAY
+    return end.replace(day=1), end
+
+
+#: Each period by its name in addresses: the words for it, and its first and last day as seen from today.
+PERIODS: dict[str, tuple[StrOrPromise, Callable[[date], tuple[date, date]]]] = {
+    "today": (_("Today"), lambda today: (today, today)),
+    "yesterday": (_("Yesterday"), lambda today: (today - _DAY, today - _DAY)),
+    "past-7": (_("Past 7 days"), lambda today: (today - 6 * _DAY, today)),
+    "past-30": (_("Past 30 days"), lambda today: (today - 29 * _DAY, today)),
+    "this-month": (_("This month"), lambda today: (today.replace(day=1), today)),
+    "last-month": (_("Last month"), _last_month),
+}
+
+
+class Days(admin.ListFilter):
+    """Filters by a range of days, both ends included, in the current time zone.
+
+    The form works without scripts. After an invalid date the list is empty, because a full list would look like the
+    list of those days.
+    """
+
+    title = _("day")
+    template = "admin/payments_integration/includes/days.html"
+    #: Themes of the admin read it from every filter.
+    parameter_name = FROM
+    #: The name of the field with the time.
+    field_name: str
+    #: Stands before the names of the parameters, so that a list can have several of these filters.
+    prefix = ""
+    #: The other parameters of the query string, repeated by the form.
+    kept: tuple[tuple[str, str], ...] = ()
+
+    def __init__(self, request: HttpRequest, params: dict[str, Any], model: type[Model], model_admin: Any) -> None:
+        super().__init__(request, params, model, model_admin)
+        given = {name: str(params.pop(name)[-1]).strip() for name in sorted(self.parameters()) if name in params}
+        self.used_parameters = {name: value for name, value in given.items() if value}
+        self._today = localdate()
+        self.form = DaysForm(self.prefix, self._dates())
+        self.is_wrong = bool(self.used_parameters) and not self.form.is_valid()
+
+    @classmethod
+    def parameters(cls) -> set[str]:
+        """The names of its query parameters."""
+        return {cls.prefix + name for name in (FROM, TO, PERIOD)}
+
+    def _dates(self) -> dict[str, Any] | None:
+        """The form's data. Dates go before a period, so that the form narrows what a link has chosen."""
+        period: Any = self.used_parameters.get(self.prefix + PERIOD)
+        if period not in PERIODS or len(self.used_parameters) > 1:
+            return self.used_parameters or None
+        first, last = PERIODS[period][1](self._today)
+        return {self.prefix + FROM: first.isoformat(), self.prefix + TO: last.isoformat()}
+
+    @property
+    def begins(self) -> bool:
+        """Whether it has a first day."""
+        return bool(not self.is_wrong and self.form.is_bound and self.form.cleaned_data[self.prefix + FROM])
+
+    def has_output(self) -> bool:
+        return True
+
+    def expected_parameters(self) -> list[str | None]:
+        return [*sorted(self.parameters())]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.is_wrong:
+            return queryset.none()
+        if not self.used_parameters:
+            return queryset
+        first, last = (self.form.cleaned_data[self.prefix + name] for name in (FROM, TO))
+        return self.within(queryset, midnight(first) if first else None, midnight(last + _DAY) if last else None)
+
+    def within(self, rows: QuerySet[Any], start: datetime | None, end: datetime | None) -> QuerySet[Any]:
+        """The rows from ``start`` on and before ``end``."""
+        if start:
+            rows = rows.filter(**{f"{self.field_name}__gte": start})
+        return rows.filter(**{f"{self.field_name}__lt": end}) if end else rows
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        without: dict[str, Any] = dict.fromkeys(sorted(self.parameters()))
+        kept = changelist.get_query_string(without).removeprefix("?")
+        self.kept = tuple(parse_qsl(kept, keep_blank_values=True))
+        yield {
+            "selected": not self.used_parameters,
+            "query_string": changelist.get_query_string(without),
+            "display": _("Any day"),
+        }
+        for name, (label, _bounds) in PERIODS.items():
+            period = {self.prefix + PERIOD: name}
+            yield {
+                "selected": self.used_parameters == period,
+                "query_string": changelist.get_query_string({**without, **period}),
+                "display": label,
+            }
+
+
+class DaysForm(forms.Form):
+    """The first and the last day; either may be empty."""
+
+    def __init__(self, prefix: str, data: dict[str, Any] | None = None) -> None:
+        super().__init__(data, auto_id="pi-days-%s")
+        self._first, self._last = prefix + FROM, prefix + TO
+        for name, label in ((self._first, _("From")), (self._last, _("To, included"))):
+            # The browser's date picker takes ISO dates in every language.
+            widget = forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"})
+            self.fields[name] = Day(label=label, required=False, widget=widget, input_formats=["%Y-%m-%d"])
+        self._period = prefix + PERIOD
+
+    def clean(self) -> dict[str, Any]:
+        found = {self._first: None, self._last: None, **self.cleaned_data}
+        if found[self._first] and found[self._last] and found[self._first] > found[self._last]:
+            self.add_error(self._last, _("The last day is before the first one."))
+        if self.data.get(self._period, "") not in ("", *PERIODS):
+            self.add_error(self._first, _("This period is not known. Choose one of those above."))
+        return found
+
+
+class Day(forms.DateField):
+    """A day whose start and end can be computed in every time zone."""
+
+    def clean(self, value: Any) -> Any:
+        found = super().clean(value)
+        if found and not _FIRST_YEAR <= found.year <= _LAST_YEAR:
+            raise ValidationError(_("There are no rows from that year."))
+        return found
+
+
+def midnight(day: date) -> datetime:
+    """When a day begins in the current time zone; if clocks skip midnight, its first moment."""
+    at = datetime.combine(day, time.min)
+    return make_aware(at) if settings.USE_TZ else at
