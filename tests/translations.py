@@ -31,7 +31,12 @@ KEYWORDS: dict[str, Any] = {
     "pgettext_lazy": ((1, "c"), 2),
     "npgettext_lazy": ((1, "c"), 2, 3),
 }
-METHODS = [("**/migrations/**", "ignore"), ("**.py", "python"), ("**.html", "tests.translations.read_template")]
+METHODS = [
+    ("**/migrations/**", "ignore"),
+    ("**.py", "python"),
+    ("**/templates/**.html", "tests.translations.read_template"),
+    ("**/templates/**.txt", "tests.translations.read_template"),
+]
 #: What is written once, so that a catalogue changes only where its messages do.
 WRITTEN_AT = datetime(2026, 1, 1, tzinfo=UTC)
 

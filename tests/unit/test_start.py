@@ -46,9 +46,9 @@ MODULES = (
 )  # fmt: skip
 #: Pages of the admin, imported when one is opened.
 PAGES = (
-    "dashboard.account_page", "dashboard.charts", "dashboard.concerns", "dashboard.money", "dashboard.page",
-    "dashboard.statistics", "dashboard.technical", "flows.bulk_refund", "flows.confirmation", "flows.forms",
-    "flows.notes", "flows.payment_methods", "flows.payout", "flows.refund", "flows.webhook_endpoint", "lists.export",
+    "dashboard.account_page", "dashboard.charts", "dashboard.concerns", "dashboard.money", "dashboard.orders",
+    "dashboard.page", "dashboard.statistics", "dashboard.technical", "flows.bulk_refund", "flows.confirmation",
+    "flows.forms", "flows.notes", "flows.payment_methods", "flows.payout", "flows.refund", "flows.webhook_endpoint", "lists.export",
     "lists.xlsx", "shared.timeline",
 )  # fmt: skip
 

@@ -167,6 +167,8 @@ class PaymentAdmin(NotedAdmin):
         return SearchPage(self, request).respond()
 
     def orders_view(self, request: HttpRequest) -> HttpResponse:
+        # Loaded with the first page that is opened, not at start-up.
+
         return OrdersPage(self, request).respond()
 
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:

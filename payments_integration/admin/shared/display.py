@@ -54,13 +54,13 @@ NO_SECRET = gettext_lazy("Its secret is not known. Rotate it, because no deliver
 
 #: How a status looks. The word is always shown too, because not everyone can distinguish the colours.
 _TONES = {
-    "good": {"succeeded", "active", "done"},
+    "good": {"succeeded", "active", "done", "sent"},
     "bad": {
         "failed", "chargeback", "returned", "disabled", "parked", "quarantined", "rejected", "needs_person",
     },
     "open": {
         "created", "requires_action", "processing", "on_hold", "partially_paid", "overpaid", "pending", "held",
-        "applied", "due", "unknown", "running", "awaiting_approval",
+        "applied", "due", "unknown", "running", "awaiting_approval", "queued", "sending",
     },
     "quiet": {"expired", "canceled", "closed", "skipped"},
 }  # fmt: skip

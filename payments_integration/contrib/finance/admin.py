@@ -1,4 +1,4 @@
-"""The movements in the admin, and the monthly statement."""
+"""The movements, the monthly statement and the receipts by mail in the admin."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
-from payments_integration.admin.shared.buttons import Tool, may_view
-from payments_integration.contrib.finance.models import Movement, MovementKind
-from payments_integration.models import Balance
+from payments_integration.admin.shared.buttons import Button, Press, Tool, may_view
+from payments_integration.contrib.finance.models import Movement, MovementKind, ReceiptMail, ReceiptState, Why
+from payments_integration.models import Balance, Payment
 
 
 @admin.register(Movement)
@@ -64,3 +64,52 @@ class MovementAdmin(ReadOnlyAdmin):
         from payments_integration.contrib.finance.statement import StatementPage  # noqa: PLC0415
 
         return StatementPage(self, request).respond()
+
+
+def _send_again(obj: ReceiptMail, press: Press) -> None:
+    # Loaded with the first use, not at start-up.
+    from payments_integration.contrib.finance.receipt_mails import send_again  # noqa: PLC0415
+
+    send_again(obj)
+
+
+@admin.register(ReceiptMail)
+class ReceiptMailAdmin(ReadOnlyAdmin):
+    change_list_template = "admin/payments_integration/change_list.html"
+    change_form_template = "admin/payments_integration/change_form.html"
+    list_display = ("payment_shown", "state_shown", "reason_shown", "account", "queued_at", "tried_at")
+    list_filter = (filters.known("state", _("state"), ReceiptState, open_ended=False), filters.ACCOUNT)
+    ordering = ("-queued_at", "-pk")
+    sortable_by = ("queued_at",)
+    search_fields = ("payment_id__exact",)
+    search_help_text = _("The whole id of a payment")
+    export = ("id", "payment_id", "state", "reason", "account", "queued_at", "tried_at")
+    fieldsets = (
+        (None, {"fields": ("payment_shown", "state_shown", "reason_shown", "account")}),
+        (_("Times"), {"fields": ("queued_at", "tried_at")}),
+    )
+    buttons = (
+        Button(
+            name="send-again",
+            label=_("Send again"),
+            permission="send",
+            call=_send_again,
+            done=_("The receipt will be sent within a minute or so."),
+            logged=_("Sent again by mail."),
+            shown=lambda obj: obj.state not in (ReceiptState.QUEUED, ReceiptState.SENDING),
+            question=_("The payer may get the receipt twice."),
+        ),
+    )
+
+    state_shown = columns.status(_("state"), ReceiptState, "state")
+
+    @admin.display(description=_("payment"))
+    def payment_shown(self, obj: ReceiptMail) -> str:
+        return display.admin_link(self.admin_site, Payment, obj.payment_id)
+
+    @admin.display(description=_("reason"))
+    def reason_shown(self, obj: ReceiptMail) -> str:
+        return display.text(dict(Why.choices).get(obj.reason, obj.reason))
+
+    def has_send_permission(self, request: HttpRequest, obj: ReceiptMail | None = None) -> bool:
+        return request.user.has_perm("payments_finance.send_receiptmail")

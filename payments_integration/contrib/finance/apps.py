@@ -1,4 +1,4 @@
-"""The app's configuration: it connects the movements to the mirror."""
+"""The app's configuration: it connects the movements to the mirror, and the receipts by mail to the signals."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from django.db import router
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import signals
+from payments_integration.contrib.finance import receipt_options
+
+#: A payment with one of these gets a receipt.
+_PAID = ("succeeded", "overpaid")
 
 
 class FinanceConfig(AppConfig):
@@ -23,11 +27,35 @@ class FinanceConfig(AppConfig):
     def ready(self) -> None:
         signals.on_mirror_written(record_movements)
         checks.register(check_database, checks.Tags.models)
+        connect_receipts()
+        checks.register(receipt_options.check_setting, checks.Tags.compatibility)
 
 
 def record_movements(rows: Sequence[Any]) -> None:
     """Record what the rows of a transaction imply. The module is loaded with the first of them."""
     import_module("payments_integration.contrib.finance.movements").record(rows)
+
+
+def connect_receipts() -> None:
+    """Have receipts queued and sent. Without the setting, no event is dispatched for them."""
+    signals.status_changed.connect(queue_receipt, sender=apps.get_model("payments_integration", "Payment"))
+    signals.pass_ended.connect(send_receipts)
+
+
+def queue_receipt(**arguments: Any) -> None:
+    """A receiver of ``status_changed``. The module is loaded with the first payment that is paid."""
+    if receipt_options.is_on():
+        import_module("payments_integration.contrib.finance.receipt_mails").queue(**arguments)
+
+
+# A mistake in the setting is for the system checks: it must not park the payment's event.
+queue_receipt.wants = lambda status: receipt_options.is_on() and status in _PAID  # type: ignore[attr-defined]
+
+
+def send_receipts(**_: Any) -> None:
+    """A receiver of ``pass_ended``."""
+    if receipt_options.is_on():
+        import_module("payments_integration.contrib.finance.receipt_mails").send_queued()
 
 
 def check_database(**_: Any) -> list[checks.CheckMessage]:

@@ -42,29 +42,29 @@ class ReceiptView(CheckoutView, TemplateView):
         return super().get(request, *args, **kwargs)
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        payment, refunded = self.payment, self.payment.refunded_amount or 0
-
-        paid_at = _paid_at(payment)
-
-        def money(amount: int) -> str:
-            return format_for_payer(amount, payment.currency, payment.country)
-
-        return super().get_context_data(
-            **{
-                "payment": payment,
-                "issuer": str(getattr(settings, ISSUER, "")).splitlines(),
-                "amount": money(payment.amount_received),
-                "refunded": money(refunded) if refunded else "",
-                "paid_at": paid_at,
-                "paid_in_words": with_zone(paid_at),
-                "reference": visible(payment.merchant_reference or ""),
-                "status_url": reverse(STATUS, kwargs={"token": self.kwargs["token"]}),
-                **kwargs,
-            }
-        )
+        status_url = reverse(STATUS, kwargs={"token": self.kwargs["token"]})
+        return super().get_context_data(**{**facts(self.payment), "status_url": status_url, **kwargs})
 
 
-def _paid_at(payment: Payment) -> datetime:
+def facts(payment: Payment) -> dict[str, Any]:
+    """What a receipt says, for its page and its mail."""
+    refunded, moment = payment.refunded_amount or 0, paid_at(payment)
+
+    def money(amount: int) -> str:
+        return format_for_payer(amount, payment.currency, payment.country)
+
+    return {
+        "payment": payment,
+        "issuer": str(getattr(settings, ISSUER, "")).splitlines(),
+        "amount": money(payment.amount_received),
+        "refunded": money(refunded) if refunded else "",
+        "paid_at": moment,
+        "paid_in_words": with_zone(moment),
+        "reference": visible(payment.merchant_reference or ""),
+    }
+
+
+def paid_at(payment: Payment) -> datetime:
     """The provider's time; if it names none, that of the change of status: ``state_at`` moves on with each reading."""
     changes = StatusChange.objects.filter(
         account=payment.account, object_kind=payment.kind, object_id=payment.pk, status__in=PAID

@@ -1,0 +1,407 @@
+"""Receipts by mail: queued with the event, sent once at most, and only what is still true."""
+
+from __future__ import annotations
+
+import smtplib
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from unittest import mock
+
+import pytest
+import time_machine
+from django.contrib.auth.models import Permission, User
+from django.core import mail
+from django.core.exceptions import ImproperlyConfigured
+from django.core.mail import EmailMultiAlternatives
+from django.db import transaction
+from django.test import Client, override_settings
+from django.utils import timezone
+
+from payments_integration import erasure, services, signals
+from payments_integration.contrib.finance import receipt_mails, receipt_options
+from payments_integration.contrib.finance.apps import connect_receipts
+from payments_integration.contrib.finance.models import ReceiptMail, ReceiptState
+from payments_integration.models import Payment
+from payments_integration.testing import ProviderSandbox
+from tests.factories import checkout, rows
+from tests.unit.admin.conftest import boss as boss, browser, page  # the fixture is imported
+
+pytestmark = pytest.mark.django_db
+
+SITE = {"SITE_URL": "https://shop.example/"}
+LIST = "/admin/payments_finance/receiptmail/"
+
+
+@pytest.fixture(autouse=True)
+def _connected(_no_receivers: None) -> Iterator[None]:
+    """The receivers are connected, as they are where the app is installed, and the setting is there."""
+    connect_receipts()
+    with override_settings(PAYMENTS_RECEIPT_MAIL=SITE, PAYMENTS_RECEIPT_ISSUER="Tienda SpA\nRUT 76.123.456-7"):
+        yield
+
+
+def paid(**fields: Any) -> Payment:
+    values = {"status": "succeeded", "amount_received": 10_000, "succeeded_at": timezone.now(), **fields}
+    return checkout.payment(**values)
+
+
+def dispatched(payment: Payment, status: str = "succeeded") -> None:
+    """The payment's event is dispatched, with its change of status."""
+    signals.status_changed.send(
+        sender=Payment, instance=payment, status=status, previous_status="created", event=None, status_change=None,
+        is_stale=False,
+    )  # fmt: skip
+
+
+def queued(**fields: Any) -> ReceiptMail:
+    payment = paid(**fields)
+    dispatched(payment, payment.status)
+    return ReceiptMail.objects.get(payment_id=payment.pk)
+
+
+def state(row: ReceiptMail) -> tuple[str, str]:
+    row.refresh_from_db()
+    return (row.state, row.reason)
+
+
+# Queueing
+
+
+def test_nothing_is_queued_or_asked_without_the_setting(django_assert_num_queries: Any) -> None:
+    payment = paid()
+    with override_settings(PAYMENTS_RECEIPT_MAIL=None), django_assert_num_queries(0):
+        dispatched(payment)
+        signals.pass_ended.send(sender=None)
+        receipt_mails.send_queued()
+        assert not signals.has_listeners(signals.status_changed, Payment, "succeeded")
+    assert signals.has_listeners(signals.status_changed, Payment, "succeeded")
+    assert not signals.has_listeners(signals.status_changed, Payment, "failed")
+
+
+def test_a_paid_payment_is_queued_once_and_sent_once() -> None:
+    row = queued()
+    payment = Payment.objects.get(pk=row.payment_id)
+    for status in ("succeeded", "overpaid"):
+        dispatched(payment, status)
+    assert mail.outbox == [], "a handler may be waiting"
+    for _ in range(3):
+        receipt_mails.send_queued()
+    assert len(mail.outbox) == 1
+    dispatched(payment)
+    receipt_mails.send_queued()
+    assert len(mail.outbox) == 1
+    assert state(row) == (ReceiptState.SENT, "")
+
+
+def test_it_is_queued_in_the_transaction_of_the_handlers() -> None:
+    with transaction.atomic():
+        dispatched(paid())
+        transaction.set_rollback(True)  # as when a handler fails after it
+    assert not ReceiptMail.objects.exists()
+
+
+def test_an_event_of_the_provider_leads_to_a_mail(payments_sandbox: ProviderSandbox, woken: list[str]) -> None:
+    payment = services.create_payment(
+        amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference="order-1",
+        payer={"name": "Ana Rojas", "email": "ana@example.com"},
+    )  # fmt: skip
+    payments_sandbox.settle()
+    assert not ReceiptMail.objects.exists()
+    payments_sandbox.engine.pay(payment.pk)
+    payments_sandbox.settle()
+    receipt_mails.send_queued()
+    assert [message.to for message in mail.outbox] == [["ana@example.com"]]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"payer": None},
+        {"payer": {"email": None}},
+        {"payer": {"email": 5}},
+        {"payer": {"email": "ana"}},
+        {"payer": {"email": "ana@example.com\nBcc: all@example.com"}},
+        {"payer": ["ana@example.com"]},
+        {"erased_at": timezone.now()},
+        {"status": "chargeback"},
+        {"refunded_amount": 10_000},
+        {"succeeded_at": timezone.now() - receipt_mails.MAX_AGE - timedelta(hours=1)},
+    ],
+)
+def test_who_gets_no_receipt_is_not_queued(fields: dict[str, Any]) -> None:
+    dispatched(paid(**fields))
+    assert not ReceiptMail.objects.exists()
+
+
+@pytest.mark.parametrize("status", ["created", "partially_paid", "on_hold", "failed", "chargeback"])
+def test_only_a_paid_payment_is_queued(status: str) -> None:
+    dispatched(paid(status=status), status)
+    # The change is old news: the payment has another status now.
+    dispatched(paid(status="chargeback"), "succeeded")
+    assert not ReceiptMail.objects.exists()
+
+
+def test_a_mistake_in_the_setting_parks_no_event() -> None:
+    payment = paid()
+    with override_settings(PAYMENTS_RECEIPT_MAIL={"SIDE_URL": ""}):
+        dispatched(payment)
+        with pytest.raises(ImproperlyConfigured, match="no option 'SIDE_URL'"):
+            receipt_mails.send_queued()
+    assert ReceiptMail.objects.count() == 1
+
+
+# The mail
+
+
+def test_the_mail_says_what_the_receipt_says() -> None:
+    queued(succeeded_at=timezone.now(), refunded_amount=2_000)
+    receipt_mails.send_queued()
+    [message] = mail.outbox
+    assert isinstance(message, EmailMultiAlternatives)
+    assert message.to == ["ana@example.com"]
+    assert message.subject == "Comprobante de pago: pedido order-1"
+    [(html, kind)] = message.alternatives
+    assert kind == "text/html"
+    for words in ("Tienda SpA", "RUT 76.123.456-7", "$10.000", "$2.000", "order-1", "No es un documento tributario."):
+        assert words in message.body
+        assert words in html
+    assert "\n\n\n" not in message.body
+    [address] = [line.split()[-1] for line in message.body.splitlines() if "https://" in line]
+    assert address.startswith("https://shop.example/payments/receipt/")
+    assert address in html
+    assert "$10.000" in Client().get(address.removeprefix("https://shop.example")).content.decode()
+    assert "Ana" not in message.body + html
+
+
+@pytest.mark.parametrize(
+    ("country", "subject"),
+    [("BR", "Comprovante de pagamento: pedido order-1"), ("MX", "Comprobante de pago: pedido order-1"),
+     ("US", "Payment receipt: order order-1")],
+)  # fmt: skip
+def test_its_language_is_that_of_the_country(country: str, subject: str) -> None:
+    queued(country=country)
+    receipt_mails.send_queued()
+    assert [message.subject for message in mail.outbox] == [subject]
+
+
+def test_without_the_address_of_the_site_it_has_no_link() -> None:
+    queued(merchant_reference=None)
+    with override_settings(PAYMENTS_RECEIPT_MAIL={"FROM": "Tienda <shop@shop.example>"}):
+        receipt_mails.send_queued()
+    [message] = mail.outbox
+    assert message.from_email == "Tienda <shop@shop.example>"
+    assert message.subject == "Comprobante de pago"
+    assert isinstance(message, EmailMultiAlternatives)
+    assert "http" not in message.body + str(message.alternatives)
+
+
+def test_references_can_neither_add_headers_nor_markup() -> None:
+    queued(merchant_reference="<b>1</b>\r\nBcc: all@example.com\u202e")
+    receipt_mails.send_queued()
+    [message] = mail.outbox
+    assert message.recipients() == ["ana@example.com"]
+    assert "\n" not in message.subject
+    assert isinstance(message, EmailMultiAlternatives)
+    assert "<b>" not in str(message.alternatives)
+    assert "\u202e" not in message.subject + message.body
+
+
+# At most once
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"status": "chargeback"}, "not_paid"),
+        ({"refunded_amount": 10_000}, "refunded"),
+        ({"payer": None, "erased_at": timezone.now()}, "no_address"),
+    ],
+)
+def test_what_is_no_longer_true_is_not_sent(change: dict[str, Any], reason: str) -> None:
+    row = queued()
+    Payment.objects.filter(pk=row.payment_id).update(**change)
+    receipt_mails.send_queued()
+    assert mail.outbox == []
+    assert state(row) == (ReceiptState.SKIPPED, reason)
+
+
+def test_a_refund_in_progress_counts() -> None:
+    row = queued()
+    payment = Payment.objects.get(pk=row.payment_id)
+    rows.refund(payment=payment, amount=10_000, currency="CLP", status="processing")
+    receipt_mails.send_queued()
+    assert state(row) == (ReceiptState.SKIPPED, "refunded")
+
+
+def test_after_a_long_outage_it_is_not_sent() -> None:
+    row = queued()
+    with time_machine.travel(timezone.now() + receipt_mails.MAX_AGE + timedelta(minutes=1)):
+        receipt_mails.send_queued()
+    assert state(row) == (ReceiptState.SKIPPED, "too_old")
+
+
+def test_it_is_marked_before_the_mail_server_gets_it() -> None:
+    row = queued()
+
+    def send(message: Any) -> None:
+        assert state(row)[0] == ReceiptState.SENDING
+        receipt_mails.send_queued()  # another process at the same moment
+        mail.outbox.append(message)
+
+    with mock.patch.object(EmailMultiAlternatives, "send", send):
+        receipt_mails.send_queued()
+    assert len(mail.outbox) == 1
+    assert state(row) == (ReceiptState.SENT, "")
+
+
+def test_a_process_that_dies_while_sending_leaves_an_unknown_outcome() -> None:
+    row = queued()
+    with mock.patch.object(EmailMultiAlternatives, "send", side_effect=SystemExit), pytest.raises(SystemExit):
+        receipt_mails.send_queued()
+    receipt_mails.send_queued()
+    assert state(row)[0] == ReceiptState.SENDING
+    with time_machine.travel(timezone.now() + receipt_mails.OVERDUE_AFTER + timedelta(minutes=1)):
+        for _ in range(2):
+            receipt_mails.send_queued()
+    assert state(row)[0] == ReceiptState.UNKNOWN
+    assert mail.outbox == []
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError(), socket.gaierror(), smtplib.SMTPConnectError(421, b"busy ana@example.com")]
+)
+def test_a_mail_server_that_cannot_be_reached_is_tried_again(error: Exception) -> None:
+    first, second = queued(), queued()
+    with mock.patch.object(EmailMultiAlternatives, "send", side_effect=error) as send:
+        receipt_mails.send_queued()
+    assert send.call_count == 1, "the others wait, too"
+    assert state(first) == (ReceiptState.QUEUED, type(error).__name__)
+    receipt_mails.send_queued()
+    assert state(first) == state(second) == (ReceiptState.SENT, "")
+
+
+@pytest.mark.parametrize(
+    "error", [TimeoutError(), ConnectionResetError(), smtplib.SMTPRecipientsRefused({"ana@example.com": (550, b"no")})]
+)
+def test_any_other_failure_is_for_a_person(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = queued(), queued()
+    with mock.patch.object(EmailMultiAlternatives, "send", side_effect=[error, 1]):
+        receipt_mails.send_queued()
+    receipt_mails.send_queued()
+    assert state(first) == (ReceiptState.FAILED, type(error).__name__)
+    assert state(second)[0] == ReceiptState.SENT
+    assert mail.outbox == []
+    assert "ana@example.com" not in caplog.text
+
+
+def test_a_pass_ends_in_time() -> None:
+    first, second = queued(), queued()
+    with mock.patch.object(receipt_mails.time, "monotonic", side_effect=[0.0, 1.0, receipt_mails.PASS_SECONDS + 1]):
+        receipt_mails.send_queued()
+    assert (state(first)[0], state(second)[0]) == (ReceiptState.SENT, ReceiptState.QUEUED)
+
+
+def test_a_pass_without_receipts_takes_one_statement(django_assert_num_queries: Any) -> None:
+    queued()
+    receipt_mails.send_queued()
+    with django_assert_num_queries(1):
+        signals.pass_ended.send_robust(sender=None)
+
+
+def test_an_erasure_finds_no_address_here() -> None:
+    row = queued()
+    found = erasure.select(erasure.Selection.of(emails=("ana@example.com",)))
+    erasure.erase(found, actor="dpo")
+    receipt_mails.send_queued()
+    assert state(row) == (ReceiptState.SKIPPED, "no_address")
+    assert "ana" not in str(ReceiptMail.objects.values().get())
+
+
+# In the admin
+
+
+def staff(*codenames: str) -> Client:
+    user = User.objects.create_user(f"staff-{User.objects.count()}", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    return browser(user)
+
+
+@pytest.mark.parametrize("was", ["unknown", "failed", "sent", "skipped"])
+def test_a_person_can_send_it_again(boss: Client, was: str) -> None:
+    row = queued()
+    ReceiptMail.objects.update(state=was, reason="SMTPDataError", queued_at=timezone.now() - timedelta(days=9))
+    assert "Send again" in page(boss, f"{LIST}{row.pk}/change/")
+    boss.post(f"{LIST}{row.pk}/send-again/", {"idempotency_key": "k"})
+    receipt_mails.send_queued()
+    assert state(row) == (ReceiptState.SENT, "")
+    assert len(mail.outbox) == 1
+    assert "Sent again by mail." in page(boss, f"{LIST}{row.pk}/history/")
+
+
+@pytest.mark.parametrize("now", ["queued", "sending"])
+def test_what_is_under_way_is_not_queued_again(boss: Client, now: str) -> None:
+    row = queued()
+    ReceiptMail.objects.update(state=now, tried_at=timezone.now())
+    assert "Send again" not in page(boss, f"{LIST}{row.pk}/change/")
+    boss.post(f"{LIST}{row.pk}/send-again/", {"idempotency_key": "k"})
+    assert state(row)[0] == now
+
+
+def test_an_attempt_that_ends_late_does_not_hide_the_next_one() -> None:
+    row = queued()
+
+    def send(message: Any) -> None:
+        ReceiptMail.objects.update(state=ReceiptState.UNKNOWN)
+        receipt_mails.send_again(row)
+
+    with mock.patch.object(EmailMultiAlternatives, "send", send):
+        receipt_mails.send_queued()
+    assert state(row) == (ReceiptState.QUEUED, "")
+
+
+def test_the_list_shows_the_state_the_reason_and_no_address(boss: Client) -> None:
+    row = queued()
+    Payment.objects.update(status="chargeback")
+    receipt_mails.send_queued()
+    html = page(boss, LIST)
+    assert "the payment is no longer paid" in html
+    assert row.payment_id in html
+    assert "ana@example.com" not in html + page(boss, f"{LIST}{row.pk}/change/")
+    assert page(boss, f"{LIST}?state=skipped&q={row.payment_id}").count(row.payment_id) >= 1
+    assert boss.get(f"{LIST}export/").status_code == 200
+
+
+def test_each_right_is_asked_for() -> None:
+    row = queued()
+    assert staff("view_payment").get(LIST).status_code == 403
+    viewer = staff("view_receiptmail")
+    assert "Send again" not in page(viewer, f"{LIST}{row.pk}/change/")
+    assert viewer.post(f"{LIST}{row.pk}/send-again/").status_code == 403
+
+
+# The setting
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([], "PAYMENTS_RECEIPT_MAIL must be a dictionary"),
+        ({"URL": ""}, "PAYMENTS_RECEIPT_MAIL has no option 'URL'; it has SITE_URL and FROM"),
+        ({"SITE_URL": "http://shop.example"}, 'PAYMENTS_RECEIPT_MAIL["SITE_URL"] must be an https:// URL'),
+        ({"SITE_URL": 5}, 'PAYMENTS_RECEIPT_MAIL["SITE_URL"] must be an https:// URL'),
+        ({"FROM": "a@b.example\nBcc: c@d.example"}, 'PAYMENTS_RECEIPT_MAIL["FROM"] must be an e-mail address'),
+        ({"FROM": None}, 'PAYMENTS_RECEIPT_MAIL["FROM"] must be an e-mail address'),
+    ],
+)
+def test_a_wrong_setting_is_a_check_error(given: Any, text: str) -> None:
+    with override_settings(PAYMENTS_RECEIPT_MAIL=given):
+        found = [(message.id, message.msg) for message in receipt_options.check_setting()]
+    assert found == [("payments_integration.E042", text)]
+
+
+@pytest.mark.parametrize("given", [None, {}, SITE, {**SITE, "FROM": "Tienda <shop@shop.example>"}])
+def test_a_right_setting_is_none(given: Any) -> None:
+    with override_settings(PAYMENTS_RECEIPT_MAIL=given):
+        assert receipt_options.check_setting() == []
