@@ -36,7 +36,7 @@ AMOUNTS: dict[str, StrOrPromise] = {
 _MODELS: tuple[type[Any], ...] = (Payment, Payout, Refund)
 #: A payment that comes into one of these has brought no money.
 _WITHOUT_MONEY = ("created", "requires_action", "processing", "failed", "expired", "canceled")
-#: The provider may tell of the balance just before it tells of the object.
+#: The provider may tell of the balance just before or after the object, and the time of an answer has no fractions.
 _TOGETHER = timedelta(seconds=2)
 #: Status changes that are looked through, of all accounts and currencies.
 MAX_CHANGES = 1000
@@ -140,13 +140,13 @@ def _moved(balance: Balance, steps: list[_Step], models: list[type[Any]]) -> tup
     """
     if not steps or not models:
         return [], False
-    changes = _status_changes(Q(at__gt=steps[-1].since, at__lte=steps[0].at + _TOGETHER), models)
+    changes = _status_changes(Q(at__gt=steps[-1].since - _TOGETHER, at__lte=steps[0].at + _TOGETHER), models)
     is_narrow = len(changes) > MAX_CHANGES
     if is_narrow:
         # Few changes of this balance, many of others.
         close = Q()
         for step in steps:
-            close |= Q(at__gt=max(step.since, step.at - _NARROW), at__lte=step.at + _TOGETHER)
+            close |= Q(at__gt=max(step.since - _TOGETHER, step.at - _NARROW), at__lte=step.at + _TOGETHER)
         changes = _status_changes(close & Q(account=balance.account), models)
     ids: dict[str, set[str]] = defaultdict(set)
     for account, kind, object_id, _status, _at in changes:
@@ -177,7 +177,7 @@ def _status_changes(wanted: Q, models: list[type[Any]]) -> list[tuple[str, str, 
 def _assign(steps: list[_Step], moved: list[_Moved]) -> None:
     """Put the objects to the steps. One that explains a step exactly is not shown beside its neighbours."""
     for step in steps:
-        close = [item for item in moved if step.since < item.at <= step.at + _TOGETHER]
+        close = [item for item in moved if step.since - _TOGETHER < item.at <= step.at + _TOGETHER]
         nearest: dict[str, _Moved] = {}
         for item in sorted(close, key=lambda item: abs(item.at - step.at)):
             nearest.setdefault(item.row.pk, item)

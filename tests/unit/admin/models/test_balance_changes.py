@@ -79,10 +79,20 @@ def test_a_change_is_shown_with_the_objects_that_changed_since_the_one_before(bo
     assert late.merchant_reference not in html
 
 
+def test_an_answer_gives_its_time_in_whole_seconds(boss: Client) -> None:
+    row = balance()
+    at(row, 10.005, available=99_000)
+    at(row, 10.01, available=98_300)
+    refund = changed(rows.refund, 10, amount=700, status="created")
+    newer, older = table(boss, row)
+    assert newer[3] == f"refund {refund.pk} CLP 700 created same amount"
+    assert older[3] == "–"
+
+
 @pytest.mark.parametrize(
     "other",
     [
-        {"currency": "USD"}, {"account": "second"}, {"status": "processing"}, {"status": "failed"}, {"minutes": 0},
+        {"currency": "USD"}, {"account": "second"}, {"status": "processing"}, {"status": "failed"}, {"minutes": -0.1},
         {"minutes": 10.1},
     ],
 )  # fmt: skip
