@@ -53,7 +53,7 @@ def month(provider: ProviderSandbox) -> dict[str, Any]:
 
 def _payments(chance: random.Random, now: datetime) -> None:
     found = []
-    for number in range(260):
+    for number in range(600):
         code, family, country, currency, usual, success = chance.choice(_METHODS)
         at = now - timedelta(minutes=chance.randrange(DAYS * 24 * 60))
         amount = usual * chance.randrange(1, 5)

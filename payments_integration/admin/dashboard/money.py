@@ -159,7 +159,7 @@ class MoneyPanels:
     def _panel(self, currency: str, kinds: list[_Kind]) -> CurrencyPanel:
         return CurrencyPanel(
             currency=currency,
-            flows=[self._flow(kind, currency) for kind in kinds],
+            flows=self._flows(currency, kinds),
             chart=self._flow_chart(currency, kinds),
             volume=self._volume(currency) if self._sees(Payment) else None,
             by_status=[
@@ -210,6 +210,11 @@ class MoneyPanels:
         return Breakdown(capfirst(str(model._meta.verbose_name_plural)), rows)
 
     # Money in and out
+
+    def _flows(self, currency: str, kinds: list[_Kind]) -> list[Row]:
+        """The first kind, and of the others those that moved."""
+        first, *others = (self._flow(kind, currency) for kind in kinds)
+        return [first, *(row for row in others if any(cell.count for _label, cell in row.cells))]
 
     def _flow(self, kind: _Kind, currency: str) -> Row:
         groups = [group for group in self._groups[kind.model] if group.currency == currency and kind.moved(group)]

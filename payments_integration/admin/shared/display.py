@@ -137,7 +137,8 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return EMPTY
     if abs(seconds) < _MAX_SECONDS:
-        return _("%(seconds)d s") % {"seconds": round(seconds)}
+        # Like those of timesince, the number and its unit stay on one line.
+        return (_("%(seconds)d s") % {"seconds": round(seconds)}).replace(" ", "\xa0")
     end = now()
     return timesince(end - timedelta(seconds=abs(seconds)), end, depth=1)
 

@@ -117,9 +117,11 @@ class StatementPage:
         title = _("Monthly statement")
         context: dict[str, Any] = {"title": title, "form": form}
         if period is not None:
+            found = statements(period)
+            several = len({statement.account for statement in found} | {*conf.aliases()}) > 1
             context |= {
                 "month": in_words(period.since, "YEAR_MONTH_FORMAT"),
-                "sections": [_section(statement) for statement in statements(period)],
+                "sections": [_section(statement, several=several) for statement in found],
                 "files": [(label, self._url(period, file=name)) for name, label in _files()],
                 "previous_url": self._url(Period(_previous_month(period.since), period.since, period.account)),
                 "next_url": self._url(Period(period.until, period.until, period.account)),
@@ -135,13 +137,14 @@ class StatementPage:
         return f"?{urlencode({'month': f'{period.since:%Y-%m}', **account, **more})}"
 
 
-def _section(statement: Statement) -> dict[str, Any]:
+def _section(statement: Statement, *, several: bool) -> dict[str, Any]:
+    """``several``: whether there are several accounts, so that the heading names this one."""
     lines = [
         (figure.label, _shown(figure.amount, statement.currency), figure.is_sum, figure.name == "unexplained")
         for figure in figures(statement)
     ]
     return {
-        "heading": f"{display.text(statement.account)} {display.text(statement.currency)}",
+        "heading": display.text(f"{statement.account} {statement.currency}" if several else statement.currency),
         "lines": lines,
         "has_rest": bool(statement.unexplained),
     }
