@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from urllib.parse import urlencode
 from django.contrib.admin import AdminSite
 from django.db.models import Model
 from django.http import HttpRequest
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext_lazy
 
 from payments_integration import conf
 from payments_integration.admin.dashboard.statistics import Statistics
@@ -50,31 +51,56 @@ class Tile:
     advice: StrOrPromise = ""
 
 
-#: Each problem that health reports: its label, and the model and filters of the list with its rows.
+#: Each problem that health reports: its label, in two numbers if it follows the count of rows, and the model and filters
+#: of the list with its rows.
 _PROBLEMS: dict[Reason, tuple[StrOrPromise, type[Model], dict[str, str]]] = {
-    Reason.EVENTS_PENDING: (gettext_lazy("events are not applied"), Event, {"state": EventState.PENDING}),
-    Reason.EVENTS_UNDISPATCHED: (
-        gettext_lazy("changes are not dispatched"),
-        Event,
-        {"state": EventState.APPLIED},
-    ),
-    Reason.EVENTS_HELD: (gettext_lazy("events wait for the end of their window"), Event, {"state": EventState.HELD}),
-    Reason.EVENT_NOT_APPLIED: (
-        gettext_lazy("events could not be applied"),
+    Reason.EVENTS_PENDING: (
+        ngettext_lazy("event is not applied", "events are not applied"),
         Event,
         {"state": EventState.PENDING},
     ),
-    Reason.EVENT_QUARANTINED: (gettext_lazy("events are in quarantine"), Event, {"state": EventState.QUARANTINED}),
+    Reason.EVENTS_UNDISPATCHED: (
+        ngettext_lazy("change is not dispatched", "changes are not dispatched"),
+        Event,
+        {"state": EventState.APPLIED},
+    ),
+    Reason.EVENTS_HELD: (
+        ngettext_lazy("event waits for the end of its window", "events wait for the end of their window"),
+        Event,
+        {"state": EventState.HELD},
+    ),
+    Reason.EVENT_NOT_APPLIED: (
+        ngettext_lazy("event could not be applied", "events could not be applied"),
+        Event,
+        {"state": EventState.PENDING},
+    ),
+    Reason.EVENT_QUARANTINED: (
+        ngettext_lazy("event is in quarantine", "events are in quarantine"),
+        Event,
+        {"state": EventState.QUARANTINED},
+    ),
     Reason.DISPATCH_PARKED: (
-        gettext_lazy("events are parked: a receiver keeps failing"),
+        ngettext_lazy("event is parked: a receiver keeps failing", "events are parked: a receiver keeps failing"),
         Event,
         {"state": EventState.PARKED},
     ),
     Reason.DELIVERIES_MISSING: (gettext_lazy("events arrive, but none by webhook"), Event, {}),
-    Reason.OPERATIONS_DUE: (gettext_lazy("operations wait to be sent"), Operation, {"state": OperationState.DUE}),
-    Reason.REFRESHES_DUE: (gettext_lazy("objects wait to be refreshed"), DueRefresh, {}),
-    Reason.REFRESHES_FAIL: (gettext_lazy("objects cannot be refreshed"), DueRefresh, {}),
-    Reason.ERASURE_UNFINISHED: (gettext_lazy("erasures are not finished"), Erasure, {}),
+    Reason.OPERATIONS_DUE: (
+        ngettext_lazy("operation waits to be sent", "operations wait to be sent"),
+        Operation,
+        {"state": OperationState.DUE},
+    ),
+    Reason.REFRESHES_DUE: (
+        ngettext_lazy("object waits to be refreshed", "objects wait to be refreshed"),
+        DueRefresh,
+        {},
+    ),
+    Reason.REFRESHES_FAIL: (
+        ngettext_lazy("object cannot be refreshed", "objects cannot be refreshed"),
+        DueRefresh,
+        {},
+    ),
+    Reason.ERASURE_UNFINISHED: (ngettext_lazy("erasure is not finished", "erasures are not finished"), Erasure, {}),
     Reason.NEVER_RECONCILED: (gettext_lazy("events were never reconciled"), AccountState, {}),
     Reason.WATERMARK_OLD: (gettext_lazy("events are not complete up to now"), ReconciliationRun, {"kind": "events"}),
     Reason.GAP_TOO_LONG: (gettext_lazy("every object must be compared"), ReconciliationRun, {"kind": "full"}),
@@ -92,9 +118,21 @@ _PROBLEMS: dict[Reason, tuple[StrOrPromise, type[Model], dict[str, str]]] = {
     ),
     Reason.PROVIDER_CLOCK: (gettext_lazy("our clock and the provider's differ"), AccountState, {}),
     Reason.NO_ENDPOINT: (gettext_lazy("no webhook endpoint is known"), WebhookEndpoint, {}),
-    Reason.ENDPOINT: (gettext_lazy("webhook endpoints need attention"), WebhookEndpoint, {}),
-    Reason.SECRET_MISSING: (gettext_lazy("signing secrets are not known"), WebhookEndpoint, {}),
-    Reason.SECRET_UNREADABLE: (gettext_lazy("signing secrets cannot be decrypted"), WebhookEndpoint, {}),
+    Reason.ENDPOINT: (
+        ngettext_lazy("webhook endpoint needs attention", "webhook endpoints need attention"),
+        WebhookEndpoint,
+        {},
+    ),
+    Reason.SECRET_MISSING: (
+        ngettext_lazy("signing secret is not known", "signing secrets are not known"),
+        WebhookEndpoint,
+        {},
+    ),
+    Reason.SECRET_UNREADABLE: (
+        ngettext_lazy("signing secret cannot be decrypted", "signing secrets cannot be decrypted"),
+        WebhookEndpoint,
+        {},
+    ),
 }
 #: The page of the technical state is for users who may see one of these.
 TECHNICAL: tuple[type[Model], ...] = (
@@ -151,4 +189,7 @@ class AccountPage:
     def _problem(self, problem: Problem) -> Iterator[Tile]:
         label, model, filters = _PROBLEMS.get(problem.code, (problem.message, Operation, {}))
         if self.sees(model):
+            with contextlib.suppress(TypeError):
+                # A label in two numbers. The others cannot be formatted.
+                label %= problem.count
             yield Tile(label, problem.count, "", self.link(model, **filters))

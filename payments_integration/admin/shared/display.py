@@ -66,8 +66,11 @@ _TONES = {
 }  # fmt: skip
 _TONE_OF = {status: tone for tone, statuses in _TONES.items() for status in statuses}
 
+#: The events that are not named after a status.
+_EVENTS = {"payout.delayed": gettext_lazy("delayed"), "balance.updated": gettext_lazy("changed")}
 #: The most characters of a text in a list.
 _CELL = 80
+
 #: Durations shorter than this are shown in seconds.
 _MAX_SECONDS = 120.0
 
@@ -105,6 +108,14 @@ def kind_word(kind: str) -> str:
     """The kind of an object in words."""
     words = {**dict(Kind.choices), Erasure.OPERATION: Operation._meta.verbose_name}
     return text(words.get(kind, kind))
+
+
+def event_name(event_type: str) -> str:
+    """A type of event in words: ``payment: succeeded``; as the provider sent it, if this version does not know it."""
+    kind, _dot, what = event_type.partition(".")
+    choices = getattr(MIRRORS.get(kind), "Status", None)
+    word = (dict(choices.choices) if choices is not None else {}).get(what) or _EVENTS.get(event_type)
+    return text(f"{kind_word(kind)}: {word}" if word else event_type)
 
 
 def operation_name(operation: str) -> str:

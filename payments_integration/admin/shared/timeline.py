@@ -129,7 +129,7 @@ def _logged(obj: Mirror, operations: list[Operation]) -> Iterator[LogEntry]:
 def _event(site: AdminSite, row: Event) -> Entry:
     source = dict(EventSource.choices).get(row.source, row.source)
     details = [_("received %(at)s by %(source)s") % {"at": display.moment(row.received_at), "source": source}]
-    title = display.admin_link(site, Event, row.pk, row.type)
+    title = display.admin_link(site, Event, row.pk, display.event_name(row.type))
     if row.state != EventState.DONE:
         title = format_html("{} {}", title, display.status(row.state, EventState))
     return Entry(row.created_at, 1, gettext_lazy("Event"), title, (*details, display.text(row.pk)))

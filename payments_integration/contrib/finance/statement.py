@@ -12,6 +12,7 @@ from django import forms
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed
 from django.utils import timezone
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import conf
@@ -127,7 +128,10 @@ class StatementPage:
                 "next_url": self._url(Period(period.until, period.until, period.account)),
                 "open_until": _open_until(period),
             }
-        to_list: Crumb = (self.admin.visible_list_url(self.request), str(self.admin.opts.verbose_name_plural))
+        to_list: Crumb = (
+            self.admin.visible_list_url(self.request),
+            capfirst(str(self.admin.opts.verbose_name_plural)),
+        )
         return self.admin.render_page(
             self.request, "admin/payments_finance/movement/statement.html", context, [to_list, ("", title)]
         )

@@ -78,13 +78,13 @@ def test_tiles_are_at_the_top_and_link_to_their_rows(boss: Client) -> None:
     html = page(boss, DASHBOARD)
     shown = text(section(html, "pi-attention"))
     # Technical problems are lines here, and tiles on their own page.
-    assert "1 events are parked: a receiver keeps failing" in shown
-    assert "1 events are in quarantine" in shown
+    assert "1 event is parked: a receiver keeps failing" in shown
+    assert "1 event is in quarantine" in shown
     technical = text(section(page(boss, TECHNICAL), "pi-attention"))
     assert "1 Parked: a receiver keeps failing oldest: 2 days" in technical
     assert "1 Events in quarantine" in technical
     assert "0 Events that could not be applied" in technical
-    assert "events are parked" not in technical
+    assert "event is parked" not in technical
     assert "2 Operations that a person must decide oldest: 3 hours" in shown
     assert "1 Operations that wait for approval oldest: 3 hours" in shown
     assert "1 Operations with an unknown outcome oldest: 40 s" in shown
@@ -162,7 +162,7 @@ def test_every_problem_of_health_has_a_label(boss: Client) -> None:
     rows.endpoint(gone_at=NOW)
     shown = text(section(page(boss, DASHBOARD), "pi-attention"))
     assert "1 events were never reconciled" in shown
-    assert "webhook endpoints need attention" in shown
+    assert "1 webhook endpoint needs attention" in shown
 
 
 def test_the_dashboard_takes_few_statements_without_a_cache(boss: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.utils import translation
 
 from payments_integration.admin.shared import display
 
@@ -27,3 +28,31 @@ def test_control_and_direction_characters_are_shown_escaped(value: str, shown: s
 @pytest.mark.parametrize("value", [None, ""])
 def test_an_empty_value_is_a_dash(value: str | None) -> None:
     assert display.text(value) == display.EMPTY
+
+
+@pytest.mark.parametrize(
+    ("event_type", "words"),
+    [
+        ("payment.requires_action", "payment: requires action"),
+        ("payout.delayed", "payout: delayed"),
+        ("balance.updated", "balance: changed"),
+        ("payment.quarked", "payment.quarked"),
+        ("quark.created", "quark.created"),
+        ("odd", "odd"),
+    ],
+)
+def test_an_event_is_named_in_words_as_far_as_they_are_known(event_type: str, words: str) -> None:
+    assert display.event_name(event_type) == words
+
+
+def test_a_kind_is_named_in_words_as_far_as_it_is_known() -> None:
+    assert [display.kind_word(kind) for kind in ("deposit_reference", "operation", "quark", "")] == [
+        "deposit reference", "operation", "quark", display.EMPTY,
+    ]  # fmt: skip
+
+
+def test_seconds_have_one_decimal_as_the_language_writes_it() -> None:
+    with translation.override("es"):
+        assert display.seconds(0.44, signed=True) == "+0,4 s"
+        assert display.seconds(-1.25) == "-1,2 s"
+    assert display.seconds(None) == display.EMPTY

@@ -14,7 +14,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from payments_integration.admin.shared import timeline
+from payments_integration.admin.shared import display, timeline
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
@@ -59,7 +59,13 @@ def test_the_timeline_has_every_source_newest_first(boss: Client, model: str) ->
             ("luz: Refunded 5.",),
             ("luz: Approved.", url("operation", "change", asked.pk)),
             ("created → done", url("statuschange", "change", step.pk), url("event", "change", event.pk)),
-            (event.type, event.pk, "parked: a receiver keeps failing", "by webhook", url("event", "change", event.pk)),
+            (
+                display.event_name(event.type),
+                event.pk,
+                "parked: a receiver",
+                "by webhook",
+                url("event", "change", event.pk),
+            ),
             ("refund", "USD\xa05.00", "by maria", "by luz", "req_7, req_8", url("operation", "change", asked.pk)),
         ),
         strict=True,
