@@ -71,7 +71,7 @@ def calculation(payment: Payment) -> Calculation:
     refunds, promised = refunds_and_promises(payment)
     amounts = compute_amounts(payment, refunds, promised)
     sentences = list(_sentences(payment, amounts, refunds, promised))
-    less = [
+    less: list[str] = [
         format_html("{} {}", label, display.money(amount, payment.currency))
         for label, amount in ((_("Fee"), payment.fee), (_("Net"), payment.net_amount))
         if amount is not None

@@ -90,12 +90,17 @@ def actor(value: str) -> str:
     return text(actor_name(value))
 
 
-def status(value: str | None, choices: Any) -> str:
-    """A status in words. A status that this version does not know is shown as the provider sent it."""
+def status(value: str | None, choices: Any, *, tone: str = "") -> str:
+    """A status in words. A status that this version does not know is shown as the provider sent it.
+
+    ``tone``: another one than the status usually has.
+    """
     if not value:
         return EMPTY
     label = dict(choices.choices).get(value, value)
-    return format_html('<span class="pi-status pi-status-{}">{}</span>', _TONE_OF.get(value, "odd"), text(label))
+    return format_html(
+        '<span class="pi-status pi-status-{}">{}</span>', tone or _TONE_OF.get(value, "odd"), text(label)
+    )
 
 
 def status_word(kind: str, value: str | None) -> str:

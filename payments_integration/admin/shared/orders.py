@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     #: A mirror row with a ``merchant_reference``.
     Referring = Payment | Payout | DepositReference
 
+#: Ids of rows, and the addresses of their orders.
+_Search = Callable[[list[Any]], Iterable[tuple[str, str]]]
+
 logger = logging.getLogger(__name__)
 
 
@@ -47,11 +50,13 @@ def order_of_refund(page: Page, refund: Refund) -> str:
 def order_urls(page: Page, rows: Iterable[Referring]) -> dict[str, str]:
     """The addresses of the orders that rows belong to, by the rows' ids. Rows without one are left out."""
     rows = [row for row in rows if row.merchant_reference]
+    if not rows:
+        return {}
     # A savepoint, so that a database error in a merchant's code does not end the page's transaction.
     savepoint = transaction.atomic() if transaction.get_connection().in_atomic_block else contextlib.nullcontext()
     try:
         with savepoint:
-            return _urls(page, rows) if rows else {}
+            return _urls(page, rows)
     except DatabaseError:
         logger.exception("No link to an order can be shown.")
         return {}
@@ -59,7 +64,8 @@ def order_urls(page: Page, rows: Iterable[Referring]) -> dict[str, str]:
 
 def _urls(page: Page, rows: list[Referring]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for search in (_by_setting, *(partial(_by_model, model, page) for model in _payables())):
+    searches: list[_Search] = [_by_setting, *(partial(_by_model, model, page) for model in _payables())]
+    for search in searches:
         left = [row for row in rows if row.pk not in found]
         found |= {pk: url for pk, url in search(left) if url}
     return found

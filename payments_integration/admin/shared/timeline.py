@@ -1,11 +1,12 @@
-"""The timeline of an object, newest first: its events, status changes, operations and the actions in this admin.
+"""The timeline of an object, newest first: its events, status changes, refunds, operations, and actions in this admin.
 
-Events and status changes have the provider's time, operations and actions have ours.
+Events, status changes and refunds have the provider's time, operations and actions have ours.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,13 +24,17 @@ from django.utils.translation import gettext as _, gettext_lazy
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import hidden, may_view
 from payments_integration.admin.shared.sections import Section
+from payments_integration.enums import RefundStatus
 from payments_integration.models import (
+    MIRRORS,
     Event,
     EventSource,
     EventState,
     Mirror,
     Operation,
     OperationState,
+    Payment,
+    Refund,
     StatusChange,
 )
 
@@ -72,7 +77,10 @@ class Timeline(Section):
 
 
 def timeline(site: AdminSite, request: HttpRequest, obj: Mirror) -> Timeline:
-    """The newest entries of a mirrored object that this user may see, in four queries at most."""
+    """The newest entries of a mirrored object that this user may see.
+
+    Four queries, one more for the refunds of a payment, and one for each kind of object that its operations made.
+    """
     sources: list[list[Entry]] = []
     lists: list[tuple[StrOrPromise, str]] = []
     operations: list[Operation] = []
@@ -84,8 +92,12 @@ def timeline(site: AdminSite, request: HttpRequest, obj: Mirror) -> Timeline:
         lists.append((gettext_lazy("All status changes"), _found(site, StatusChange, obj)))
     if may_view(site, request, Operation):
         operations = _operations(obj)
-        sources.append([_operation(site, row) for row in operations])
+        results = _results(site, request, obj, operations)
+        sources.append([_operation(site, row, obj, results) for row in operations])
         lists.append((gettext_lazy("All operations"), _found(site, Operation, obj)))
+    if isinstance(obj, Payment) and may_view(site, request, Refund):
+        asked = {operation.result_id for operation in operations}
+        sources.append([_refund(site, row) for row in _newest(_refunds(obj), "created_at") if row.pk not in asked])
     sources.append([_log(site, row, obj) for row in _logged(obj, operations)])
     lists.append((gettext_lazy("All actions in this admin"), display.page_url(site, type(obj), "history", obj.pk)))
     entries = heapq.nlargest(ENTRIES, (entry for source in sources for entry in source), key=lambda entry: entry.order)
@@ -114,6 +126,33 @@ def _operations(obj: Mirror) -> list[Operation]:
     # An operation whose target is also its result, such as a cancel, is in both halves.
     found = {row.pk: row for row in both.order_by("-created_at")[: 2 * ENTRIES]}
     return list(found.values())[:ENTRIES]
+
+
+def _results(
+    site: AdminSite, request: HttpRequest, obj: Mirror, operations: list[Operation]
+) -> dict[tuple[str, str], Any]:
+    """The objects that operations made, as they are now, by kind and id, as far as this user may see them."""
+    wanted = defaultdict(set)
+    for operation in operations:
+        if _made(operation) and operation.result_id != obj.object_id:
+            wanted[operation.result_kind].add(operation.result_id)
+    found: dict[tuple[str, str], Any] = {(obj.kind, obj.object_id): obj}
+    for kind, ids in wanted.items():
+        model = MIRRORS.get(kind)
+        if model is not None and hasattr(model, "Status") and may_view(site, request, model):
+            rows = model._default_manager.filter(account=obj.account, pk__in=ids).only("status")
+            found |= {(kind, row.pk): row for row in rows}
+    return found
+
+
+def _made(operation: Operation) -> bool:
+    """Whether the operation made an object, which has a status of its own since."""
+    return operation.operation.startswith("create_") and operation.state == OperationState.DONE
+
+
+def _refunds(payment: Payment) -> QuerySet[Refund]:
+    rows = Refund.objects.filter(account=payment.account, payment_id=payment.pk)
+    return rows.only("status", "amount", "currency", "created_at")
 
 
 def _logged(obj: Mirror, operations: list[Operation]) -> Iterator[LogEntry]:
@@ -148,14 +187,22 @@ def _change(site: AdminSite, row: StatusChange) -> Entry:
     )
 
 
-def _operation(site: AdminSite, row: Operation) -> Entry:
+def _operation(site: AdminSite, row: Operation, obj: Mirror, results: dict[tuple[str, str], Any]) -> Entry:
+    state = display.status(row.state, OperationState)
+    details = []
+    if _made(row):
+        # That the provider accepted a refund says nothing about what became of it.
+        result = results.get((row.result_kind, row.result_id))
+        quiet = display.status(row.state, OperationState, tone="quiet")
+        state = display.status(result.status, result.Status) if result is not None else quiet
+        if row.result_id != obj.object_id:
+            details.append(display.object_link(site, row.account, row.result_kind, row.result_id))
     title = format_html(
         "{} {} {}",
         display.admin_link(site, Operation, row.pk, display.operation_name(row.operation)),
         display.money(row.amount, row.currency) if row.amount is not None else "",
-        display.status(row.state, OperationState),
+        state,
     )
-    details = []
     if row.actor:
         details.append(_("asked by %(who)s") % {"who": display.actor(row.actor)})
     if row.approved_by:
@@ -164,6 +211,17 @@ def _operation(site: AdminSite, row: Operation) -> Entry:
     if row.request_ids:
         details.append(_("request ids %(ids)s") % {"ids": display.text(", ".join(map(str, row.request_ids)))})
     return Entry(row.created_at, 0, gettext_lazy("Operation"), title, tuple(details))
+
+
+def _refund(site: AdminSite, row: Refund) -> Entry:
+    """A refund that no shown operation asked for, for instance one made in the provider's dashboard."""
+    title = format_html(
+        "{} {} {}",
+        display.admin_link(site, Refund, row.pk),
+        display.money(row.amount, row.currency),
+        display.status(row.status, RefundStatus),
+    )
+    return Entry(row.created_at, 0, gettext_lazy("Refund"), title)
 
 
 def _log(site: AdminSite, row: LogEntry, obj: Mirror) -> Entry:

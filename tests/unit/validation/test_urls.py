@@ -13,6 +13,7 @@ from payments_integration.validation.urls import (
     is_encoded,
     is_payer_link,
     is_secure_url,
+    is_site_path,
     is_staff_link,
 )
 
@@ -104,6 +105,18 @@ def test_staff_may_follow_an_address_with_letters_of_any_script_but_without_invi
     assert is_staff_link("https://bank.example/ñ")
     assert not is_staff_link("https://bank.example/\x00")
     assert not is_staff_link("javascript:alert(1)")
+
+
+@pytest.mark.parametrize("path", ["/", "/orders/7/?a=1&b=2#c", "/ñ/%20", "/a//b"])
+def test_a_path_of_this_site_begins_with_one_slash(path: str) -> None:
+    assert is_site_path(path)
+
+
+@pytest.mark.parametrize(
+    "path", ["", "orders/7", "//evil.example", "/\\evil.example", "/a b", "/a\n", "/\t/evil", '/"x']
+)
+def test_no_other_text_is_a_path_of_this_site(path: str) -> None:
+    assert not is_site_path(path)
 
 
 @pytest.mark.case(84)

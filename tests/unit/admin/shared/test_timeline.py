@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -82,6 +83,57 @@ def test_the_operation_that_created_an_object_is_in_its_timeline_once(boss: Clie
     rows.operation(operation="cancel_payment", target_id=canceled.pk, result_kind="payment", result_id=canceled.pk)
     assert len(shown(boss, row)) == 1
     assert len(shown(boss, canceled)) == 1
+
+
+def badges(entry: str) -> list[tuple[str, str]]:
+    return re.findall(r'pi-status pi-status-(\w+)">(.*?)<', entry)
+
+
+@pytest.mark.parametrize(
+    ("status", "tone"),
+    [
+        ("succeeded", "good"), ("returned", "bad"), ("failed", "bad"), ("processing", "open"), ("canceled", "quiet"),
+        ("quarked", "odd"),
+    ],
+)  # fmt: skip
+def test_an_operation_shows_what_became_of_its_refund(boss: Client, status: str, tone: str) -> None:
+    payment = rows.payment()
+    refund = rows.refund(payment=payment, status=status)
+    rows.operation(target_id=payment.pk, result_kind="refund", result_id=refund.pk)
+    for row in (payment, refund):
+        (entry,) = shown(boss, row)
+        assert badges(entry) == [(tone, status)]
+    assert f'href="{url("refund", "change", refund.pk)}">{refund.pk}<' in shown(boss, payment)[0]
+
+
+def test_an_operation_that_is_not_done_shows_its_own_state(boss: Client) -> None:
+    payment = rows.payment()
+    for state in ("unknown", "rejected", "needs_person"):
+        rows.operation(target_id=payment.pk, state=state)
+    rows.operation(target_id=payment.pk, operation="cancel_payment", result_kind="payment", result_id=payment.pk)
+    assert [tone for entry in shown(boss, payment) for tone, _word in badges(entry)] == ["good", "bad", "bad", "open"]
+
+
+def test_done_is_not_green_when_what_became_of_it_cannot_be_shown(staff: Callable[..., Client]) -> None:
+    payment = rows.payment()
+    refund = rows.refund(payment=payment, status="returned")
+    rows.operation(target_id=payment.pk, result_kind="refund", result_id=refund.pk)
+    (entry,) = shown(staff("view_payment", "view_operation"), payment)
+    assert badges(entry) == [("quiet", "done")]
+    (entry,) = shown(staff("view_payment", "view_operation", "view_refund"), payment)
+    assert badges(entry) == [("bad", "returned")]
+
+
+def test_a_refund_that_was_made_elsewhere_is_in_the_timeline_of_its_payment(
+    boss: Client, staff: Callable[..., Client]
+) -> None:
+    payment = rows.payment()
+    refund = rows.refund(payment=payment, status="returned", amount=300)
+    (entry,) = shown(boss, payment)
+    assert badges(entry) == [("bad", "returned")]
+    assert url("refund", "change", refund.pk) in entry
+    assert "USD\xa03.00" in entry
+    assert shown(staff("view_payment"), payment) == []
 
 
 def test_rows_of_other_objects_are_not_in_the_timeline(boss: Client) -> None:
