@@ -16,7 +16,8 @@ from django.utils.translation import gettext, gettext_lazy as _
 from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.lists import filters
 from payments_integration.admin.models.notes import NotedAdmin
-from payments_integration.admin.shared import columns, display, people
+from payments_integration.admin.shared import columns, display, next_actions, orders, people
+from payments_integration.admin.shared.methods import method_name
 from payments_integration.admin.shared.sections import Page, Section, Table
 from payments_integration.enums import RECEIVED_PAYMENT_STATUSES, Country, DepositReferenceStatus, Flow
 from payments_integration.models import DepositReference, Operation, Payment
@@ -52,20 +53,23 @@ class DepositReferenceAdmin(NotedAdmin):
         "each word is enough."
     )
     list_defer = ("details", "extra")
-    personal = ("details_shown", "extra_shown")
+    personal = ("extra_shown",)
     export = (
         "id", "status", "country", "currency", "method_code", "merchant_reference", "account", "created_at",
     )  # fmt: skip
     fieldsets = (
-        (_("Instructions for the payer"), {"fields": ("details_shown",)}),
-        (None, {"fields": ("reference_link", "method_code", "country_shown", "currency", "created_at")}),
-        (MIRROR_FIELDS[0], {**MIRROR_FIELDS[1], "fields": ("id", *MIRROR_FIELDS[1]["fields"])}),
+        (None, {"fields": ("reference_link", "method_named", "country_shown", "currency", "created_at")}),
+        (_("Identifiers"), {"classes": ("collapse",), "fields": ("id", "method_code")}),
+        MIRROR_FIELDS,
     )
 
     status_shown = columns.status(_("status"), DepositReferenceStatus)
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
     country_shown = columns.choice("country", _("country"), Country)
-    details_shown = columns.next_action("details", _("details"))
+
+    @admin.display(description=_("method"))
+    def method_named(self, obj: DepositReference) -> str:
+        return method_name(obj.method_code, obj.country)
 
     @admin.display(description=_("merchant reference"))
     def reference_link(self, obj: DepositReference) -> str:
@@ -74,13 +78,14 @@ class DepositReferenceAdmin(NotedAdmin):
 
     def headline(self, page: Page, obj: DepositReference) -> Iterable[str]:
         if code := _code(obj):
-            yield format_html('<code class="pi-code">{}</code>', page.personal(code))
+            yield format_html('<code class="pi-code pi-number">{}</code>', page.personal(code))
         yield display.status(obj.status, DepositReferenceStatus)
         if name := _payer(obj):
             yield page.personal(name)
-        yield self.reference_link(obj)
+        yield orders.order_link(page, obj)
 
     def lead(self, page: Page, obj: DepositReference) -> Iterable[Section]:
+        yield from next_actions.section(page, _("What the payer needs"), obj, "details")
         if obj.merchant_reference and page.may_view(Payment):
             yield received_section(obj)
 

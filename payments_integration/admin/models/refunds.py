@@ -14,7 +14,7 @@ from payments_integration.admin.base import MIRROR_FIELDS
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.since import StatusSince, SucceededDays
 from payments_integration.admin.models.notes import NotedAdmin
-from payments_integration.admin.shared import columns, display, people
+from payments_integration.admin.shared import columns, display, orders, people
 from payments_integration.admin.shared.buttons import may
 from payments_integration.admin.shared.sections import Page, Section, Table
 from payments_integration.enums import VOID_REFUND_STATUSES, MethodFamily, RefundStatus
@@ -62,8 +62,12 @@ class RefundAdmin(NotedAdmin):
     )  # fmt: skip
     export_personal = ("reason",)
     fieldsets = (
-        (None, {"fields": ("reason_shown", "payment_link", "payment_reference", "payout_link", "created_at")}),
-        (MIRROR_FIELDS[0], {**MIRROR_FIELDS[1], "fields": ("id", *MIRROR_FIELDS[1]["fields"])}),
+        (None, {"fields": ("reason_shown", "created_at")}),
+        (
+            _("Identifiers"),
+            {"classes": ("collapse",), "fields": ("id", "payment_link", "payment_reference", "payout_link")},
+        ),
+        MIRROR_FIELDS,
     )
 
     status_shown = columns.status(_("status"), RefundStatus)
@@ -93,8 +97,8 @@ class RefundAdmin(NotedAdmin):
         yield display.status(obj.status, RefundStatus)
         payment = _payment(obj)
         if payment is not None and page.may_view(Payment):
-            yield page.personal(_payer(payment))
-            yield display.text(payment.merchant_reference)
+            yield people.name(page, payment, "payer")
+            yield orders.order_link(page, payment)
         if obj.payment_id:
             link = display.admin_link(page.site, Payment, obj.payment_id)
             yield format_html(gettext("refund of {}"), link)
@@ -125,12 +129,6 @@ def _payment(obj: Refund) -> Payment | None:
         return obj.payment
     except Payment.DoesNotExist:
         return None
-
-
-def _payer(payment: Payment) -> str:
-    payer = payment.payer if isinstance(payment.payer, dict) else {}
-    name = payer.get("name") or payer.get("email")
-    return name if isinstance(name, str) else ""
 
 
 def _payouts(obj: Refund) -> QuerySet[Payout]:
