@@ -111,6 +111,14 @@ class ConfirmationPage(ABC):
         """Further context of the form's template."""
         return {}
 
+    def key(self) -> str:
+        """The idempotency key of a new intent."""
+        return new_key()
+
+    def obstacle(self) -> str:
+        """Why nothing must be sent at all, as a sentence; empty if nothing is in the way."""
+        return ""
+
     def twin(self, form: Any) -> Operation | None:
         """A recent operation of another page that does the same. A person must confirm that both are meant."""
         return None
@@ -133,22 +141,26 @@ class ConfirmationPage(ABC):
             return self._page(self._unbound(self.request.POST.dict()))
         form = self.form(self.request.POST)
         if form.is_valid():
-            if step == CONFIRM and self._knows_the_twin(form):
+            if step == CONFIRM and self._may_send(form):
                 return self._send(form)
             self.check(form)
+            if obstacle := self.obstacle():
+                form.add_error(None, obstacle)
             if not form.errors:
                 return self._confirm(form)
         return self._page(form)
 
-    def _knows_the_twin(self, form: KeyedForm) -> bool:
+    def _may_send(self, form: KeyedForm) -> bool:
         # A form that was sent before gets its outcome.
         if Operation.objects.filter(idempotency_key=form.cleaned_data["idempotency_key"]).exists():
             return True
+        if self.obstacle():
+            return False
         twin = self.twin(form)
         return twin is None or self.request.POST.get(TWIN) == twin.pk
 
     def _unbound(self, values: dict[str, Any]) -> KeyedForm:
-        return self.form(initial={**values, "idempotency_key": values.get("idempotency_key") or new_key()})
+        return self.form(initial={**values, "idempotency_key": values.get("idempotency_key") or self.key()})
 
     def _send(self, form: KeyedForm) -> HttpResponse:
         site, key = self.admin.admin_site, form.cleaned_data["idempotency_key"]
@@ -176,7 +188,7 @@ class ConfirmationPage(ABC):
         except (PaymentsError, ImproperlyConfigured) as error:
             form.add_error(None, explain(site, error))
             # This key keeps this refusal for ever, so another try gets a new key.
-            form.data = {**self.request.POST.dict(), "idempotency_key": new_key()}
+            form.data = {**self.request.POST.dict(), "idempotency_key": self.key()}
             return self._page(form)
         subject, entry, message = self.done(row)
         log(self.admin, self.request, subject, entry, about=row.pk, repeated=repeated)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode
 
 from django import forms
 from django.contrib.admin.exceptions import DisallowedModelAdminToField
@@ -16,6 +19,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import conf, services
+from payments_integration.admin.flows import pay_again
 from payments_integration.admin.flows.confirmation import (
     ASK_FOR_APPROVAL,
     NEEDS_APPROVAL,
@@ -32,6 +36,7 @@ from payments_integration.admin.flows.forms import (
     amount_in_words,
     destination_facts,
     destination_in_words,
+    destination_values,
     example,
     money_input,
     parse_amount,
@@ -41,15 +46,20 @@ from payments_integration.admin.shared.display import explain
 from payments_integration.enums import Country, Currency
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import Balance, Operation, OperationState, Payout
-from payments_integration.money import format_money
+from payments_integration.money import format_amount, format_money
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
     from payments_integration.admin.base import ReadOnlyAdmin
 
-#: The method codes of this many newest payouts are suggested.
+#: The method codes and recipients of this many newest payouts are suggested.
 _SUGGEST_FROM = 200
+#: Recipients that are suggested at most.
+_RECIPIENTS = 8
+#: The parameters with the id of a payout that is paid again, or whose recipient is filled in. Neither holds personal
+#: data, because addresses are logged.
+AGAIN, RECIPIENT = "again", "recipient"
 #: A payout of the same amount to the same bank account within this time may be the same intent, of another page.
 _TWIN_WITHIN = timedelta(minutes=15)
 
@@ -81,6 +91,8 @@ class PayoutForm(DestinationForm):
         widget=AdminTextInputWidget,
         help_text=gettext_lazy("Your own reference. If left empty, the operation's id is used."),
     )
+    #: The id of the payout that is paid again.
+    again = forms.CharField(required=False, max_length=255, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -122,6 +134,11 @@ class PayoutPage(ConfirmationPage):
         super().__init__(model_admin, request)
         #: Read from the provider in this request.
         self.balance: Balance | None = None
+        given = request.POST if request.method == "POST" else request.GET
+        #: The payout that is paid again.
+        self.first = self._seen(given.get(AGAIN))
+        #: Why it is not; then the form is empty.
+        self.refused = ""
         to_field = request.POST.get(TO_FIELD_VAR)
         if to_field and not model_admin.to_field_allowed(request, to_field):
             raise DisallowedModelAdminToField(f"The field {to_field} cannot be referenced.")
@@ -130,7 +147,34 @@ class PayoutPage(ConfirmationPage):
         return PayoutForm(*args, **kwargs)
 
     def initial(self) -> dict[str, Any]:
-        return {}
+        self.refused = self.obstacle()
+        if self.refused:
+            self.first = None
+            return {}
+        if self.first is not None:
+            amount = format_amount(self.first.amount, self.first.currency)
+            known = {AGAIN: self.first.pk, "amount": amount, "merchant_reference": self.first.merchant_reference}
+            return {**known, **self._recipient(self.first)}
+        chosen = self._seen(self.request.GET.get(RECIPIENT))
+        return {} if chosen is None else self._recipient(chosen)
+
+    def _seen(self, pk: str | None) -> Payout | None:
+        """The payout with this id, if the user may see it."""
+        row = Payout.objects.filter(pk=pk).first() if pk and "\x00" not in pk else None
+        return row if row is not None and self.admin.has_view_permission(self.request, row) else None
+
+    def _recipient(self, row: Payout) -> dict[str, Any]:
+        """Where a payout went. The bank account only for users who may see it."""
+        sees = self.admin.sees_personal(self.request)
+        account = destination_values(row.destination) if sees else {}
+        names = ("account", "country", "currency", "method_code")
+        return {**{name: getattr(row, name) for name in names}, **account}
+
+    def key(self) -> str:
+        return super().key() if self.first is None else pay_again.attempt(self.first)[0]
+
+    def obstacle(self) -> str:
+        return "" if self.first is None else pay_again.obstacle(self.admin.admin_site, self.first)
 
     def account(self, form: Any) -> str:
         return str(form.account_alias)
@@ -138,6 +182,9 @@ class PayoutPage(ConfirmationPage):
     def check(self, form: Any) -> None:
         amount, currency = form.cleaned_data["amount"], form.cleaned_data["currency"]
         try:
+            if self.first is not None:
+                # It must not have succeeded in the meantime.
+                self.first = services.refresh(self.first)
             self.balance = services.payout_cover(currency, account=form.account_alias)
         except (PaymentsError, ImproperlyConfigured) as error:
             form.add_error(None, explain(self.admin.admin_site, error))
@@ -170,6 +217,7 @@ class PayoutPage(ConfirmationPage):
                 (_("Merchant reference"), display.text(values["merchant_reference"])),
             ],
             notes=[
+                *([] if self.first is None else [pay_again.what_happened(self.admin.admin_site, self.first)]),
                 *([NEEDS_APPROVAL] if waits else []),
                 _("The provider's fee is added, and is known only afterwards."),
                 NEW_ACCOUNT,
@@ -232,12 +280,37 @@ class PayoutPage(ConfirmationPage):
         return [(self.admin.visible_list_url(self.request), _("Payouts")), ("", self.title)]
 
     def context(self, form: KeyedForm) -> dict[str, Any]:
-        newest = Payout.objects.order_by("-created_at", "-pk").values_list("method_code", flat=True)[:_SUGGEST_FROM]
+        rows = Payout.objects.order_by("-created_at", "-pk")
+        may_choose = self.admin.has_view_permission(self.request) and self.admin.sees_personal(self.request)
+        newest = list((rows.defer("metadata", "extra") if may_choose else rows.only("method_code"))[:_SUGGEST_FROM])
+        again = self.refused
+        if self.first is not None:
+            again = pay_again.what_happened(self.admin.admin_site, self.first)
+        # Only on an empty form: choosing one loads the page anew.
+        is_empty = self.request.method != "POST" and self.first is None
         return {
+            "again": again,
             "balance_facts": self._balance_facts(),
-            "method_codes": sorted(set(newest)),
+            "method_codes": sorted({row.method_code for row in newest}),
             "note": NEW_ACCOUNT,
+            "recipients": list(islice(self._recipients(newest), _RECIPIENTS)) if may_choose and is_empty else [],
         }
+
+    def _recipients(self, newest: list[Payout]) -> Iterator[tuple[str, str]]:
+        """(name, URL) of the bank accounts that money last went to, without those that it came back from."""
+        known = set()
+        for row in newest:
+            account = destination_values(row.destination)
+            where = (row.account, row.currency, row.country, account.get("bank_code"), account.get("account_number"))
+            if row.erased_at or row.refund_id or where in known or row.account not in conf.aliases():
+                continue
+            if "account_number" not in account or "holder_name" not in account:
+                continue
+            known.add(where)
+            if pay_again.is_payable_again(row):
+                continue
+            words = (account["holder_name"], account.get("bank_code"), account["account_number"], row.currency)
+            yield " · ".join(display.text(word) for word in words if word), f"?{urlencode({RECIPIENT: row.pk})}"
 
     def _balance_facts(self, amount: int | None = None) -> list[Fact]:
         balance = self.balance

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern
+from django.urls import URLPattern, reverse
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
@@ -17,14 +18,39 @@ from django.views.decorators.debug import sensitive_post_parameters
 from payments_integration import services
 from payments_integration.admin import flows
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH
+from payments_integration.admin.flows import pay_again
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.since import StatusSince
 from payments_integration.admin.models.notes import NotedAdmin
-from payments_integration.admin.shared import columns, masking
-from payments_integration.admin.shared.buttons import Button, canceled, may
+from payments_integration.admin.shared import columns, display, masking, people
+from payments_integration.admin.shared.buttons import Button, Tool, canceled, may
+from payments_integration.admin.shared.people import Facts
 from payments_integration.admin.shared.sections import Page, Section
-from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, Country, PayoutStatus
+from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, OPEN_PAYOUT_STATUSES, Country, PayoutStatus
 from payments_integration.models import Payout, Refund
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+
+def _calculation(payout: Payout) -> Iterable[tuple[StrOrPromise, str]]:
+    """What the payout takes from the balance. The provider does not say that a fee comes back."""
+
+    def shown(amount: int) -> str:
+        return display.money(amount, payout.currency)
+
+    yield _("Amount"), shown(payout.amount)
+    yield _("Fee"), str(_("not known yet")) if payout.fee is None else shown(payout.fee)
+    total = shown(payout.amount + (payout.fee or 0))
+    if payout.status == PayoutStatus.SUCCEEDED:
+        yield _("Total debited"), total
+    elif payout.status == PayoutStatus.RETURNED:
+        yield _("Total debited"), total
+        yield _("Came back"), shown(payout.amount)
+    elif payout.status in (PayoutStatus.FAILED, PayoutStatus.CANCELED):
+        yield _("Total debited"), shown(0)
+    elif payout.status in OPEN_PAYOUT_STATUSES:
+        yield _("Reserved from the balance"), total
 
 
 @admin.register(Payout)
@@ -51,7 +77,7 @@ class PayoutAdmin(NotedAdmin):
         "beginning of each word is enough."
     )
     list_defer = ("metadata", "extra")
-    personal = ("recipient_name", "destination_shown", "metadata_shown", "extra_shown")
+    personal = ("recipient_name", "extra_shown")
     buttons = (
         REFRESH,
         Button(
@@ -71,25 +97,25 @@ class PayoutAdmin(NotedAdmin):
     )  # fmt: skip
     export_personal = ("destination",)
     fieldsets = (
-        (None, {"fields": ("id", "status_shown", "failure_shown", "reference_shown", "country_shown", "method_code")}),
-        (_("Money"), {"fields": ("amount_shown", "fee_shown", "currency")}),
-        (_("Recipient"), {"fields": ("destination_shown", "metadata_shown")}),
-        (_("Refund"), {"fields": ("refund_link",)}),
-        (_("Times"), {"fields": ("created_at", "succeeded_at")}),
+        (
+            None,
+            {
+                "fields": (
+                    "reference_shown", "method_code", "country_shown", "refund_link", "created_at", "succeeded_at",
+                )
+            },
+        ),
+        (_("Identifiers"), {"classes": ("collapse",), "fields": ("id", "status_shown", "currency")}),
         MIRROR_FIELDS,
-    )
+    )  # fmt: skip
 
     status_shown = columns.status(_("status"), PayoutStatus)
     state_shown = columns.status_with_reason(_("status"), PayoutStatus, "failure_reason")
     country_shown = columns.choice("country", _("country"), Country)
     amount_shown = columns.money("amount", _("amount"))
-    fee_shown = columns.money("fee", _("fee"))
-    failure_shown = columns.plain("failure_reason", _("failure reason"))
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
     recipient_name = columns.person("destination", _("recipient"), "holder_name")
     method_shown = columns.method()
-    destination_shown = columns.json("destination", _("destination"))
-    metadata_shown = columns.json("metadata", _("metadata"))
     refund_link = columns.row_link("refund_id", _("refund"), Refund)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -111,7 +137,39 @@ class PayoutAdmin(NotedAdmin):
     def has_cancel_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "cancel_payout", obj)
 
+    def headline(self, page: Page, obj: Payout) -> Iterable[str]:
+        yield display.money(obj.amount, obj.currency)
+        yield display.status(obj.status, PayoutStatus)
+        holder = obj.destination.get("holder_name") if isinstance(obj.destination, dict) else None
+        yield page.personal(holder if isinstance(holder, str) else None)
+        yield display.text(obj.merchant_reference)
+
+    def links(self, request: HttpRequest, obj: Payout) -> Iterable[Tool]:
+        if self.has_add_permission(request) and pay_again.is_payable_again(obj) and not self._obstacle(obj):
+            url = reverse(f"admin:{self.url_name('add')}", current_app=self.admin_site.name)
+            yield Tool(_("Pay again"), f"{url}?{urlencode({'again': obj.pk})}", post=False)
+
+    def _obstacle(self, obj: Payout) -> str:
+        return pay_again.obstacle(self.admin_site, obj)
+
+    def lead(self, page: Page, obj: Payout) -> Iterable[Section]:
+        if steps := list(self._what_to_do(page, obj)):
+            yield Facts(_("What to do"), steps)
+        yield Facts(_("Calculation"), list(_calculation(obj)))
+        yield from people.section(page, _("Recipient"), obj, "destination")
+
+    def _what_to_do(self, page: Page, obj: Payout) -> Iterable[tuple[StrOrPromise, str]]:
+        """The reason of a payout that did not arrive, and what a person can do about it."""
+        if obj.failure_reason:
+            yield _("Reason"), display.text(obj.failure_reason)
+        if obj.status == PayoutStatus.ON_HOLD:
+            yield _("Next"), str(_("The provider holds it. Ask the provider what it waits for."))
+        elif obj.status in (PayoutStatus.FAILED, PayoutStatus.RETURNED):
+            check = _("Check the recipient's bank account with the recipient, then press “Pay again”.")
+            yield _("Next"), self._obstacle(obj) or str(check)
+
     def sections(self, page: Page, obj: Payout) -> Iterable[Section]:
+        yield from people.section(page, _("Metadata"), obj, "metadata")
         # A payout may arrive before the refund that it executes, or after it.
         refunds = Refund.objects.filter(Q(payout_id=obj.pk) | Q(pk=obj.refund_id), account=obj.account)
         yield from page.refunds(refunds, obj.object_id)
