@@ -9,22 +9,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.apps import apps
 from django.db import connection
 from django.db.models import Count
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from payments_integration import inbox
-from payments_integration.admin.lists import terms
+from payments_integration.admin.lists import terms, totals
 from payments_integration.db import statements
 from payments_integration.enums import Kind
 from payments_integration.inbox.processing import process_batch
 from payments_integration.models import Erasure, Event, EventState, Payment, SearchTerm, StatusChange
 from payments_integration.signals import event_received
 from tests import factories
+from tests.factories import rows as made
 
 pytestmark = [
     pytest.mark.skipif(connection.vendor != "postgresql", reason="others look into their indexes when they plan"),
@@ -220,3 +225,35 @@ def test_what_is_known_of_an_object_is_found_by_its_index() -> None:
         several.filter(body__isnull=False),
     ):
         assert "pi_event_object" in rows.explain(), rows.explain()
+
+
+def test_lists_by_day_of_success_and_their_totals_go_through_an_index_in_its_order(admin_client: Client) -> None:
+    """Of many payments that succeeded on as many minutes, a page reads the newest of the chosen days."""
+    now = timezone.now()
+    Payment.objects.bulk_create(
+        Payment(
+            **made.mirror(
+                id=f"pay_{number}", status="succeeded", amount=100, amount_received=100, currency="CLP", country="CL",
+                method_code="cl_card", method_family="card", created_at=now - timedelta(minutes=number),
+                succeeded_at=now - timedelta(minutes=number) if number % 3 else None,
+            )
+        )
+        for number in range(MANY)
+    )  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute(f"ANALYZE {PAYMENT}")
+    listed = reverse("admin:payments_integration_payment_changelist")
+    with plans_of("SELECT", PAYMENT) as plans:
+        response = admin_client.get(f"{listed}?succeeded_days=past-30")
+        older = response.context["cl"].older_url
+        admin_client.get(listed + older)
+    pages = [plan for plan in plans if "Aggregate" not in plan]
+    assert len(pages) == 2
+    for plan in pages:
+        assert "pi_payment_succeeded" in plan, plan
+        assert "Sort" not in plan, plan
+    with patch.object(totals, "MAX_ROWS", 20), plans_of("SELECT", PAYMENT) as plans:
+        assert admin_client.get(f"{listed}?status=succeeded").context["cl"].totals.lines == []
+    for plan in plans:
+        assert "pi_payment_" in plan, plan
+        assert "Seq Scan" not in plan, plan
