@@ -51,8 +51,8 @@ class Tile:
     advice: StrOrPromise = ""
 
 
-#: Each problem that health reports: its label, in two numbers if it follows the count of rows, and the model and filters
-#: of the list with its rows.
+#: Each problem that health reports: its label, in two numbers if it follows the count of rows, and the model and
+#: filters of the list with its rows.
 _PROBLEMS: dict[Reason, tuple[StrOrPromise, type[Model], dict[str, str]]] = {
     Reason.EVENTS_PENDING: (
         ngettext_lazy("event is not applied", "events are not applied"),

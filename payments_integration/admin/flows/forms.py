@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 from django import forms
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import ValidationError
-from django.utils.translation import get_language, gettext as _, gettext_lazy, to_locale
+from django.utils.translation import (
+    get_language,
+    gettext as _,
+    gettext_lazy,
+    ngettext,
+    npgettext,
+    override,
+    to_locale,
+)
 
 from payments_integration import money
 from payments_integration.admin.shared import display
@@ -31,6 +39,13 @@ _NEGATIVE = re.compile(r"[-\u2212][0-9., ]+")
 MAX_TYPED = 40
 #: Before a noun, "uno" becomes "un" in Spanish: veintiún mil, treinta y un millones. num2words does not do that.
 _UNO = re.compile(r"(veintiuno|uno)(?= (?:mil|(?:mi|bi|tri)ll))")
+_UNO_AT_END = re.compile(r"(veintiuno|uno)$")
+#: The languages in which amounts are written in full, with the numbers that have "de" before their noun.
+_OF: dict[str, re.Pattern[str] | None] = {
+    "en": None, "es": re.compile(r"ll(?:ón|ones)$"), "pt": re.compile(r"lh(?:ão|ões)$"),
+}  # fmt: skip
+#: Where Babel's name is not the one in use.
+_CURRENCY_NAMES = {("pt", "BRL"): ("real", "reais"), ("pt", "PEN"): ("sol peruano", "sóis peruanos")}
 
 #: The usual documents of each country, the most common first. A passport is usual everywhere.
 _DOCUMENTS: dict[str, tuple[DocumentType, ...]] = {
@@ -128,32 +143,63 @@ def money_input() -> forms.TextInput:
 
 
 def amount_in_words(amount: int, currency: str) -> str:
-    """An amount as on a cheque, in the active language: "one thousand and 50/100 (US dollars)".
+    """An amount as on a cheque, in the active language: "twelve US dollars and fifty cents".
 
-    In English if num2words does not know the language or so large a number in it; "" if the extra ``words`` is not
-    installed. The currency is in brackets, so that its grammatical number does not have to fit.
+    In other languages than the app's own the hundredths are digits, and the currency is in brackets, so that its
+    grammatical number does not have to fit. In English if num2words does not know the language or so large a number
+    in it; "" if the extra ``words`` is not installed.
     """
     if find_spec("num2words") is None:
         return ""
-    # Babel and num2words are heavy, so they are loaded with the first confirmation.
-    from babel.core import Locale, UnknownLocaleError  # noqa: PLC0415
-    from babel.numbers import get_currency_name  # noqa: PLC0415
-
     whole, rest = divmod(amount, 10 ** money.exponent(currency))
     locale = to_locale((get_language() or "en").lower())
     words = _number(whole, locale)
     if words is None:
         locale = "en"
         words = str(_number(whole, locale))
-    try:
-        known = Locale.parse(locale)
-    except (UnknownLocaleError, ValueError):
-        known = Locale.parse("en")
-    name = get_currency_name(currency, count=2 if rest else whole, locale=known)
+    if locale[:2] in _OF and currency in money.EXPONENTS:
+        with override("en" if locale == "en" else get_language()):
+            return _in_full(words, whole, rest, currency, locale)
+    name = _currency_name(currency, 2 if rest else whole, locale)
     if money.exponent(currency) == 0:
         return _("%(number)s (%(currency)s)") % {"number": words, "currency": name}
     cents = f"{rest:0{money.exponent(currency)}d}/{10 ** money.exponent(currency)}"
     return _("%(number)s and %(cents)s (%(currency)s)") % {"number": words, "cents": cents, "currency": name}
+
+
+def _in_full(words: str, whole: int, rest: int, currency: str, locale: str) -> str:
+    """Units and hundredths, each with its noun."""
+    of = _OF[locale[:2]]
+    noun = _currency_name(currency, whole, locale)
+    units = f"{_before_noun(words, locale)} {'de ' if of and of.search(words) else ''}{noun}"
+    if not rest:
+        return units
+    cents = npgettext("PEN", "cent", "cents", rest) if currency == "PEN" else ngettext("cent", "cents", rest)
+    number = _before_noun(str(_number(rest, locale)), locale)
+    return _("%(units)s and %(cents)s") % {"units": units, "cents": f"{number} {cents}"}
+
+
+def _currency_name(currency: str, count: int, locale: str) -> str:
+    # Babel and num2words are heavy, so they are loaded with the first confirmation.
+    from babel.core import Locale, UnknownLocaleError  # noqa: PLC0415
+    from babel.numbers import get_currency_name  # noqa: PLC0415
+
+    try:
+        known = Locale.parse(locale)
+    except (UnknownLocaleError, ValueError):
+        known = Locale.parse("en")
+    one, many = _CURRENCY_NAMES.get((locale[:2], currency), ("", ""))
+    name = (one if count == 1 else many) or get_currency_name(currency, count=count, locale=known)
+    return f"{name[:1].lower()}{name[1:]}" if locale[:2] == "pt" else name
+
+
+def _before_noun(words: str, locale: str) -> str:
+    """A number before a masculine noun: in Spanish "uno" becomes "un"."""
+    return _UNO_AT_END.sub(_shortened, words) if locale.startswith("es") else words
+
+
+def _shortened(found: re.Match[str]) -> str:
+    return "veintiún" if found[0] == "veintiuno" else "un"
 
 
 def _number(value: int, locale: str) -> str | None:
@@ -164,9 +210,7 @@ def _number(value: int, locale: str) -> str | None:
         words = str(num2words(value, lang=locale))
     except (NotImplementedError, OverflowError):
         return None
-    if locale.startswith("es"):
-        words = _UNO.sub(lambda found: "veintiún" if found[0] == "veintiuno" else "un", words)
-    return words
+    return _UNO.sub(_shortened, words) if locale.startswith("es") else words
 
 
 def document_types(country: str | None) -> list[DocumentType]:

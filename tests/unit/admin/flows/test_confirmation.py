@@ -53,7 +53,7 @@ def test_the_review_of_a_bank_refund_names_the_recipient(boss: Client, service: 
     html = submit(boss, row, step="review", amount="400", **BANK).content.decode()
     for words in (
         "CLP\xa0400 will be sent back to Ana Pérez (RUT 12345678-5), account 000123 at bank 001.",
-        "four hundred (Chilean pesos)",
+        "four hundred Chilean pesos",
         "checking",
         "CLP\xa0600",
         "24 hours",

@@ -94,7 +94,7 @@ def test_the_review_shows_every_value_and_sends_nothing(boss: Client, service: S
     assert service.calls == []
     for words in (
         "CLP\xa01,500 will be sent to Ana Pérez (RUT 12345678-5), account 000123 at bank 001.",
-        "one thousand, five hundred (Chilean pesos)",
+        "one thousand, five hundred Chilean pesos",
         "Available", "CLP\xa02,000", "CLP\xa030", "CLP\xa040", "CLP\xa050", "CLP\xa00",
         "Available afterwards, before the fee", "CLP\xa0500",
         "24 hours", "fee is added", "invoice-7", "cl_bank_transfer", "Chile", "checking",
