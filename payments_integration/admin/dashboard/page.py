@@ -6,12 +6,11 @@ Each panel is shown to users who may see the rows that it counts, and links to t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from django.db.models import Model
-from django.utils.timezone import localdate, localtime
+from django.utils.timezone import localtime
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.admin.dashboard import orders, search, statistics
@@ -24,7 +23,7 @@ from payments_integration.admin.dashboard.account_page import (
 from payments_integration.admin.dashboard.concerns import CONCERNS, LIMIT
 from payments_integration.admin.dashboard.money import MoneyPanels
 from payments_integration.admin.dashboard.statistics import Statistics
-from payments_integration.admin.lists.filters import FROM, TO
+from payments_integration.admin.lists.days import PERIOD
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import hidden
 from payments_integration.health import Waiting
@@ -90,8 +89,7 @@ class Dashboard(AccountPage):
 
     def _last_month_url(self) -> str:
         """The URL of the payments of the last calendar month, from where they are exported."""
-        last = localdate().replace(day=1) - timedelta(days=1)
-        return self.link(Payment, **{FROM: last.replace(day=1).isoformat(), TO: last.isoformat()})
+        return self.link(Payment, **{PERIOD: "last-month"})
 
     def _hidden(self) -> list[StrOrPromise]:
         """What the overview leaves out for this user."""

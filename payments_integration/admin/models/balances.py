@@ -67,7 +67,7 @@ class BalanceAdmin(MirrorAdmin):
     sortable_by = ()
     export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
     fieldsets = (
-        (None, {"fields": ("currency", "account", "updated_at")}),
+        (None, {"fields": ("currency", "updated_at")}),
         MIRROR_FIELDS,
     )
 
@@ -98,7 +98,7 @@ class BalanceAdmin(MirrorAdmin):
                 )
 
     def lead(self, page: Page, obj: Balance) -> Iterable[Section]:
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (capfirst(str(label)), display.money(getattr(obj, name), obj.currency), str(_MEANINGS[name]))
             for name, label in AMOUNTS.items()
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
@@ -20,8 +21,11 @@ from payments_integration.admin.shared.sections import Page, Section, Table
 from payments_integration.enums import VOID_REFUND_STATUSES, MethodFamily, RefundStatus
 from payments_integration.models import Operation, Payment, Payout, Refund, StatusChange, refundable_rest
 
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
 #: What became of a refund, by its status. ``{}`` is the time at which it came into it.
-_OUTCOMES = {
+_OUTCOMES: dict[str, StrOrPromise] = {
     RefundStatus.CREATED: _("It has been on its way since {}."),
     RefundStatus.PROCESSING: _("It has been on its way since {}."),
     RefundStatus.SUCCEEDED: _("It succeeded at {}: the money was sent back to the payer."),
@@ -189,7 +193,7 @@ def _people(page: Page, obj: Refund) -> Section:
     operation = asked.first()
     if operation is None:
         return Table(title, (), [], "", _("It was not asked for through this site."))
-    facts = [
+    facts: list[people.Fact] = [
         (_("Asked by"), display.actor(operation.actor)),
         (_("Asked at"), display.moment(operation.created_at)),
         (_("Operation"), display.admin_link(page.site, Operation, operation.pk)),
