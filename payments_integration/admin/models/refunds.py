@@ -148,7 +148,7 @@ def _outcome(page: Page, obj: Refund, payment: Payment | None, rest: int) -> str
 
 def _sentences(page: Page, obj: Refund, payment: Payment | None, rest: int) -> Iterator[str]:
     words = _OUTCOMES.get(obj.status, _("Its status has not changed since {}."))
-    yield format_html(words, display.moment(_since(obj)))
+    yield format_html(str(words), display.moment(_since(obj)))
     if obj.status not in VOID_REFUND_STATUSES:
         return
     if page.may_view(Payout) and (reason := _payouts(obj).values_list("failure_reason", flat=True).first()):
