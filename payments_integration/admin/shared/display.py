@@ -164,7 +164,7 @@ def seconds(value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return EMPTY
     sign = "+" if signed and value >= 0 else ""
-    return sign + _("%(seconds)s s") % {"seconds": number_format(value, 1)}
+    return sign + (_("%(seconds)s s") % {"seconds": number_format(value, 1)}).replace(" ", "\xa0")
 
 
 def time_since(at: datetime | None) -> str:
