@@ -23,6 +23,7 @@ from django.utils import timezone
 
 from payments_integration import inbox
 from payments_integration.admin.lists import terms, totals
+from payments_integration.admin.models import balance_changes
 from payments_integration.db import statements
 from payments_integration.enums import Kind
 from payments_integration.inbox.processing import process_batch
@@ -193,6 +194,35 @@ def test_a_search_reads_its_index_and_no_more_than_its_beginning(
     assert 1 <= len(plans) <= 2
     assert "pi_search_term" in plans[0]
     for plan in plans:
+        assert "Seq Scan" not in plan, plan
+
+
+@pytest.mark.parametrize("is_analysed", [False, True])
+@pytest.mark.parametrize("most", [100, MANY])
+def test_what_changed_a_balance_is_found_by_the_time_of_status_changes(
+    is_analysed: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(balance_changes, "MAX_CHANGES", most)
+    StatusChange.objects.bulk_create(
+        StatusChange(
+            account="default" if number % 2 else "second", object_kind=Kind.PAYMENT, object_id=f"pay_{number}",
+            status="succeeded", at=made.AT + timedelta(seconds=10 * number),
+        )
+        for number in range(MANY)
+    )  # fmt: skip
+    if is_analysed:
+        with connection.cursor() as cursor:
+            cursor.execute(f"VACUUM ANALYZE {CHANGE}")
+    balance = made.balance(currency="CLP")
+    steps = [
+        balance_changes._Step(made.AT + timedelta(hours=hour), made.AT + timedelta(hours=hour + 1), [], 0)
+        for hour in reversed(range(10))
+    ]
+    with plans_of("SELECT", CHANGE) as plans:
+        balance_changes._moved(balance, steps, [Payment])
+    assert len(plans) == (2 if most == 100 else 1)
+    for plan in plans:
+        assert "pi_change_at" in plan, plan
         assert "Seq Scan" not in plan, plan
 
 

@@ -104,7 +104,7 @@ def changes_section(page: Page, balance: Balance) -> Iterable[Section]:
         columns.append(_("Changed at the same time"))
     rows = [
         (
-            display.moment(step.at),
+            format_html('<span class="nowrap">{}</span>', display.moment(step.at)),
             _differences(step.differences, balance.currency),
             display.money(step.available, balance.currency),
             *([_objects(page, step)] if models else []),
@@ -136,7 +136,8 @@ def _step(change: BalanceChange, previous: BalanceChange) -> _Step:
 def _moved(balance: Balance, steps: list[_Step], models: list[type[Any]]) -> tuple[list[_Moved], bool]:
     """The objects of the balance that changed in the time of the steps, newest first; and whether some were left out.
 
-    Both queries read a part of the index on the time of status changes, however many there are.
+    Both queries read a bounded part of the index on the time of status changes. A condition on the account could lead
+    a database to the account's whole history instead.
     """
     if not steps or not models:
         return [], False
@@ -147,7 +148,7 @@ def _moved(balance: Balance, steps: list[_Step], models: list[type[Any]]) -> tup
         close = Q()
         for step in steps:
             close |= Q(at__gt=max(step.since - _TOGETHER, step.at - _NARROW), at__lte=step.at + _TOGETHER)
-        changes = _status_changes(close & Q(account=balance.account), models)
+        changes = _status_changes(close, models)
     ids: dict[str, set[str]] = defaultdict(set)
     for account, kind, object_id, _status, _at in changes:
         if account == balance.account:
@@ -175,19 +176,26 @@ def _status_changes(wanted: Q, models: list[type[Any]]) -> list[tuple[str, str, 
 
 
 def _assign(steps: list[_Step], moved: list[_Moved]) -> None:
-    """Put the objects to the steps. One that explains a step exactly is not shown beside its neighbours."""
+    """Put the objects to the steps. One that explains a step exactly may also have changed just before or after it."""
     for step in steps:
         close = [item for item in moved if step.since - _TOGETHER < item.at <= step.at + _TOGETHER]
-        nearest: dict[str, _Moved] = {}
-        for item in sorted(close, key=lambda item: abs(item.at - step.at)):
-            nearest.setdefault(item.row.pk, item)
-        step.objects = list(nearest.values())
-        step.exact = [item for item in step.objects if item.sums & step.amounts]
+        nearest = _first_of_each(sorted(close, key=lambda item: abs(item.at - step.at)))
+        step.exact = [item for item in nearest if item.sums & step.amounts]
     explained = {item for step in steps for item in step.exact}
     for step in steps:
-        others = [item for item in step.objects if item not in explained]
+        between = [item for item in moved if step.since < item.at <= step.at and item not in explained]
+        known = {item.row for item in step.exact}
+        others = [item for item in _first_of_each(between) if item.row not in known]
         step.objects = step.exact + others
         step.is_sum = not step.exact and len(others) > 1 and sum(item.money for item in others) in step.amounts
+
+
+def _first_of_each(found: Iterable[_Moved]) -> list[_Moved]:
+    """The first of the changes of each object."""
+    firsts: dict[Any, _Moved] = {}
+    for item in found:
+        firsts.setdefault(item.row, item)
+    return list(firsts.values())
 
 
 def _differences(differences: Iterable[tuple[str, int]], currency: str) -> str:
@@ -196,7 +204,7 @@ def _differences(differences: Iterable[tuple[str, int]], currency: str) -> str:
         (AMOUNTS[name], "+" if difference > 0 else "−", display.money(abs(difference), currency))  # noqa: RUF001
         for name, difference in differences
     )
-    return format_html_join(_BREAK, "{} {}{}", lines)
+    return format_html_join(_BREAK, '<span class="nowrap">{} {}{}</span>', lines)
 
 
 def _objects(page: Page, step: _Step) -> str:
