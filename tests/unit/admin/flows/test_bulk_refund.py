@@ -77,7 +77,7 @@ def test_the_summary_shows_which_payments_are_included(boss: Client, service: Se
     # The newest first.
     assert VALUES.findall(html) == [f"{pesos.pk}:1000000", f"{part.pk}:750", f"{full.pk}:1050"]
     assert "USD\xa018.00" in html
-    assert "eighteen and 00/100 (US dollars)" in html
+    assert "eighteen US dollars" in html
     assert "one million Chilean pesos" in html
     assert "Refund 3 payments" in html
     assert "Nothing has been sent yet." in html

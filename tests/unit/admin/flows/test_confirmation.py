@@ -29,7 +29,7 @@ def test_the_review_of_a_card_refund_says_in_words_what_will_happen(boss: Client
     html = submit(boss, row, step="review", amount="100,5", reason="it <broke>\r\ntwice").content.decode()
     for words in (
         "USD\xa0100.50 will be sent back to the card that was charged.",
-        "one hundred and 50/100 (US dollars)",
+        "one hundred US dollars and fifty cents",
         "it &lt;broke&gt;",
         "Left to refund afterwards",
         "USD\xa00.00",
