@@ -23,11 +23,13 @@ from payments_integration.admin.dashboard.statistics import Group, Statistics
 from payments_integration.admin.lists.days import FROM as DAYS_FROM, TO as DAYS_TO
 from payments_integration.admin.lists.filters import SEPARATOR
 from payments_integration.admin.shared import display
+from payments_integration.admin.shared.methods import method_name
 from payments_integration.dates import in_words
 from payments_integration.enums import (
     ENDED_PAYMENT_STATUSES,
     RECEIVED_PAYMENT_STATUSES,
     VAIN_PAYMENT_STATUSES,
+    Country,
     Currency,
     PaymentStatus,
     PayoutStatus,
@@ -275,7 +277,7 @@ class MoneyPanels:
             title=_("Payments that succeeded, of those that have ended, by method"),
             kind="rows",
             heading=_("Method"),
-            labels=tuple(display.text(method) for method in methods),
+            labels=tuple(_method(code) for code in methods),
             series=(
                 Series(
                     _("Succeeded"),
@@ -323,6 +325,12 @@ def _in_order(present: set[str], known: list[str]) -> list[str]:
 
 def _label(status: str, choices: Any) -> str:
     return display.text(dict(choices.choices).get(status, status))
+
+
+def _method(code: str) -> str:
+    """A method's name with its country, because several countries have a bank transfer."""
+    country = code.partition("_")[0].upper()
+    return f"{method_name(code, country)} ({country})" if country in Country.values else method_name(code, "")
 
 
 def _look(status: str) -> int:

@@ -336,11 +336,40 @@ def test_the_success_rate_by_method_counts_ended_payments(boss: Client) -> None:
         for _ in range(count):
             rows.payment(created_at=at, status=status, method_code="cl_webpay")
     rows.payment(created_at=at, status="failed", method_code="br_pix")
+    rows.payment(created_at=at, status="failed", method_code="new_pay")
     rows.payment(created_at=at, status="created", method_code="mx_cash")
     data = chart(page(boss, DASHBOARD), "pi-methods")
-    assert data["labels"] == ["cl_webpay", "br_pix"]
-    assert data["series"][0]["texts"] == ["66.7 % (6 of 9)", "0.0 % (0 of 1)"]
-    assert data["series"][0]["values"] == [667, 0]
+    # By name, with the country that the code names.
+    assert data["labels"] == ["Webpay (CL)", "Pix (BR)", "New pay"]
+    assert data["series"][0]["texts"] == ["66.7 % (6 of 9)", "0.0 % (0 of 1)", "0.0 % (0 of 1)"]
+    assert data["series"][0]["values"] == [667, 0, 0]
+
+
+def test_a_kind_of_money_that_did_not_move_has_no_row(boss: Client) -> None:
+    rows.payment(created_at=ago(hours=1), status="created", currency="PEN")
+    rows.payment(created_at=ago(hours=1), currency="USD")
+    rows.refund(created_at=ago(days=29), status="succeeded", currency="USD")
+    pen, usd = (
+        re.findall(r'<th scope="row">([^<]+)</th>', part.split("<details")[0])
+        for part in re.split(r'<h3 id="pi-currency-\d"', page(boss, DASHBOARD))[1:3]
+    )
+    assert pen == ["Received"]
+    assert usd == ["Received", "Refunded"]
+
+
+def test_charts_stand_beside_the_tables_of_few_currencies_only(boss: Client) -> None:
+    def is_in_fold(currency: str) -> bool:
+        """In the fold it comes before the chart by status, else after the fold."""
+        html = page(boss, DASHBOARD)
+        return html.index(f'id="pi-flow-{currency}"') < html.index(f'id="pi-volume-{currency}"')
+
+    currencies = ("CLP", "PEN", "MXN", "USD")
+    for currency in currencies[:3]:
+        rows.payment(created_at=ago(hours=1), currency=currency)
+    assert not any(map(is_in_fold, currencies[:3]))
+    rows.payment(created_at=ago(hours=1), currency="USD")
+    cache.clear()
+    assert all(map(is_in_fold, currencies))
 
 
 def test_the_webhook_delay_is_shown_on_one_clock(boss: Client) -> None:
@@ -356,6 +385,9 @@ def test_the_webhook_delay_is_shown_on_one_clock(boss: Client) -> None:
     assert "Found by reconciliation in the last day 1" in shown
     assert "Events are complete up to 3 minutes ago" in shown
     assert "The provider's clock minus ours +5.0 s" in shown.replace("&#x27;", "'")
+    # A number never stands on another line than its unit.
+    html = page(boss, TECHNICAL)
+    assert all(value in html for value in ("15\xa0s", "3\xa0minutes", "+5.0\xa0s"))
 
 
 def test_reconciliation_drift_and_endpoints_are_shown(boss: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -96,6 +97,18 @@ def test_the_page_shows_the_same_figures(boss: Client) -> None:
     for amount in ("100.00", "57.00", "1.50", "28.50", "27.00", "7.00", "0.40", "120.00"):
         assert f"{amount}</" in html, amount
     assert "top-ups, withdrawals" in html
+
+
+def test_the_page_names_the_account_only_where_there_are_several(boss: Client, settings: Any) -> None:
+    business()
+
+    def headings() -> list[str]:
+        return re.findall(r'<h3 id="pi-statement-\d+">([^<]+)</h3>', page(boss, f"{STATEMENT}?month=2026-01"))
+
+    assert headings() == ["default USD"]
+    accounts = {"default": settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]}
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": accounts}
+    assert headings() == ["USD"]
 
 
 def test_the_page_offers_the_journal_of_the_command(boss: Client) -> None:
