@@ -66,6 +66,19 @@ def test_the_charts_are_drawn(visit: Visit, person: Person, provider: ProviderSa
     assert balance["painted"] > 500
 
 
+def test_an_axis_has_the_format_and_the_zone_of_the_page(
+    visit: Visit, person: Person, provider: ProviderSandbox, language: str
+) -> None:
+    sample_data.month(provider)
+    visitor = visit(person("boss"), language=language, timezone_id="Asia/Tokyo")
+    visitor.open(address("balance", "change", Balance.objects.get(currency="CLP")))
+    charts(visitor)
+    ticks = visitor.find("canvas").evaluate("canvas => Chart.getChart(canvas).scales.x.ticks.map(tick => tick.label)")
+    times = [text.strip()[:16] for text in visitor.find(".pi-chart tbody th").all_text_contents()]
+    assert ticks[0] == times[0]
+    assert ticks[-1] == times[-1]
+
+
 def test_without_javascript_the_numbers_are_in_tables(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
     sample_data.month(provider)
     visitor = visit(person("boss"), java_script_enabled=False)

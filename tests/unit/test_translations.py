@@ -11,6 +11,16 @@ from django.utils.translation import gettext, override
 
 from tests import translations
 
+#: Other words for things that have one word in the glossary: a pattern and the word to use.
+OTHER_WORDS = {
+    "es": {
+        r"\bimportes?\b": "monto",
+        r"\bdevolución": "reembolso",
+        r"\bcomerciante": "comercio",
+        r"\bvos\b|\btú\b": "usted",
+    },
+    "pt_BR": {r"\bcomerciante": "lojista", r"\brequer(em)? atenção": "precisa de atenção"},
+}
 LANGUAGES = pytest.mark.parametrize("language", translations.LANGUAGES)
 #: %(name)s, %s, %d, {}, {name}: what a value is put into. And the tags of HTML.
 PLACES = re.compile(r"%\(\w+\)[\d.]*[a-z]|%[a-z]|\{\w*\}|</?\w+[^>]*>")
@@ -48,6 +58,21 @@ def test_translations_keep_their_placeholders(language: str) -> None:
                 assert set(found) <= places, message.id
                 if isinstance(message.id, str):
                     assert sorted(found) == sorted(PLACES.findall(message.id)), message.id
+
+
+@LANGUAGES
+def test_no_sentence_is_left_in_english(language: str) -> None:
+    for message in translations.stored(language):
+        for form, written in zip(forms(message.id), forms(message.string), strict=False):
+            assert form != written or len(PLACES.sub("", form).split()) < 3, form
+
+
+@LANGUAGES
+def test_each_thing_has_its_one_word(language: str) -> None:
+    for message in translations.stored(language):
+        for form in forms(message.string) if message.id else ():
+            for other, word in OTHER_WORDS[language].items():
+                assert not re.search(other, form, re.IGNORECASE), (form, word)
 
 
 @LANGUAGES

@@ -41,7 +41,7 @@ def test_a_receipt_says_who_got_what_when_and_for_what(client: Client) -> None:
     payment = rows.payment(**PAID)
     page = receipt(client, payment)
     for words in (
-        "Tienda <SpA>", "RUT 76.123.456-7", "Payment receipt", "$10.000", "March 1, 2026, 12:30 p.m.", "order-1",
+        "Tienda <SpA>", "RUT 76.123.456-7", "Payment receipt", "$10.000", "March 1, 2026, 12:30 p.m. (UTC)", "order-1",
         payment.pk, "It is not a tax document.",
     ):  # fmt: skip
         assert words in page.text
