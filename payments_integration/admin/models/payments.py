@@ -83,7 +83,6 @@ class PaymentAdmin(NotedAdmin):
     )  # fmt: skip
     export_personal = ("payer_email", "payer_document")
     fieldsets = (
-        (None, {"fields": ("method_named", "created_at", "expires_at", "succeeded_at")}),
         (
             _("Identifiers"),
             {
@@ -107,10 +106,6 @@ class PaymentAdmin(NotedAdmin):
     method_shown = columns.method()
     checkout_link = columns.web_link("checkout_url", _("checkout URL"))
     payer_name = columns.person("payer", _("payer"), "name", "email")
-
-    @admin.display(description=_("method"))
-    def method_named(self, obj: Payment) -> str:
-        return method_name(obj.method_code, obj.country)
 
     def get_lookups(self, request: HttpRequest, term: str) -> list[Lookup]:
         found = super().get_lookups(request, term)
@@ -191,6 +186,18 @@ class PaymentAdmin(NotedAdmin):
     def sections(self, page: Page, obj: Payment) -> Iterable[Section]:
         yield from people.section(page, _("Payer"), obj, "payer")
         yield from next_actions.section(page, _("What the payer was shown"), obj, "next_action")
+        yield people.Facts(_("Payment"), list(_details(obj)))
         yield from people.section(page, _("Metadata"), obj, "metadata")
         yield from page.refunds(obj.refunds.all(), obj.object_id)
         yield from super().sections(page, obj)
+
+
+def _details(payment: Payment) -> Iterable[people.Fact]:
+    yield _("Method"), method_name(payment.method_code, payment.country)
+    for label, at in (
+        (_("Created at"), payment.created_at),
+        (_("Expires at"), payment.expires_at),
+        (_("Succeeded at"), payment.succeeded_at),
+    ):
+        if at:
+            yield label, display.moment(at)

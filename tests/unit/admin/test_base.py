@@ -37,12 +37,14 @@ def of(words: str) -> Any:
 def test_a_page_has_its_parts_in_this_order(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PaymentAdmin, "headline", lambda self, page, obj: ["first line"])
     monkeypatch.setattr(PaymentAdmin, "lead", of("above the fields"))
+    fieldsets = ((None, {"fields": ("id", "country_shown")}), *PaymentAdmin.fieldsets)
+    monkeypatch.setattr(PaymentAdmin, "fieldsets", fieldsets)
     monkeypatch.setattr(PaymentAdmin, "sections", of("below the fields"))
     html = page(boss, url("payment", "change", rows.payment().pk))
     parts = [
         "first line",
         "above the fields",
-        "field-method_named",
+        "field-country_shown",
         "below the fields",
         "Identifiers",
         "field-synced_at",
@@ -77,6 +79,6 @@ def test_the_payment_page_ends_with_identifiers_and_the_mirror(boss: Client) -> 
     )
     rows.refund(payment=row)
     html = page(boss, url("payment", "change", row.pk))
-    titles = ["Money", "Payer", "What the payer was shown", "Refunds", "Timeline", "Identifiers", "Mirror"]
+    titles = ["Money", "Payer", "What the payer was shown", "Payment", "Refunds", "Timeline", "Identifiers", "Mirror"]
     found = [re.sub(r"<[^>]+>", "", title).strip() for title in re.findall(r"<h2[^>]*>(.*?)</h2>", html, re.DOTALL)]
     assert [title for title in found if title in titles] == titles
