@@ -37,6 +37,12 @@ _TRACEBACK = """Traceback (most recent call last):
     label = order.shipping["address"]
 KeyError: 'address'
 """
+_PAYERS = (
+    {"name": "María Fernanda González"},
+    {"name": "Ana Soto", "email": "ana@shop.example"},
+    {"email": "joao.silva@shop.example"},
+    None,
+)
 _UNPAID = ("failed", "expired", "canceled", "requires_action")
 
 
@@ -67,6 +73,8 @@ def _payments(chance: random.Random, now: datetime) -> None:
                     method_family=family, merchant_reference=f"ORD-{21000 + number}", created_at=at,
                     succeeded_at=at + timedelta(minutes=3) if good else None, state_at=at,
                     refunded_amount=amount // 2 if good and chance.random() < 0.06 else 0,
+                    payer=_PAYERS[number % len(_PAYERS)],
+                    failure_reason="insufficient funds" if status == "failed" else None,
                 )
             )
         )  # fmt: skip
@@ -85,7 +93,7 @@ def _money_out(chance: random.Random, now: datetime) -> None:
                     id=f"pout_{number:04d}{chance.randrange(16**12):012x}", status=status, fee=300, currency="CLP",
                     amount=chance.randrange(20, 900) * 1000, country="CL", method_code="cl_bank_transfer",
                     merchant_reference=f"SUP-{700 + number}", destination=provider_data.DESTINATION, created_at=at,
-                    state_at=at,
+                    state_at=at, failure_reason="account closed" if status in ("failed", "returned") else None,
                 )
             )
         )  # fmt: skip

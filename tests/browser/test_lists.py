@@ -10,7 +10,7 @@ import pytest
 from openpyxl import load_workbook
 
 from payments_integration.testing import ProviderSandbox
-from tests.browser import provider_data
+from tests.browser import provider_data, sample_data
 from tests.browser.conftest import Person, Visit, address
 from tests.browser.test_refund import CONFIRM, MAY, digits
 
@@ -86,10 +86,64 @@ def test_a_payment_is_found_by_its_reference_and_its_day(
     assert wanted.pk in shown
     assert other.pk not in shown
     visitor.open(address("payment", "changelist"))
-    days = visitor.find("#changelist-filter input[type=date]")
+    days = visitor.find("#changelist-filter :is([name=from], [name=to])")
     assert days.count() == 2
     days.first.fill("2001-01-01")
     days.last.fill("2001-01-02")
     with visitor.page.expect_navigation():
         days.last.press("Enter")
     assert visitor.find("#result_list tbody tr").count() == 0
+
+
+def test_filters_are_saved_opened_and_deleted(
+    visit: Visit, person: Person, provider: ProviderSandbox, language: str
+) -> None:
+    paid = provider_data.paid(provider)
+    visitor = visit(person("ana", "view_payment"), language=language)
+    visitor.open(f"{address('payment', 'changelist')}?status=succeeded&days=today")
+    visitor.find("details.pi-tool > summary").click()
+    visitor.page.fill("#pi-saved-name", "Today's money")
+    visitor.press("details.pi-tool button")
+    assert visitor.messages("success")
+    visitor.open(f"{address('payment', 'changelist')}?status=failed")
+    assert paid.pk not in visitor.find("#content").inner_text()
+    visitor.press(visitor.find(".pi-saved a").filter(has_text="Today's money"))
+    assert paid.pk in visitor.find("#result_list").inner_text()
+    assert "10000" in digits(visitor.find(".pi-totals").inner_text())
+    visitor.press(".pi-saved button")
+    assert visitor.find(".pi-saved").count() == 0
+    assert paid.pk in visitor.find("#result_list").inner_text()
+
+
+#: The widths of the page, of a list's table and of the region that it may scroll in.
+WIDTHS = """() => [
+    document.documentElement.scrollWidth,
+    document.querySelector("#result_list").scrollWidth,
+    document.querySelector(".results").clientWidth,
+]"""
+
+
+@pytest.mark.parametrize("language", ["en", "es", "pt-br"])
+def test_lists_fit_their_page(visit: Visit, person: Person, provider: ProviderSandbox, language: str) -> None:
+    sample_data.month(provider)
+    visitor = visit(person("finance"), language=language)
+    for width in (390, 1366, 1920):
+        visitor.page.set_viewport_size({"width": width, "height": 860})
+        for model in ("payment", "payout", "refund", "depositreference", "balance", "operation", "event"):
+            visitor.open(address(model, "changelist"))
+            page, table, region = visitor.page.evaluate(WIDTHS)
+            assert page <= width, (model, width)
+            # On a phone a table scrolls inside its region.
+            assert width == 390 or table <= region, (model, width, table, region)
+
+
+def test_amounts_are_aligned_with_their_headings(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
+    provider_data.paid(provider)
+    visitor = visit(person("ana", "view_payment"))
+    visitor.open(address("payment", "changelist"))
+    for place in ("thead th.column-amounts_shown", "tbody td.field-amounts_shown"):
+        assert visitor.find(f"#result_list {place}").evaluate("cell => getComputedStyle(cell).textAlign") == "end", (
+            place
+        )
+    figures = visitor.find("#result_list td.field-amounts_shown")
+    assert figures.evaluate("cell => getComputedStyle(cell).fontVariantNumeric") == "tabular-nums"
