@@ -2,6 +2,8 @@ from django.contrib import admin
 from django.urls import include, path
 
 urlpatterns = [
+    # The choice of a language in the footer.
+    path("i18n/", include("django.conf.urls.i18n")),
     path("admin/", admin.site.urls),
     path("payments/", include("payments_integration.urls")),
     path("payments/", include("payments_integration.contrib.finance.urls")),

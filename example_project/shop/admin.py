@@ -10,6 +10,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext, gettext_lazy as _
 
 from example_project.shop.models import DepositAccount, Notice, Order, Price, Product
 from payments_integration.models import Payment
@@ -50,13 +51,13 @@ class ReadOnlyAdmin(AnyAdmin):
 
 @admin.register(Order)
 class OrderAdmin(ReadOnlyAdmin):
-    list_display = ["reference", "product", "price", "status", "note", "payment_link", "email", "created_at"]
+    list_display = ["reference", "product", "price", "status", "note_shown", "payment_link", "email", "created_at"]
     list_filter = ["status", ("note", admin.EmptyFieldListFilter), "currency", "country"]
     search_fields = ["reference", "email", "name"]
     date_hierarchy = "created_at"
     list_select_related = ["product"]
     fields = [
-        "reference", "product", "quantity", "price", "status", "note", "money", "attempt", "payment_links",
+        "reference", "product", "quantity", "price", "status", "note_shown", "money", "attempt", "payment_links",
         "country", "method_code", "flow", "name", "email", "created_at", "paid_at",
     ]  # fmt: skip
 
@@ -70,33 +71,53 @@ class OrderAdmin(ReadOnlyAdmin):
         )
         return orders
 
-    @admin.display(description="price")
+    @admin.display(description=_("price"))
     def price(self, order: Any) -> str:
         return format_money(order.amount, order.currency)
 
-    @admin.display(description="payment")
+    @admin.display(description=_("payment"))
     def payment_link(self, order: Any) -> str:
         if order.payment_pk is None:
             return "-"
         url = reverse("admin:payments_integration_payment_change", args=[quote(order.payment_pk)])
-        return format_html('<a href="{}">{}</a> ({})', url, order.payment_pk, order.payment_status)
+        return format_html('<a href="{}">{}</a> ({})', url, order.payment_pk, _status(order.payment_status))
 
-    @admin.display(description="payments")
+    @admin.display(description=_("payments"))
     def payment_links(self, order: Any) -> str:
         """Every attempt, newest first."""
         links = (
-            (reverse("admin:payments_integration_payment_change", args=[quote(each.pk)]), each.pk, each.status)
+            (
+                reverse("admin:payments_integration_payment_change", args=[quote(each.pk)]),
+                each.pk,
+                _status(each.status),
+            )
             for each in order.payments
         )
         return format_html_join(", ", '<a href="{}">{}</a> ({})', links) or "-"
 
-    @admin.display(description="money")
+    @admin.display(description=_("money"))
     def money(self, order: Any) -> str:
         """The totals of all attempts."""
         totals = order.totals_in(order.currency)
-        names = ("received", "refunded", "charged_back", "kept", "in_progress", "held")
-        shown = (f"{name.replace('_', ' ')} {format_money(getattr(totals, name), order.currency)}" for name in names)
-        return ", ".join(shown)
+        amounts = {
+            _("received"): totals.received,
+            _("refunded"): totals.refunded,
+            _("charged back"): totals.charged_back,
+            _("kept"): totals.kept,
+            _("in progress"): totals.in_progress,
+            _("held"): totals.held,
+        }
+        return ", ".join(f"{name} {format_money(amount, order.currency)}" for name, amount in amounts.items())
+
+    @admin.display(description=_("note"))
+    def note_shown(self, order: Any) -> str:
+        """Notes are stored in English; those without a figure in them are translated."""
+        return gettext(order.note) if order.note else "-"
+
+
+def _status(status: str) -> Any:
+    """A payment's status in the words of its own pages."""
+    return dict(Payment.Status.choices).get(status, status)
 
 
 @admin.register(DepositAccount)

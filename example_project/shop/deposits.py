@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from django.core.cache import cache
 from django.core.exceptions import ValidationError
@@ -10,6 +11,7 @@ from django.core.mail import send_mail
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
@@ -21,6 +23,9 @@ from example_project.shop.views import UNREACHABLE, explain
 from payments_integration import services
 from payments_integration.exceptions import OutcomeUnknown, PaymentsError
 from payments_integration.money import format_for_payer
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
 
 #: A deposit reference has no events, so its page reads whether it is still active.
 MAX_AGE = timedelta(minutes=1)
@@ -90,9 +95,9 @@ def deposits(request: HttpRequest) -> HttpResponse:
     other browsers its address is sent by mail.
     """
     form = DepositForm(request.POST if request.method == "POST" else None, initial={"market": DEFAULT_MARKET})
-    problem = ""
+    problem: StrOrPromise = ""
     if form.is_valid():
-        country, _, currency = form.cleaned_data["market"].partition("-")
+        country, _sign, currency = form.cleaned_data["market"].partition("-")
         name, email = form.cleaned_data["name"], form.cleaned_data["email"]
         try:
             account, is_new = open_account(name=name, email=email, country=country, currency=currency)
@@ -104,7 +109,7 @@ def deposits(request: HttpRequest) -> HttpResponse:
         except MethodsUnavailable:
             problem = UNREACHABLE
         except NoDeposits:
-            problem = "There are no such accounts there. Please choose another country or currency."
+            problem = _("There are no such accounts there. Please choose another country or currency.")
         except (PaymentsError, ValidationError) as error:
             problem = explain(error)
         else:
@@ -139,6 +144,5 @@ def _send_address(request: HttpRequest, account: DepositAccount) -> None:
     if not cache.add(f"shop-mail-{account.reference}", 1, timeout=MAIL_EVERY):
         return
     address = request.build_absolute_uri(account.get_absolute_url())
-    send_mail(
-        "Your account at The Corner Shop", f"Your deposit account is here:\n\n{address}\n", None, [account.email]
-    )
+    text = _("Your deposit account is here:")
+    send_mail(_("Your account at The Corner Shop"), f"{text}\n\n{address}\n", None, [account.email])

@@ -7,6 +7,7 @@ import secrets
 from django.db import models
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 
 from payments_integration.enums import OPEN_PAYMENT_STATUSES, Country, Currency, Flow
 from payments_integration.models import DepositReference, Payment
@@ -15,11 +16,13 @@ from payments_integration.payable import Payable
 
 
 class Product(models.Model):
-    slug = models.SlugField(unique=True)
-    name = models.CharField(max_length=100)
-    description = models.TextField()
+    slug = models.SlugField(_("slug"), unique=True)
+    name = models.CharField(_("name"), max_length=100)
+    description = models.TextField(_("description"))
 
     class Meta:
+        verbose_name = _("product")
+        verbose_name_plural = _("products")
         ordering = ["pk"]
 
     def __str__(self) -> str:
@@ -37,11 +40,13 @@ class Product(models.Model):
 class Price(models.Model):
     """What one piece costs, in minor units of a currency. Prices are set, not converted."""
 
-    product = models.ForeignKey(Product, on_delete=models.CASCADE, related_name="prices")
-    currency = models.CharField(max_length=3, choices=Currency)
-    amount = models.BigIntegerField()
+    product = models.ForeignKey(Product, on_delete=models.CASCADE, related_name="prices", verbose_name=_("product"))
+    currency = models.CharField(_("currency"), max_length=3, choices=Currency)
+    amount = models.BigIntegerField(_("amount"))
 
     class Meta:
+        verbose_name = _("price")
+        verbose_name_plural = _("prices")
         constraints = [models.UniqueConstraint(fields=["product", "currency"], name="shop_one_price")]
 
     def __str__(self) -> str:
@@ -50,18 +55,18 @@ class Price(models.Model):
 
 
 class OrderStatus(models.TextChoices):
-    NEW = "new", "waiting for payment"
-    REVIEW = "review", "being reviewed"
-    PARTIALLY_PAID = "partially_paid", "paid in part"
-    PAID = "paid", "paid"
-    FAILED = "failed", "payment failed"
-    EXPIRED = "expired", "payment expired"
-    CANCELED = "canceled", "canceled"
-    PARTIALLY_REFUNDED = "partially_refunded", "refunded in part"
-    REFUNDED = "refunded", "refunded"
-    CHARGEBACK = "chargeback", "charged back"
+    NEW = "new", _("waiting for payment")
+    REVIEW = "review", _("being reviewed")
+    PARTIALLY_PAID = "partially_paid", _("paid in part")
+    PAID = "paid", _("paid")
+    FAILED = "failed", _("payment failed")
+    EXPIRED = "expired", _("payment expired")
+    CANCELED = "canceled", _("canceled")
+    PARTIALLY_REFUNDED = "partially_refunded", _("refunded in part")
+    REFUNDED = "refunded", _("refunded")
+    CHARGEBACK = "chargeback", _("charged back")
     #: The provider refused to create a payment; no money can arrive.
-    REFUSED = "refused", "not accepted"
+    REFUSED = "refused", _("not accepted")
 
 
 def new_reference() -> str:
@@ -78,32 +83,34 @@ class Order(Payable):
     """One purchase. Every attempt to pay for it is a payment with ``merchant_reference == reference``."""
 
     #: Created with the form, so that a form sent twice is one order.
-    submission = models.CharField(max_length=64, unique=True)
-    reference = models.CharField(max_length=32, unique=True, default=new_reference)
-    product = models.ForeignKey(Product, on_delete=models.PROTECT)
-    quantity = models.PositiveIntegerField(default=1)
+    submission = models.CharField(_("submission"), max_length=64, unique=True)
+    reference = models.CharField(_("reference"), max_length=32, unique=True, default=new_reference)
+    product = models.ForeignKey(Product, on_delete=models.PROTECT, verbose_name=_("product"))
+    quantity = models.PositiveIntegerField(_("quantity"), default=1)
     #: Minor units.
-    amount = models.BigIntegerField()
-    currency = models.CharField(max_length=3, choices=Currency)
-    country = models.CharField(max_length=2, choices=Country)
+    amount = models.BigIntegerField(_("amount"))
+    currency = models.CharField(_("currency"), max_length=3, choices=Currency)
+    country = models.CharField(_("country"), max_length=2, choices=Country)
     #: The number of the current attempt, from 1, and how it is paid.
-    attempt = models.PositiveIntegerField(default=1)
-    method_code = models.CharField(max_length=255)
-    flow = models.CharField(max_length=32, choices=Flow, default=Flow.HOSTED)
+    attempt = models.PositiveIntegerField(_("attempt"), default=1)
+    method_code = models.CharField(_("method code"), max_length=255)
+    flow = models.CharField(_("flow"), max_length=32, choices=Flow, default=Flow.HOSTED)
     #: Why this attempt was refused, as a code.
-    refusal = models.CharField(max_length=100, default="", blank=True)
-    name = models.CharField(max_length=100)
-    email = models.EmailField()
-    status = models.CharField(max_length=24, choices=OrderStatus, default=OrderStatus.NEW)
+    refusal = models.CharField(_("refusal"), max_length=100, default="", blank=True)
+    name = models.CharField(_("name"), max_length=100)
+    email = models.EmailField(_("email"))
+    status = models.CharField(_("status"), max_length=24, choices=OrderStatus, default=OrderStatus.NEW)
     #: For the shop's staff.
-    note = models.CharField(max_length=255, default="", blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
-    paid_at = models.DateTimeField(null=True, blank=True)
+    note = models.CharField(_("note"), max_length=255, default="", blank=True)
+    created_at = models.DateTimeField(_("created at"), default=timezone.now)
+    paid_at = models.DateTimeField(_("paid at"), null=True, blank=True)
 
     merchant_reference_field = "reference"
     payments_paid = models.Q(paid_at__isnull=False)
 
     class Meta:
+        verbose_name = _("order")
+        verbose_name_plural = _("orders")
         ordering = ["-created_at", "-pk"]
         get_latest_by = "created_at"
         indexes = [models.Index(fields=["created_at"], name="shop_order_created")]
@@ -134,19 +141,21 @@ class Order(Payable):
 class DepositAccount(Payable):
     """A permanent account that a customer transfers to: one for each e-mail address and currency."""
 
-    reference = models.CharField(max_length=32, unique=True, default=new_account_reference)
+    reference = models.CharField(_("reference"), max_length=32, unique=True, default=new_account_reference)
     #: In lower case.
-    email = models.EmailField()
-    name = models.CharField(max_length=100)
-    country = models.CharField(max_length=2, choices=Country)
-    currency = models.CharField(max_length=3, choices=Currency)
-    method_code = models.CharField(max_length=255)
-    created_at = models.DateTimeField(default=timezone.now)
+    email = models.EmailField(_("email"))
+    name = models.CharField(_("name"), max_length=100)
+    country = models.CharField(_("country"), max_length=2, choices=Country)
+    currency = models.CharField(_("currency"), max_length=3, choices=Currency)
+    method_code = models.CharField(_("method code"), max_length=255)
+    created_at = models.DateTimeField(_("created at"), default=timezone.now)
 
     merchant_reference_field = "reference"
     payments_include_deposits = True
 
     class Meta:
+        verbose_name = _("deposit account")
+        verbose_name_plural = _("deposit accounts")
         ordering = ["-created_at", "-pk"]
         constraints = [models.UniqueConstraint(fields=["email", "currency"], name="shop_one_account")]
 
@@ -165,13 +174,15 @@ class DepositAccount(Payable):
 class Notice(models.Model):
     """One event dispatched to the shop's handlers. A row each time, so that a second dispatch would show."""
 
-    event_id = models.CharField(max_length=255)
-    type = models.CharField(max_length=255)
-    object_id = models.CharField(max_length=255)
-    is_stale = models.BooleanField()
-    dispatched_at = models.DateTimeField(default=timezone.now)
+    event_id = models.CharField(_("event id"), max_length=255)
+    type = models.CharField(_("type"), max_length=255)
+    object_id = models.CharField(_("object id"), max_length=255)
+    is_stale = models.BooleanField(_("is stale"))
+    dispatched_at = models.DateTimeField(_("dispatched at"), default=timezone.now)
 
     class Meta:
+        verbose_name = _("notice")
+        verbose_name_plural = _("notices")
         ordering = ["-pk"]
         indexes = [models.Index(fields=["event_id"], name="shop_notice_event")]
 

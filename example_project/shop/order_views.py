@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -25,18 +26,21 @@ from payments_integration.exceptions import OutcomeUnknown, PaymentsError
 from payments_integration.models import Payment, Refund
 from payments_integration.money import format_for_payer
 
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
 #: Seconds after which a waiting page without scripts reloads; longer while there is something to type.
 RELOAD_SECONDS, RELOAD_SECONDS_WITH_DETAILS = 3, 15
 #: The number of an order's attempts that are read before another one begins.
 READ_ATTEMPTS = 5
 WAITING = (OrderStatus.NEW, OrderStatus.REVIEW, OrderStatus.PARTIALLY_PAID)
 REFUND_WORDS = {
-    "created": "on its way to you",
-    "processing": "on its way to you",
-    "succeeded": "sent back",
-    "failed": "did not work; we look after it",
-    "canceled": "did not work; we look after it",
-    "returned": "came back to us; we look after it",
+    "created": gettext_lazy("on its way to you"),
+    "processing": gettext_lazy("on its way to you"),
+    "succeeded": gettext_lazy("sent back"),
+    "failed": gettext_lazy("did not work; we look after it"),
+    "canceled": gettext_lazy("did not work; we look after it"),
+    "returned": gettext_lazy("came back to us; we look after it"),
 }
 
 
@@ -112,7 +116,7 @@ def pay_again(request: HttpRequest, reference: str) -> HttpResponse:
     if attempt.is_unsent:
         # The order was placed and its payment never sent: send that attempt now, as it was chosen.
         return _resend(request, order) if request.method == "POST" else redirect(order)
-    problem = ""
+    problem: StrOrPromise = ""
     try:
         offered = methods(order.country, order.currency, order.amount)
     except MethodsUnavailable:
@@ -124,7 +128,7 @@ def pay_again(request: HttpRequest, reference: str) -> HttpResponse:
                 order = checkout.begin(order, **form.cleaned_data)
                 return send_on(request, order)
             except checkout.NotNow:
-                messages.info(request, "There is nothing to pay again just now.")
+                messages.info(request, _("There is nothing to pay again just now."))
                 return redirect(order)
             except (PaymentsError, ValidationError) as error:
                 problem = explain(error)
@@ -155,12 +159,12 @@ def cancel(request: HttpRequest, reference: str) -> HttpResponse:
         checkout.cancel(order, request.POST.get("submission") or new_submission())
     except checkout.NotNow:
         if not order.payments.filter(status=PaymentStatus.CANCELED).exists():
-            messages.info(request, "This payment cannot be canceled any more.")
+            messages.info(request, _("This payment cannot be canceled any more."))
     except OutcomeUnknown:
-        messages.info(request, "We are canceling the payment. This page shows when it is done.")
+        messages.info(request, _("We are canceling the payment. This page shows when it is done."))
     except PaymentsError as error:
         explain(error)
-        messages.error(request, "The payment could not be canceled just now. Please try again.")
+        messages.error(request, _("The payment could not be canceled just now. Please try again."))
     settle(order)
     return redirect(order)
 
@@ -187,7 +191,7 @@ def _shown(refund: Refund, order: Order) -> dict[str, Any]:
     return {
         "status": refund.status,
         "amount": format_for_payer(refund.amount, refund.currency, order.country),
-        "words": REFUND_WORDS.get(refund.status, "being looked after"),
+        "words": REFUND_WORDS.get(refund.status, _("being looked after")),
         "at": refund.created_at,
     }
 

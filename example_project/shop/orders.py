@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext_noop
 
 from example_project.shop.models import Order, OrderStatus
 from payments_integration import services
@@ -101,12 +102,12 @@ def decide_status(order: Order, sums: dict[str, Totals], payments: list[Payment]
         is_whole = totals.kept >= order.amount
         return (OrderStatus.PAID if is_whole else OrderStatus.PARTIALLY_REFUNDED), _paid_note(order, totals, payments)
     if totals.charged_back:
-        return OrderStatus.CHARGEBACK, "the payer's bank took the money back"
+        return OrderStatus.CHARGEBACK, gettext_noop("the payer's bank took the money back")
     if totals.received:
         return _decide_received(order, totals)
     if totals.held or any(payment.status == PaymentStatus.ON_HOLD for payment in payments):
         is_vain = not any(payment.status == PaymentStatus.ON_HOLD for payment in payments)
-        return OrderStatus.REVIEW, "money came with an attempt that is over" if is_vain else ""
+        return OrderStatus.REVIEW, gettext_noop("money came with an attempt that is over") if is_vain else ""
     attempt = current_attempt(order)
     if totals.in_progress or attempt.is_pending:
         return OrderStatus.NEW, ""
@@ -119,28 +120,28 @@ def _decide_received(order: Order, totals: Totals) -> tuple[OrderStatus, str]:
     """For money that came but does not make the order paid."""
     if totals.kept >= order.amount:
         # The order is paid until the money has left; the note keeps the goods here.
-        return OrderStatus.PAID, "all of it is being refunded: do not deliver"
+        return OrderStatus.PAID, gettext_noop("all of it is being refunded: do not deliver")
     if totals.kept == 0:
         return OrderStatus.REFUNDED, ""
     if totals.refunded:
         return OrderStatus.PARTIALLY_REFUNDED, ""
     if totals.refunding:
         # Nothing has left yet, and the refund may fail; meanwhile the payer is not asked for the rest.
-        return OrderStatus.REVIEW, "what came is being refunded"
+        return OrderStatus.REVIEW, gettext_noop("what came is being refunded")
     if totals.in_progress:
         return OrderStatus.PARTIALLY_PAID, ""
     # Otherwise a payer who could change the amount on the way would get the goods for less.
-    return OrderStatus.REVIEW, "less came than the order's amount, and no more is asked for"
+    return OrderStatus.REVIEW, gettext_noop("less came than the order's amount, and no more is asked for")
 
 
 def _paid_note(order: Order, totals: Totals, payments: list[Payment]) -> str:
     surplus = totals.overpaid(order.amount)
     if not surplus:
         # The payer sees no figure that includes it, and staff would not look for it in a paid order.
-        return "more money is held with another attempt" if totals.held else ""
+        return gettext_noop("more money is held with another attempt") if totals.held else ""
     paying = [payment for payment in payments if payment.status in (PaymentStatus.SUCCEEDED, PaymentStatus.OVERPAID)]
     if len(paying) < 2:
-        return "more was paid than asked: refund the rest"
+        return gettext_noop("more was paid than asked: refund the rest")
     # In the language of the code. It is stored, so it must not depend on the language of a request.
     return f"paid {len(paying)} times: refund {format_money(surplus, order.currency, 'en')}"
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from django.core.cache import cache
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from payments_integration import services
 from payments_integration.enums import Flow
@@ -66,7 +67,7 @@ def method_name(code: str) -> str:
 
 
 def flows() -> list[tuple[str, str]]:
-    return [(Flow.HOSTED, "On the provider's page"), (Flow.S2S, "Right here")]
+    return [(Flow.HOSTED, _("On the provider's page")), (Flow.S2S, _("Right here"))]
 
 
 def _listed(country: str, currency: str, amount: int | None) -> list[Choice]:

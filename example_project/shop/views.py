@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
 from example_project.shop import checkout
-from example_project.shop.forms import DEFAULT_MARKET, MARKETS, MAX_QUANTITY, BuyForm, new_submission
+from example_project.shop.forms import DEFAULT_MARKET, MAX_QUANTITY, BuyForm, markets, new_submission
 from example_project.shop.models import Order, Price, Product
 from example_project.shop.provider import MethodsUnavailable, methods
 from example_project.shop.sessions import remember
@@ -21,18 +22,21 @@ from payments_integration.enums import OPEN_PAYMENT_STATUSES, Flow
 from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, PaymentsError
 from payments_integration.money import format_for_payer
 
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
 logger = logging.getLogger(__name__)
 
 #: Fields that keep their values when the payer changes the country.
 KEPT = ("name", "email", "quantity", "flow")
-UNREACHABLE = "We cannot reach the payment provider just now. Please try again in a moment."
+UNREACHABLE = gettext_lazy("We cannot reach the payment provider just now. Please try again in a moment.")
 _WORDS = {
-    "amount_out_of_range": "This way of paying does not take such an amount. Please choose another.",
-    "method_not_available": "This way of paying is not available just now. Please choose another.",
-    "method_not_allowed": "This way of paying is not available. Please choose another.",
-    "country_not_allowed": "We cannot take payments from this country.",
-    "blocked_payer": "We cannot take this payment.",
-    "rate_limited": "Many people are paying just now. Nothing was charged; please try again.",
+    "amount_out_of_range": gettext_lazy("This way of paying does not take such an amount. Please choose another."),
+    "method_not_available": gettext_lazy("This way of paying is not available just now. Please choose another."),
+    "method_not_allowed": gettext_lazy("This way of paying is not available. Please choose another."),
+    "country_not_allowed": gettext_lazy("We cannot take payments from this country."),
+    "blocked_payer": gettext_lazy("We cannot take this payment."),
+    "rate_limited": gettext_lazy("Many people are paying just now. Nothing was charged; please try again."),
 }
 
 
@@ -51,9 +55,9 @@ def buy(request: HttpRequest, slug: str) -> HttpResponse:
     product = get_object_or_404(Product, slug=slug)
     shown = _market(request.GET.get("market"), DEFAULT_MARKET)
     market = _market(request.POST.get("market"), shown)
-    country, _, currency = market.partition("-")
+    country, _sign, currency = market.partition("-")
     price = get_object_or_404(Price, product=product, currency=currency)
-    problem = ""
+    problem: StrOrPromise = ""
     try:
         offered = methods(country, currency, price.amount * _quantity(request.POST.get("quantity")))
     except MethodsUnavailable:
@@ -66,7 +70,7 @@ def buy(request: HttpRequest, slug: str) -> HttpResponse:
         typed = {name: request.POST[name] for name in KEPT if name in request.POST}
         form = BuyForm(initial={**typed, **new}, price=price, country=country, methods=offered)
     if form.is_valid() and _is_repriced(form.cleaned_data, price):
-        problem = "The price has changed meanwhile. Please have a look before you pay."
+        problem = _("The price has changed meanwhile. Please have a look before you pay.")
         form = BuyForm(initial={**form.cleaned_data, **new}, price=price, country=country, methods=offered)
     elif form.is_valid():
         data = form.cleaned_data
@@ -94,7 +98,7 @@ def buy(request: HttpRequest, slug: str) -> HttpResponse:
         "price": format_for_payer(price.amount, currency, country),
         "form": form,
         "market": market,
-        "elsewhere": dict(MARKETS)[market] if only_look else "",
+        "elsewhere": dict(markets())[market] if only_look else "",
         "problem": problem,
     }
     return render(request, "shop/buy.html", context, status=422 if problem and request.method == "POST" else 200)
@@ -119,7 +123,7 @@ def send_on(request: HttpRequest, order: Order) -> HttpResponseRedirect:
 
 
 def _market(asked: str | None, otherwise: str) -> str:
-    return asked if asked in dict(MARKETS) else otherwise
+    return asked if asked in dict(markets()) else otherwise
 
 
 def _is_repriced(data: dict[str, Any], price: Price) -> bool:
@@ -139,5 +143,5 @@ def explain(error: PaymentsError | ValidationError) -> str:
     if isinstance(error, ValidationError):
         return " ".join(error.messages)
     logger.warning("The provider refused: %s", error)
-    otherwise = "The payment could not be set up. Nothing was charged; please try again."
-    return _WORDS.get(getattr(error, "code", ""), otherwise)
+    otherwise = _("The payment could not be set up. Nothing was charged; please try again.")
+    return str(_WORDS.get(getattr(error, "code", ""), otherwise))

@@ -10,6 +10,7 @@ from babel.messages.mofile import read_mo
 from django.utils.translation import gettext, override
 
 from tests import translations
+from tests.translations import Domain
 
 #: Other words for things that have one word in the glossary: a pattern and the word to use.
 OTHER_WORDS = {
@@ -21,7 +22,11 @@ OTHER_WORDS = {
     },
     "pt_BR": {r"\bcomerciante": "lojista", r"\brequer(em)? atenção": "precisa de atenção"},
 }
-LANGUAGES = pytest.mark.parametrize("language", translations.LANGUAGES)
+CATALOGUES = pytest.mark.parametrize(
+    ("language", "domain"),
+    [(language, domain) for domain in translations.DOMAINS for language in translations.LANGUAGES],
+    ids=lambda value: value.name if isinstance(value, Domain) else value,
+)
 #: %(name)s, %s, %d, {}, {name}: what a value is put into. And the tags of HTML.
 PLACES = re.compile(r"%\(\w+\)[\d.]*[a-z]|%[a-z]|\{\w*\}|</?\w+[^>]*>")
 
@@ -36,9 +41,9 @@ def key(message: Message) -> tuple[str, ...]:
     return (context.decode() if isinstance(context, bytes) else context, *forms(message.id))
 
 
-@LANGUAGES
-def test_every_message_is_translated(language: str) -> None:
-    stored, extracted = translations.stored(language), translations.extracted()
+@CATALOGUES
+def test_every_message_is_translated(language: str, domain: Domain) -> None:
+    stored, extracted = translations.stored(language, domain), translations.extracted(domain)
     known = {key(message) for message in stored if message.id}
     needed = {key(message) for message in extracted if message.id}
     assert needed - known == set(), "run: python -m tests.translations"
@@ -47,9 +52,9 @@ def test_every_message_is_translated(language: str) -> None:
     assert not [message.id for message in stored if message.id and message.fuzzy]
 
 
-@LANGUAGES
-def test_translations_keep_their_placeholders(language: str) -> None:
-    for message in translations.stored(language):
+@CATALOGUES
+def test_translations_keep_their_placeholders(language: str, domain: Domain) -> None:
+    for message in translations.stored(language, domain):
         if message.id:
             places = {place for form in forms(message.id) for place in PLACES.findall(form)}
             for form in forms(message.string):
@@ -60,26 +65,26 @@ def test_translations_keep_their_placeholders(language: str) -> None:
                     assert sorted(found) == sorted(PLACES.findall(message.id)), message.id
 
 
-@LANGUAGES
-def test_no_sentence_is_left_in_english(language: str) -> None:
-    for message in translations.stored(language):
+@CATALOGUES
+def test_no_sentence_is_left_in_english(language: str, domain: Domain) -> None:
+    for message in translations.stored(language, domain):
         for form, written in zip(forms(message.id), forms(message.string), strict=False):
             assert form != written or len(PLACES.sub("", form).split()) < 3, form
 
 
-@LANGUAGES
-def test_each_thing_has_its_one_word(language: str) -> None:
-    for message in translations.stored(language):
+@CATALOGUES
+def test_each_thing_has_its_one_word(language: str, domain: Domain) -> None:
+    for message in translations.stored(language, domain):
         for form in forms(message.string) if message.id else ():
             for other, word in OTHER_WORDS[language].items():
                 assert not re.search(other, form, re.IGNORECASE), (form, word)
 
 
-@LANGUAGES
-def test_compiled_messages_equal_their_source(language: str) -> None:
-    with (translations.folder(language) / "django.mo").open("rb") as file:
+@CATALOGUES
+def test_compiled_messages_equal_their_source(language: str, domain: Domain) -> None:
+    with (translations.folder(language, domain) / "django.mo").open("rb") as file:
         compiled = {key(message): forms(message.string) for message in read_mo(file) if message.id}
-    written = {key(message): forms(message.string) for message in translations.stored(language) if message.id}
+    written = {key(message): forms(message.string) for message in translations.stored(language, domain) if message.id}
     assert compiled == written
 
 
@@ -87,3 +92,13 @@ def test_compiled_messages_equal_their_source(language: str) -> None:
 def test_django_finds_the_translations(language: str, word: str) -> None:
     with override(language):
         assert gettext("payment") == word
+
+
+@pytest.mark.parametrize("language", translations.LANGUAGES)
+def test_the_shop_uses_the_words_of_the_app(language: str) -> None:
+    """Of two apps with the same message, Django takes the translation of the first."""
+    ours = {key(message): forms(message.string) for message in translations.stored(language) if message.id}
+    shop = {key(message): forms(message.string) for message in translations.stored(language, translations.SHOP)}
+    shared = ours.keys() & shop.keys()
+    assert shared
+    assert {name: shop[name] for name in shared} == {name: ours[name] for name in shared}

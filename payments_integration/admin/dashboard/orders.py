@@ -85,7 +85,7 @@ class OrdersPage(AccountPage):
             )
             for payment, row in comparison.paid_for_and_unpaid(self.account, since)
         ]
-        columns = (_("Payment"), _("Status"), _("Received"), _("Order"), _("Paid at"))
+        columns = (_("Payment"), _("Status"), _("Received"), _("Order number"), _("Paid at"))
         return Table(UNPAID, columns, rows, "", UNPAID_ADVICE)
 
     def _without_payment(self, compared: list[type[Payable]], since: datetime) -> Iterator[Table]:

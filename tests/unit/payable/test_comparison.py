@@ -97,9 +97,9 @@ def test_old_payments_are_left_out() -> None:
     assert unpaid() == []
 
 
-def test_references_are_compared_byte_for_byte() -> None:
-    for number in ("a-1", "A-1 "):
-        Order.objects.create(number=number)
+@pytest.mark.parametrize("number", ["a-1", "A-1 "])
+def test_references_are_compared_byte_for_byte(number: str) -> None:
+    Order.objects.create(number=number)
     paid("A-1")
     assert unpaid() == []
 
