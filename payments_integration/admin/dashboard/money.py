@@ -1,4 +1,4 @@
-"""The overview's money: received, charged back, refunded and paid out by period, by status, and success by method.
+"""The overview's money: received, charged back, refunded and paid out by period and by status.
 
 Everything counts on the day it was created. Amounts of different currencies are never added.
 """
@@ -9,27 +9,22 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model
-from django.utils.formats import number_format
 from django.utils.text import capfirst
 from django.utils.timezone import localtime
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.admin.dashboard.charts import Chart, Series
 from payments_integration.admin.dashboard.statistics import Group, Statistics
+from payments_integration.admin.dashboard.success import success_chart
 from payments_integration.admin.lists.days import FROM as DAYS_FROM, TO as DAYS_TO
 from payments_integration.admin.lists.filters import SEPARATOR
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.methods import method_name
 from payments_integration.dates import in_words
 from payments_integration.enums import (
-    ENDED_PAYMENT_STATUSES,
     RECEIVED_PAYMENT_STATUSES,
-    VAIN_PAYMENT_STATUSES,
-    Country,
     Currency,
     PaymentStatus,
     PayoutStatus,
@@ -43,9 +38,6 @@ if TYPE_CHECKING:
 
 #: The money came, also if a chargeback took it back later.
 _RECEIVED = RECEIVED_PAYMENT_STATUSES | {PaymentStatus.CHARGEBACK}
-#: A charged back payment had succeeded before.
-_SUCCEEDED = ENDED_PAYMENT_STATUSES - VAIN_PAYMENT_STATUSES
-
 #: The looks of dashboard.js by status, in the colours of the lists: green, red, grey, and amber or blue for waiting.
 LOOKS: dict[str, int] = {
     PaymentStatus.SUCCEEDED: 0, PaymentStatus.FAILED: 1, PaymentStatus.CHARGEBACK: 6, PaymentStatus.EXPIRED: 5,
@@ -149,7 +141,7 @@ class MoneyPanels:
             "money_shown": bool(kinds),
             "periods": [period.label for period in self._periods],
             "currencies": [self._panel(currency, kinds) for currency in self._currencies(kinds)],
-            "methods": self._methods() if self._sees(Payment) else None,
+            "methods": success_chart(self._found.payments) if self._sees(Payment) else None,
         }
 
     def _currencies(self, kinds: Iterable[_Kind]) -> list[str]:
@@ -259,44 +251,6 @@ class MoneyPanels:
             unit=currency,
         )
 
-    # Success by method
-
-    def _methods(self) -> Chart | None:
-        ended: dict[str, int] = defaultdict(int)
-        succeeded: dict[str, int] = defaultdict(int)
-        for group in self._found.payments:
-            ended[group.method] += group.count if group.status in ENDED_PAYMENT_STATUSES else 0
-            succeeded[group.method] += group.count if group.status in _SUCCEEDED else 0
-        methods = sorted((method for method in ended if ended[method]), key=lambda method: (-ended[method], method))
-        if not methods:
-            return None
-        # Tenths of a percent, rounded half up.
-        rates = [(succeeded[method] * 2000 + ended[method]) // (2 * ended[method]) for method in methods]
-        return Chart(
-            id="pi-methods",
-            title=_("Payments that succeeded, of those that have ended, by method"),
-            kind="rows",
-            heading=_("Method"),
-            labels=tuple(_method(code) for code in methods),
-            series=(
-                Series(
-                    _("Succeeded"),
-                    tuple(rates),
-                    tuple(
-                        _("%(rate)s %% (%(succeeded)s of %(ended)s)")
-                        % {
-                            "rate": number_format(Decimal(rate) / 10, 1),
-                            "succeeded": number_format(succeeded[method], use_l10n=True),
-                            "ended": number_format(ended[method], use_l10n=True),
-                        }
-                        for method, rate in zip(methods, rates, strict=True)
-                    ),
-                ),
-            ),
-            decimals=1,
-            unit="%",
-        )
-
     def _daily(self, name: StrOrPromise, amounts: dict[int, int], currency: str, look: int) -> Series:
         values = tuple(amounts.get(day, 0) for day in range(len(self._found.days)))
         return Series(name, values, tuple(format_money(value, currency) if value else "" for value in values), look)
@@ -325,12 +279,6 @@ def _in_order(present: set[str], known: list[str]) -> list[str]:
 
 def _label(status: str, choices: Any) -> str:
     return display.text(dict(choices.choices).get(status, status))
-
-
-def _method(code: str) -> str:
-    """A method's name with its country, because several countries have a bank transfer."""
-    country = code.partition("_")[0].upper()
-    return f"{method_name(code, country)} ({country})" if country in Country.values else method_name(code, "")
 
 
 def _look(status: str) -> int:
