@@ -224,7 +224,7 @@ def _lines(page: Page, step: _Step) -> Iterator[tuple[str]]:
         row = item.row
         name = f"{row._meta.verbose_name} {getattr(row, 'merchant_reference', None) or row.pk}"
         line = format_html(
-            "{} {} {}",
+            '<span class="pi-moved">{} {} {}</span>',
             display.admin_link(page.site, type(row), row.pk, name),
             display.money(item.money, row.currency),
             display.status(item.status, row.Status),
