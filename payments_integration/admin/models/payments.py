@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, reverse
 from django.utils.decorators import method_decorator
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration import services
@@ -181,7 +181,7 @@ class PaymentAdmin(NotedAdmin):
 
     def links(self, request: HttpRequest, obj: Payment) -> Iterable[Tool]:
         if self.has_refund_permission(request, obj) and refundable_rest(obj) > 0:
-            yield Tool(_("Refund"), self.object_url("refund", obj), post=False)
+            yield Tool(pgettext_lazy("button", "Refund"), self.object_url("refund", obj), post=False)
 
     def sections(self, page: Page, obj: Payment) -> Iterable[Section]:
         yield from people.section(page, _("Payer"), obj, "payer")
