@@ -34,6 +34,10 @@ _FIRST: dict[str, StrOrPromise] = {
     "account_number": _("Account number"),
     "account_type": _("Account type"),
     "address": _("Address"),
+    "street": _("Street"),
+    "city": _("City"),
+    "postal_code": _("Postal code"),
+    "country": _("Country"),
 }
 _LAST: dict[str, StrOrPromise] = {
     "type": _("Type"),
