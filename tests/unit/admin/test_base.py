@@ -52,6 +52,8 @@ def test_a_page_has_its_parts_in_this_order(boss: Client, monkeypatch: pytest.Mo
     places = [html.index(part) for part in parts]
     assert places == sorted(places)
     assert html.count("Identifiers") == 1
+    assert "submit-row" not in html, "nothing can be saved"
+    assert "historylink" in html
 
 
 def test_empty_parts_of_a_headline_are_left_out(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
