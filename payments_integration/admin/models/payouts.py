@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin
@@ -12,7 +12,8 @@ from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, reverse
 from django.utils.decorators import method_decorator
-from django.utils.translation import gettext_lazy as _
+from django.utils.html import format_html
+from django.utils.translation import gettext, gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration import services
@@ -22,35 +23,37 @@ from payments_integration.admin.flows import pay_again
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.since import StatusSince
 from payments_integration.admin.models.notes import NotedAdmin
-from payments_integration.admin.shared import columns, display, masking, people
+from payments_integration.admin.shared import columns, display, masking, orders, people
 from payments_integration.admin.shared.buttons import Button, Tool, canceled, may
-from payments_integration.admin.shared.people import Facts
+from payments_integration.admin.shared.calculation import Calculation, Row
+from payments_integration.admin.shared.methods import method_name
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, OPEN_PAYOUT_STATUSES, Country, PayoutStatus
 from payments_integration.models import Payout, Refund
 
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
 
-
-def _calculation(payout: Payout) -> Iterable[tuple[StrOrPromise, str]]:
+def _rows(payout: Payout) -> Iterator[Row]:
     """What the payout takes from the balance. The provider does not say that a fee comes back."""
 
     def shown(amount: int) -> str:
         return display.money(amount, payout.currency)
 
-    yield _("Amount"), shown(payout.amount)
-    yield _("Fee"), str(_("not known yet")) if payout.fee is None else shown(payout.fee)
-    total = shown(payout.amount + (payout.fee or 0))
+    yield Row(_("Amount"), shown(payout.amount))
+    if payout.fee is None:
+        yield Row(_("Fee"), gettext("not known"), "+")
+        total: str = format_html(gettext("{} and the fee"), shown(payout.amount))
+    else:
+        yield Row(_("Fee"), shown(payout.fee), "+")
+        total = shown(payout.amount + payout.fee)
     if payout.status == PayoutStatus.SUCCEEDED:
-        yield _("Total debited"), total
+        yield Row(_("Total debited"), total, "=")
     elif payout.status == PayoutStatus.RETURNED:
-        yield _("Total debited"), total
-        yield _("Came back"), shown(payout.amount)
+        yield Row(_("Total debited"), total, "=")
+        yield Row(_("Came back"), shown(payout.amount))
     elif payout.status in (PayoutStatus.FAILED, PayoutStatus.CANCELED):
-        yield _("Total debited"), shown(0)
+        yield Row(_("Total debited"), shown(0))
     elif payout.status in OPEN_PAYOUT_STATUSES:
-        yield _("Reserved from the balance"), total
+        yield Row(_("Reserved from the balance"), total, "=")
 
 
 @admin.register(Payout)
@@ -97,15 +100,11 @@ class PayoutAdmin(NotedAdmin):
     )  # fmt: skip
     export_personal = ("destination",)
     fieldsets = (
+        (None, {"fields": ("method_named", "refund_link", "created_at", "succeeded_at")}),
         (
-            None,
-            {
-                "fields": (
-                    "reference_shown", "method_code", "country_shown", "refund_link", "created_at", "succeeded_at",
-                )
-            },
+            _("Identifiers"),
+            {"classes": ("collapse",), "fields": ("id", "reference_shown", "method_code", "country_shown")},
         ),
-        (_("Identifiers"), {"classes": ("collapse",), "fields": ("id", "status_shown", "currency")}),
         MIRROR_FIELDS,
     )  # fmt: skip
 
@@ -117,6 +116,10 @@ class PayoutAdmin(NotedAdmin):
     recipient_name = columns.person("destination", _("recipient"), "holder_name")
     method_shown = columns.method()
     refund_link = columns.row_link("refund_id", _("refund"), Refund)
+
+    @admin.display(description=_("method"))
+    def method_named(self, obj: Payout) -> str:
+        return method_name(obj.method_code, obj.country)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         # Django's index and lists link to the add page, which is our own.
@@ -140,9 +143,8 @@ class PayoutAdmin(NotedAdmin):
     def headline(self, page: Page, obj: Payout) -> Iterable[str]:
         yield display.money(obj.amount, obj.currency)
         yield display.status(obj.status, PayoutStatus)
-        holder = obj.destination.get("holder_name") if isinstance(obj.destination, dict) else None
-        yield page.personal(holder if isinstance(holder, str) else None)
-        yield display.text(obj.merchant_reference)
+        yield people.name(page, obj, "destination")
+        yield orders.order_link(page, obj)
 
     def links(self, request: HttpRequest, obj: Payout) -> Iterable[Tool]:
         if self.has_add_permission(request) and pay_again.is_payable_again(obj) and not self._obstacle(obj):
@@ -153,20 +155,18 @@ class PayoutAdmin(NotedAdmin):
         return pay_again.obstacle(self.admin_site, obj)
 
     def lead(self, page: Page, obj: Payout) -> Iterable[Section]:
-        if steps := list(self._what_to_do(page, obj)):
-            yield Facts(_("What to do"), steps)
-        yield Facts(_("Calculation"), list(_calculation(obj)))
+        yield Calculation(list(self._sentences(obj)), list(_rows(obj)), [], _("What it takes from the balance"))
         yield from people.section(page, _("Recipient"), obj, "destination")
 
-    def _what_to_do(self, page: Page, obj: Payout) -> Iterable[tuple[StrOrPromise, str]]:
-        """The reason of a payout that did not arrive, and what a person can do about it."""
+    def _sentences(self, obj: Payout) -> Iterator[str]:
+        """Why it did not arrive, and what a person can do about it."""
         if obj.failure_reason:
-            yield _("Reason"), display.text(obj.failure_reason)
+            yield format_html(gettext("Failure reason: {}"), display.text(obj.failure_reason))
         if obj.status == PayoutStatus.ON_HOLD:
-            yield _("Next"), str(_("The provider holds it. Ask the provider what it waits for."))
+            yield gettext("The provider holds it. Ask the provider what it waits for.")
         elif obj.status in (PayoutStatus.FAILED, PayoutStatus.RETURNED):
-            check = _("Check the recipient's bank account with the recipient, then press “Pay again”.")
-            yield _("Next"), self._obstacle(obj) or str(check)
+            check = gettext("Check the recipient's bank account with the recipient, then press “Pay again”.")
+            yield self._obstacle(obj) or check
 
     def sections(self, page: Page, obj: Payout) -> Iterable[Section]:
         yield from people.section(page, _("Metadata"), obj, "metadata")
