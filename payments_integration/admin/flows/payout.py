@@ -44,7 +44,7 @@ from payments_integration.admin.flows.forms import (
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.display import explain
 from payments_integration.enums import Country, Currency
-from payments_integration.exceptions import PaymentsError
+from payments_integration.exceptions import PaymentsError, WireError
 from payments_integration.models import Balance, Operation, OperationState, Payout
 from payments_integration.money import format_amount, format_money
 
@@ -186,7 +186,7 @@ class PayoutPage(ConfirmationPage):
                 # It must not have succeeded in the meantime.
                 self.first = services.refresh(self.first)
             self.balance = services.payout_cover(currency, account=form.account_alias)
-        except (PaymentsError, ImproperlyConfigured) as error:
+        except (PaymentsError, WireError, ImproperlyConfigured) as error:
             form.add_error(None, explain(self.admin.admin_site, error))
             return
         if self.balance is None:

@@ -173,6 +173,15 @@ def test_the_text_of_a_note_is_in_no_export_and_no_search(boss: Client) -> None:
     assert obj.pk not in everywhere
 
 
+@pytest.mark.promise(7)
+def test_no_answer_of_the_api_contains_a_note(boss: Client) -> None:
+    notes.add(rows.payment(id="pay_1"), "Zacarias-4711", author="desk")
+    for path in ("payments/", "payments/pay_1/", "events/", "operations/"):
+        response = boss.get(f"/payments/api/{path}")
+        assert response.status_code == 200, path
+        assert b"Zacarias" not in response.content, path
+
+
 def test_the_list_of_notes_finds_an_object_and_days_by_index(boss: Client) -> None:
     obj = rows.payout()
     mine = rows.note(obj, created_at=rows.AT)
