@@ -16,7 +16,6 @@ from django.views.decorators.debug import sensitive_post_parameters
 from payments_integration import services
 from payments_integration.admin import flows
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH
-from payments_integration.admin.dashboard.orders import OrdersPage
 from payments_integration.admin.dashboard.search import SearchPage
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.filters import Lookup
@@ -163,6 +162,7 @@ class PaymentAdmin(NotedAdmin):
 
     def orders_view(self, request: HttpRequest) -> HttpResponse:
         # Loaded with the first page that is opened, not at start-up.
+        from payments_integration.admin.dashboard.orders import OrdersPage  # noqa: PLC0415
 
         return OrdersPage(self, request).respond()
 
