@@ -64,6 +64,8 @@ class Calculation(Section):
     rows: list[Row]
     #: Fee and net amount, in one line.
     less: list[str]
+    #: For screen readers.
+    caption: StrOrPromise
 
 
 def calculation(payment: Payment) -> Calculation:
@@ -76,7 +78,7 @@ def calculation(payment: Payment) -> Calculation:
         for label, amount in ((_("Fee"), payment.fee), (_("Net"), payment.net_amount))
         if amount is not None
     ]
-    return Calculation(sentences, list(_rows(payment, amounts)), less)
+    return Calculation(sentences, list(_rows(payment, amounts)), less, _("What is left of what was received"))
 
 
 def compute_amounts(payment: Payment, refunds: list[Refund], promised: int) -> Amounts:
