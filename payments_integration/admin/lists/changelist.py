@@ -32,7 +32,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf
 from payments_integration.admin.lists import filters, saved, terms
-from payments_integration.admin.lists.days import Days
+from payments_integration.admin.lists.days import chosen_field
 from payments_integration.admin.lists.totals import ADD_UP, Totals, totals
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, may
@@ -193,10 +193,7 @@ class ListAdmin(_ModelAdmin):
     def chosen_days(self, request: HttpRequest) -> str:
         """The time field by whose days the list is filtered, if the list is usually sorted by another one."""
         usual = [str(name).removeprefix("-") for name in self.get_ordering(request)]
-        for item in self.list_filter:
-            if isinstance(item, type) and issubclass(item, Days) and item.field_name not in ("", *usual):
-                return item.field_name if any(map(request.GET.get, item.parameters())) else ""
-        return ""
+        return chosen_field(request.GET, self.list_filter, usual)
 
     def get_sortable_by(self, request: HttpRequest) -> Any:
         return None if self.sortable_by is None else [self._list_column(name) for name in self.sortable_by]

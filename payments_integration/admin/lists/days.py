@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -13,7 +13,7 @@ from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 from django.utils.timezone import localdate, make_aware
 from django.utils.translation import gettext_lazy as _
 
@@ -154,6 +154,14 @@ class Day(forms.DateField):
         if found and not _FIRST_YEAR <= found.year <= _LAST_YEAR:
             raise ValidationError(_("There are no rows from that year."))
         return found
+
+
+def chosen_field(given: QueryDict, list_filter: Iterable[Any], usual: Collection[str]) -> str:
+    """The time field of the filter that has a parameter in the address, unless it is one of the ``usual`` fields."""
+    for item in list_filter:
+        if isinstance(item, type) and issubclass(item, Days) and item.field_name not in ("", *usual):
+            return item.field_name if any(map(given.get, item.parameters())) else ""
+    return ""
 
 
 def midnight(day: date) -> datetime:
