@@ -44,6 +44,8 @@ GOODS = {
 def provider(transactional_db: None, settings: Any, site: str) -> Iterator[ProviderSandbox]:
     """The provider behind the shop; ``deliver()`` posts what is due to the site's webhook."""
     settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": {}}
+    # As in the example's settings: the footer has a button for each.
+    settings.LANGUAGES = [("en", "English"), ("es", "Español"), ("pt-br", "Português (Brasil)")]
     cache.clear()
     with ProviderSandbox(webhook_url=f"{site}/payments/webhook/") as sandbox:
         settings.FORMS_LEAD_TO = sandbox.url

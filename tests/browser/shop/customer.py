@@ -64,7 +64,8 @@ class Customer:
 
     @property
     def pay_button(self) -> Locator:
-        return self.page.get_by_role("button", name=re.compile(r"^Pay\b"))
+        # "Pay", or "Pagar" in Spanish and Portuguese.
+        return self.page.get_by_role("button", name=re.compile(r"^(Pay|Pagar)\b"))
 
     def send_form(self) -> None:
         """What the button sends, while the page stays: the answer is there when this returns."""
