@@ -23,7 +23,7 @@ VALUES = re.compile(
     r"https?://[^\s⟦⟧]+|\b(?:acc|key|order|op|req)[-_]?\w+|\b[a-z]+_\w+|\b[a-z]+\.[a-z_]+\b|\b[A-Z]{2,5}\b"
 )
 #: Accounts, users and words that Django itself does not translate.
-NAMES = {"default", "second", "ana", "boss", "Id", "Search", "True", "False"}
+NAMES = {"default", "second", "ana", "Ana", "boss", "Id", "Search", "True", "False"}
 #: The other apps of the site that is tested, in the navigation.
 OTHER_APPS = {"Deposit", "Notices", "Orders", "Products", "Shop", "accounts"}
 
