@@ -22,7 +22,8 @@ from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 from tests.unit.payable.payables import Customer, Invoice, Order
 
-site = admin.AdminSite()
+# Another name than the default site's, by which the dashboard looks for its site.
+site = admin.AdminSite(name="with-orders")
 site.register(Payment, PaymentAdmin)
 site.register(Order)
 urlpatterns = [path("admin/", site.urls)]
