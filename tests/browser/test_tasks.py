@@ -18,7 +18,7 @@ from django.urls import reverse
 from django.utils.timezone import localdate
 
 from payments_integration import services
-from payments_integration.admin.lists.filters import midnight
+from payments_integration.admin.lists.days import midnight
 from payments_integration.models import (
     Balance,
     Event,
