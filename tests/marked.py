@@ -40,9 +40,12 @@ class Words(HTMLParser):
     def __init__(self, html: str) -> None:
         super().__init__()
         self.found: list[str] = []
+        self._texts: list[str] = []
         self._unread = 0
         self.feed(html)
         self.close()
+        # In one piece, because a message may have elements within.
+        self.found.append(" ".join(self._texts))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._unread += tag in _UNREAD
@@ -53,4 +56,4 @@ class Words(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self._unread:
-            self.found.append(data)
+            self._texts.append(data)

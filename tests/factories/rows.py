@@ -144,7 +144,7 @@ def note(obj: Any = None, **fields: Any) -> Note:
     number = next(_numbers)
     kind, object_id = (obj.kind, obj.object_id) if obj is not None else ("payment", "pay_absent")
     values = {
-        "account": "default", "object_kind": kind, "object_id": object_id, "text": f"note {number}",
+        "account": "default", "object_kind": kind, "object_id": object_id, "text": f"note_{number}",
         "author": "7:ana", "created_at": AT + timedelta(seconds=number), "key": f"note-{number}",
     }  # fmt: skip
     return Note.objects.create(**{**values, **fields})
