@@ -234,7 +234,7 @@ MUTANTS = (
     _one(
         "an unclear order is not settled by a refresh",
         "projection/events.py",
-        'return "order_unclear" if rows.differences(item.up_to_date_row(), resource) else ""',
+        'return RefreshReason.ORDER_UNCLEAR if rows.differences(item.up_to_date_row(), resource) else ""',
         'return ""',
     ),
     _one(

@@ -53,6 +53,6 @@ def test_a_kind_is_named_in_words_as_far_as_it_is_known() -> None:
 
 def test_seconds_have_one_decimal_as_the_language_writes_it() -> None:
     with translation.override("es"):
-        assert display.seconds(0.44, signed=True) == "+0,4 s"
-        assert display.seconds(-1.25) == "-1,2 s"
+        assert display.seconds(0.44, signed=True) == "+0,4\xa0s"
+        assert display.seconds(-1.25) == "-1,2\xa0s"
     assert display.seconds(None) == display.EMPTY
