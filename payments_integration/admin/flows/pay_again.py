@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from payments_integration.admin.shared import display
 from payments_integration.enums import PayoutStatus
-from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payout
+from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payout, Refund
 
 #: Payouts whose money is back in the balance, as far as the provider says.
 _PAYABLE_AGAIN = (PayoutStatus.FAILED, PayoutStatus.RETURNED)
@@ -43,7 +43,8 @@ def attempt(payout: Payout) -> tuple[str, Operation | None]:
 def obstacle(site: AdminSite, payout: Payout) -> str:
     """Why it must not be paid again, as a sentence with a link; empty if nothing is in the way."""
     shown = display.admin_link(site, Payout, payout.pk)
-    if payout.refund_id:
+    if payout.refund_id or Refund.objects.filter(account=payout.account, payout_id=payout.pk).exists():
+        # Either of the two may name the other.
         return format_html(_("Payout {} executes a refund. Refund again on the page of the payment."), shown)
     if not is_payable_again(payout):
         status = display.status_word(payout.kind, payout.status)

@@ -99,6 +99,21 @@ def test_nothing_else_can_be_paid_again(boss: Client, service: Services, fields:
     assert service.calls == []
 
 
+def test_the_payout_of_a_refund_is_not_paid_again_if_only_the_refund_names_it(boss: Client, service: Services) -> None:
+    """Paid again here, the money would go out a second time with the refund of the payment."""
+    first = failed()
+    form = form_of(boss, first)
+    rows.refund(payout_id=first.pk, account="second")
+    assert address(first) in page(boss, url("payout", "change", first.pk))
+    rows.refund(payout_id=first.pk)
+    assert address(first) not in page(boss, url("payout", "change", first.pk))
+    assert "executes a refund" in str(boss.get(address(first)).context["again"])
+    for step in ("review", "confirm"):
+        errors = boss.post(reverse(ADD), {**form, "step": step}).context["form"].errors
+        assert "executes a refund" in str(errors["__all__"]), step
+    assert service.calls == []
+
+
 def test_it_needs_the_right_to_pay_and_to_see_the_payout(staff: Callable[..., Client], service: Services) -> None:
     first = failed()
     assert address(first) not in page(staff("view_payout"), url("payout", "change", first.pk))
