@@ -160,7 +160,8 @@ def chosen_field(given: QueryDict, list_filter: Iterable[Any], usual: Collection
     """The time field of the filter that has a parameter in the address, unless it is one of the ``usual`` fields."""
     for item in list_filter:
         if isinstance(item, type) and issubclass(item, Days) and item.field_name not in ("", *usual):
-            return item.field_name if any(map(given.get, item.parameters())) else ""
+            # As in the filter, a blank parameter is none: it leaves rows in the list that do not have the time.
+            return item.field_name if any(given.get(name, "").strip() for name in item.parameters()) else ""
     return ""
 
 

@@ -170,6 +170,17 @@ def test_rows_are_found_by_the_day_of_success_and_sorted_by_it(
     assert [line.partition(",")[0] for line in exported.splitlines()[1:]] == listed
 
 
+@pytest.mark.parametrize("model", ["payment", "payout"])
+def test_a_blank_day_of_success_is_none(boss: Client, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sorted by a time that rows do not have, every page would be the first."""
+    monkeypatch.setattr(ReadOnlyAdmin, "list_per_page", 2)
+    made = [rows.MAKERS[model](succeeded_at=None).pk for _number in range(3)]
+    changes = boss.get(url(model, "changelist") + "?succeeded_from=+").context["cl"]
+    assert [row.pk for row in changes.result_list] == made[:0:-1]
+    older = boss.get(url(model, "changelist") + changes.older_url).context["cl"]
+    assert [row.pk for row in older.result_list] == made[:1]
+
+
 @time_machine.travel(datetime(2026, 5, 20, 12, tzinfo=UTC), tick=False)
 def test_refunds_are_found_by_the_day_of_their_change_to_succeeded(boss: Client) -> None:
     def refund(status: str, *changes: tuple[str, datetime]) -> str:
