@@ -371,6 +371,10 @@ def test_the_list_shows_the_state_the_reason_and_no_address(boss: Client) -> Non
     assert "ana@example.com" not in html + page(boss, f"{LIST}{row.pk}/change/")
     assert page(boss, f"{LIST}?state=skipped&q={row.payment_id}").count(row.payment_id) >= 1
     assert boss.get(f"{LIST}export/").status_code == 200
+    boss.post(f"{LIST}{row.pk}/send-again/")
+    history = page(boss, f"{LIST}{row.pk}/history/")
+    assert "Sent again by mail." in history
+    assert "Times are in the time zone" in history
 
 
 def test_each_right_is_asked_for() -> None:
