@@ -18,7 +18,7 @@ from django.db.models.options import Options
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy
 
-from payments_integration.admin.shared import display, masking, next_actions, people
+from payments_integration.admin.shared import display, masking, people
 from payments_integration.enums import Country
 from payments_integration.models import Mirror
 from payments_integration.permissions import with_names
@@ -282,15 +282,6 @@ def object_link(description: StrOrPromise, kind: str = "object_kind", pk: str = 
     return _column(
         description,
         lambda self, obj: display.object_link(self.admin_site, obj.account, getattr(obj, kind), getattr(obj, pk)),
-    )
-
-
-def next_action(name: str, description: StrOrPromise) -> Column:
-    """A next action as the payer sees it; masked: its names and codes."""
-    return _column(
-        description,
-        lambda _admin, obj: _erased(obj, name) or next_actions.as_html(getattr(obj, name)),
-        lambda _admin, obj: _erased(obj, name) or next_actions.as_html(getattr(obj, name), is_masked=True),
     )
 
 

@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 from payments_integration import conf
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import Page
-from payments_integration.models import DepositReference, Payment, Payout, Refund
+from payments_integration.models import DepositReference, Payment, Payout
 from payments_integration.payable import Payable, PayableQuerySet
 from payments_integration.validation.urls import is_site_path, is_staff_link
 
@@ -40,11 +40,6 @@ def order_links(page: Page, rows: Iterable[Referring]) -> dict[str, str]:
     rows = list(rows)
     urls = order_urls(page, rows)
     return {row.pk: _link(row.merchant_reference, urls.get(row.pk, "")) for row in rows}
-
-
-def order_of_refund(page: Page, refund: Refund) -> str:
-    """The same for a refund: its payment's."""
-    return order_link(page, Payment.objects.filter(pk=refund.payment_id, account=refund.account).first())
 
 
 def order_urls(page: Page, rows: Iterable[Referring]) -> dict[str, str]:

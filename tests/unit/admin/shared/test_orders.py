@@ -96,8 +96,6 @@ def test_an_order_is_found_as_payable_finds_it() -> None:
     ]
     found = orders.order_urls(seen_by(), [of, payout, *others])
     assert found == {of.pk: order_page(order), payout.pk: order_page(order)}
-    assert orders.order_of_refund(seen_by(), rows.refund(payment=of)) == orders.order_link(seen_by(), of)
-    assert orders.order_of_refund(seen_by(), rows.refund(payment_id="pay_absent")) == "–"
     assert orders.order_link(seen_by(), None) == "–"
 
 
