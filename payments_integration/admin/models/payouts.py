@@ -152,7 +152,12 @@ class PayoutAdmin(NotedAdmin):
             yield Tool(_("Pay again"), f"{url}?{urlencode({'again': obj.pk})}", post=False)
 
     def _obstacle(self, obj: Payout) -> str:
-        return pay_again.obstacle(self.admin_site, obj)
+        # The page asks twice, for the button and for its sentences.
+        kept: dict[str, Any] = obj.__dict__
+        if "pi_obstacle" not in kept:
+            kept["pi_obstacle"] = pay_again.obstacle(self.admin_site, obj)
+        found: str = kept["pi_obstacle"]
+        return found
 
     def lead(self, page: Page, obj: Payout) -> Iterable[Section]:
         yield Calculation(list(self._sentences(obj)), list(_rows(obj)), [], _("What it takes from the balance"))

@@ -112,4 +112,4 @@ def test_the_page_takes_few_queries(boss: Client) -> None:
     page(boss, address)
     with CaptureQueriesContext(connection) as queries:
         page(boss, address)
-    assert len(queries) <= 20
+    assert len(queries) <= 17
