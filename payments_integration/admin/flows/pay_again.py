@@ -12,6 +12,7 @@ from django.contrib.admin import AdminSite
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
+from payments_integration import conf
 from payments_integration.admin.shared import display
 from payments_integration.enums import PayoutStatus
 from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payout, Refund
@@ -46,6 +47,8 @@ def obstacle(site: AdminSite, payout: Payout) -> str:
     if payout.refund_id or Refund.objects.filter(account=payout.account, payout_id=payout.pk).exists():
         # Either of the two may name the other.
         return format_html(_("Payout {} executes a refund. Refund again on the page of the payment."), shown)
+    if payout.account not in conf.aliases():
+        return format_html(_("The account of payout {} is not configured any more: {}."), shown, payout.account)
     if not is_payable_again(payout):
         status = display.status_word(payout.kind, payout.status)
         words = _("Payout {} has the status “{}”. Only what failed or was returned can be paid again.")

@@ -144,7 +144,12 @@ class PayoutPage(ConfirmationPage):
             raise DisallowedModelAdminToField(f"The field {to_field} cannot be referenced.")
 
     def form(self, *args: Any, **kwargs: Any) -> PayoutForm:
-        return PayoutForm(*args, **kwargs)
+        form = PayoutForm(*args, **kwargs)
+        if self.first is not None and "account" in form.fields:
+            # Keys are unique within an account, so only there they keep two tabs from sending twice.
+            only = self.first.account
+            cast("forms.ChoiceField", form.fields["account"]).choices = [(only, only)]
+        return form
 
     def initial(self) -> dict[str, Any]:
         self.refused = self.obstacle()

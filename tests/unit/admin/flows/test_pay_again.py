@@ -114,6 +114,17 @@ def test_the_payout_of_a_refund_is_not_paid_again_if_only_the_refund_names_it(bo
     assert service.calls == []
 
 
+def test_it_is_paid_again_from_its_own_account_only(boss: Client, service: Services, settings: Any) -> None:
+    # Keys are unique within an account: with two accounts, two tabs could send twice at the same moment.
+    form = form_of(boss, failed())
+    html = boss.post(reverse(ADD), {**form, "account": "second", "step": "review"}).content.decode()
+    assert "Select a valid choice" in html
+    accounts = settings.PAYMENTS_INTEGRATION["ACCOUNTS"]
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": {"second": accounts["second"]}}
+    assert "is not configured any more: default." in page(boss, address(failed(merchant_reference="invoice-8")))
+    assert service.calls == []
+
+
 def test_it_needs_the_right_to_pay_and_to_see_the_payout(staff: Callable[..., Client], service: Services) -> None:
     first = failed()
     assert address(first) not in page(staff("view_payout"), url("payout", "change", first.pk))
