@@ -189,7 +189,9 @@ class AccountPage:
     def _problem(self, problem: Problem) -> Iterator[Tile]:
         label, model, filters = _PROBLEMS.get(problem.code, (problem.message, Operation, {}))
         if self.sees(model):
+            is_counted = False
             with contextlib.suppress(TypeError):
-                # A label in two numbers. The others cannot be formatted.
+                # A label in two numbers. The others cannot be formatted: their count says nothing.
                 label %= problem.count
-            yield Tile(label, problem.count, "", self.link(model, **filters))
+                is_counted = True
+            yield Tile(label, problem.count if is_counted else 0, "", self.link(model, **filters))

@@ -161,7 +161,7 @@ def test_a_list_of_a_status_since_a_wrong_day_is_empty(boss: Client) -> None:
 def test_every_problem_of_health_has_a_label(boss: Client) -> None:
     rows.endpoint(gone_at=NOW)
     shown = text(section(page(boss, DASHBOARD), "pi-attention"))
-    assert "1 events were never reconciled" in shown
+    assert "! events were never reconciled" in shown
     assert "1 webhook endpoint needs attention" in shown
 
 
