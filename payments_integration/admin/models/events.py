@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _, ngettext
 from payments_integration import inbox, wakeup
 from payments_integration.admin.base import ReadOnlyAdmin, outside_transactions
 from payments_integration.admin.lists import filters
-from payments_integration.admin.shared import columns
+from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Button, Outcome, may
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import EVENT_TYPES
@@ -118,11 +118,11 @@ class ReplayAdmin(ReadOnlyAdmin):
 @admin.register(Event)
 class EventAdmin(ReplayAdmin):
     list_display = (
-        "id", "type", "object_shown", "state_shown", "created_at", "source", "attempts", "account",
+        "id", "type_shown", "object_shown", "state_shown", "created_at", "source", "attempts", "account",
     )  # fmt: skip
     list_filter = (
         filters.known("state", _("state"), EventState, open_ended=False),
-        filters.known("type", _("type"), lambda: [(name, name) for name in EVENT_TYPES]),
+        filters.known("type", _("type"), lambda: [(name, display.event_name(name)) for name in EVENT_TYPES]),
         filters.ACCOUNT,
         filters.days("created_at"),
     )
@@ -144,6 +144,7 @@ class EventAdmin(ReplayAdmin):
 
     state_shown = columns.status(_("state"), EventState, "state")
     object_shown = columns.object_link(_("object"))
+    type_shown = columns.event_type()
     # A receiver fails after its event is applied; before, the text says what is wrong with the body.
     error_shown = columns.traceback(
         "error", _("error"), is_reason=lambda obj: obj.state in (EventState.QUARANTINED, EventState.PENDING)

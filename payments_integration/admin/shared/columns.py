@@ -19,6 +19,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy
 
 from payments_integration.admin.shared import display, masking, people
+from payments_integration.admin.shared.methods import method_name
 from payments_integration.enums import Country
 from payments_integration.models import Mirror
 from payments_integration.permissions import with_names
@@ -144,12 +145,12 @@ def choice(name: str, description: StrOrPromise, choices: Any) -> Column:
 
 
 def method() -> Column:
-    """A method's code, the only name that the provider's interface has for it, and below it the country."""
+    """The name of a method, and below it the country."""
 
     def shown(_admin: Any, obj: Any) -> str:
         country = dict(Country.choices).get(obj.country, obj.country)
         return format_html(
-            '{}<br><span class="pi-less">{}</span>', display.text(obj.method_code), display.text(country)
+            '{}<br><span class="pi-less">{}</span>', method_name(obj.method_code, obj.country), display.text(country)
         )
 
     return _column(gettext_lazy("method and country"), shown)
@@ -158,6 +159,11 @@ def method() -> Column:
 def status_word(name: str, description: StrOrPromise) -> Column:
     """A status of the object that a row is about, in words."""
     return _column(description, lambda _admin, obj: display.status_word(obj.object_kind, getattr(obj, name)))
+
+
+def event_type() -> Column:
+    """The type of an event, in words."""
+    return _value("type", gettext_lazy("type"), display.event_name)
 
 
 def kind(name: str = "object_kind") -> Column:
