@@ -32,11 +32,19 @@ class Shown(Section):
 
 
 def section(page: Page, title: StrOrPromise, obj: Mirror, name: str) -> Iterable[Section]:
-    """The next action in the field ``name`` of a mirror, masked if the user may not see it. None if it is empty."""
+    """The next action in the field ``name`` of a mirror, masked if the user may not see it.
+
+    None if it is empty, or says that the payer has nothing to do.
+    """
     if people.is_erased(obj, name):
         yield Shown(title, str(display.ERASED))
-    elif value := getattr(obj, name):
+    elif (value := getattr(obj, name)) and not _is_nothing(value):
         yield Shown(title, as_html(value, is_masked=not may(page.request, "view_personal_data")))
+
+
+def _is_nothing(value: Any) -> bool:
+    action = parse(value)
+    return action is not None and action.type == ActionType.NONE and not action.further
 
 
 def as_html(value: Any, *, is_masked: bool = False) -> str:
