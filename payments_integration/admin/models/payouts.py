@@ -100,7 +100,7 @@ class PayoutAdmin(NotedAdmin):
     )  # fmt: skip
     export_personal = ("destination",)
     fieldsets = (
-        (None, {"fields": ("method_named", "refund_link", "created_at", "succeeded_at")}),
+        (_("Payout"), {"fields": ("method_named", "refund_link", "created_at", "succeeded_at")}),
         (
             _("Identifiers"),
             {"classes": ("collapse",), "fields": ("id", "reference_shown", "method_code", "country_shown")},
@@ -177,5 +177,5 @@ class PayoutAdmin(NotedAdmin):
         yield from people.section(page, _("Metadata"), obj, "metadata")
         # A payout may arrive before the refund that it executes, or after it.
         refunds = Refund.objects.filter(Q(payout_id=obj.pk) | Q(pk=obj.refund_id), account=obj.account)
-        yield from page.refunds(refunds, obj.object_id)
+        yield from page.refunds(refunds, obj.object_id, of_payout=True)
         yield from super().sections(page, obj)

@@ -17,6 +17,7 @@ from payments_integration.admin.lists.since import StatusSince, SucceededDays
 from payments_integration.admin.models.notes import NotedAdmin
 from payments_integration.admin.shared import columns, display, orders, people
 from payments_integration.admin.shared.buttons import may
+from payments_integration.admin.shared.calculation import Calculation, Row
 from payments_integration.admin.shared.sections import Page, Section, Table
 from payments_integration.enums import VOID_REFUND_STATUSES, MethodFamily, RefundStatus
 from payments_integration.models import Operation, Payment, Payout, Refund, StatusChange, refundable_rest
@@ -66,7 +67,7 @@ class RefundAdmin(NotedAdmin):
     )  # fmt: skip
     export_personal = ("reason",)
     fieldsets = (
-        (None, {"fields": ("reason_shown", "created_at")}),
+        (_("Refund"), {"fields": ("reason_shown", "created_at")}),
         (
             _("Identifiers"),
             {"classes": ("collapse",), "fields": ("id", "payment_link", "payment_reference", "payout_link")},
@@ -176,14 +177,12 @@ def _since(obj: Refund) -> datetime:
 def _share(obj: Refund, payment: Payment, rest: int) -> Section:
     """How much of the payment it is."""
     currency = payment.currency
-    return people.Facts(
-        _("Share of the payment"),
-        [
-            (_("Received"), display.money(payment.amount_received, currency)),
-            (_("This refund"), display.money(obj.amount, obj.currency)),
-            (_("Left to refund"), display.money(rest, currency)),
-        ],
-    )
+    rows = [
+        Row(_("Received"), display.money(payment.amount_received, currency)),
+        Row(_("This refund"), display.money(obj.amount, obj.currency)),
+        Row(_("Left to refund"), display.money(rest, currency)),
+    ]
+    return Calculation([], rows, [], caption="", title=_("Share of the payment"))
 
 
 def _people(page: Page, obj: Refund) -> Section:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from django.utils.html import format_html
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import Section
@@ -28,6 +28,8 @@ from payments_integration.models import (
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
+
+_TITLE = gettext_lazy("Money")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,9 @@ class Calculation(Section):
     rows: list[Row]
     #: Fee and net amount, in one line.
     less: list[str]
-    #: For screen readers.
+    #: For screen readers; empty if the title says it.
     caption: StrOrPromise
+    title: StrOrPromise = _TITLE
 
 
 def calculation(payment: Payment) -> Calculation:

@@ -105,7 +105,15 @@ class Page:
             search,
         )
 
-    def refunds(self, rows: QuerySet[Refund], search: str, *, title: StrOrPromise = "") -> Iterable[Section]:
+    def refunds(
+        self, rows: QuerySet[Refund], search: str, *, title: StrOrPromise = "", of_payout: bool = False
+    ) -> Iterable[Section]:
+        """The refunds of a payment, each with its payout; those of a payout, each with its payment."""
+        other: dict[StrOrPromise, Cell]
+        if of_payout:
+            other = {_("Payment"): lambda row: display.admin_link(self.site, Payment, row.payment_id)}
+        else:
+            other = {_("Payout"): lambda row: display.admin_link(self.site, Payout, row.payout_id)}
         return self.section(
             title or _("Refunds"),
             rows.order_by("-created_at", "-pk"),
@@ -113,8 +121,7 @@ class Page:
                 _("Refund"): lambda row: display.admin_link(self.site, Refund, row.pk),
                 _("Status"): lambda row: display.status(row.status, Refund.Status),
                 _("Amount"): lambda row: display.money(row.amount, row.currency),
-                _("Payment"): lambda row: display.admin_link(self.site, Payment, row.payment_id),
-                _("Payout"): lambda row: display.admin_link(self.site, Payout, row.payout_id),
+                **other,
                 _("Reason"): lambda row: self.personal(row.reason),
                 _("Created at"): lambda row: display.moment(row.created_at),
             },
