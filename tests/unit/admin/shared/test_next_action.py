@@ -30,6 +30,11 @@ def test_a_redirect_is_a_link(boss: Client) -> None:
     assert 'rel="noopener noreferrer"' in html
 
 
+def test_nothing_to_do_has_no_section(boss: Client) -> None:
+    assert shown(boss, {"type": "none"}) == ""
+    assert "spare" in shown(boss, {"type": "none", "further": "spare"})
+
+
 @pytest.mark.case(84)
 @pytest.mark.parametrize("kind", ["redirect", "qr", "voucher", "crystal_ball"])
 @pytest.mark.parametrize(
