@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from hypothesis import example, given, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from payments_integration.admin.shared.calculation import calculation, charged_back_at, compute_amounts
 from payments_integration.enums import PaymentStatus, RefundStatus
@@ -33,6 +33,8 @@ REFUNDS = st.lists(
     ),
     max_size=4,
 )
+#: A busy machine fails no test.
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 AMOUNTS = st.sampled_from([0, 1, 300, 999, 1_000, 1_001, 2_000])
 
 
@@ -43,6 +45,7 @@ def of(status: str, received: int, refunded: int | None, **fields: Any) -> Payme
     )  # fmt: skip
 
 
+@UNTIMED
 @given(status=STATUSES, received=AMOUNTS, refunded=AMOUNTS | st.none(), refunds=REFUNDS, promised=AMOUNTS)
 @example(status="chargeback", received=0, refunded=300, refunds=[], promised=0)
 @example(status="expired", received=1_000, refunded=None, refunds=[], promised=0)
@@ -59,6 +62,7 @@ def test_the_rows_add_up_to_the_refundable_rest(
         assert amounts.received == received or amounts.received == amounts.refunded
 
 
+@UNTIMED
 @given(status=STATUSES, received=AMOUNTS, refunded=AMOUNTS | st.none(), refunds=REFUNDS, promised=AMOUNTS)
 def test_an_order_with_this_payment_counts_the_same(
     status: str, received: int, refunded: int | None, refunds: list[Refund], promised: int
