@@ -116,5 +116,5 @@ def test_a_viewer_without_personal_data_sees_the_money_only(
 def test_one_click_selects_the_number_of_a_voucher(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
     visitor = visit(person("finance"))
     visitor.open(address("payment", "change", STATES["voucher"]()))
-    visitor.find(".pi-number").first.click()
+    visitor.find(".pi-copied").first.click()
     assert visitor.page.evaluate("() => getSelection().toString()") == "7710 4432 9018"

@@ -78,7 +78,7 @@ class DepositReferenceAdmin(NotedAdmin):
 
     def headline(self, page: Page, obj: DepositReference) -> Iterable[str]:
         if code := _code(obj):
-            yield format_html('<code class="pi-code pi-number">{}</code>', page.personal(code))
+            yield format_html('<code class="pi-code pi-copied">{}</code>', page.personal(code))
         yield display.status(obj.status, DepositReferenceStatus)
         if name := _payer(obj):
             yield page.personal(name)

@@ -85,7 +85,7 @@ def _plain(value: str) -> str:
 
 def _number(value: str) -> str | SafeString:
     """The number that a payer names on the phone, large. One click selects all of it."""
-    return format_html('<code class="pi-code pi-number">{}</code>', display.text(value)) if value else ""
+    return format_html('<code class="pi-code pi-copied">{}</code>', display.text(value)) if value else ""
 
 
 def _code(value: str) -> str | SafeString:
