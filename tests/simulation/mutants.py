@@ -43,7 +43,7 @@ class Outcome:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants")
-    parser.add_argument("--schedules", type=int, default=3000, help="how many each mutant may survive")
+    parser.add_argument("--schedules", type=int, default=1000, help="how many each mutant may survive")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("names", nargs="*", help="only those whose name has one of these texts")

@@ -220,12 +220,6 @@ MUTANTS = (
         ),
     ),
     _one(
-        "a death costs every object of the page an attempt",
-        "inbox/dispatching.py",
-        "    return [row for row in abandoned if row.pk in first]\n",
-        "    return abandoned\n",
-    ),
-    _one(
         "events of a pass are dispatched at once",
         "inbox/processing.py",
         "EventState.HELD if held else EventState.APPLIED",
