@@ -144,6 +144,8 @@ class DepositReferenceStatus(TextChoices):
 OPEN_PAYMENT_STATUSES = frozenset({"created", "requires_action", "processing", "on_hold", "partially_paid"})
 #: The merchant owns the money received. A payment on hold is not here: its money may go back to the payer.
 RECEIVED_PAYMENT_STATUSES = frozenset({"succeeded", "overpaid", "partially_paid"})
+#: All of the money that was asked for came.
+PAID_PAYMENT_STATUSES = frozenset({"succeeded", "overpaid"})
 #: Attempts that ended without payment.
 VAIN_PAYMENT_STATUSES = frozenset({"failed", "expired", "canceled"})
 #: No more money is expected. A late payment turns an expired one into a succeeded one.

@@ -116,7 +116,7 @@ class OrderAdmin(ReadOnlyAdmin):
 
 
 def _status(status: str) -> Any:
-    """A payment's status in the words of its own pages."""
+    """A payment's status in the same words as in the app's admin."""
     return dict(Payment.Status.choices).get(status, status)
 
 

@@ -107,7 +107,7 @@ def decide_status(order: Order, sums: dict[str, Totals], payments: list[Payment]
         return _decide_received(order, totals)
     if totals.held or any(payment.status == PaymentStatus.ON_HOLD for payment in payments):
         is_vain = not any(payment.status == PaymentStatus.ON_HOLD for payment in payments)
-        return OrderStatus.REVIEW, gettext_noop("money came with an attempt that is over") if is_vain else ""
+        return OrderStatus.REVIEW, gettext_noop("money arrived for an attempt that had ended") if is_vain else ""
     attempt = current_attempt(order)
     if totals.in_progress or attempt.is_pending:
         return OrderStatus.NEW, ""

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.checkout.links import Subject
 from payments_integration.checkout.texts import visible
-from payments_integration.enums import PaymentStatus as Status
+from payments_integration.enums import ENDED_PAYMENT_STATUSES, PAID_PAYMENT_STATUSES, PaymentStatus as Status
 from payments_integration.models import Payment
 from payments_integration.money import format_for_payer
 from payments_integration.payable.queries import DEPOSITS
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 #: A payer is shown how to pay only in these: the others are over, or their money is on its way.
 PAYABLE = frozenset({Status.CREATED, Status.REQUIRES_ACTION, Status.PARTIALLY_PAID})
-PAID = frozenset({Status.SUCCEEDED, Status.OVERPAID})
-#: A page does not wait for these to change. Late money may still turn ``expired`` into ``succeeded``.
-ENDED = PAID | {Status.FAILED, Status.EXPIRED, Status.CANCELED, Status.CHARGEBACK}
 
 _WAITING = gettext_lazy("Waiting for your payment")
 _HEADLINES: dict[str, StrOrPromise] = {
@@ -50,7 +47,7 @@ _MESSAGES: dict[str, StrOrPromise] = {
     Status.CHARGEBACK: gettext_lazy("Your bank has taken the money back."),
 }
 _TONES: dict[str, str] = {
-    **dict.fromkeys(PAID, "good"),
+    **dict.fromkeys(PAID_PAYMENT_STATUSES, "good"),
     Status.FAILED: "bad",
     Status.CHARGEBACK: "bad",
     Status.EXPIRED: "quiet",
@@ -83,7 +80,9 @@ def find_payment(subject: Subject) -> Payment | None:
         return rows.filter(pk=subject.payment_id).first()
     if not subject.merchant_reference:
         return None
-    paid_first = Case(When(status__in=PAID, then=Value(0)), default=Value(1), output_field=IntegerField())
+    paid_first = Case(
+        When(status__in=PAID_PAYMENT_STATUSES, then=Value(0)), default=Value(1), output_field=IntegerField()
+    )
     attempts = rows.filter(merchant_reference=subject.merchant_reference).exclude(DEPOSITS)
     return attempts.order_by(paid_first, "-created_at", "-pk").first()
 
@@ -94,7 +93,7 @@ def shown_status(payment: Payment | None) -> ShownStatus:
         words = _("We are looking for your payment"), _("This takes a moment. Please do not pay again.")
         return ShownStatus("", *words, "open", is_final=False)
     status = payment.status
-    if status in PAID and (refunded := payment.refunded_amount or 0) > 0:
+    if status in PAID_PAYMENT_STATUSES and (refunded := payment.refunded_amount or 0) > 0:
         return _refunded(payment, refunded)
     headline = _HEADLINES.get(status)
     return ShownStatus(
@@ -103,7 +102,8 @@ def shown_status(payment: Payment | None) -> ShownStatus:
         headline=str(headline) if headline else _("Your payment is being checked"),
         message=_message(payment) if headline else _("Please do not pay again."),
         tone=_TONES.get(status, "open"),
-        is_final=status in ENDED,
+        # Late money may still turn an expired one into a succeeded one. The page does not wait for it.
+        is_final=status in ENDED_PAYMENT_STATUSES,
     )
 
 

@@ -27,11 +27,11 @@ from payments_integration import conf, sync, wakeup
 from payments_integration.checkout import links
 from payments_integration.checkout.actions import fingerprint
 from payments_integration.checkout.links import InvalidToken, Subject
-from payments_integration.checkout.status import PAID, find_payment, shown_status
+from payments_integration.checkout.status import find_payment, shown_status
 from payments_integration.checkout.texts import visible
 from payments_integration.client import at_most
 from payments_integration.db.transactions import refuse_transaction
-from payments_integration.enums import Kind, PaymentStatus
+from payments_integration.enums import PAID_PAYMENT_STATUSES, Kind, PaymentStatus
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import Payment
 from payments_integration.money import format_for_payer
@@ -176,7 +176,7 @@ class CheckoutReturnView(CheckoutView):
 
 
 def _has_receipt(payment: Payment | None) -> bool:
-    return payment is not None and payment.status in PAID
+    return payment is not None and payment.status in PAID_PAYMENT_STATUSES
 
 
 def _receipt_url(token: str) -> str:
@@ -210,7 +210,11 @@ def refreshed(payment: Payment, *, every: float = EVERY, max_wait: float = MAX_W
 
 
 def _is_due(payment: Payment, every: float) -> bool:
-    if payment.status in PAID or payment.status == PaymentStatus.CHARGEBACK or payment.gone_at is not None:
+    if (
+        payment.status in PAID_PAYMENT_STATUSES
+        or payment.status == PaymentStatus.CHARGEBACK
+        or payment.gone_at is not None
+    ):
         return False
     if payment.account not in conf.current().ACCOUNTS:
         return False

@@ -83,7 +83,7 @@ class Key:
 
 
 class Order:
-    """How a list is sorted, with the primary key last, so that each row has a place of its own.
+    """How a list is sorted, with the primary key last, so that no two rows have the same place.
 
     ``filled``: fields that may be null, but not in the rows of this list.
     """

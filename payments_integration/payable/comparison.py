@@ -19,17 +19,16 @@ from django.db import connections, models
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
+from payments_integration.enums import PAID_PAYMENT_STATUSES
 from payments_integration.models import Payment, Refund, rest_after
 from payments_integration.payable.models import Payable
-from payments_integration.payable.queries import CHUNK, is_deposit, with_references
+from payments_integration.payable.queries import CHUNK, REFUND_FIELDS, is_deposit, with_references
 
 #: How many payments, and how many rows of each model, are compared: the newest.
 LIMIT = 1_000
 #: A handler has this long to make the order paid. It covers the retries of a handler that fails.
 GRACE = timedelta(minutes=15)
 
-#: Their money arrived, all of it. A chargeback took it back, and a part payment does not pay an order.
-_PAID = ("succeeded", "overpaid")
 _PAYMENT_FIELDS = (
     "account", "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at",
     "flow", "method_family", "created_at", "succeeded_at",
@@ -90,7 +89,7 @@ def paid_for_and_unpaid(account: str, since: datetime) -> list[tuple[Payment, Or
     compared = compared_models(account)
     if not compared:
         return []
-    newest = Payment.objects.filter(account=account, status__in=_PAID, created_at__gte=since)
+    newest = Payment.objects.filter(account=account, status__in=PAID_PAYMENT_STATUSES, created_at__gte=since)
     before = timezone.now() - GRACE
     payments = [
         payment
@@ -177,9 +176,7 @@ def _with_money_left(payments: list[Payment]) -> set[str]:
     """The keys of payments of which something is left, also after the refunds in progress: see ``Totals.paid``."""
     refunds: dict[str, list[Refund]] = defaultdict(list)
     for chunk in _chunks(sorted({payment.pk for payment in payments})):
-        for refund in Refund.objects.filter(payment__in=chunk).only(
-            "account", "payment_id", "status", "amount", "currency", "state_at"
-        ):
+        for refund in Refund.objects.filter(payment__in=chunk).only(*REFUND_FIELDS):
             refunds[str(refund.payment_id)].append(refund)
     return {
         payment.pk

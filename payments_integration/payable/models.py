@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self, TypeVar
 
 from django.conf import settings
 from django.core import checks
 from django.core.exceptions import FieldDoesNotExist, FieldError, ValidationError
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F
 from django.db.models.query import ModelIterable
 
 from payments_integration import conf
-from payments_integration.models import DepositReference, Payment, Payout, Refund
-from payments_integration.payable.queries import Key, is_deposit, payments_of, totals_by_key
+from payments_integration.models import Payment, Refund
+from payments_integration.payable.queries import Key, Referring, is_deposit, payments_of, totals_by_key
 from payments_integration.payable.totals import Totals
 
 OrderT = TypeVar("OrderT", bound="Payable")
@@ -35,39 +34,28 @@ class PayableQuerySet(models.QuerySet[OrderT]):
         clone._totals_wanted = True
         return clone
 
-    def of(self, obj: Payment | Refund | None) -> OrderT | None:
-        """The row that a payment, or a refund's payment, belongs to.
+    def of(self, obj: Referring | Refund | None) -> OrderT | None:
+        """The row that a payment, a refund's payment, or another object with a ``merchant_reference`` belongs to.
 
-        None if the payment has no reference of the merchant's, is a deposit or of another account, or if the refund's
+        None if the object has no reference of the merchant's, is a deposit or of another account, or if the refund's
         payment is not mirrored yet. Raises MultipleObjectsReturned if several rows have the reference.
         """
-        payment = _payment_of(obj) if isinstance(obj, Refund) else obj
-        rows = [] if payment is None else self._matches([payment]).get(payment.pk, [])
-        if payment is not None and len(rows) > 1:
-            raise self.model.MultipleObjectsReturned(f"{len(rows)} rows have the reference of {payment.pk}")
-        return rows[0] if rows else None
-
-    def of_each(self, objects: Iterable[Payment | Payout | DepositReference]) -> dict[str, OrderT]:
-        """The row that each object with a ``merchant_reference`` belongs to, by the object's id; one statement.
-
-        An object without a row is left out, as in ``of``, and so is one of which several rows have the reference.
-        """
-        return {pk: rows[0] for pk, rows in self._matches(objects).items() if len(rows) == 1}
-
-    def _matches(self, objects: Iterable[Payment | Payout | DepositReference]) -> dict[str, list[OrderT]]:
-        """The rows that have the reference of each object, in its account, by the object's id."""
+        found = _payment_of(obj) if isinstance(obj, Refund) else obj
+        if found is None or not found.merchant_reference:
+            return None
         model = self.model
+        if not model.payments_include_deposits and is_deposit(found):
+            return None
         field: models.Field[Any, Any] = model._meta.get_field(model.merchant_reference_field)  # type: ignore[assignment]
-        wanted, condition = [], Q()
-        for obj in objects:
-            if not obj.merchant_reference or (is_deposit(obj) and not model.payments_include_deposits):
-                continue
-            with contextlib.suppress(ValidationError):
-                condition |= Q(**{field.name: field.to_python(obj.merchant_reference)})
-                wanted.append(obj)
+        try:
+            value = field.to_python(found.merchant_reference)
+        except ValidationError:
+            return None
         # The merchant's column may compare loosely: another case (MariaDB), or 7 for "007".
-        found = list(self.filter(condition)) if wanted else []
-        return {obj.pk: rows for obj in wanted if (rows := [row for row in found if row._is_of(obj)])}
+        rows = [row for row in self.filter(**{field.name: value}) if row._is_of(found)]
+        if len(rows) > 1:
+            raise model.MultipleObjectsReturned(f"{len(rows)} rows have the reference of {found.pk}")
+        return rows[0] if rows else None
 
     def _clone(self) -> Self:
         clone: Self = super()._clone()  # type: ignore[misc]
@@ -88,7 +76,7 @@ class PayableManager(models.Manager[OrderT]):
     def with_totals(self) -> PayableQuerySet[OrderT]:
         return self.get_queryset().with_totals()
 
-    def of(self, obj: Payment | Refund | None) -> OrderT | None:
+    def of(self, obj: Referring | Refund | None) -> OrderT | None:
         return self.get_queryset().of(obj)
 
 
@@ -156,7 +144,7 @@ class Payable(models.Model):
         # A row without an account has no payments; None would mean all accounts.
         return getattr(self, self.payments_account_field) or ""
 
-    def _is_of(self, obj: Payment | Payout | DepositReference) -> bool:
+    def _is_of(self, obj: Referring) -> bool:
         account, reference = self._key()
         return account in (None, obj.account) and reference == obj.merchant_reference
 

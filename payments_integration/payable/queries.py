@@ -19,12 +19,14 @@ _PAYMENT_FIELDS = (
     "account", "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at",
     "gone_at",
 )  # fmt: skip
-_REFUND_FIELDS = ("account", "payment_id", "status", "amount", "currency", "state_at")
+REFUND_FIELDS = ("account", "payment_id", "status", "amount", "currency", "state_at")
 
 #: A transfer to a deposit reference: its ``merchant_reference`` is that of the deposit reference, "e.g. an id of the
 #: payer on the merchant side" (spec, "Deposit reference"), and may equal an order's number by chance.
 DEPOSITS = Q(flow=Flow.DEPOSIT_REFERENCE) | Q(method_family=MethodFamily.DEPOSIT_REFERENCE)
 
+#: An object with a ``merchant_reference``.
+Referring = Payment | Payout | DepositReference
 #: An account (None: any) and a reference.
 Key = tuple[str | None, str]
 
@@ -56,7 +58,7 @@ def totals_by_key(keys: Iterable[Key], *, deposits: bool) -> dict[Key, dict[str,
     return found
 
 
-def is_deposit(obj: Payment | Payout | DepositReference) -> bool:
+def is_deposit(obj: Referring) -> bool:
     """The same as ``DEPOSITS``, for one object. A payout is none."""
     if isinstance(obj, Payment):
         return obj.flow == Flow.DEPOSIT_REFERENCE or obj.method_family == MethodFamily.DEPOSIT_REFERENCE
@@ -71,7 +73,7 @@ def _totals(account: str | None, references: list[str], *, deposits: bool) -> di
         payments[account, payment.merchant_reference or ""].append(payment)
     refunds: dict[str, list[Refund]] = defaultdict(list)
     # By the payments' condition instead of their ids, of which there may be many.
-    for refund in Refund.objects.filter(payment__in=found.values("pk")).only(*_REFUND_FIELDS):
+    for refund in Refund.objects.filter(payment__in=found.values("pk")).only(*REFUND_FIELDS):
         refunds[str(refund.payment_id)].append(refund)
     return {
         key: compute_totals(some, [refund for payment in some for refund in refunds[payment.pk]])

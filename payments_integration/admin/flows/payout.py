@@ -291,7 +291,7 @@ class PayoutPage(ConfirmationPage):
         again = self.refused
         if self.first is not None:
             again = pay_again.what_happened(self.admin.admin_site, self.first)
-        # Only on an empty form: choosing one loads the page anew.
+        # Only on an empty form, because choosing a recipient reloads the page.
         is_empty = self.request.method != "POST" and self.first is None
         return {
             "again": again,

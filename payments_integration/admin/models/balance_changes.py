@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import ROWS, Page, Section, Table
+from payments_integration.enums import VAIN_PAYMENT_STATUSES, PaymentStatus
 from payments_integration.models import Balance, BalanceChange, Payment, Payout, Refund, StatusChange
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ AMOUNTS: dict[str, StrOrPromise] = {
 #: The objects that move money.
 _MODELS: tuple[type[Any], ...] = (Payment, Payout, Refund)
 #: A payment that comes into one of these has brought no money.
-_WITHOUT_MONEY = ("created", "requires_action", "processing", "failed", "expired", "canceled")
+_WITHOUT_MONEY = VAIN_PAYMENT_STATUSES | {
+    PaymentStatus.CREATED, PaymentStatus.REQUIRES_ACTION, PaymentStatus.PROCESSING,
+}  # fmt: skip
 #: The provider may tell of the balance just before or after the object, and the time of an answer has no fractions.
 _TOGETHER = timedelta(seconds=2)
 #: Status changes that are looked through, of all accounts and currencies.

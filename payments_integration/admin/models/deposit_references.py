@@ -104,12 +104,8 @@ def _code(obj: DepositReference) -> str:
 
 def _payer(obj: DepositReference) -> str:
     """The payer whom it was made for. The provider does not return it, so it is read from our own request."""
-    made = Operation.objects.filter(
-        account=obj.account, result_id=obj.pk, operation="create_deposit_reference"
-    ).first()
-    payer = made.arguments.get("payer") if made is not None else None
-    name = payer.get("name") if isinstance(payer, dict) else None
-    return name if isinstance(name, str) else ""
+    made = Operation.objects.filter(account=obj.account, result_kind=obj.kind, result_id=obj.pk).first()
+    return people.name_in(made.arguments.get("payer")) if made is not None else ""
 
 
 def received_section(obj: DepositReference) -> Section:

@@ -104,7 +104,7 @@ class PaymentAdmin(NotedAdmin):
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
     method_shown = columns.method()
     checkout_link = columns.web_link("checkout_url", _("checkout URL"))
-    payer_name = columns.person("payer", _("payer"), "name", "email")
+    payer_name = columns.person("payer", _("payer"))
 
     def get_lookups(self, request: HttpRequest, term: str) -> list[Lookup]:
         found = super().get_lookups(request, term)

@@ -113,7 +113,7 @@ class PayoutAdmin(NotedAdmin):
     country_shown = columns.choice("country", _("country"), Country)
     amount_shown = columns.money("amount", _("amount"))
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
-    recipient_name = columns.person("destination", _("recipient"), "holder_name")
+    recipient_name = columns.person("destination", _("recipient"))
     method_shown = columns.method()
     refund_link = columns.row_link("refund_id", _("refund"), Refund)
 

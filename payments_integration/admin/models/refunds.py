@@ -95,7 +95,7 @@ class RefundAdmin(NotedAdmin):
     @admin.display(description=_("payer"))
     def payer_name(self, obj: Refund) -> str:
         payment = _payment(obj)
-        return columns.person_in(payment, "payer", "name", "email") if payment else display.EMPTY
+        return columns.person_in(payment, "payer") if payment else display.EMPTY
 
     def headline(self, page: Page, obj: Refund) -> Iterable[str]:
         yield display.money(obj.amount, obj.currency)
@@ -188,7 +188,7 @@ def _share(obj: Refund, payment: Payment, rest: int) -> Section:
 def _people(page: Page, obj: Refund) -> Section:
     """Who asked for it, and who approved it."""
     title = _("Who asked for it")
-    asked = Operation.objects.filter(account=obj.account, result_id=obj.pk, operation="create_refund").defer("body")
+    asked = Operation.objects.filter(account=obj.account, result_kind=obj.kind, result_id=obj.pk).defer("body")
     operation = asked.first()
     if operation is None:
         return Table(title, (), [], "", _("It was not asked for through this site."))

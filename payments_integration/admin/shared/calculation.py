@@ -1,4 +1,4 @@
-"""What came in with a payment, what went back, and what is left, as one calculation that adds up.
+"""A payment's calculation: received, less what went back, equals what is left. The rows add up.
 
 Its last row is the refundable rest (``refundable_rest``), which decides about every refund.
 """
@@ -81,7 +81,9 @@ def calculation(payment: Payment) -> Calculation:
         for label, amount in ((_("Fee"), payment.fee), (_("Net"), payment.net_amount))
         if amount is not None
     ]
-    return Calculation(sentences, list(_rows(payment, amounts)), less, _("What is left of what was received"))
+    return Calculation(
+        sentences, list(_rows(payment, amounts)), less, _("From the amount received to the amount left")
+    )
 
 
 def compute_amounts(payment: Payment, refunds: list[Refund], promised: int) -> Amounts:

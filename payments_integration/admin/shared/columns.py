@@ -125,18 +125,14 @@ def beginning(name: str, description: StrOrPromise) -> Column:
     return _column(description, lambda _admin, obj: _erased(obj, name) or display.beginning(getattr(obj, name)))
 
 
-def person(name: str, description: StrOrPromise, *members: str) -> Column:
-    """Whom the JSON in the field ``name`` is about: the first of its ``members`` that has a text."""
-    return _column(description, lambda _admin, obj: person_in(obj, name, *members))
+def person(name: str, description: StrOrPromise) -> Column:
+    """Whom the JSON in the field ``name`` is about."""
+    return _column(description, lambda _admin, obj: person_in(obj, name))
 
 
-def person_in(obj: Any, name: str, *members: str) -> str:
-    """The same of one row. The provider may send JSON of any shape."""
-    if erased := _erased(obj, name):
-        return erased
-    value = getattr(obj, name)
-    found = (value.get(member) for member in members) if isinstance(value, dict) else ()
-    return display.beginning(next((text for text in found if isinstance(text, str) and text.strip()), None))
+def person_in(obj: Any, name: str) -> str:
+    """The same of one row."""
+    return _erased(obj, name) or display.beginning(people.name_in(getattr(obj, name)))
 
 
 def choice(name: str, description: StrOrPromise, choices: Any) -> Column:

@@ -78,9 +78,14 @@ def name(page: Page, obj: Mirror, field: str) -> str:
     """The person's name for a headline: masked if the user may not see it, "erased", or "" if it is not known."""
     if is_erased(obj, field):
         return str(display.ERASED)
-    value = getattr(obj, field)
-    found = (value.get("name") or value.get("holder_name")) if isinstance(value, dict) else None
-    return page.personal(found) if isinstance(found, str) else ""
+    found = name_in(getattr(obj, field))
+    return page.personal(found) if found else ""
+
+
+def name_in(value: Any) -> str:
+    """Whom JSON of any shape is about: a payer's or account holder's name, otherwise the e-mail address, or ""."""
+    members = (value.get(key) for key in ("name", "holder_name", "email")) if isinstance(value, dict) else ()
+    return next((text for text in members if isinstance(text, str) and text.strip()), "")
 
 
 def is_erased(obj: Any, name: str) -> bool:

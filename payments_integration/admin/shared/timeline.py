@@ -21,6 +21,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext as _, gettext_lazy
 
+from payments_integration import services
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import hidden, may_view
 from payments_integration.admin.shared.sections import Section
@@ -146,8 +147,9 @@ def _results(
 
 
 def _made(operation: Operation) -> bool:
-    """Whether the operation made an object, which has a status of its own since."""
-    return operation.operation.startswith("create_") and operation.state == OperationState.DONE
+    """Whether the operation made an object. Then the object's status says more than the operation's state."""
+    call = services.operations.get(operation.operation)
+    return call is not None and call.creates and operation.state == OperationState.DONE
 
 
 def _refunds(payment: Payment) -> QuerySet[Refund]:

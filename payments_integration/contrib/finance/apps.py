@@ -13,9 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments_integration import signals
 from payments_integration.contrib.finance import receipt_options
-
-#: A payment with one of these gets a receipt.
-_PAID = ("succeeded", "overpaid")
+from payments_integration.enums import PAID_PAYMENT_STATUSES
 
 
 class FinanceConfig(AppConfig):
@@ -49,7 +47,7 @@ def queue_receipt(**arguments: Any) -> None:
 
 
 # A mistake in the setting is for the system checks: it must not park the payment's event.
-queue_receipt.wants = lambda status: receipt_options.is_on() and status in _PAID  # type: ignore[attr-defined]
+queue_receipt.wants = lambda status: receipt_options.is_on() and status in PAID_PAYMENT_STATUSES  # type: ignore[attr-defined]
 
 
 def send_receipts(**_: Any) -> None:

@@ -24,12 +24,11 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone, translation
 
 from payments_integration.checkout import links
-from payments_integration.checkout.status import PAID
 from payments_integration.contrib.finance import receipt_options
 from payments_integration.contrib.finance.models import ReceiptMail, ReceiptState, Why
 from payments_integration.contrib.finance.receipts import facts, paid_at
 from payments_integration.db.transactions import updated
-from payments_integration.enums import Country
+from payments_integration.enums import PAID_PAYMENT_STATUSES, Country
 from payments_integration.models import Payment, refundable_rest
 
 logger = logging.getLogger(__name__)
@@ -54,7 +53,7 @@ _NOT_SENT = (
 
 def queue(sender: type[Payment], instance: Payment, status: str, **_: Any) -> None:
     """A receiver of ``status_changed``: it commits with the mark that the event was dispatched."""
-    if status in PAID and not _why_not(instance) and timezone.now() - paid_at(instance) <= MAX_AGE:
+    if status in PAID_PAYMENT_STATUSES and not _why_not(instance) and timezone.now() - paid_at(instance) <= MAX_AGE:
         ReceiptMail.objects.get_or_create(payment_id=instance.pk, defaults={"account": instance.account})
 
 
@@ -128,7 +127,7 @@ def _why_not(payment: Payment | None) -> str:
     """Why this payment gets no receipt; empty if it does."""
     if payment is None or not _address(payment):
         return Why.NO_ADDRESS
-    if payment.status not in PAID:
+    if payment.status not in PAID_PAYMENT_STATUSES:
         return Why.NOT_PAID
     return Why.REFUNDED if refundable_rest(payment) <= 0 else ""
 

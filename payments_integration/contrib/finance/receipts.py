@@ -12,9 +12,9 @@ from django.views.generic import TemplateView
 
 from payments_integration.checkout import CheckoutView
 from payments_integration.checkout.links import STATUS
-from payments_integration.checkout.status import PAID
 from payments_integration.checkout.texts import visible
 from payments_integration.dates import with_zone
+from payments_integration.enums import PAID_PAYMENT_STATUSES
 from payments_integration.models import Payment, StatusChange
 from payments_integration.money import format_for_payer
 
@@ -36,7 +36,7 @@ class ReceiptView(CheckoutView, TemplateView):
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         self.subject = self.read_token(kwargs["token"])
         payment = self.get_payment()
-        if payment is None or payment.status not in PAID:
+        if payment is None or payment.status not in PAID_PAYMENT_STATUSES:
             raise Http404
         self.payment = payment
         return super().get(request, *args, **kwargs)
@@ -67,7 +67,7 @@ def facts(payment: Payment) -> dict[str, Any]:
 def paid_at(payment: Payment) -> datetime:
     """The provider's time; if it names none, that of the change of status: ``state_at`` moves on with each reading."""
     changes = StatusChange.objects.filter(
-        account=payment.account, object_kind=payment.kind, object_id=payment.pk, status__in=PAID
+        account=payment.account, object_kind=payment.kind, object_id=payment.pk, status__in=PAID_PAYMENT_STATUSES
     )
     change = None if payment.succeeded_at else changes.order_by("at", "pk").first()
     return payment.succeeded_at or (change.at if change is not None else payment.state_at)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from payments_integration.checkout.status import ENDED, PAYABLE, shown_status
-from payments_integration.enums import OPEN_PAYMENT_STATUSES, PaymentStatus
+from payments_integration.checkout.status import PAYABLE, shown_status
+from payments_integration.enums import ENDED_PAYMENT_STATUSES, OPEN_PAYMENT_STATUSES, PaymentStatus
 from tests.factories import checkout as rows
 
 
@@ -17,7 +17,7 @@ def test_every_status_has_a_headline_and_a_message(status: str) -> None:
     assert now.message
     assert now.is_final is (status not in OPEN_PAYMENT_STATUSES)
     assert (now.tone == "good") is (status in {"succeeded", "overpaid"})
-    assert not PAYABLE & ENDED
+    assert not PAYABLE & ENDED_PAYMENT_STATUSES
 
 
 def test_only_paid_statuses_are_called_paid() -> None:

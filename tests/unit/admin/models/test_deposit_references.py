@@ -81,7 +81,7 @@ def test_the_page_begins_with_what_the_payer_transfers_to(boss: Client, staff: C
     bank = {"bank_name": "BBVA", "account_number": "012345678901234567"}
     details = {"type": "bank_transfer_details", "bank_transfer": bank}
     ref = reference(details=details)
-    rows.operation(operation="create_deposit_reference", result_id=ref.pk, arguments={"payer": {"name": "Ana Soto"}})
+    rows.operation(result_kind=ref.kind, result_id=ref.pk, arguments={"payer": {"name": "Ana Soto"}})
     assert headline(boss, ref) == "012345678901234567 active Ana Soto payer-7"
     ref.details = {**details, "reference": "REF-88"}
     ref.save()
@@ -99,7 +99,7 @@ def test_the_page_begins_with_what_the_payer_transfers_to(boss: Client, staff: C
 
 def test_odd_details_and_an_unknown_payer_are_left_out_of_the_first_line(boss: Client) -> None:
     ref = reference(details=["odd"], status="disabled")
-    rows.operation(operation="create_deposit_reference", result_id=ref.pk, arguments={"payer": "odd"})
+    rows.operation(result_kind=ref.kind, result_id=ref.pk, arguments={"payer": "odd"})
     assert headline(boss, ref) == "disabled payer-7"
 
 
