@@ -118,6 +118,7 @@ def test_an_event_shows_its_object_without_unknown_fields(
         (factories.body(factories.event(factories.payment())), "quarantined"),
         (factories.body(factories.event({"object": "webhook_endpoint", "id": "whk_1", "secret": "s3cret"})), "done"),
     ],
+    ids=["pruned", "empty", "quarantined", "no JSON", "quarantined with an object", "kind without a mirror"],
 )
 def test_a_pruned_or_quarantined_event_has_no_data(rows: Any, boss: Caller, body: bytes | None, state: str) -> None:
     Event.objects.update(body=body, state=state)
