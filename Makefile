@@ -21,7 +21,7 @@ SERVERS := $(RUN) -m tests.servers
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean environment
-.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office cases simulate mutants fuzz load bench
+.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office matrix cases simulate mutants fuzz load bench
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -56,6 +56,9 @@ test-bookkeeping: $(VENV)/.ready-bookkeeping ## The journal's files as beancount
 
 test-office: $(VENV)/.ready-dev ## Exports of the admin, opened with LibreOffice
 	$(RUN) -m pytest tests/office
+
+matrix: $(VENV)/.ready-dev ## Every version that is claimed, for hours: nox -s matrix
+	$(BIN)/nox -s matrix
 
 cases: $(VENV)/.ready-all ## The failure catalogue: what proves each case, and where; ARGS=--from DIR reads earlier runs
 	$(RUN) -m tests.cases $(ARGS)

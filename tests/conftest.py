@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import hypothesis
 import pytest
 from django.db import connections, transaction
 
@@ -16,6 +17,10 @@ from payments_integration.projection import forget_secrets
 from payments_integration.signals import attention, event_received, status_changed
 from tests.databases import SQLITE, uses_database
 from tests.receivers.models import ReceiverCall
+
+# How long an example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 _DESELECTED = pytest.StashKey[int]()
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from payments_integration import inbox, projection, schemas
 from payments_integration.inbox import Receipt, dispatching, processing, receiving
-from payments_integration.models import Event, Payment, StatusChange
+from payments_integration.models import Event, ObjectDispatch, Payment, StatusChange
 from payments_integration.projection import answers, events as projection_events
 from payments_integration.signals import event_received
 from payments_integration.testing import signed_delivery
@@ -74,6 +74,7 @@ def test_eight_workers_apply_and_dispatch_each_event_once(
         return applied
 
     assert sum(at_once(*[work] * 8, level=level)) + inbox.process() == 100
+    ObjectDispatch.objects.update(next_attempt_at=None)  # one that waited too long for SQLite's lock is postponed
     inbox.dispatch()
     assert not any(is_stale for _, is_stale in receiver.events)
     assert sorted(receiver.dispatched) == sorted(item["id"] for item in events)

@@ -1,8 +1,9 @@
-"""``python -m tests.bare_install PYTHON``: what a bare install costs, and what works in it.
+"""``python -m tests.installation PYTHON``: what works in an environment with the package and one extra, or none.
 
-``PYTHON`` is the interpreter of an environment in which only ``pip install payments-integration`` was run. Fails if it
-has too many packages or takes too much of the disk, if the package is not installed whole, or if the webhook, the
-checkout or the API do not answer as they should without extras.
+``PYTHON`` is the interpreter of an environment in which only ``pip install payments-integration`` was run, or
+``payments-integration[EXTRA]`` with ``--extra EXTRA``. Fails if the package is not installed whole, if the webhook or
+the checkout do not answer, or if anything that needs an extra works without it or does not work with it. A bare install
+also fails if it has too many packages or takes too much of the disk.
 """
 
 from __future__ import annotations
@@ -17,6 +18,21 @@ from typing import Any
 
 MAX_PACKAGES = 40
 MAX_MEGABYTES = 150
+
+#: What each extra brings, as TRY reports it.
+BRINGS = {
+    "none": set(),
+    "api": {"api"},
+    "checkout": {"codes"},
+    "words": {"words"},
+    "xlsx": {"xlsx"},
+    "redis": {"redis"},
+    "postgres": {"postgres"},
+    "mysql": {"mysql"},
+    "gunicorn": {"gunicorn"},
+    "sentry": {"sentry"},
+    "all": {"api", "codes", "words", "xlsx", "redis", "postgres", "gunicorn", "sentry"},
+}
 
 MEASURE = """
 import importlib.metadata, json, os, sysconfig
@@ -36,15 +52,22 @@ print(json.dumps({"packages": packages, "megabytes": taken / 2**20}))
 """
 
 TRY = """
-import json, sysconfig
+import importlib.util, json, sysconfig
 from pathlib import Path
 import django
 from django.conf import settings
 
+installed = {
+    name for name, module in {
+        "redis": "redis", "postgres": "psycopg", "mysql": "MySQLdb", "gunicorn": "gunicorn.app.wsgiapp",
+        "sentry": "sentry_sdk", "api": "drf_spectacular", "xlsx": "openpyxl", "words": "num2words",
+    }.items() if importlib.util.find_spec(module.partition(".")[0]) and importlib.import_module(module)
+}
+apps = ["drf_spectacular"] if "api" in installed else []
 settings.configure(
     SECRET_KEY="a-key-for-this-try-only",
     ALLOWED_HOSTS=["testserver"],
-    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "rest_framework", "payments_integration"],
+    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "rest_framework", "payments_integration", *apps],
     DATABASES={
         "default": {
             "ENGINE": "django.db.backends.sqlite3",
@@ -80,6 +103,13 @@ from payments_integration import handlers, services, signals, signatures, tasks,
 from payments_integration.models import MIRRORS, Event, Operation, Payment
 from payments_integration.sandbox import Engine
 from payments_integration.schedule import BEAT_SCHEDULE
+from payments_integration.next_action.codes import barcode, qr_code
+
+if qr_code("a payment") and barcode("12345"):
+    installed.add("codes")
+if "sentry" in installed:
+    from payments_integration.contrib.sentry import before_send
+    assert before_send({"message": "m"}, {}) is not None
 
 package = Path(payments_integration.__file__).parent
 assert package.is_relative_to(sysconfig.get_path("purelib")), package
@@ -108,6 +138,7 @@ print(json.dumps({
     "mirrored": list(Payment.objects.values_list("pk", "status")),
     "events": list(Event.objects.values_list("pk", "state")),
     "checkout": client.get("/checkout/return/no-such-token/").status_code,
+    "installed": sorted(installed),
     "api": {path: [answer.status_code, answer.content.decode()] for path, answer in api.items()},
 }))
 """
@@ -120,27 +151,35 @@ def run(python: str, code: str) -> dict[str, Any]:
         command = [python, "-W", "error", str(script)]
         ended = subprocess.run(command, cwd=elsewhere, stdout=subprocess.PIPE, text=True, check=False, timeout=120)
     if ended.returncode:
-        raise SystemExit("The bare install does not work; see above.")
+        raise SystemExit("The installation does not work; see above.")
     found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return found
 
 
-def problems(measured: dict[str, Any], tried: dict[str, Any]) -> list[str]:
+def too_large(measured: dict[str, Any]) -> list[str]:
     found = []
     if len(measured["packages"]) > MAX_PACKAGES:
         found.append(f"more than {MAX_PACKAGES} packages: {', '.join(measured['packages'])}")
     if measured["megabytes"] > MAX_MEGABYTES:
         found.append(f"more than {MAX_MEGABYTES} MB")
+    return found
+
+
+def problems(tried: dict[str, Any], brings: set[str]) -> list[str]:
     expected = {
         "webhook": 200,
         "webhook without signature": 400,
         "mirrored": [["pay_1", "succeeded"]],
         "events": [["evt_1", "done"]],
         "checkout": 404,
+        "installed": sorted(brings),
     }
-    found += [f"{name}: {tried[name]}, not {value}" for name, value in expected.items() if tried[name] != value]
+    found = [f"{name}: {tried[name]}, not {value}" for name, value in expected.items() if tried[name] != value]
     for path, (status, text) in tried["api"].items():
-        if status != 501 or "payments-integration[api]" not in text:
+        if "api" in brings:
+            if status != 401:  # nobody is logged in
+                found.append(f"{path} answers {status} and not 401: {text[:200]}")
+        elif status != 501 or "payments-integration[api]" not in text:
             found.append(f"{path} answers {status} and not 501 with the name of the extra: {text[:200]}")
     return found
 
@@ -148,12 +187,16 @@ def problems(measured: dict[str, Any], tried: dict[str, Any]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("python", help="the interpreter of the environment")
-    python = str(Path(parser.parse_args().python).absolute())
+    parser.add_argument("--extra", choices=BRINGS, default="none", help="the extra that is installed with the package")
+    options = parser.parse_args()
+    python = str(Path(options.python).absolute())
     measured = run(python, MEASURE)
-    print(f"A bare install: {len(measured['packages'])} packages, {measured['megabytes']:.1f} MB")
+    print(f"{len(measured['packages'])} packages, {measured['megabytes']:.1f} MB; extra: {options.extra}")
     tried = run(python, TRY)
     print(f"payments_integration {tried['version']}")
-    found = problems(measured, tried)
+    found = problems(tried, BRINGS[options.extra])
+    if options.extra == "none":
+        found += too_large(measured)
     for problem in found:
         print(f"  {problem}")
     return 1 if found else 0

@@ -1,0 +1,75 @@
+"""Every version that the package claims: ``nox --list`` shows the sessions, ``nox -s matrix`` runs them all.
+
+Needs nox and uv (the extra ``dev`` brings both) and the interpreters; none is downloaded. A session on PostgreSQL or
+MariaDB starts a server of its own, as ``make test-postgres`` does. Arguments after ``--`` go to pytest.
+"""
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv"
+nox.options.download_python = "never"
+nox.options.error_on_missing_interpreters = True
+nox.options.sessions = ["matrix"]
+
+SUITE = ("tests/unit", "tests/integration")
+#: By database: the extra with its driver.
+DRIVERS = {"postgres": "postgres", "mariadb": "mysql"}
+#: What a user may install. "none" is the package alone.
+EXTRAS = ["none", "api", "checkout", "words", "xlsx", "redis", "postgres", "mysql", "gunicorn", "sentry", "all"]
+#: Python, Django, dependencies, database. Django 6.0 and 6.1 need Python 3.12.
+COMBINATIONS = [
+    ("3.11", "5.2", "lowest", "sqlite"),
+    ("3.11", "5.2", "lowest", "postgres"),
+    ("3.11", "5.2", "lowest", "mariadb"),
+    ("3.11", "5.2", "highest", "sqlite"),
+    *(
+        (python, django, "highest", "sqlite")
+        for python in ("3.12", "3.13", "3.14")
+        for django in ("5.2", "6.0", "6.1")
+    ),
+    ("3.12", "6.0", "lowest", "sqlite"),
+    ("3.13", "6.1", "lowest", "sqlite"),
+    ("3.14", "6.1", "lowest", "sqlite"),
+    ("3.13", "6.1", "highest", "postgres"),
+    ("3.13", "6.1", "highest", "mariadb"),
+]
+
+
+def versions(python: str, django: str, dependencies: str, database: str) -> object:
+    name = f"{python}, {django}, {dependencies}, {database}"
+    return nox.param(python, django, dependencies, database, id=name, tags=[f"python{python}"])
+
+
+@nox.session
+@nox.parametrize("python,django,dependencies,database", [versions(*combination) for combination in COMBINATIONS])
+def tests(session: nox.Session, django: str, dependencies: str, database: str) -> None:
+    """The suite with a Python, a Django, the lowest or the highest dependencies, and a database."""
+    extras = "dev" if database == "sqlite" else f"dev,{DRIVERS[database]}"
+    lowest = ["--resolution=lowest-direct"] if dependencies == "lowest" else []
+    session.install(*lowest, "-e", f".[{extras}]", f"Django=={django}.*")
+    run = ["python", "-W", "error", "-m"]
+    session.run(
+        "python", "-c", "import django, sys; print('Python', sys.version.split()[0], 'Django', django.__version__)"
+    )
+    server = [] if database == "sqlite" else [*run, "tests.servers", database, "--"]
+    arguments = session.posargs or ["-n", "2"]
+    session.run(*server, *run, "pytest", "-q", "--create-db", *arguments, *SUITE)
+
+
+@nox.session
+@nox.parametrize("extra", EXTRAS, ids=EXTRAS)
+def extras(session: nox.Session, extra: str) -> None:
+    """The package with one extra, or with none: what it brings works, and what it lacks is said."""
+    # Compiled, as pip does: the size of a bare install counts that.
+    session.install("--compile-bytecode", "." if extra == "none" else f".[{extra}]")
+    session.run("python", "-m", "tests.installation", f"{session.bin}/python", "--extra", extra, external=True)
+
+
+@nox.session(python=False)
+def matrix(session: nox.Session) -> None:
+    """All of the above."""
+    for combination in COMBINATIONS:
+        session.notify(f"tests({', '.join(combination)})")
+    for extra in EXTRAS:
+        session.notify(f"extras({extra})")
