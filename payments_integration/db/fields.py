@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import models
 from django.db.models.expressions import Col
@@ -11,7 +11,7 @@ from django.db.models.lookups import Exact
 from django.utils.functional import cached_property
 
 
-class ExactCharField(models.CharField):  # type: ignore[type-arg]
+class _ExactCharField(models.CharField):  # type: ignore[type-arg]
     """Text that is compared byte for byte on every database: ids, references, account aliases.
 
     MariaDB and MySQL ignore case and trailing spaces unless the column has a binary collation without padding;
@@ -25,10 +25,10 @@ class ExactCharField(models.CharField):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
 
     def deconstruct(self) -> Any:
-        name, path, args, kwargs = super().deconstruct()
+        name, _, args, kwargs = super().deconstruct()
         if kwargs.get("max_length") == 255:
             del kwargs["max_length"]
-        return name, path, args, kwargs
+        return name, "payments_integration.db.fields.ExactCharField", args, kwargs
 
     def db_type(self, connection: Any) -> Any:
         if connection.vendor == "postgresql":
@@ -100,8 +100,19 @@ class _SameAccountKey(models.ForeignKey):  # type: ignore[type-arg]
         return Exact(Col(alias, theirs), Col(related_alias, ours))
 
 
-if TYPE_CHECKING:
-    # Type checkers know Django's relations by their names.
-    SameAccountKey = models.ForeignKey
-else:
-    SameAccountKey = _SameAccountKey
+# The fields as the models use them: ``status: str = fields.CharField(…)``. Django has no types, and its stubs need a
+# plugin of mypy. So the annotation tells every type checker what a row holds, and the field itself is Any.
+BigIntegerField: Any = models.BigIntegerField
+BinaryField: Any = models.BinaryField
+BooleanField: Any = models.BooleanField
+CharField: Any = models.CharField
+DateField: Any = models.DateField
+DateTimeField: Any = models.DateTimeField
+ExactCharField: Any = _ExactCharField
+FloatField: Any = models.FloatField
+ForeignKey: Any = models.ForeignKey
+JSONField: Any = models.JSONField
+PositiveBigIntegerField: Any = models.PositiveBigIntegerField
+PositiveIntegerField: Any = models.PositiveIntegerField
+SameAccountKey: Any = _SameAccountKey
+TextField: Any = models.TextField

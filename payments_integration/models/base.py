@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
+from django.core.exceptions import MultipleObjectsReturned, ObjectDoesNotExist
 from django.db import models, router
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.db.fields import ExactCharField
+from payments_integration.db import fields
 
 ModelT = TypeVar("ModelT", bound=models.Model)
 
@@ -15,7 +16,7 @@ ModelT = TypeVar("ModelT", bound=models.Model)
 ObjectKey = tuple[str, str, str]
 
 
-class PrimaryManager(models.Manager[ModelT]):
+class PrimaryManager(models.Manager[ModelT], Generic[ModelT]):
     """Reads from the database that is written to.
 
     A replica that lags behind could lead to a second refund or an unknown event. ``using("replica")`` still reads
@@ -25,11 +26,20 @@ class PrimaryManager(models.Manager[ModelT]):
     def get_queryset(self) -> models.QuerySet[ModelT]:
         return super().get_queryset().using(router.db_for_write(self.model))
 
+    if TYPE_CHECKING:
+        # For type checkers that have no types of Django.
+        def __get__(self, instance: object, cls: type[Any] | None = None) -> Self: ...
+        def get(self, *args: Any, **kwargs: Any) -> ModelT: ...
+
 
 class Row(models.Model):
     """The base of all models of the app."""
 
     objects: ClassVar[PrimaryManager[Self]] = PrimaryManager()
+
+    if TYPE_CHECKING:
+        DoesNotExist: ClassVar[type[ObjectDoesNotExist]]
+        MultipleObjectsReturned: ClassVar[type[MultipleObjectsReturned]]
 
     class Meta:
         abstract = True
@@ -38,9 +48,9 @@ class Row(models.Model):
 class ObjectRef(Row):
     """A row about one object of one account, mirrored or not."""
 
-    account = ExactCharField(_("account"), max_length=64)
-    object_kind = models.CharField(_("object"), max_length=64)
-    object_id = ExactCharField(_("object id"))
+    account: str = fields.ExactCharField(_("account"), max_length=64)
+    object_kind: str = fields.CharField(_("object"), max_length=64)
+    object_id: str = fields.ExactCharField(_("object id"))
 
     class Meta:
         abstract = True

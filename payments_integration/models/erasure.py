@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from payments_integration.db import fields
 from payments_integration.models.base import ObjectRef
 
 
@@ -19,11 +22,11 @@ class Erasure(ObjectRef):
     #: The ``object_kind`` for an operation of the ledger.
     OPERATION = "operation"
 
-    requested_at = models.DateTimeField(_("requested at"), default=timezone.now)
+    requested_at: datetime = fields.DateTimeField(_("requested at"), default=timezone.now)
     #: Who requested it.
-    actor = models.CharField(_("actor"), max_length=255, default="", blank=True)
+    actor: str = fields.CharField(_("actor"), max_length=255, default="", blank=True)
     #: When everything was erased; null: something open still needs the data, or a later pass must check again.
-    done_at = models.DateTimeField(_("done at"), null=True, blank=True)
+    done_at: datetime | None = fields.DateTimeField(_("done at"), null=True, blank=True)
 
     class Meta:
         verbose_name = _("erasure")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from django.db import models
@@ -9,8 +10,8 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.dates import moment
-from payments_integration.db.fields import ExactCharField
-from payments_integration.models.base import ObjectRef, Row
+from payments_integration.db import fields
+from payments_integration.models.base import ObjectRef, PrimaryManager, Row
 from payments_integration.models.mirrors import Balance
 
 
@@ -40,28 +41,31 @@ class Event(Row):
     A quarantined delivery has the id ``quarantine_<sha256 of the bytes>``, so that it never blocks a valid copy.
     """
 
-    id = ExactCharField(primary_key=True)
-    account = ExactCharField(_("account"), max_length=64)
-    type = models.CharField(_("type"), max_length=255)
+    id: str = fields.ExactCharField(primary_key=True)
+    account: str = fields.ExactCharField(_("account"), max_length=64)
+    type: str = fields.CharField(_("type"), max_length=255)
     #: The provider's clock; for a quarantined delivery ours.
-    created_at = models.DateTimeField(_("created at"))
+    created_at: datetime = fields.DateTimeField(_("created at"))
     #: ``data.object`` and ``data.id`` (for balances the currency); empty in quarantine.
-    object_kind = models.CharField(_("object"), max_length=64)
-    object_id = ExactCharField(_("object id"))
-    received_at = models.DateTimeField(_("received at"), default=timezone.now)
-    source = models.CharField(_("source"), max_length=16, choices=EventSource)
+    object_kind: str = fields.CharField(_("object"), max_length=64)
+    object_id: str = fields.ExactCharField(_("object id"))
+    received_at: datetime = fields.DateTimeField(_("received at"), default=timezone.now)
+    source: str = fields.CharField(_("source"), max_length=16, choices=EventSource)
     #: The exact bytes; null after the retention or an erasure.
-    body = models.BinaryField(_("body"), null=True)
+    body: bytes | None = fields.BinaryField(_("body"), null=True)
     #: SHA-256 of the content (in quarantine: of the bytes), kept when the body is deleted.
-    content_hash = models.CharField(_("content hash"), max_length=64)
-    state = models.CharField(_("state"), max_length=16, choices=EventState, default=EventState.PENDING)
+    content_hash: str = fields.CharField(_("content hash"), max_length=64)
+    state: str = fields.CharField(_("state"), max_length=16, choices=EventState, default=EventState.PENDING)
     #: The mirrored status before this event was applied.
-    previous_status = models.CharField(_("previous status"), max_length=64, default="", blank=True)
-    dispatched_at = models.DateTimeField(_("dispatched at"), null=True, blank=True)
+    previous_status: str = fields.CharField(_("previous status"), max_length=64, default="", blank=True)
+    dispatched_at: datetime | None = fields.DateTimeField(_("dispatched at"), null=True, blank=True)
     #: Failed attempts to apply it, then to dispatch it.
-    attempts = models.PositiveIntegerField(_("failed attempts"), default=0)
+    attempts: int = fields.PositiveIntegerField(_("failed attempts"), default=0)
     #: Why it is quarantined or cannot be applied, or the traceback of the last receiver that failed.
-    error = models.TextField(_("error"), default="", blank=True)
+    error: str = fields.TextField(_("error"), default="", blank=True)
+    status_changes: PrimaryManager[StatusChange]
+    get_source_display: Callable[[], str]
+    get_state_display: Callable[[], str]
 
     class Meta:
         verbose_name = _("event")
@@ -114,15 +118,16 @@ class StatusChange(Row):
     A change that an event brought is dispatched with the event; one that an answer brought is dispatched alone.
     """
 
-    account = ExactCharField(_("account"), max_length=64)
-    object_kind = models.CharField(_("object"), max_length=64)
-    object_id = ExactCharField(_("object id"))
+    id: int
+    account: str = fields.ExactCharField(_("account"), max_length=64)
+    object_kind: str = fields.CharField(_("object"), max_length=64)
+    object_id: str = fields.ExactCharField(_("object id"))
     #: Empty: the object is new to the mirror.
-    previous_status = models.CharField(_("previous status"), max_length=64, blank=True)
-    status = models.CharField(_("status"), max_length=64)
+    previous_status: str = fields.CharField(_("previous status"), max_length=64, blank=True)
+    status: str = fields.CharField(_("status"), max_length=64)
     #: The provider's clock.
-    at = models.DateTimeField(_("at"))
-    event = models.ForeignKey(
+    at: datetime = fields.DateTimeField(_("at"))
+    event: Event | None = fields.ForeignKey(
         Event,
         verbose_name=_("event"),
         on_delete=models.DO_NOTHING,
@@ -131,12 +136,14 @@ class StatusChange(Row):
         blank=True,
         related_name="status_changes",
     )
-    recorded_at = models.DateTimeField(_("recorded at"), default=timezone.now)
+    event_id: str | None
+    recorded_at: datetime = fields.DateTimeField(_("recorded at"), default=timezone.now)
     #: For a change that an answer brought: APPLIED (not dispatched yet), DONE or PARKED. Otherwise DONE.
-    state = models.CharField(_("state"), max_length=16, choices=EventState, default=EventState.DONE)
-    dispatched_at = models.DateTimeField(_("dispatched at"), null=True, blank=True)
-    attempts = models.PositiveIntegerField(_("failed attempts"), default=0)
-    error = models.TextField(_("error"), default="", blank=True)
+    state: str = fields.CharField(_("state"), max_length=16, choices=EventState, default=EventState.DONE)
+    dispatched_at: datetime | None = fields.DateTimeField(_("dispatched at"), null=True, blank=True)
+    attempts: int = fields.PositiveIntegerField(_("failed attempts"), default=0)
+    error: str = fields.TextField(_("error"), default="", blank=True)
+    get_state_display: Callable[[], str]
 
     class Meta:
         verbose_name = _("status change")
@@ -157,7 +164,7 @@ class StatusChange(Row):
 class BalanceChange(Row):
     """The amounts of a balance after a change."""
 
-    balance = models.ForeignKey(
+    balance: Balance = fields.ForeignKey(
         # The index below begins with this column.
         Balance,
         on_delete=models.CASCADE,
@@ -165,12 +172,13 @@ class BalanceChange(Row):
         verbose_name=_("balance"),
         db_index=False,
     )
-    at = models.DateTimeField(_("at"))
-    available = models.BigIntegerField(_("available"))
-    pending = models.BigIntegerField(_("pending"))
-    reserve = models.BigIntegerField(_("reserve"))
-    hold = models.BigIntegerField(_("hold"))
-    debt = models.BigIntegerField(_("debt"))
+    balance_id: int
+    at: datetime = fields.DateTimeField(_("at"))
+    available: int = fields.BigIntegerField(_("available"))
+    pending: int = fields.BigIntegerField(_("pending"))
+    reserve: int = fields.BigIntegerField(_("reserve"))
+    hold: int = fields.BigIntegerField(_("hold"))
+    debt: int = fields.BigIntegerField(_("debt"))
 
     class Meta:
         verbose_name = _("balance change")
@@ -189,11 +197,11 @@ class ObjectDispatch(ObjectRef):
     """
 
     #: When a failed item is retried, or a claim ends.
-    next_attempt_at = models.DateTimeField(_("next attempt at"), null=True)
+    next_attempt_at: datetime | None = fields.DateTimeField(_("next attempt at"), null=True)
     #: The claim that a worker has on this object and others of its page; empty: nobody has claimed it.
-    claim = ExactCharField(max_length=32, default="", db_index=True)
+    claim: str = fields.ExactCharField(max_length=32, default="", db_index=True)
     #: The item that the worker dispatches next, while the object is claimed: an event's id, or "change <id>".
-    in_hand = ExactCharField(default="", max_length=300)
+    in_hand: str = fields.ExactCharField(default="", max_length=300)
 
     class Meta:
         verbose_name = _("object dispatch")

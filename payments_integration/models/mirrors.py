@@ -7,13 +7,14 @@ that the provider omitted the field or sent null.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.db import models
 from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.db.fields import ExactCharField, SameAccountKey
+from payments_integration.db import fields
 from payments_integration.db.transactions import as_committed
 from payments_integration.enums import (
     NEVER_REFUNDED_STATUSES,
@@ -25,7 +26,7 @@ from payments_integration.enums import (
     PayoutStatus,
     RefundStatus,
 )
-from payments_integration.models.base import Row
+from payments_integration.models.base import PrimaryManager, Row
 from payments_integration.models.operations import OPEN_OPERATION_STATES, Operation
 
 #: The longest e-mail address (RFC 5321), and the longest document number that is searched for.
@@ -50,22 +51,22 @@ class Mirror(Row):
     #: Fields that may hold personal data: an erasure empties them, and they stay empty.
     personal: ClassVar[tuple[str, ...]] = ()
 
-    account = ExactCharField(_("account"), max_length=64)
+    account: str = fields.ExactCharField(_("account"), max_length=64)
     #: The provider's time of this state: an event's created_at, or an answer's Date.
-    state_at = models.DateTimeField(_("state at"))
-    state_by = models.CharField(_("state by"), max_length=8, choices=StateBy)
+    state_at: datetime = fields.DateTimeField(_("state at"))
+    state_by: str = fields.CharField(_("state by"), max_length=8, choices=StateBy)
     #: The duration of the request that brought this state: it was read within so many seconds before ``state_at``.
-    answer_seconds = models.FloatField(_("answer seconds"), default=0)
+    answer_seconds: float = fields.FloatField(_("answer seconds"), default=0)
     #: Counts the writes.
-    version = models.PositiveBigIntegerField(_("version"), default=1)
+    version: int = fields.PositiveBigIntegerField(_("version"), default=1)
     #: When an event or an answer last confirmed or changed the row (our clock).
-    synced_at = models.DateTimeField(_("synced at"))
+    synced_at: datetime = fields.DateTimeField(_("synced at"))
     #: When the provider answered 404 for the object.
-    gone_at = models.DateTimeField(_("gone at"), null=True, blank=True, editable=False)
+    gone_at: datetime | None = fields.DateTimeField(_("gone at"), null=True, blank=True, editable=False)
     #: When its personal data was erased. It is not stored again.
-    erased_at = models.DateTimeField(_("erased at"), null=True, blank=True, editable=False)
+    erased_at: datetime | None = fields.DateTimeField(_("erased at"), null=True, blank=True, editable=False)
     #: Fields of the provider that this version of the app does not know.
-    extra = models.JSONField(_("further fields"), default=dict, blank=True)
+    extra: dict[str, Any] = fields.JSONField(_("further fields"), default=dict, blank=True)
 
     class Meta:
         abstract = True
@@ -125,30 +126,32 @@ class Payment(Mirror):
     )
     personal = ("payer", "next_action", "metadata", "extra", "payer_email", "payer_document")
 
-    id = ExactCharField(primary_key=True)
-    status = models.CharField(_("status"), max_length=64)
-    amount = models.BigIntegerField(_("amount"))
-    amount_received = models.BigIntegerField(_("amount received"))
-    fee = models.BigIntegerField(_("fee"), null=True)
-    net_amount = models.BigIntegerField(_("net amount"), null=True)
-    currency = models.CharField(_("currency"), max_length=64)
-    country = models.CharField(_("country"), max_length=64)
-    method_code = models.CharField(_("method"), max_length=255)
-    method_family = models.CharField(_("method family"), max_length=64)
-    flow = models.CharField(_("flow"), max_length=64, null=True)
-    checkout_url = models.TextField(_("checkout URL"), null=True)
-    refunded_amount = models.BigIntegerField(_("refunded amount"), null=True)
-    merchant_reference = ExactCharField(_("merchant reference"), null=True)
-    payer = models.JSONField(_("payer"), null=True)
+    id: str = fields.ExactCharField(primary_key=True)
+    status: str = fields.CharField(_("status"), max_length=64)
+    amount: int = fields.BigIntegerField(_("amount"))
+    amount_received: int = fields.BigIntegerField(_("amount received"))
+    fee: int | None = fields.BigIntegerField(_("fee"), null=True)
+    net_amount: int | None = fields.BigIntegerField(_("net amount"), null=True)
+    currency: str = fields.CharField(_("currency"), max_length=64)
+    country: str = fields.CharField(_("country"), max_length=64)
+    method_code: str = fields.CharField(_("method"), max_length=255)
+    method_family: str = fields.CharField(_("method family"), max_length=64)
+    flow: str | None = fields.CharField(_("flow"), max_length=64, null=True)
+    checkout_url: str | None = fields.TextField(_("checkout URL"), null=True)
+    refunded_amount: int | None = fields.BigIntegerField(_("refunded amount"), null=True)
+    merchant_reference: str | None = fields.ExactCharField(_("merchant reference"), null=True)
+    payer: dict[str, Any] | None = fields.JSONField(_("payer"), null=True)
     #: For searches: see the functions ``payer_email`` and ``payer_document``.
-    payer_email = models.CharField(_("payer's e-mail"), max_length=255, default="", editable=False)
-    payer_document = models.CharField(_("payer's document"), max_length=64, default="", editable=False)
-    next_action = models.JSONField(_("next action"), null=True)
-    failure_reason = models.TextField(_("failure reason"), null=True)
-    metadata = models.JSONField(_("metadata"), null=True)
-    created_at = models.DateTimeField(_("created at"))
-    expires_at = models.DateTimeField(_("expires at"), null=True)
-    succeeded_at = models.DateTimeField(_("succeeded at"), null=True)
+    payer_email: str = fields.CharField(_("payer's e-mail"), max_length=255, default="", editable=False)
+    payer_document: str = fields.CharField(_("payer's document"), max_length=64, default="", editable=False)
+    next_action: dict[str, Any] | None = fields.JSONField(_("next action"), null=True)
+    failure_reason: str | None = fields.TextField(_("failure reason"), null=True)
+    metadata: dict[str, Any] | None = fields.JSONField(_("metadata"), null=True)
+    created_at: datetime = fields.DateTimeField(_("created at"))
+    expires_at: datetime | None = fields.DateTimeField(_("expires at"), null=True)
+    succeeded_at: datetime | None = fields.DateTimeField(_("succeeded at"), null=True)
+
+    refunds: PrimaryManager[Refund]
 
     Status = PaymentStatus
 
@@ -207,18 +210,18 @@ class Payout(Mirror):
     )
     personal = ("destination", "metadata", "extra")
 
-    id = ExactCharField(primary_key=True)
-    status = models.CharField(_("status"), max_length=64)
-    amount = models.BigIntegerField(_("amount"))
-    fee = models.BigIntegerField(_("fee"), null=True)
-    currency = models.CharField(_("currency"), max_length=64)
-    country = models.CharField(_("country"), max_length=64)
-    method_code = models.CharField(_("method"), max_length=255)
-    destination = models.JSONField(_("destination"), null=True)
-    merchant_reference = ExactCharField(_("merchant reference"), null=True)
-    failure_reason = models.TextField(_("failure reason"), null=True)
+    id: str = fields.ExactCharField(primary_key=True)
+    status: str = fields.CharField(_("status"), max_length=64)
+    amount: int = fields.BigIntegerField(_("amount"))
+    fee: int | None = fields.BigIntegerField(_("fee"), null=True)
+    currency: str = fields.CharField(_("currency"), max_length=64)
+    country: str = fields.CharField(_("country"), max_length=64)
+    method_code: str = fields.CharField(_("method"), max_length=255)
+    destination: dict[str, Any] | None = fields.JSONField(_("destination"), null=True)
+    merchant_reference: str | None = fields.ExactCharField(_("merchant reference"), null=True)
+    failure_reason: str | None = fields.TextField(_("failure reason"), null=True)
     #: Set if the payout executes a refund. No constraint: the refund may come later, or never.
-    refund = SameAccountKey(
+    refund: Refund | None = fields.SameAccountKey(
         "payments_integration.Refund",
         verbose_name=_("refund"),
         on_delete=models.DO_NOTHING,
@@ -226,9 +229,12 @@ class Payout(Mirror):
         null=True,
         related_name="payouts",
     )
-    metadata = models.JSONField(_("metadata"), null=True)
-    created_at = models.DateTimeField(_("created at"))
-    succeeded_at = models.DateTimeField(_("succeeded at"), null=True)
+    refund_id: str | None
+    metadata: dict[str, Any] | None = fields.JSONField(_("metadata"), null=True)
+    created_at: datetime = fields.DateTimeField(_("created at"))
+    succeeded_at: datetime | None = fields.DateTimeField(_("succeeded at"), null=True)
+
+    refunds: PrimaryManager[Refund]
 
     Status = PayoutStatus
 
@@ -254,10 +260,10 @@ class Refund(Mirror):
     mirrored = ("status", "payment_id", "payout_id", "amount", "currency", "reason", "created_at")
     personal = ("reason", "extra")
 
-    id = ExactCharField(primary_key=True)
-    status = models.CharField(_("status"), max_length=64)
+    id: str = fields.ExactCharField(primary_key=True)
+    status: str = fields.CharField(_("status"), max_length=64)
     #: No constraint: a refund may come before its payment.
-    payment = SameAccountKey(
+    payment: Payment | None = fields.SameAccountKey(
         Payment,
         verbose_name=_("payment"),
         on_delete=models.DO_NOTHING,
@@ -265,8 +271,10 @@ class Refund(Mirror):
         null=True,
         related_name="refunds",
     )
+    #: The provider always sends it.
+    payment_id: str
     #: Set if the refund is executed as a payout. No constraint.
-    payout = SameAccountKey(
+    payout: Payout | None = fields.SameAccountKey(
         Payout,
         verbose_name=_("payout"),
         on_delete=models.DO_NOTHING,
@@ -274,10 +282,13 @@ class Refund(Mirror):
         null=True,
         related_name="refunds",
     )
-    amount = models.BigIntegerField(_("amount"))
-    currency = models.CharField(_("currency"), max_length=64)
-    reason = models.TextField(_("reason"), null=True)
-    created_at = models.DateTimeField(_("created at"))
+    payout_id: str | None
+    amount: int = fields.BigIntegerField(_("amount"))
+    currency: str = fields.CharField(_("currency"), max_length=64)
+    reason: str | None = fields.TextField(_("reason"), null=True)
+    created_at: datetime = fields.DateTimeField(_("created at"))
+
+    payouts: PrimaryManager[Payout]
 
     Status = RefundStatus
 
@@ -299,14 +310,14 @@ class DepositReference(Mirror):
     mirrored = ("status", "country", "currency", "method_code", "merchant_reference", "details", "created_at")
     personal = ("details", "extra")
 
-    id = ExactCharField(primary_key=True)
-    status = models.CharField(_("status"), max_length=64)
-    country = models.CharField(_("country"), max_length=64)
-    currency = models.CharField(_("currency"), max_length=64)
-    method_code = models.CharField(_("method"), max_length=255)
-    merchant_reference = ExactCharField(_("merchant reference"), null=True)
-    details = models.JSONField(_("details"))
-    created_at = models.DateTimeField(_("created at"))
+    id: str = fields.ExactCharField(primary_key=True)
+    status: str = fields.CharField(_("status"), max_length=64)
+    country: str = fields.CharField(_("country"), max_length=64)
+    currency: str = fields.CharField(_("currency"), max_length=64)
+    method_code: str = fields.CharField(_("method"), max_length=255)
+    merchant_reference: str | None = fields.ExactCharField(_("merchant reference"), null=True)
+    details: dict[str, Any] = fields.JSONField(_("details"))
+    created_at: datetime = fields.DateTimeField(_("created at"))
 
     Status = DepositReferenceStatus
 
@@ -331,13 +342,16 @@ class Balance(Mirror):
     kind = Kind.BALANCE
     mirrored = ("currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
 
-    currency: models.CharField[str, str] = ExactCharField(_("currency"), max_length=64)
-    available = models.BigIntegerField(_("available"))
-    pending = models.BigIntegerField(_("pending"))
-    reserve = models.BigIntegerField(_("reserve"))
-    hold = models.BigIntegerField(_("hold"))
-    debt = models.BigIntegerField(_("debt"))
-    updated_at = models.DateTimeField(_("updated at"), null=True)
+    id: int
+    currency: str = fields.ExactCharField(_("currency"), max_length=64)
+    available: int = fields.BigIntegerField(_("available"))
+    pending: int = fields.BigIntegerField(_("pending"))
+    reserve: int = fields.BigIntegerField(_("reserve"))
+    hold: int = fields.BigIntegerField(_("hold"))
+    debt: int = fields.BigIntegerField(_("debt"))
+    updated_at: datetime | None = fields.DateTimeField(_("updated at"), null=True)
+    #: Rows of BalanceChange.
+    changes: PrimaryManager[Any]
 
     class Meta:
         verbose_name = _("balance")
@@ -358,19 +372,21 @@ class WebhookEndpoint(Mirror):
     kind = Kind.WEBHOOK_ENDPOINT
     mirrored = ("url", "events", "status", "created_at")
 
-    id = ExactCharField(primary_key=True)
-    url = models.TextField(_("URL"))
-    events = models.JSONField(_("events"))
-    status = models.CharField(_("status"), max_length=64)
-    created_at = models.DateTimeField(_("created at"), null=True)
-    secret_token = models.TextField(editable=False, default="", blank=True)
-    secret_since = models.DateTimeField(_("secret since"), null=True, editable=False)
+    id: str = fields.ExactCharField(primary_key=True)
+    url: str = fields.TextField(_("URL"))
+    events: list[str] = fields.JSONField(_("events"))
+    status: str = fields.CharField(_("status"), max_length=64)
+    created_at: datetime | None = fields.DateTimeField(_("created at"), null=True)
+    secret_token: str = fields.TextField(editable=False, default="", blank=True)
+    secret_since: datetime | None = fields.DateTimeField(_("secret since"), null=True, editable=False)
     #: After a rotation the old secret stays valid 24 hours (spec, "Webhook endpoints").
-    previous_secret_token = models.TextField(editable=False, default="", blank=True)
-    previous_secret_until = models.DateTimeField(_("previous secret valid until"), null=True, editable=False)
-    deleted_at = models.DateTimeField(_("deleted at"), null=True, editable=False)
+    previous_secret_token: str = fields.TextField(editable=False, default="", blank=True)
+    previous_secret_until: datetime | None = fields.DateTimeField(
+        _("previous secret valid until"), null=True, editable=False
+    )
+    deleted_at: datetime | None = fields.DateTimeField(_("deleted at"), null=True, editable=False)
     #: The problem that ``attention`` was called for last; empty: there is none.
-    reported_problem = models.TextField(default="", editable=False)
+    reported_problem: str = fields.TextField(default="", editable=False)
 
     Status = ActiveStatus
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.db.fields import ExactCharField
+from payments_integration.db import fields
 from payments_integration.models.base import ObjectRef
 
 
@@ -19,12 +20,14 @@ class Note(ObjectRef):
     """
 
     #: Empty after an erasure.
-    text = models.TextField(_("note"), blank=True)
+    text: str = fields.TextField(_("note"), blank=True)
     #: A user's id and name, or a job's name, as in ``Operation.actor``.
-    author = models.CharField(_("author"), max_length=255)
-    created_at = models.DateTimeField(_("created at"), default=timezone.now)
+    author: str = fields.CharField(_("author"), max_length=255)
+    created_at: datetime = fields.DateTimeField(_("created at"), default=timezone.now)
     #: A hash of the form and of what was written in it, so that a form that is sent twice adds one note.
-    key = ExactCharField(max_length=64, unique=True, editable=False)
+    key: str = fields.ExactCharField(  # type: ignore[assignment]  # it takes the place of ObjectRef.key
+        max_length=64, unique=True, editable=False
+    )
 
     class Meta:
         verbose_name = _("note")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
 
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
-from payments_integration.db.fields import ExactCharField
+from payments_integration.db import fields
 from payments_integration.models.base import Row
 
 
@@ -42,63 +45,64 @@ def new_operation_id() -> str:
 class Operation(Row):
     """One intent to change something at the provider, with all data that is needed to finish it after a crash."""
 
-    id = ExactCharField(primary_key=True, default=new_operation_id, max_length=40)
-    account = ExactCharField(_("account"), max_length=64)
+    id: str = fields.ExactCharField(primary_key=True, default=new_operation_id, max_length=40)
+    account: str = fields.ExactCharField(_("account"), max_length=64)
     #: The name of the service function: create_payment, cancel_payout, …
-    operation = models.CharField(_("operation"), max_length=64)
+    operation: str = fields.CharField(_("operation"), max_length=64)
     #: The caller's arguments, normalised, before defaults are filled in.
-    arguments = models.JSONField(_("arguments"), default=dict)
+    arguments: dict[str, Any] = fields.JSONField(_("arguments"), default=dict)
     #: SHA-256 of the arguments that a repeated call must match; outlives an erasure.
-    arguments_hash = models.CharField(max_length=64)
+    arguments_hash: str = fields.CharField(max_length=64)
     #: The object in the path (cancel, rotate, delete), or a refund's payment; otherwise empty.
-    target_id = ExactCharField(_("target"), default="", blank=True)
+    target_id: str = fields.ExactCharField(_("target"), default="", blank=True)
     #: The exact bytes of the request; null after an erasure, empty for a request without a body.
-    body = models.BinaryField(_("body"), null=True, default=b"")
+    body: bytes | None = fields.BinaryField(_("body"), null=True, default=b"")
     #: The amount of a payment, payout or refund in minor units; for limits and look-ups.
-    amount = models.BigIntegerField(_("amount"), null=True, blank=True)
-    currency = models.CharField(_("currency"), max_length=64, default="", blank=True)
+    amount: int | None = fields.BigIntegerField(_("amount"), null=True, blank=True)
+    currency: str = fields.CharField(_("currency"), max_length=64, default="", blank=True)
     #: The merchant_reference that was sent; look-ups search by it.
-    merchant_reference = ExactCharField(_("merchant reference"), default="", blank=True)
-    idempotency_key = ExactCharField(_("idempotency key"))
+    merchant_reference: str = fields.ExactCharField(_("merchant reference"), default="", blank=True)
+    idempotency_key: str = fields.ExactCharField(_("idempotency key"))
     #: Who requested it: a user's id and name, or a job's name; may be empty.
-    actor = models.CharField(_("actor"), max_length=255, default="", blank=True)
+    actor: str = fields.CharField(_("actor"), max_length=255, default="", blank=True)
     #: The primary key of the user who requested it; empty if it was not a user.
-    actor_id = models.CharField(max_length=64, default="", blank=True, editable=False)
+    actor_id: str = fields.CharField(max_length=64, default="", blank=True, editable=False)
     #: SHA-256 of ``body`` when it was recorded: an approval is valid for these bytes only. Outlives an erasure.
-    body_digest = models.CharField(max_length=64, default="", blank=True, editable=False)
+    body_digest: str = fields.CharField(max_length=64, default="", blank=True, editable=False)
     #: The second person who approved it, if that was required; as in ``actor``.
-    approved_by = models.CharField(_("approved by"), max_length=255, default="", blank=True)
-    approved_at = models.DateTimeField(_("approved at"), null=True, blank=True)
+    approved_by: str = fields.CharField(_("approved by"), max_length=255, default="", blank=True)
+    approved_at: datetime | None = fields.DateTimeField(_("approved at"), null=True, blank=True)
     #: Recorded by ``defer`` in the caller's transaction.
-    deferred = models.BooleanField(_("deferred"), default=False)
+    deferred: bool = fields.BooleanField(_("deferred"), default=False)
 
-    state = models.CharField(_("state"), max_length=32, choices=OperationState, default=OperationState.DUE)
-    created_at = models.DateTimeField(_("created at"), default=timezone.now)
-    first_sent_at = models.DateTimeField(_("first sent at"), null=True, blank=True)
+    state: str = fields.CharField(_("state"), max_length=32, choices=OperationState, default=OperationState.DUE)
+    created_at: datetime = fields.DateTimeField(_("created at"), default=timezone.now)
+    first_sent_at: datetime | None = fields.DateTimeField(_("first sent at"), null=True, blank=True)
     #: The provider's clock: the first attempt left after this. The ``Date`` of the account's latest answer before it;
     #: null if the provider sends none.
-    sent_after = models.DateTimeField(_("sent after, at the provider"), null=True, blank=True)
-    last_sent_at = models.DateTimeField(_("last sent at"), null=True, blank=True)
+    sent_after: datetime | None = fields.DateTimeField(_("sent after, at the provider"), null=True, blank=True)
+    last_sent_at: datetime | None = fields.DateTimeField(_("last sent at"), null=True, blank=True)
     #: When it is due; null: now.
-    next_attempt_at = models.DateTimeField(_("next attempt at"), null=True, blank=True)
-    attempts = models.PositiveIntegerField(_("attempts"), default=0)
+    next_attempt_at: datetime | None = fields.DateTimeField(_("next attempt at"), null=True, blank=True)
+    attempts: int = fields.PositiveIntegerField(_("attempts"), default=0)
     #: An earlier attempt may have been executed, so a later refusal does not prove that nothing happened.
-    may_have_run = models.BooleanField(_("may have run"), default=False)
+    may_have_run: bool = fields.BooleanField(_("may have run"), default=False)
     #: A hash of the URL and API key of the first attempt: it is never repeated with others.
-    sent_to = models.CharField(max_length=64, default="", blank=True)
+    sent_to: str = fields.CharField(max_length=64, default="", blank=True)
     #: The lease of the worker that sends it now.
-    lease_until = models.DateTimeField(null=True, blank=True)
-    lease_token = models.CharField(max_length=32, default="", blank=True)
+    lease_until: datetime | None = fields.DateTimeField(null=True, blank=True)
+    lease_token: str = fields.CharField(max_length=32, default="", blank=True)
 
     #: The object that it created or changed.
-    result_kind = models.CharField(_("result"), max_length=64, default="", blank=True)
-    result_id = ExactCharField(_("result id"), default="", blank=True)
+    result_kind: str = fields.CharField(_("result"), max_length=64, default="", blank=True)
+    result_id: str = fields.ExactCharField(_("result id"), default="", blank=True)
     #: The provider's refusal: status_code, type, code, message, param, request_id.
-    error = models.JSONField(_("error"), null=True, blank=True)
+    error: dict[str, Any] | None = fields.JSONField(_("error"), null=True, blank=True)
     #: The reason for its state, and what a person decided or should know.
-    note = models.TextField(_("note"), default="", blank=True)
-    request_ids = models.JSONField(_("request ids"), default=list, blank=True)
-    closed_at = models.DateTimeField(_("closed at"), null=True, blank=True)
+    note: str = fields.TextField(_("note"), default="", blank=True)
+    request_ids: list[str] = fields.JSONField(_("request ids"), default=list, blank=True)
+    closed_at: datetime | None = fields.DateTimeField(_("closed at"), null=True, blank=True)
+    get_state_display: Callable[[], str]
 
     class Meta:
         verbose_name = _("operation")

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from payments_integration.dates import moment
-from payments_integration.db.fields import ExactCharField
+from payments_integration.db import fields
 from payments_integration.models.base import ObjectRef, Row
 
 
 class AccountState(Row):
     """Per account: how far events are complete, the lease of the running pass, and the difference of our clocks."""
 
-    account = ExactCharField(_("account"), max_length=64, primary_key=True)
+    account: str = fields.ExactCharField(_("account"), max_length=64, primary_key=True)
     #: All events created before this (the provider's clock) are in the inbox; null: no pass was complete yet.
-    watermark = models.DateTimeField(_("watermark"), null=True, blank=True)
+    watermark: datetime | None = fields.DateTimeField(_("watermark"), null=True, blank=True)
     #: The present window and its last page, so that an interrupted pass resumes.
-    window_from = models.DateTimeField(_("from"), null=True, blank=True)
-    window_to = models.DateTimeField(_("to"), null=True, blank=True)
-    cursor = ExactCharField(default="", blank=True)
-    lease_token = models.CharField(max_length=32, default="", blank=True)
-    lease_until = models.DateTimeField(_("claimed until"), null=True, blank=True)
+    window_from: datetime | None = fields.DateTimeField(_("from"), null=True, blank=True)
+    window_to: datetime | None = fields.DateTimeField(_("to"), null=True, blank=True)
+    cursor: str = fields.ExactCharField(default="", blank=True)
+    lease_token: str = fields.CharField(max_length=32, default="", blank=True)
+    lease_until: datetime | None = fields.DateTimeField(_("claimed until"), null=True, blank=True)
     #: The provider's clock minus ours in seconds; null: not measured yet.
-    clock_offset = models.FloatField(_("clock offset"), null=True, blank=True)
+    clock_offset: float | None = fields.FloatField(_("clock offset"), null=True, blank=True)
     #: When the last list sweep was started.
-    swept_at = models.DateTimeField(_("swept at"), null=True, blank=True)
+    swept_at: datetime | None = fields.DateTimeField(_("swept at"), null=True, blank=True)
     #: Events may be lost, so all objects must be compared from this time on. The pass that does it moves it ahead.
-    resync_due_at = models.DateTimeField(_("full resync due at"), null=True, blank=True)
+    resync_due_at: datetime | None = fields.DateTimeField(_("full resync due at"), null=True, blank=True)
 
     class Meta:
         verbose_name = _("account state")
@@ -56,23 +60,26 @@ class RunState(models.TextChoices):
 class ReconciliationRun(Row):
     """The record of one pass: its window, what it saw, what was missing or different, and how it ended."""
 
-    account = ExactCharField(_("account"), max_length=64)
-    kind = models.CharField(_("kind"), max_length=16, choices=RunKind)
-    state = models.CharField(_("state"), max_length=16, choices=RunState, default=RunState.RUNNING)
-    started_at = models.DateTimeField(_("started at"), default=timezone.now)
-    finished_at = models.DateTimeField(_("finished at"), null=True, blank=True)
-    window_from = models.DateTimeField(_("from"), null=True, blank=True)
-    window_to = models.DateTimeField(_("to"), null=True, blank=True)
-    pages = models.PositiveIntegerField(_("pages"), default=0)
-    seen = models.PositiveIntegerField(_("seen"), default=0)
+    id: int
+    account: str = fields.ExactCharField(_("account"), max_length=64)
+    kind: str = fields.CharField(_("kind"), max_length=16, choices=RunKind)
+    state: str = fields.CharField(_("state"), max_length=16, choices=RunState, default=RunState.RUNNING)
+    started_at: datetime = fields.DateTimeField(_("started at"), default=timezone.now)
+    finished_at: datetime | None = fields.DateTimeField(_("finished at"), null=True, blank=True)
+    window_from: datetime | None = fields.DateTimeField(_("from"), null=True, blank=True)
+    window_to: datetime | None = fields.DateTimeField(_("to"), null=True, blank=True)
+    pages: int = fields.PositiveIntegerField(_("pages"), default=0)
+    seen: int = fields.PositiveIntegerField(_("seen"), default=0)
     #: Events or objects that were missing here.
-    recovered = models.PositiveIntegerField(_("recovered"), default=0)
+    recovered: int = fields.PositiveIntegerField(_("recovered"), default=0)
     #: Objects that differed in at least one field.
-    drifted = models.PositiveIntegerField(_("drifted"), default=0)
-    repaired = models.PositiveIntegerField(_("repaired"), default=0)
+    drifted: int = fields.PositiveIntegerField(_("drifted"), default=0)
+    repaired: int = fields.PositiveIntegerField(_("repaired"), default=0)
     #: Up to a hundred differences: object, field, ours, theirs (personal data masked).
-    drift = models.JSONField(_("drift"), default=list, blank=True)
-    error = models.TextField(_("error"), default="", blank=True)
+    drift: list[dict[str, Any]] = fields.JSONField(_("drift"), default=list, blank=True)
+    error: str = fields.TextField(_("error"), default="", blank=True)
+    get_kind_display: Callable[[], str]
+    get_state_display: Callable[[], str]
 
     class Meta:
         verbose_name = _("reconciliation run")
@@ -97,14 +104,14 @@ class ReconciliationRun(Row):
 class DueAttention(Row):
     """A call of ``attention`` that is not sent yet. Recorded with what it is about, deleted when it is sent."""
 
-    account = ExactCharField(_("account"), max_length=64)
-    reason = models.CharField(_("reason"), max_length=64)
-    message = models.TextField(_("message"))
+    account: str = fields.ExactCharField(_("account"), max_length=64)
+    reason: str = fields.CharField(_("reason"), max_length=64)
+    message: str = fields.TextField(_("message"))
     #: The name of a model of this app, and the key of its row; empty: no row.
-    sender = models.CharField(max_length=64)
-    object_id = ExactCharField(default="")
+    sender: str = fields.CharField(max_length=64)
+    object_id: str = fields.ExactCharField(default="")
     #: When another process may send it.
-    due_at = models.DateTimeField(_("due at"))
+    due_at: datetime = fields.DateTimeField(_("due at"))
 
     class Meta:
         verbose_name = _("due attention")
@@ -130,12 +137,12 @@ class RefreshReason(models.TextChoices):
 class DueRefresh(ObjectRef):
     """A request to read an object by GET, because its state is not certain. Deleted when done."""
 
-    reason = models.CharField(_("reason"), max_length=64)
-    due_at = models.DateTimeField(_("due at"), default=timezone.now)
+    reason: str = fields.CharField(_("reason"), max_length=64)
+    due_at: datetime = fields.DateTimeField(_("due at"), default=timezone.now)
     #: Counts the requests: a GET answers only those that were made before it was sent.
-    marks = models.PositiveIntegerField(default=1)
-    attempts = models.PositiveIntegerField(_("attempts"), default=0)
-    error = models.TextField(_("error"), default="", blank=True)
+    marks: int = fields.PositiveIntegerField(default=1)
+    attempts: int = fields.PositiveIntegerField(_("attempts"), default=0)
+    error: str = fields.TextField(_("error"), default="", blank=True)
 
     class Meta:
         verbose_name = _("due refresh")

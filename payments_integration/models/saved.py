@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.db.fields import ExactCharField
+from payments_integration.db import fields
 from payments_integration.models.base import Row
 
 
@@ -16,12 +16,12 @@ class SavedFilter(Row):
     """
 
     #: ``permissions.user_id``. No foreign key: users may be in another database.
-    owner = ExactCharField(_("owner"), max_length=64)
+    owner: str = fields.ExactCharField(_("owner"), max_length=64)
     #: The model of the list, as ``app_label.model_name``.
-    listed = ExactCharField(_("list"), max_length=100)
-    name = ExactCharField(_("name"), max_length=60)
+    listed: str = fields.ExactCharField(_("list"), max_length=100)
+    name: str = fields.ExactCharField(_("name"), max_length=60)
     #: The query string: parameters of the list's filters only. A period such as "yesterday" stays one.
-    query = models.TextField(_("filters"))
+    query: str = fields.TextField(_("filters"))
 
     class Meta:
         verbose_name = _("saved filter")

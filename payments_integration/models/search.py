@@ -17,7 +17,7 @@ from django.db import models
 from django.utils.formats import get_format
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.db.fields import ExactCharField
+from payments_integration.db import fields
 from payments_integration.models.base import Row
 from payments_integration.models.mirrors import Mirror
 from payments_integration.money import DEFAULT_EXPONENT, EXPONENTS, to_major
@@ -45,11 +45,11 @@ Searched = tuple[Any, ...]
 class SearchTerm(Row):
     """One term by which an object is found."""
 
-    object_kind = models.CharField(_("object"), max_length=64)
-    object_id = ExactCharField(_("object id"))
-    term = ExactCharField(_("term"), max_length=MAX_TERM)
+    object_kind: str = fields.CharField(_("object"), max_length=64)
+    object_id: str = fields.ExactCharField(_("object id"))
+    term: str = fields.ExactCharField(_("term"), max_length=MAX_TERM)
     #: It comes from a field that an erasure empties, and matches only for users who may see personal data.
-    is_personal = models.BooleanField(_("is personal"))
+    is_personal: bool = fields.BooleanField(_("is personal"))
 
     class Meta:
         verbose_name = _("search term")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
+
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.db.fields import ExactCharField
+from payments_integration.db import fields
 from payments_integration.models.base import ObjectRef, Row
 from payments_integration.money import format_money
 
@@ -28,18 +30,18 @@ class Movement(ObjectRef):
     The movements of an object add up to what its mirrored state implies: a new row is the difference.
     """
 
-    kind = models.CharField(_("kind"), max_length=16, choices=MovementKind)
-    currency = ExactCharField(_("currency"), max_length=64)
+    kind: str = fields.CharField(_("kind"), max_length=16, choices=MovementKind)
+    currency: str = fields.ExactCharField(_("currency"), max_length=64)
     #: Minor units. Positive: the merchant has more.
-    amount = models.BigIntegerField(_("amount"))
+    amount: int = fields.BigIntegerField(_("amount"))
     #: The provider's clock.
-    occurred_at = models.DateTimeField(_("occurred at"))
+    occurred_at: datetime = fields.DateTimeField(_("occurred at"))
     #: Our clock.
-    recorded_at = models.DateTimeField(_("recorded at"))
+    recorded_at: datetime = fields.DateTimeField(_("recorded at"))
     #: The day of ``occurred_at`` in the site's time zone (TIME_ZONE).
-    occurred_on = models.DateField(_("occurred on"))
+    occurred_on: date = fields.DateField(_("occurred on"))
     #: The day on which it is in the journal: ``occurred_on``, unless that month was closed when it was recorded.
-    booked_on = models.DateField(_("booked on"))
+    booked_on: date = fields.DateField(_("booked on"))
 
     class Meta:
         verbose_name = _("movement")
@@ -87,14 +89,14 @@ class Why(models.TextChoices):
 class ReceiptMail(Row):
     """The receipt of one payment, sent by mail once at most. It has no personal data: the address is the payment's."""
 
-    account = ExactCharField(_("account"), max_length=64)
-    payment_id = ExactCharField(_("payment"), unique=True)
-    state = models.CharField(_("state"), max_length=16, choices=ReceiptState, default=ReceiptState.QUEUED)
+    account: str = fields.ExactCharField(_("account"), max_length=64)
+    payment_id: str = fields.ExactCharField(_("payment"), unique=True)
+    state: str = fields.CharField(_("state"), max_length=16, choices=ReceiptState, default=ReceiptState.QUEUED)
     #: Why it failed or was not sent: the name of an error, or one of ``Why``.
-    reason = models.CharField(_("reason"), max_length=64, default="", blank=True)
-    queued_at = models.DateTimeField(_("queued at"), default=timezone.now)
+    reason: str = fields.CharField(_("reason"), max_length=64, default="", blank=True)
+    queued_at: datetime = fields.DateTimeField(_("queued at"), default=timezone.now)
     #: When it was last given to the mail server. It also names the attempt.
-    tried_at = models.DateTimeField(_("tried at"), null=True, blank=True)
+    tried_at: datetime | None = fields.DateTimeField(_("tried at"), null=True, blank=True)
 
     class Meta:
         verbose_name = _("receipt by mail")

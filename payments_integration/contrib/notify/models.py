@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
 from django.utils import timezone
 
-from payments_integration.db.fields import ExactCharField
+from payments_integration.db import fields
 from payments_integration.models.base import Row
 
 
@@ -17,13 +19,13 @@ class Channel(models.TextChoices):
 class Notice(Row):
     """One call of ``attention`` for one channel. Deleted when it is sent."""
 
-    channel = models.CharField(max_length=8, choices=Channel)
-    reason = models.CharField(max_length=64)
-    account = ExactCharField(max_length=64)
-    message = models.TextField()
+    channel: str = fields.CharField(max_length=8, choices=Channel)
+    reason: str = fields.CharField(max_length=64)
+    account: str = fields.ExactCharField(max_length=64)
+    message: str = fields.TextField()
     #: The path of the row's page in the admin; empty: there is none.
-    path = models.TextField(default="")
-    created_at = models.DateTimeField(default=timezone.now)
+    path: str = fields.TextField(default="")
+    created_at: datetime = fields.DateTimeField(default=timezone.now)
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.account})"
@@ -32,9 +34,9 @@ class Notice(Row):
 class Turn(Row):
     """When the next message of a channel about a reason may leave."""
 
-    channel = models.CharField(max_length=8, choices=Channel)
-    reason = models.CharField(max_length=64)
-    next_at = models.DateTimeField(default=timezone.now)
+    channel: str = fields.CharField(max_length=8, choices=Channel)
+    reason: str = fields.CharField(max_length=64)
+    next_at: datetime = fields.DateTimeField(default=timezone.now)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["channel", "reason"], name="pi_notify_turn")]
