@@ -5,6 +5,8 @@ They validate what *we* send. A value from the provider that this version does n
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
@@ -139,6 +141,24 @@ class DepositReferenceStatus(TextChoices):
     DISABLED = "disabled", pgettext_lazy("deposit reference", "disabled")
 
 
+#: The same statuses as literals, for type checkers.
+PaymentStatusName = Literal[
+    "created",
+    "requires_action",
+    "processing",
+    "succeeded",
+    "failed",
+    "expired",
+    "canceled",
+    "on_hold",
+    "partially_paid",
+    "overpaid",
+    "chargeback",
+]
+PayoutStatusName = Literal["created", "processing", "succeeded", "failed", "canceled", "on_hold", "returned"]
+RefundStatusName = Literal["created", "processing", "succeeded", "failed", "canceled", "returned"]
+ActiveStatusName = Literal["active", "disabled"]
+
 #: A payment in one of these may still change on its own. The others change only through a late payment, a refund or a
 #: chargeback.
 OPEN_PAYMENT_STATUSES = frozenset({"created", "requires_action", "processing", "on_hold", "partially_paid"})
@@ -161,8 +181,8 @@ NEVER_REFUNDED_STATUSES = VAIN_PAYMENT_STATUSES | {"chargeback"}
 CANCELABLE_PAYMENT_STATUSES = frozenset({"created", "requires_action"})
 CANCELABLE_PAYOUT_STATUSES = frozenset({"created"})
 
-#: The event types of the spec. Unknown types are stored too.
-EVENT_TYPES: tuple[str, ...] = (
+#: The event types of the spec, by the kind of object. Unknown types are stored too.
+PaymentEventType = Literal[
     "payment.created",
     "payment.requires_action",
     "payment.processing",
@@ -174,6 +194,8 @@ EVENT_TYPES: tuple[str, ...] = (
     "payment.partially_paid",
     "payment.overpaid",
     "payment.chargeback",
+]
+PayoutEventType = Literal[
     "payout.created",
     "payout.processing",
     "payout.succeeded",
@@ -182,10 +204,32 @@ EVENT_TYPES: tuple[str, ...] = (
     "payout.on_hold",
     "payout.delayed",
     "payout.returned",
-    "refund.created",
-    "refund.processing",
-    "refund.succeeded",
-    "refund.failed",
-    "refund.returned",
-    "balance.updated",
-)
+]
+RefundEventType = Literal[
+    "refund.created", "refund.processing", "refund.succeeded", "refund.failed", "refund.returned"
+]
+BalanceEventType = Literal["balance.updated"]
+EventType = Literal[PaymentEventType, PayoutEventType, RefundEventType, BalanceEventType]
+EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
+#: Patterns for several types, as ``handlers.on_event`` takes them.
+EventPattern = Literal[
+    "*",
+    "payment.*",
+    "payout.*",
+    "refund.*",
+    "balance.*",
+    "*.created",
+    "*.requires_action",
+    "*.processing",
+    "*.succeeded",
+    "*.failed",
+    "*.expired",
+    "*.canceled",
+    "*.on_hold",
+    "*.partially_paid",
+    "*.overpaid",
+    "*.chargeback",
+    "*.delayed",
+    "*.returned",
+    "*.updated",
+]

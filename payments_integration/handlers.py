@@ -9,16 +9,46 @@
 A handler runs inside the transaction that records that it ran, so its database work commits exactly once. It must not
 call the provider (use ``services.defer``), and should leave slow work to ``transaction.on_commit``. It cannot be
 ``async def``: the decorators raise TypeError.
+
+Type checkers find a status or an event type that the spec does not have, and a handler that cannot be called. For one
+that the provider added later, write ``# type: ignore`` behind it; ``manage.py check`` warns of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, overload
 
-from payments_integration.enums import EVENT_TYPES
-from payments_integration.models import MIRRORS, Event
+from payments_integration.enums import (
+    EVENT_TYPES,
+    ActiveStatus,
+    ActiveStatusName,
+    BalanceEventType,
+    DepositReferenceStatus,
+    EventPattern,
+    EventType,
+    PaymentEventType,
+    PaymentStatus,
+    PaymentStatusName,
+    PayoutEventType,
+    PayoutStatus,
+    PayoutStatusName,
+    RefundEventType,
+    RefundStatus,
+    RefundStatusName,
+)
+from payments_integration.models import (
+    MIRRORS,
+    Balance,
+    DepositReference,
+    Event,
+    Payment,
+    Payout,
+    Refund,
+    StatusChange,
+    WebhookEndpoint,
+)
 from payments_integration.signals import event_received, refuse_async, status_changed
 
 #: The kinds whose events contain a mirrored object; other events have ``sender=Event``.
@@ -27,7 +57,80 @@ _MODELS: dict[str, type[Any]] = {name.partition(".")[0]: MIRRORS[name.partition(
 #: Every handler with its model (None: on_event) and its statuses or patterns, for the system checks.
 registered: list[tuple[Callable[..., Any], type[Any] | None, tuple[str, ...]]] = []
 
+Row = TypeVar("Row", contravariant=True)
+
+
+class EventHandler(Protocol[Row]):
+    """A function for :func:`on_event`. It names the arguments that it uses; the others go to its ``**kwargs``."""
+
+    def __call__(
+        self,
+        *,
+        sender: type[Row],
+        event: Event,
+        instance: Row,
+        previous_status: str,
+        is_stale: bool,
+        _added_later: Any,
+    ) -> None: ...
+
+
+class StatusHandler(Protocol[Row]):
+    """A function for :func:`on_status`. It names the arguments that it uses; the others go to its ``**kwargs``."""
+
+    def __call__(
+        self,
+        instance: Row,
+        /,
+        *,
+        sender: type[Row],
+        previous_status: str,
+        status: str,
+        event: Event | None,
+        status_change: StatusChange,
+        is_stale: bool,
+        _added_later: Any,
+    ) -> None: ...
+
+
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+# The decorators return the function as it is. Each type variable is bound to the handlers of one model.
+OfEvent = TypeVar("OfEvent", bound=EventHandler[Any])
+OfPaymentEvent = TypeVar("OfPaymentEvent", bound=EventHandler[Payment])
+OfPayoutEvent = TypeVar("OfPayoutEvent", bound=EventHandler[Payout])
+OfRefundEvent = TypeVar("OfRefundEvent", bound=EventHandler[Refund])
+OfBalanceEvent = TypeVar("OfBalanceEvent", bound=EventHandler[Balance])
+OfPayment = TypeVar("OfPayment", bound=StatusHandler[Payment])
+OfPayout = TypeVar("OfPayout", bound=StatusHandler[Payout])
+OfRefund = TypeVar("OfRefund", bound=StatusHandler[Refund])
+OfDepositReference = TypeVar("OfDepositReference", bound=StatusHandler[DepositReference])
+OfWebhookEndpoint = TypeVar("OfWebhookEndpoint", bound=StatusHandler[WebhookEndpoint])
+
+PaymentEvents = PaymentEventType | Literal["payment.*"]
+PayoutEvents = PayoutEventType | Literal["payout.*"]
+RefundEvents = RefundEventType | Literal["refund.*"]
+BalanceEvents = BalanceEventType | Literal["balance.*"]
+Events = EventType | EventPattern
+
+
+@overload
+def on_event(
+    pattern: PaymentEvents, /, *patterns: PaymentEvents, include_stale: bool = False
+) -> Callable[[OfPaymentEvent], OfPaymentEvent]: ...
+@overload
+def on_event(
+    pattern: PayoutEvents, /, *patterns: PayoutEvents, include_stale: bool = False
+) -> Callable[[OfPayoutEvent], OfPayoutEvent]: ...
+@overload
+def on_event(
+    pattern: RefundEvents, /, *patterns: RefundEvents, include_stale: bool = False
+) -> Callable[[OfRefundEvent], OfRefundEvent]: ...
+@overload
+def on_event(
+    pattern: BalanceEvents, /, *patterns: BalanceEvents, include_stale: bool = False
+) -> Callable[[OfBalanceEvent], OfBalanceEvent]: ...
+@overload
+def on_event(pattern: Events, /, *patterns: Events, include_stale: bool = False) -> Callable[[OfEvent], OfEvent]: ...
 
 
 def on_event(*patterns: str, include_stale: bool = False) -> Callable[[Handler], Handler]:
@@ -70,6 +173,22 @@ def _senders(patterns: tuple[str, ...]) -> set[type[Any] | None]:
     return {None} if None in senders else senders
 
 
+@overload
+def on_status(
+    model: type[Payment], *statuses: PaymentStatusName | PaymentStatus
+) -> Callable[[OfPayment], OfPayment]: ...
+@overload
+def on_status(model: type[Payout], *statuses: PayoutStatusName | PayoutStatus) -> Callable[[OfPayout], OfPayout]: ...
+@overload
+def on_status(model: type[Refund], *statuses: RefundStatusName | RefundStatus) -> Callable[[OfRefund], OfRefund]: ...
+@overload
+def on_status(
+    model: type[DepositReference], *statuses: ActiveStatusName | DepositReferenceStatus
+) -> Callable[[OfDepositReference], OfDepositReference]: ...
+@overload
+def on_status(
+    model: type[WebhookEndpoint], *statuses: ActiveStatusName | ActiveStatus
+) -> Callable[[OfWebhookEndpoint], OfWebhookEndpoint]: ...
 def on_status(model: type[Any], *statuses: str) -> Callable[[Handler], Handler]:
     """Call ``handler(instance, previous_status=…, status=…, event=…, is_stale=…, sender=…)`` when a mirror of
     ``model`` changes to one of these statuses (none given: to any).
