@@ -57,33 +57,34 @@ _MODELS: dict[str, type[Any]] = {name.partition(".")[0]: MIRRORS[name.partition(
 #: Every handler with its model (None: on_event) and its statuses or patterns, for the system checks.
 registered: list[tuple[Callable[..., Any], type[Any] | None, tuple[str, ...]]] = []
 
-Row = TypeVar("Row", contravariant=True)
+RowT = TypeVar("RowT", contravariant=True)
+# In the two protocols, ``_added_later`` stands for the arguments of later versions: it makes ``**kwargs`` necessary.
 
 
-class EventHandler(Protocol[Row]):
+class EventHandler(Protocol[RowT]):
     """A function for :func:`on_event`. It names the arguments that it uses; the others go to its ``**kwargs``."""
 
     def __call__(
         self,
         *,
-        sender: type[Row],
+        sender: type[RowT],
         event: Event,
-        instance: Row,
+        instance: RowT,
         previous_status: str,
         is_stale: bool,
         _added_later: Any,
     ) -> None: ...
 
 
-class StatusHandler(Protocol[Row]):
+class StatusHandler(Protocol[RowT]):
     """A function for :func:`on_status`. It names the arguments that it uses; the others go to its ``**kwargs``."""
 
     def __call__(
         self,
-        instance: Row,
+        instance: RowT,
         /,
         *,
-        sender: type[Row],
+        sender: type[RowT],
         previous_status: str,
         status: str,
         event: Event | None,

@@ -57,23 +57,23 @@ class SynchronousSignal(Signal):
 #: mirrored), ``event``, ``instance`` (the mirror row as it is now; None for kinds that are not mirrored),
 #: ``previous_status`` (the mirrored status before the event was applied), ``is_stale`` (a newer event of this object
 #: was dispatched before).
-event_received = SynchronousSignal()
+event_received: SynchronousSignal = SynchronousSignal()
 
 #: A mirrored status changed. Sent once per change, in the same transaction as its event. Arguments: ``sender``,
 #: ``instance`` (the mirror row as it is now), ``previous_status`` (empty: the object is new), ``status`` (the new
 #: status), ``event`` (None if an answer of the provider brought the change), ``status_change``, ``is_stale`` (a newer
 #: event of this object was dispatched before, for example because this one was parked and replayed).
-status_changed = SynchronousSignal()
+status_changed: SynchronousSignal = SynchronousSignal()
 
 #: Something needs a person. Sent after the commit of what it is about, at least once. A receiver that fails is not
 #: called again. Arguments: ``sender`` (a model class), ``reason`` (a ``reasons.Reason``, which equals its stable short
 #: name; ``reasons.ACTIONS`` says what to do), ``account``, ``message``, ``instance`` (a row, or None).
-attention = SynchronousSignal()
+attention: SynchronousSignal = SynchronousSignal()
 
 #: A scheduled pass (``process_events``, ``payments_process``) has done its work. Sent outside transactions, every half
 #: minute or so: a place for short periodic work of other apps. Django logs a
 #: receiver that fails. ``sender`` is None.
-pass_ended = SynchronousSignal()
+pass_ended: SynchronousSignal = SynchronousSignal()
 
 
 def has_listeners(signal: Signal, sender: type[Any], name: str) -> bool:

@@ -8,7 +8,7 @@ from django.apps import apps
 from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, JsonResponse
-from django.urls import include, path, re_path
+from django.urls import URLPattern, URLResolver, include, path, re_path
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
@@ -52,7 +52,7 @@ def _api() -> Any:
 
 app_name = "payments_integration"
 webhook = _webhook()
-urlpatterns = [
+urlpatterns: list[URLPattern | URLResolver] = [
     path("webhook/", webhook, name="webhook"),
     path("webhook/<slug:account>/", webhook, name="webhook-account"),
     # Also without the slash: a redirect would lose the delivery.

@@ -1,6 +1,6 @@
 """URLs of the API, included under ``api/`` if the extra ``api`` is installed."""
 
-from django.urls import path, re_path
+from django.urls import URLPattern, path, re_path
 
 from payments_integration.api.views.base import UnknownPathView
 from payments_integration.api.views.money import (
@@ -26,7 +26,7 @@ from payments_integration.api.views.read_only import (
     SchemaView,
 )
 
-described = (
+described: tuple[URLPattern, ...] = (
     path("payments/", PaymentsView.as_view(), name="api-payment-list"),
     path("payments/<str:id>/", PaymentView.as_view(), name="api-payment-detail"),
     path("payments/<str:id>/cancel/", PaymentCancelView.as_view(), name="api-payment-cancel"),
@@ -45,7 +45,7 @@ described = (
     path("operations/", OperationsView.as_view(), name="api-operation-list"),
     path("operations/<str:id>/", OperationView.as_view(), name="api-operation-detail"),
 )
-urlpatterns = [
+urlpatterns: list[URLPattern] = [
     *described,
     path("schema/", SchemaView.as_view(patterns=described), name="api-schema"),
     # Otherwise Django would answer with its HTML page, or redirect to the slash, which loses a POST.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import models
 from django.db.models.expressions import Col
@@ -10,8 +10,20 @@ from django.db.models.fields.related_descriptors import ForwardManyToOneDescript
 from django.db.models.lookups import Exact
 from django.utils.functional import cached_property
 
+_SetT = TypeVar("_SetT")
+_GetT = TypeVar("_GetT")
 
-class _ExactCharField(models.CharField):  # type: ignore[type-arg]
+if TYPE_CHECKING:
+    # Generic: the plugin of django-stubs takes a key such as ``refund.payment_id`` for a field of the class below.
+    class _CharField(models.CharField[_SetT, _GetT]): ...
+else:
+
+    class _CharField:
+        def __class_getitem__(cls, types: Any) -> type[models.CharField]:
+            return models.CharField
+
+
+class _ExactCharField(_CharField[_SetT, _GetT]):
     """Text that is compared byte for byte on every database: ids, references, account aliases.
 
     MariaDB and MySQL ignore case and trailing spaces unless the column has a binary collation without padding;

@@ -271,8 +271,7 @@ class Refund(Mirror):
         null=True,
         related_name="refunds",
     )
-    #: The provider always sends it.
-    payment_id: str
+    payment_id: str | None
     #: Set if the refund is executed as a payout. No constraint.
     payout: Payout | None = fields.SameAccountKey(
         Payout,

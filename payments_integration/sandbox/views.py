@@ -38,7 +38,11 @@ SYMBOLS: Final = {
 }
 PAYABLE: Final = (*WAITING, "expired", "partially_paid", "on_hold")
 # Where a button of the checkout page leads. A second click finds the payment there.
-RESULTS: Final = {"pay": ("succeeded", "overpaid"), "fail": ("failed",), "expire": ("expired",)}
+RESULTS: Final[dict[str, tuple[str, ...]]] = {
+    "pay": ("succeeded", "overpaid"),
+    "fail": ("failed",),
+    "expire": ("expired",),
+}
 
 # An engine of its own, so that the pages do not depend on the merchant's TEMPLATES setting.
 _templates = TemplateEngine(dirs=[str(TEMPLATES)])

@@ -37,8 +37,10 @@ def signed_delivery(event: Mapping[str, Any] | bytes, secret: str, *, now: float
     }
 
 
-def __getattr__(name: str) -> Any:
-    # Loaded on first use: pytest imports this package for its plugin before Django is configured.
-    if name != "ProviderSandbox":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module("payments_integration.testing.provider").ProviderSandbox
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        # Loaded on first use: pytest imports this package for its plugin before Django is configured.
+        if name != "ProviderSandbox":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module("payments_integration.testing.provider").ProviderSandbox

@@ -42,7 +42,7 @@ class ProviderSandbox:
         engine.setdefault("rate_limits", False)
         engine.setdefault("funds", DEFAULT_FUNDS)
         self.account = account
-        self.engine = Engine(API_KEY, **engine)
+        self.engine: Engine = Engine(API_KEY, **engine)
         self.webhook_secret = WEBHOOK_SECRET
         self._webhook_url = webhook_url
         self._options = options or {}

@@ -47,6 +47,8 @@ def test_each_field_is_annotated_with_what_it_holds(model: type[Model]) -> None:
 @pytest.mark.parametrize("kind", schemas.RESOURCES)
 def test_a_mirrored_field_holds_what_the_provider_sends(kind: str) -> None:
     hints, sent = get_type_hints(MIRRORS[kind]), get_type_hints(schemas.RESOURCES[kind])
+    # A column that refers to another object can always be empty.
+    sent |= {field.attname: str | None for field in MIRRORS[kind]._meta.concrete_fields if field.is_relation}
     assert {name: hints[name] for name in MIRRORS[kind].mirrored} == {
         name: sent[name] for name in MIRRORS[kind].mirrored
     }
