@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from django.conf import settings
 from django.core import checks
@@ -78,6 +78,15 @@ class PayableManager(models.Manager[OrderT]):
 
     def of(self, obj: Referring | Refund | None) -> OrderT | None:
         return self.get_queryset().of(obj)
+
+    if TYPE_CHECKING:
+        # Django passes these on to the queryset. According to its stubs they return one without ``with_totals``.
+        def all(self) -> PayableQuerySet[OrderT]: ...
+        def exclude(self, *args: Any, **kwargs: Any) -> PayableQuerySet[OrderT]: ...
+        def filter(self, *args: Any, **kwargs: Any) -> PayableQuerySet[OrderT]: ...
+        def order_by(self, *field_names: Any) -> PayableQuerySet[OrderT]: ...
+        def select_for_update(self, *args: Any, **kwargs: Any) -> PayableQuerySet[OrderT]: ...
+        def using(self, alias: str | None) -> PayableQuerySet[OrderT]: ...
 
 
 class Payable(models.Model):

@@ -8,12 +8,14 @@ of links, so that they read the app as an installed package, and Django's types 
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import shutil
 import subprocess
 import sysconfig
+import textwrap
 import venv
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 INSTALLED = Path(sysconfig.get_path("purelib"))
+PYTHON = re.compile(r"^ *```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 STRICT = {"typeCheckingMode": "strict"}
 PLUGIN = (
@@ -31,8 +34,16 @@ PLUGIN = (
 )
 #: In the user's own models, only the plugin knows what the fields hold.
 OWN_MODELS = "shop/models.py"
-#: What pyright cannot know of a part of a program.
-UNKNOWN = {"reportUndefinedVariable", "reportMissingImports", "reportReturnType", "reportSelfClsParameterName"}
+#: What pyright cannot know of an example, which shows a part of a program.
+UNKNOWN = {"reportUndefinedVariable", "reportMissingImports"}
+#: What has no annotation for others, because it is not for others. Each is used within its module or by Django only.
+INTERNAL = {"Meta", "mirrored", "personal", "logger"}
+GUESSED = re.compile("Type is missing type annotation|Ambiguous base class override")
+#: The modules that the reference lists for users.
+PUBLIC = re.compile(
+    r"payments_integration\.(conf|enums|exceptions|handlers|models|money|next_action|payable|reasons|schemas|services|"
+    r"signals|signatures|testing)\b"
+)
 
 #: By file, the lines with an error.
 Lines = dict[str, list[int]]
@@ -131,3 +142,42 @@ def test_mypy_knows_everything(typed: Path, project: Path) -> None:
 
 def test_mypy_knows_everything_with_the_plugin_of_django_stubs(typed: Path, project: Path) -> None:
     assert mypy_lines(typed, project, *PLUGIN) == mistakes(project)
+
+
+def test_the_examples_of_the_docs_have_no_error(typed: Path, project: Path) -> None:
+    (project / "pyrightconfig.json").write_text(json.dumps({"include": ["examples"]}))
+    examples = project / "examples"
+    examples.mkdir()
+    for page in PAGES:
+        for number, block in enumerate(PYTHON.findall(page.read_text())):
+            text = textwrap.dedent(block)
+            # Others show a line of a file, or leave something out.
+            if "payments_integration" in text and is_whole(text):
+                (examples / f"{page.stem}_{number}.py").write_text(text)
+    found = pyright(typed, project)
+    assert found["summary"]["filesAnalyzed"] == len([*examples.iterdir()]) > 20
+    errors = [error for error in found["generalDiagnostics"] if error.get("rule", next(iter(UNKNOWN))) not in UNKNOWN]
+    assert [error for error in errors if error["severity"] == "error"] == []
+
+
+def is_whole(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+def test_each_public_name_has_a_type(typed: Path, project: Path) -> None:
+    found = pyright(typed, project, "--verifytypes", "payments_integration", "--ignoreexternal")["typeCompleteness"]
+    exported = [symbol for symbol in found["symbols"] if symbol["isExported"]]
+    assert len(exported) > 4_000
+    unknown = [symbol for symbol in exported if not symbol["isTypeKnown"] and not symbol["isTypeAmbiguous"]]
+    assert unknown == []
+    # A name is also ambiguous for pyright if its type has an attribute that is.
+    guessed = [
+        symbol["name"]
+        for symbol in exported
+        if PUBLIC.match(symbol["name"]) and any(GUESSED.match(error["message"]) for error in symbol["diagnostics"])
+    ]
+    assert [name for name in guessed if not INTERNAL & {*name.split(".")}] == []

@@ -14,4 +14,6 @@ def rows(payment: Payment, order: Order) -> None:
     assert_type(order.payments.first(), Payment | None)
     assert_type(order.refunds.first(), Refund | None)
     assert_type(Order.objects.of(payment), Order | None)
-    assert_type(Order.objects.with_totals().get(), Order)
+    assert_type(Order.objects.select_for_update().of(payment), Order | None)
+    assert_type(Order.objects.filter(status="new").with_totals().get(), Order)
+    assert_type(Order.objects.with_totals().exclude(status="new").of(payment), Order | None)
