@@ -66,8 +66,8 @@ cases: $(VENV)/.ready-all ## The failure catalogue: what proves each case, and w
 simulate: $(VENV)/.ready-$(or $(STAMP_$(DATABASE)),dev) ## N=1000 simulated schedules of faults; SEED=… repeats one, DATABASE=postgres|mariadb
 	$(if $(DATABASE),$(SERVERS) $(DATABASE) --) $(RUN) -m tests.simulation --schedules $(N) $(if $(SEED),--seed $(SEED))
 
-mutants: $(VENV)/.ready-dev ## Deliberate mistakes, each of which the simulator must find
-	$(RUN) -m tests.simulation.mutants
+mutants: $(VENV)/.ready-dev ## Deliberate mistakes, each of which the simulator must find; ARGS="lease" takes those with that name
+	$(RUN) -m tests.simulation.mutants $(ARGS)
 
 fuzz: $(VENV)/.ready-fuzz ## SECONDS=60 of hostile bytes for each place that reads foreign ones
 	$(RUN) -m tests.fuzz --seconds $(SECONDS)

@@ -1,14 +1,13 @@
 """Every version that the package claims: ``nox --list`` shows the sessions, ``nox -s matrix`` runs them all.
 
-Needs nox and uv (the extra ``dev`` brings both) and the interpreters; none is downloaded. A session on PostgreSQL or
-MariaDB starts a server of its own, as ``make test-postgres`` does. Arguments after ``--`` go to pytest.
+Needs nox and uv; the extra ``dev`` brings both. An interpreter that is not on the machine is downloaded. A session on
+PostgreSQL or MariaDB starts a server of its own, as ``make test-postgres`` does. Arguments after ``--`` go to pytest.
 """
 
 import nox
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv"
-nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = True
 nox.options.sessions = ["matrix"]
 

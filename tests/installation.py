@@ -2,8 +2,8 @@
 
 ``PYTHON`` is the interpreter of an environment in which only ``pip install payments-integration`` was run, or
 ``payments-integration[EXTRA]`` with ``--extra EXTRA``. Fails if the package is not installed whole, if the webhook or
-the checkout do not answer, or if anything that needs an extra works without it or does not work with it. A bare install
-also fails if it has too many packages or takes too much of the disk.
+the checkout do not answer, or if anything that needs an extra works without it or does not work with it. A bare
+install also fails if it has too many packages or takes too much of the disk.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ apps = ["drf_spectacular"] if "api" in installed else []
 settings.configure(
     SECRET_KEY="a-key-for-this-try-only",
     ALLOWED_HOSTS=["testserver"],
-    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "rest_framework", "payments_integration", *apps],
+    INSTALLED_APPS=[
+        "django.contrib.contenttypes", "django.contrib.auth", "rest_framework", "payments_integration", *apps,
+    ],
     DATABASES={
         "default": {
             "ENGINE": "django.db.backends.sqlite3",
