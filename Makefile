@@ -22,6 +22,7 @@ SERVERS := $(RUN) -m tests.servers
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean environment
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office matrix cases simulate mutants fuzz load bench
+.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-types test-office cases simulate mutants fuzz load bench
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -53,6 +54,9 @@ test-contract: $(VENV)/.ready-contract ## The REST API and the sandbox against t
 test-bookkeeping: $(VENV)/.ready-bookkeeping ## The journal's files as beancount and hledger read them
 	@command -v hledger >/dev/null || { echo "hledger is not there; on Debian: apt-get install hledger"; exit 1; }
 	$(RUN) -m pytest tests/bookkeeping
+
+test-types: $(VENV)/.ready-types ## A user's project, as mypy and pyright see it
+	$(RUN) -m pytest tests/types
 
 test-office: $(VENV)/.ready-dev ## Exports of the admin, opened with LibreOffice
 	$(RUN) -m pytest tests/office
@@ -115,6 +119,7 @@ $(VENV)/.ready-brokers: EXTRAS = postgres,redis,gunicorn,brokers
 $(VENV)/.ready-browser: EXTRAS = browser
 $(VENV)/.ready-contract: EXTRAS = contract
 $(VENV)/.ready-bookkeeping: EXTRAS = bookkeeping
+$(VENV)/.ready-types: EXTRAS = types
 $(VENV)/.ready-all: EXTRAS = postgres,mysql,redis,gunicorn,brokers
 
 $(VENV)/.ready-%: pyproject.toml $(VENV)/.ready-dev
@@ -130,8 +135,8 @@ $(VENV)/.ready-fuzz: pyproject.toml $(VENV)/.ready-dev
 
 # All of the above at once.
 environment: $(VENV)/.ready-fuzz
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,brokers,browser,contract,bookkeeping]'
-	@touch $(foreach name,postgres mysql brokers browser contract bookkeeping all,$(VENV)/.ready-$(name))
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,brokers,browser,contract,bookkeeping,types]'
+	@touch $(foreach name,postgres mysql brokers browser contract bookkeeping types all,$(VENV)/.ready-$(name))
 
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing what the tests and checks need into $(VENV); this takes a minute ..."

@@ -54,9 +54,9 @@ def environment(folder: Path, *, with_types_of_django: bool) -> Path:
     builder = venv.EnvBuilder(symlinks=True)
     builder.create(folder)
     python = Path(builder.ensure_directories(folder).env_exe)
-    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    packages = Path(sysconfig.get_path("purelib", "venv", vars={"base": str(folder)}))
     for entry in INSTALLED.iterdir():
-        is_app = entry.name.startswith(("payments_integration", "_editable_impl_payments_integration"))
+        is_app = entry.name.startswith("payments_integration") or entry.suffix == ".pth"
         if not is_app and (with_types_of_django or entry.name not in ("django-stubs", "rest_framework-stubs")):
             (packages / entry.name).symlink_to(entry)
     (packages / "payments_integration").symlink_to(ROOT / "payments_integration")
