@@ -5,7 +5,7 @@ from typing import Any
 from payments_integration import services, testing
 from payments_integration.enums import PayoutStatus
 from payments_integration.handlers import on_event, on_status
-from payments_integration.models import Balance, Event, Payment, Payout, Refund
+from payments_integration.models import Balance, Event, Payment, Payout, Refund, StatusChange
 
 
 @on_status(Payment, "suceeded")  # error
@@ -22,6 +22,18 @@ def another_row(refund: Refund, **kwargs: Any) -> None: ...
 
 @on_status(Payment)  # error
 def without_keyword_arguments(payment: Payment) -> None: ...
+
+
+@on_status(Payment)  # error
+def only_the_arguments_of_today(
+    payment: Payment,
+    sender: type[Payment],
+    previous_status: str,
+    status: str,
+    event: Event | None,
+    status_change: StatusChange,
+    is_stale: bool,
+) -> None: ...
 
 
 @on_status(Payment)  # error
@@ -54,6 +66,12 @@ def another_instance(instance: Payout, **kwargs: Any) -> None: ...
 
 @on_event("refund.*")  # error
 def event_without_keyword_arguments(event: Event) -> None: ...
+
+
+@on_event("refund.*")  # error
+def only_the_arguments_of_an_event_of_today(
+    sender: type[Refund], event: Event, instance: Refund, previous_status: str, is_stale: bool
+) -> None: ...
 
 
 @on_event("refund.*")  # error
