@@ -23,6 +23,7 @@ SERVERS := $(RUN) -m tests.servers
 .PHONY: help demo test lint format clean environment
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office matrix cases simulate mutants fuzz load bench
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-types test-office cases simulate mutants fuzz load bench
+.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office test-quickstart cases simulate mutants fuzz load bench
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -63,6 +64,8 @@ test-office: $(VENV)/.ready-dev ## Exports of the admin, opened with LibreOffice
 
 matrix: $(VENV)/.ready-dev ## Every version that is claimed, for hours: nox -s matrix
 	$(BIN)/nox -s matrix
+test-quickstart: $(VENV)/.ready-dev ## docs/quickstart.md, followed word for word to a paid order and a refund
+	$(RUN) -m pytest tests/quickstart
 
 cases: $(VENV)/.ready-all ## The failure catalogue: what proves each case, and where; ARGS=--from DIR reads earlier runs
 	$(RUN) -m tests.cases $(ARGS)

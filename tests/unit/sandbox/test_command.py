@@ -10,12 +10,13 @@ import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 from django.core.management.base import CommandError
 
-from payments_integration.management.commands.payments_sandbox import Command, funding
+from payments_integration.management.commands.payments_sandbox import Command, _secret_of, funding
 from payments_integration.sandbox.engine import DEFAULT_API_KEY, DEFAULT_FUNDS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -105,3 +106,13 @@ def test_invalid_options_are_refused() -> None:
         options = vars(parser.parse_args(arguments))
         with pytest.raises(CommandError):
             Command().handle(**options)
+
+
+def test_deliveries_are_signed_with_the_secret_of_the_project_s_account(settings: Any) -> None:
+    account = {"BASE_URL": "http://127.0.0.1:8400", "API_KEY": DEFAULT_API_KEY}
+    for secrets, chosen in ((["whsec_one", "whsec_two"], "whsec_one"), ([], None)):
+        settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": {"default": {**account, "WEBHOOK_SECRETS": secrets}}}
+        assert _secret_of(DEFAULT_API_KEY) == chosen
+        assert _secret_of("sk_test_other") is None
+    settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": []}
+    assert _secret_of(DEFAULT_API_KEY) is None, "settings that are wrong keep nobody from a sandbox"

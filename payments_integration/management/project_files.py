@@ -1,0 +1,194 @@
+"""Additions to a project's own files: by line, so that all other bytes stay; compiled before they are written."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+Edit = Callable[[str], str]
+
+
+class NotUnderstood(Exception):
+    """The file is not of a form that can be changed safely. The message says why, and nothing was written."""
+
+
+def change(path: Path, edit: Edit) -> None:
+    """Replace the file by what ``edit`` makes of its text, at once. Raises NotUnderstood, and OSError.
+
+    ``edit`` sees and returns lines that end with "\\n"; the file keeps its own line ends. A missing file is empty.
+    """
+    path = path.resolve()  # a link stays a link
+    try:
+        raw = path.read_bytes() if path.exists() else b""
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise NotUnderstood("it is not UTF-8") from None
+    windows = text.count("\r\n")
+    if windows not in (0, text.count("\n")) or "\r" in text.replace("\r\n", ""):
+        raise NotUnderstood("its lines end in different ways")
+    edited = edit(text.replace("\r\n", "\n"))
+    if path.suffix == ".py":
+        _parsed(edited)
+    _write(path, (edited.replace("\n", "\r\n") if windows else edited).encode())
+
+
+def with_settings(text: str, lines: Iterable[str], *, imports: Mapping[str, str]) -> str:
+    """A settings module with these lines at its end, and with ``imports`` (name: module). Raises NotUnderstood.
+
+    The lines may change ``INSTALLED_APPS`` and ``DATABASES``.
+    """
+    bound = _bound(_parsed(text).body)
+    for name in ("INSTALLED_APPS", "DATABASES"):
+        if not {name, "*"} & bound:
+            raise NotUnderstood(f"it does not set {name}")
+    text = _with_imports(text, imports).rstrip("\n")
+    return "\n".join([text, "", *lines, ""])
+
+
+def with_url(text: str, entry: str) -> str:
+    """A URLconf with this call of ``path`` as the first entry of ``urlpatterns``. Raises NotUnderstood.
+
+    As the first it is above any pattern that matches everything.
+    """
+    patterns = _patterns(text)
+    lines = text.split("\n")
+    row = patterns.lineno - 1
+    # The parser counts bytes.
+    column = len(lines[row].encode()[: patterns.col_offset].decode()) + 1
+    first = patterns.elts[0] if patterns.elts else None
+    if first is not None and first.lineno > patterns.lineno:
+        indent = re.match(r"\s*", lines[first.lineno - 1])
+        lines.insert(row + 1, f"{indent[0] if indent else ''}{entry},")
+    else:
+        lines[row] = f"{lines[row][:column]}{entry}{', ' if first else ''}{lines[row][column:]}"
+    text = _with_imports("\n".join(lines), {"include": "django.urls", "path": "django.urls"})
+    above = [node for node in _parsed(text).body if node.lineno < _patterns(text).lineno]
+    if not {"include", "path"} <= _bound(above):
+        raise NotUnderstood("it imports include or path below urlpatterns")
+    return text
+
+
+def with_variables(text: str, variables: Mapping[str, str], *, comment: str) -> str:
+    """A file ``.env`` with these variables. One that has a value keeps it."""
+    added = []
+    for name, value in variables.items():
+        line = re.compile(rf"^([ \t]*(?:export[ \t]+)?{name}[ \t]*=)[ \t'\"]*$", re.MULTILINE)
+        if name in variables_of(text):
+            continue
+        if line.search(text):
+            # Of two lines the first counts, so an empty one is filled in.
+            text = line.sub(lambda match, value=value: match[1] + value, text, count=1)  # type: ignore[misc]
+        else:
+            added.append(f"{name}={value}")
+    if not added:
+        return text
+    return "\n".join([*([text.rstrip("\n")] if text else []), f"# {comment}", *added, ""])
+
+
+def variables_of(text: str) -> dict[str, str]:
+    """The variables of a file ``.env`` that are not empty."""
+    pairs = re.findall(r"^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=[ \t]*(.*)$", text, re.MULTILINE)
+    return {name: value for name, raw in pairs if (value := raw.strip().strip("'\""))}
+
+
+def _parsed(text: str) -> ast.Module:
+    try:
+        compile(text, "<file>", "exec", dont_inherit=True)
+        return ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        raise NotUnderstood(f"it is not valid Python: {error}") from None
+
+
+def _patterns(text: str) -> ast.List:
+    """The list that ``urlpatterns`` begins with."""
+    found = [
+        node.value for node in _parsed(text).body if isinstance(node, ast.Assign | ast.AnnAssign) and _is_urls(node)
+    ]
+    if len(found) != 1:
+        raise NotUnderstood("it does not assign urlpatterns exactly once")
+    patterns = found[0]
+    while isinstance(patterns, ast.BinOp):  # [...] + static(...)
+        patterns = patterns.left
+    if not isinstance(patterns, ast.List):
+        raise NotUnderstood("its urlpatterns do not begin with a list")
+    return patterns
+
+
+def _is_urls(node: ast.Assign | ast.AnnAssign) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return any(isinstance(target, ast.Name) and target.id == "urlpatterns" for target in targets)
+
+
+def _with_imports(text: str, imports: Mapping[str, str]) -> str:
+    """The module with these names imported at its top. Raises NotUnderstood if one of them means something else."""
+    for name, module in imports.items():
+        tree = _parsed(text)
+        nodes = [node for node in tree.body if isinstance(node, ast.ImportFrom) and not node.level]
+        if any(node.module == module and _gives(node, name) for node in nodes):
+            continue
+        if name in _bound(tree.body):
+            raise NotUnderstood(f"the name {name} means something else in it")
+        text = _with_import(text, tree, name, module)
+    return text
+
+
+def _gives(node: ast.ImportFrom, name: str) -> bool:
+    return any(alias.name == name and alias.asname in (None, name) for alias in node.names)
+
+
+def _with_import(text: str, tree: ast.Module, name: str, module: str) -> str:
+    lines = text.split("\n")
+    row = 0
+    for node in tree.body:
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module == module
+            and re.fullmatch(rf"from {re.escape(module)} import \w+(, \w+)*", lines[node.lineno - 1])
+        ):
+            names = sorted([*(alias.name for alias in node.names), name])
+            lines[node.lineno - 1] = f"from {module} import {', '.join(names)}"
+            return "\n".join(lines)
+        is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not is_docstring and not isinstance(node, ast.Import | ast.ImportFrom):
+            # Without imports, above the first statement; its decorators stand above it.
+            row = row or min(item.lineno for item in (node, *getattr(node, "decorator_list", []))) - 1
+            break
+        row = node.end_lineno or node.lineno
+    lines.insert(row, f"from {module} import {name}")
+    return "\n".join(lines)
+
+
+def _bound(body: Iterable[ast.AST]) -> set[str]:
+    """The names that the statements of a module give a value, and ``*`` where it imports a star."""
+    return set(_names(body))
+
+
+def _names(body: Iterable[ast.AST]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif not isinstance(node, ast.Lambda):
+            yield from _names(ast.iter_child_nodes(node))
+
+
+def _write(path: Path, content: bytes) -> None:
+    """As a whole or not at all, with the permissions that the file had."""
+    mode = path.stat().st_mode & 0o777 if path.exists() else None
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        # What is new is readable as any other new file; only secrets are not.
+        Path(name).chmod(mode if mode is not None else 0o600 if path.name == ".env" else 0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
