@@ -6,11 +6,16 @@ import ast
 import dataclasses
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import dedent
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django import shortcuts
 from django.core.management import BaseCommand, get_commands, load_command_class
 from django.dispatch import Signal
 
@@ -212,9 +217,35 @@ def test_imports_in_examples_work(page: Path) -> None:
             exec(line, {})
 
 
+#: What a snippet may use without importing it: the names of a settings file or URLconf, and the reader's own objects.
+GIVEN = {
+    "CELERY_BEAT_SCHEDULE", "DATABASES", "INSTALLED_APPS", "PAYMENTS_INTEGRATION", "SENTRY_DSN", "urlpatterns",
+    "complaint", "engine", "order", "payment", "request",
+}  # fmt: skip
+#: Lines for modules of the app, which import these already.
+OWN_MODULES = "## Add a call of the provider"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_are_python_and_import_what_they_use(page: Path, tmp_path: Path) -> None:
+    text = page.read_text().partition(OWN_MODULES)[0]
+    for number, block in enumerate(re.findall(r"^ *```python\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)):
+        # "…" stands for arguments, items or statements that are left out.
+        code = re.sub(r"(?<=[(\[{,\s])…,\s*|,\s*…(?=\s*[)\]}])", "", dedent(block)).replace("…", "...")
+        ast.parse(code, f"{page.name}, snippet {number + 1}")
+        (tmp_path / f"snippet_{number + 1}.py").write_text(code)
+    check = ["check", "--isolated", "--select", "F821", "--target-version", "py311", "--output-format", "concise"]
+    ruff = [str(Path(sys.executable).parent / "ruff"), *check, str(tmp_path)]
+    found = subprocess.run(ruff, capture_output=True, text=True, check=False, timeout=60)
+    assert found.returncode in (0, 1), found.stderr
+    assert set(re.findall(r"(\w+\.py):.*Undefined name `(\w+)`", found.stdout)) <= {
+        (path.name, name) for path in tmp_path.iterdir() for name in GIVEN
+    }
+
+
 @pytest.mark.django_db
 def test_the_first_example_of_the_readme_runs(
-    payments_sandbox: ProviderSandbox, woken: list[str], receiver: Receiver
+    payments_sandbox: ProviderSandbox, woken: list[str], receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     block = re.search(r"```python\n(.*?)```", README, re.DOTALL)
     assert block is not None
@@ -234,8 +265,9 @@ def test_the_first_example_of_the_readme_runs(
                 return type("Rows", (), {"update": staticmethod(lambda **fields: updates.append(fields))})
 
     redirected: list[Any] = []
-    shown = type("Shown", (), {"reference": order.number})
-    exec(block.group(1), {"order": shown, "Order": Orders, "redirect": redirected.append})
+    monkeypatch.setattr(shortcuts, "redirect", redirected.append)
+    monkeypatch.setitem(sys.modules, "shop.models", SimpleNamespace(Order=Orders))
+    exec(block.group(1), {"order": SimpleNamespace(reference=order.number)})
     payment = models.Payment.objects.get(merchant_reference="order-1")
     assert redirected == [payment.checkout_url]
     payments_sandbox.engine.pay(payment.pk)

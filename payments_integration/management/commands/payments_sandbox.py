@@ -72,8 +72,9 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
         secret = None
         if options["webhook_url"]:
-            chosen = options["webhook_secret"] or _secret_of(options["api_key"])
-            secret = engine.add_endpoint(options["webhook_url"], secret=chosen)["secret"]
+            own = None if options["webhook_secret"] else _secret_of(options["api_key"])
+            added = engine.add_endpoint(options["webhook_url"], secret=options["webhook_secret"] or own)
+            secret = f"the first of WEBHOOK_SECRETS in {conf.NAME}" if own else added["secret"]
 
         stopping = threading.Event()
         before = {

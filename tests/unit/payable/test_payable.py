@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 import uuid
 from datetime import timedelta
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -702,7 +704,7 @@ def test_the_documented_examples_run(
         exec(model, names)
     assert names["Order"].check() == []
     assert {field.name for field in names["Order"]._meta.fields} == {field.name for field in Order._meta.fields}
-    names["Order"] = Order
+    monkeypatch.setitem(sys.modules, "shop.models", SimpleNamespace(Order=Order))
 
     exec(handle, names)
     order = names["order"] = Order.objects.create(number="A-1", amount=10_000, currency="CLP")
