@@ -146,7 +146,8 @@ def _settings(root: Path, *, is_set: bool) -> Iterator[Gap]:
     lines = []
     imports = {}
     if not apps.is_installed("rest_framework"):
-        apps_added = '("rest_framework",)' if isinstance(settings.INSTALLED_APPS, tuple) else '["rest_framework"]'
+        installed: Any = settings.INSTALLED_APPS  # a list, or a tuple
+        apps_added = '("rest_framework",)' if isinstance(installed, tuple) else '["rest_framework"]'
         lines.append(f"INSTALLED_APPS += {apps_added}")
     if not is_set:
         imports["conf"] = ID
