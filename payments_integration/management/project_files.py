@@ -11,6 +11,9 @@ from pathlib import Path
 
 Edit = Callable[[str], str]
 
+#: Other modules that have the same names.
+ALIASES = {"django.urls": ("django.urls.conf", "django.conf.urls")}
+
 
 class NotUnderstood(Exception):
     """The file is not of a form that can be changed safely. The message says why, and nothing was written."""
@@ -128,7 +131,7 @@ def _with_imports(text: str, imports: Mapping[str, str]) -> str:
     for name, module in imports.items():
         tree = _parsed(text)
         nodes = [node for node in tree.body if isinstance(node, ast.ImportFrom) and not node.level]
-        if any(node.module == module and _gives(node, name) for node in nodes):
+        if any(node.module in (module, *ALIASES.get(module, ())) and _gives(node, name) for node in nodes):
             continue
         if name in _bound(tree.body):
             raise NotUnderstood(f"the name {name} means something else in it")

@@ -69,6 +69,10 @@ def test_a_urlconf_of_another_form_is_left_alone(before: str, why: str) -> None:
         ("from django.urls import (\n    path,\n)\n", "from django.urls import (\n    path,\n)\n" + INCLUDE),
         ("from django.urls import path  # ours\n", "from django.urls import path  # ours\n" + INCLUDE),
         ("from django.urls import include, path\n", "from django.urls import include, path\n"),
+        (
+            "from django.conf.urls import include\n",
+            "from django.conf.urls import include\nfrom django.urls import path\n",
+        ),
         ('"""Doc."""\n', f'"""Doc."""\n{BOTH}'),
         ("#!x\n\n", f"#!x\n\n{BOTH}"),
         ("", BOTH),
