@@ -37,20 +37,24 @@ def verify(
     Raises :class:`SignatureError` in every other case, for any input.
     """
     timestamp, candidates = _parse(header)
-    if abs((time.time() if now is None else now) - timestamp) > tolerance:
-        raise SignatureError("the signature's time is too far from ours")
-    matched = False
+    ahead = timestamp - (time.time() if now is None else now)
+    if abs(ahead) > tolerance:
+        where = "ahead of" if ahead > 0 else "behind"
+        raise SignatureError(f"it was signed {abs(ahead):.0f} s {where} our clock, and {tolerance} s are allowed")
+    matched = is_any_known = False
     for secret in secrets:
+        is_any_known = True
         expected = _digest(timestamp, body, secret).encode()
         for candidate in candidates:
             matched |= hmac.compare_digest(expected, candidate)
     if not matched:
-        raise SignatureError("no signature matches")
+        what = "none of the account's secrets signs this body" if is_any_known else "no secret of the account is known"
+        raise SignatureError(what)
 
 
 def _parse(header: str) -> tuple[int, list[bytes]]:
     if not header:
-        raise SignatureError("there is no signature")
+        raise SignatureError(f"it has no header {HEADER}")
     if len(header) > MAX_HEADER_LENGTH or not header.isascii():
         raise SignatureError("the signature header is malformed")
     timestamp: int | None = None

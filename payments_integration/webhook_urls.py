@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import NamedTuple
 
-from django.urls import Resolver404, resolve
+from django.urls import NoReverseMatch, Resolver404, resolve, reverse
 
 from payments_integration import conf
 
@@ -27,3 +27,13 @@ def target(path: str) -> Target:
     view = inspect.unwrap(match.func)
     is_ours = (view.__module__, getattr(view, "__name__", "")) == ("payments_integration.webhooks", "webhook")
     return Target(match.kwargs.get("account", conf.DEFAULT_ACCOUNT) if is_ours else None, match.view_name)
+
+
+def path_of(account: str) -> str:
+    """The path of the account's webhook view, in the language that is active; "": the URLconf does not have it."""
+    is_default = account == conf.DEFAULT_ACCOUNT
+    name = "webhook" if is_default else "webhook-account"
+    try:
+        return reverse(f"payments_integration:{name}", kwargs={} if is_default else {"account": account})
+    except NoReverseMatch:
+        return ""

@@ -52,7 +52,10 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
     if int(length[-_MAX_DIGITS:]) > settings.MAX_WEBHOOK_BYTES or len(length) > _MAX_DIGITS:
         return HttpResponse(status=413)
     try:
-        body = request.body
+        # Only ASGI has a body whose length is not declared; `body` would read it whole.
+        body = request.body if request.META.get("CONTENT_LENGTH") else request.read(settings.MAX_WEBHOOK_BYTES + 1)
+        if len(body) > settings.MAX_WEBHOOK_BYTES:
+            return HttpResponse(status=413)
         verify(body, request.META.get(_SIGNATURE, ""), secrets=projection.active_secrets(account))
         with RetryDeadline(started + _STORE_SECONDS, using=router.db_for_write(Event)):
             inbox.receive(account, body)
@@ -81,6 +84,6 @@ for _alias in connections:
 
 def _hint(request: HttpRequest) -> str:
     meta: dict[str, Any] = request.META
-    if meta.get("HTTP_TRANSFER_ENCODING") and not meta.get("CONTENT_LENGTH"):
+    if "wsgi.version" in meta and meta.get("HTTP_TRANSFER_ENCODING") and not meta.get("CONTENT_LENGTH"):
         return " (the body was sent in chunks, which WSGI does not pass on: let the proxy buffer requests)"
     return ""

@@ -53,6 +53,21 @@ def test_a_signature_is_valid_for_five_minutes_either_way(sign_of: int) -> None:
         check(sign(BODY, "whsec", now=NOW), now=NOW + sign_of * 301)
 
 
+@pytest.mark.parametrize(
+    ("header", "secrets", "why"),
+    [
+        (sign(BODY, "whsec", now=NOW - 700), ("whsec",), "signed 700 s behind our clock, and 300 s are allowed"),
+        (sign(BODY, "whsec", now=NOW + 700), ("whsec",), "signed 700 s ahead of our clock"),
+        (sign(BODY, "whsec", now=NOW), ("another", "old"), "none of the account's secrets signs this body"),
+        (sign(BODY, "whsec", now=NOW), (), "no secret of the account is known"),
+        ("", ("whsec",), "no header Service-Signature"),
+    ],
+)
+def test_a_refusal_says_why(header: str, secrets: tuple[str, ...], why: str) -> None:
+    with pytest.raises(SignatureError, match=why):
+        check(header, secrets=secrets)
+
+
 def test_the_local_clock_is_the_default() -> None:
     verify(BODY, sign(BODY, "whsec", now=time.time()), secrets=["whsec"])
     with pytest.raises(SignatureError):

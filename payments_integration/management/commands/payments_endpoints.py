@@ -81,10 +81,11 @@ class Command(BaseCommand):
             what = f"takes the deliveries of account {target.account}, not of {account}"
         else:
             what = f"leads to another view ({target.view})" if target.view else "leads to no view"
+        right = webhook_urls.path_of(account)
+        where = f"The webhook's path is {right}" if right else "Your URLconf has no webhook view (manage.py check)"
         self.stderr.write(
             self.style.WARNING(
-                f"In this project the path {path} {what}. Unless a proxy changes it, no delivery will arrive: see the "
-                "webhook's path in your URLconf (manage.py check)."
+                f"In this project the path {path} {what}. Unless a proxy changes it, no delivery will arrive. {where}."
             )
         )
 

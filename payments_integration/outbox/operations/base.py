@@ -151,7 +151,7 @@ class Creation(ProviderCall):
 
     def look_up_in_mirror(self, operation: Operation) -> Finding:
         rows = self.mirrored(operation).filter(account=operation.account).order_by("-created_at")
-        return self.candidates(operation, rows.iterator(MAX_SCANNED))
+        return self.candidates(operation, rows[: MAX_SCANNED + 1])  # no cursor of the server: poolers
 
     def mirrored(self, operation: Operation) -> QuerySet[Any]:
         """The rows among which the operation's object is, if it is mirrored."""

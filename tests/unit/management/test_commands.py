@@ -12,7 +12,9 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from django.conf.urls.i18n import i18n_patterns
 from django.core.management import CommandError, call_command, load_command_class
+from django.urls import include, path
 from django.utils import timezone
 
 from payments_integration import health, inbox, services
@@ -262,6 +264,24 @@ class TestEndpoints:
         assert says in output
         assert ("no delivery will arrive" in output) == bool(says)
         assert "Next, have the provider create an event" in output
+        assert ("The webhook's path is /payments/webhook/." in output) == bool(says)
+
+    @pytest.mark.parametrize(
+        ("routes", "says"),
+        [
+            (
+                i18n_patterns(path("payments/", include("payments_integration.urls"))),
+                "path is /en-us/payments/webhook/.",
+            ),
+            ([], "Your URLconf has no webhook view (manage.py check)."),
+        ],
+        ids=["below a language", "nowhere"],
+    )
+    def test_create_names_the_path_of_the_urlconf(
+        self, routes: list[Any], says: str, sandbox: ProviderSandbox, settings: Any
+    ) -> None:
+        settings.ROOT_URLCONF = type("Routes", (), {"urlpatterns": routes})
+        assert says in run("payments_endpoints", "create", self.URL)
 
     @pytest.mark.case(110)
     def test_a_second_endpoint_for_a_url_must_be_confirmed(self, sandbox: ProviderSandbox) -> None:

@@ -1,0 +1,24 @@
+"""What ``docs/pgbouncer.md`` says of the app: nothing outlives a transaction in a session of the database."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import payments_integration
+
+PACKAGE = Path(payments_integration.__file__).parent
+#: A cursor, lock, channel, table, setting or statement of a session, which a pooler gives to others after a commit.
+OF_A_SESSION = re.compile(
+    r"\.iterator\(|pg_(try_)?advisory_(?!xact)|\b(LISTEN|NOTIFY|PREPARE|DECLARE) [a-z]|CREATE TEMP|\"SET (?!LOCAL)"
+)
+
+
+def test_the_app_keeps_nothing_in_a_session() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}: {line.strip()}"
+        for path in PACKAGE.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if OF_A_SESSION.search(line)
+    ]
+    assert found == []
