@@ -68,6 +68,7 @@ def test_a_service_runs_in_a_thread(payments_sandbox: ProviderSandbox) -> None:
     async def buy() -> Payment:
         with pytest.raises(SynchronousOnlyOperation):
             services.create_payment(**ORDER)
+        assert not payments_sandbox.engine.requests, "it stops before it sends"
         payment: Payment = await sync_to_async(services.create_payment)(**ORDER)
         return payment
 
