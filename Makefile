@@ -1,6 +1,8 @@
 # Needs Python 3.11 or newer with venv, and nothing else: see `make help`.
 PYTHON ?= python3
 VENV ?= .venv
+# The tools of a release are apart: they bring packages, such as chardet, that would change what the tests see.
+TOOLS ?= .venv-release
 ARGS ?=
 # Two processes: many tests wait for something.
 PYTEST_ARGS ?= -n 2
@@ -18,12 +20,15 @@ RUN := $(BIN)/python -W error
 PATHS := payments_integration example_project tests $(wildcard benchmarks)
 SUITE := tests/unit tests/integration
 SERVERS := $(RUN) -m tests.servers
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/__init__.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean environment
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office matrix cases simulate mutants fuzz load bench
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-types test-office cases simulate mutants fuzz load bench
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office test-quickstart cases simulate mutants fuzz load bench
+.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office cases simulate mutants fuzz load bench
+.PHONY: dist sbom release-check
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -85,6 +90,27 @@ load: $(VENV)/.ready-brokers ## 10,000 webhooks while the worker is killed: guni
 bench: $(VENV)/.ready-brokers ## A short run of every benchmark against recorded ratios; ARGS=--record makes a long one and keeps it
 	$(RUN) benchmarks/bench.py $(ARGS)
 
+dist: $(TOOLS)/.ready ## The sdist, and the wheel that is built from it, in dist/
+	rm -rf dist
+	$(TOOLS)/bin/python -m build --quiet
+
+sbom: dist/sbom-bare.json dist/sbom-all.json ## What an install consists of, bare and with [all], as CycloneDX in dist/
+
+dist/sbom-all.json: EXTRAS = [all]
+# Each in an environment of its own, build/bare and build/all. cyclonedx-py compares what it writes with the schema.
+dist/sbom-%.json: dist
+	@rm -rf build/$*
+	@$(TOOLS)/bin/python -m venv --without-pip build/$*
+	@$(TOOLS)/bin/python -m pip --python build/$*/bin/python install --quiet --quiet --disable-pip-version-check "$$(echo dist/*.whl)$(EXTRAS)"
+	@sed 's/^dynamic = .*/version = "$(VERSION)"/' pyproject.toml >build/$*/pyproject.toml
+	$(TOOLS)/bin/cyclonedx-py environment build/$*/bin/python --pyproject build/$*/pyproject.toml --mc-type library --output-reproducible -o $@
+
+release-check: sbom $(VENV)/.ready-dev ## Build all that a release publishes, and check it
+	$(TOOLS)/bin/twine check --strict dist/*.whl dist/*.tar.gz
+	$(TOOLS)/bin/check-wheel-contents dist/*.whl
+	$(RUN) -m tests.bare_install build/bare/bin/python
+	$(RUN) -m pytest tests/release
+
 lint: $(VENV)/.ready-dev ## Format, style, types, layers, migrations, system checks
 	$(BIN)/ruff format --check $(PATHS)
 	$(BIN)/ruff check $(PATHS)
@@ -98,7 +124,7 @@ format: $(VENV)/.ready-dev ## Format the code and mend what can be mended
 	$(BIN)/ruff format $(PATHS)
 
 clean: ## Remove the environment, caches and what was built
-	rm -rf $(VENV) .venv-peer build dist var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TOOLS) .venv-peer build dist var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -134,6 +160,12 @@ $(VENV)/.ready-%: pyproject.toml $(VENV)/.ready-dev
 # Atheris is not there for every Python: the fuzzer does without.
 $(VENV)/.ready-fuzz: pyproject.toml $(VENV)/.ready-dev
 	-@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[fuzz]'
+	@touch $@
+
+$(TOOLS)/.ready: pyproject.toml
+	@echo "Installing the tools of a release into $(TOOLS) ..."
+	@$(PYTHON) -m venv $(TOOLS)
+	@$(TOOLS)/bin/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[release]'
 	@touch $@
 
 # All of the above at once.

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -30,6 +31,7 @@ from payments_integration.testing import signed_delivery
 from tests import factories
 from tests.fuzz import oracles
 
+PACKAGE = Path(schemas.__file__).parent
 URL = "/payments/webhook/"
 SECRET = "whsec_default"
 EVENT = factories.event(factories.payment())
@@ -434,7 +436,7 @@ def shown(error: BaseException) -> tuple[list[str], str]:
     frames = [
         frame
         for frame in ExceptionReporter(None, type(error), error, error.__traceback__).get_traceback_frames()
-        if "payments_integration" in frame["filename"]
+        if Path(frame["filename"]).is_relative_to(PACKAGE)
     ]
     return [frame["function"] for frame in frames], str([frame["vars"] for frame in frames])
 
