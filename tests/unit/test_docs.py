@@ -19,7 +19,7 @@ from django import shortcuts
 from django.core.management import BaseCommand, get_commands, load_command_class
 from django.dispatch import Signal
 
-from payments_integration import conf, exceptions, handlers, models, reasons, services, signals, tasks
+from payments_integration import __version__, conf, exceptions, handlers, models, reasons, services, signals, tasks
 from payments_integration.client import get_client
 from payments_integration.client.resources import Payments
 from payments_integration.outbox.operations import base, payments as payment_calls
@@ -303,6 +303,13 @@ def test_the_example_of_a_new_call_of_the_provider_works(
     operation = models.Operation.objects.get(operation="expire_payment")
     assert operation.state == models.OperationState.DONE
     assert registered.look_up(get_client("default"), operation) == base.Unclear("the payment is canceled")
+
+
+def test_the_newest_version_of_the_changelog_is_this_one() -> None:
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    versions = [heading for heading in headings if heading != "[Unreleased]"]
+    assert headings == ["[Unreleased]", *versions]
+    assert re.fullmatch(rf"\[{re.escape(__version__)}\] - (unreleased|\d{{4}}-\d\d-\d\d)", versions[0]), versions[0]
 
 
 def test_each_promise_of_the_readme_has_tests() -> None:
