@@ -80,7 +80,7 @@ def own_arguments(function: Callable[..., Any]) -> str:
 def test_functions_that_change_something_take_a_key_an_account_and_an_actor() -> None:
     parameters = {name: inspect.signature(getattr(services, name)).parameters for name in first_names("Functions")}
     with_key = {name for name, found in parameters.items() if "idempotency_key" in found}
-    assert with_key == {name for name in parameters if name.startswith(("create_", "cancel_", "rotate_", "delete_"))}
+    assert with_key == set(base.CALLS)
     for name in with_key:
         assert {"account", "actor"} <= set(parameters[name]), name
 
