@@ -108,7 +108,7 @@ dist/sbom-%.json: dist
 release-check: sbom $(VENV)/.ready-dev ## Build all that a release publishes, and check it
 	$(TOOLS)/bin/twine check --strict dist/*.whl dist/*.tar.gz
 	$(TOOLS)/bin/check-wheel-contents dist/*.whl
-	$(RUN) -m tests.bare_install build/bare/bin/python
+	$(RUN) -m tests.installation build/bare/bin/python
 	$(RUN) -m pytest tests/release
 
 lint: $(VENV)/.ready-dev ## Format, style, types, layers, migrations, system checks
