@@ -17,7 +17,7 @@ SECONDS ?= 60
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -W error
-PATHS := payments_integration example_project tests $(wildcard benchmarks)
+PATHS := payments_integration example_project tests docs/site $(wildcard benchmarks)
 SUITE := tests/unit tests/integration
 SERVERS := $(RUN) -m tests.servers
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/__init__.py)
@@ -110,6 +110,12 @@ release-check: sbom $(VENV)/.ready-dev ## Build all that a release publishes, an
 	$(TOOLS)/bin/check-wheel-contents dist/*.whl
 	$(RUN) -m tests.installation build/bare/bin/python
 	$(RUN) -m pytest tests/release
+.PHONY: docs docs-serve
+docs: $(VENV)/.ready-docs ## The documentation site in build/site, and its tests
+	$(RUN) -m pytest tests/site
+
+docs-serve: $(VENV)/.ready-docs ## The same while you write, on http://127.0.0.1:8000
+	$(BIN)/mkdocs serve
 
 lint: $(VENV)/.ready-dev ## Format, style, types, layers, migrations, system checks
 	$(BIN)/ruff format --check $(PATHS)
@@ -149,6 +155,7 @@ $(VENV)/.ready-browser: EXTRAS = browser
 $(VENV)/.ready-contract: EXTRAS = contract
 $(VENV)/.ready-bookkeeping: EXTRAS = bookkeeping
 $(VENV)/.ready-types: EXTRAS = types
+$(VENV)/.ready-docs: EXTRAS = docs
 $(VENV)/.ready-all: EXTRAS = postgres,mysql,redis,gunicorn,brokers
 
 $(VENV)/.ready-%: pyproject.toml $(VENV)/.ready-dev
@@ -172,6 +179,8 @@ $(TOOLS)/.ready: pyproject.toml
 environment: $(VENV)/.ready-fuzz
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,brokers,browser,contract,bookkeeping,types]'
 	@touch $(foreach name,postgres mysql brokers browser contract bookkeeping types all,$(VENV)/.ready-$(name))
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,brokers,browser,contract,bookkeeping,docs]'
+	@touch $(foreach name,postgres mysql brokers browser contract bookkeeping docs all,$(VENV)/.ready-$(name))
 
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing what the tests and checks need into $(VENV); this takes a minute ..."

@@ -30,7 +30,7 @@ from tests.conftest import Receiver
 from tests.unit.payable.payables import Order
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 README = (ROOT / "README.md").read_text()
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()

@@ -1,0 +1,1 @@
+"""The documentation site: built strictly, and read as a browser gets it."""
