@@ -186,6 +186,11 @@ def current() -> Settings:
 
 
 def account(alias: str = DEFAULT_ACCOUNT) -> Account:
+    """The account of an alias, as the setting has it now.
+
+    Raises:
+        ImproperlyConfigured: There is no such account (the message has the known ones), or the setting is wrong.
+    """
     return current().account(alias)
 
 
@@ -195,7 +200,7 @@ def aliases(only: str | None = None) -> list[str]:
 
 
 def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[str, Any]:
-    """The value of PAYMENTS_INTEGRATION from environment variables: ``PAYMENTS_INTEGRATION = from_env()``.
+    """Read the value of PAYMENTS_INTEGRATION from environment variables: ``PAYMENTS_INTEGRATION = from_env()``.
 
     The account "default" is read from PAYMENTS_BASE_URL, PAYMENTS_API_KEY and PAYMENTS_WEBHOOK_SECRETS. With
     PAYMENTS_ACCOUNTS=default,br, the account "br" is read from PAYMENTS_BR_API_KEY and PAYMENTS_BR_WEBHOOK_SECRETS,
@@ -203,8 +208,15 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
     such as PAYMENTS_PROCESSING and PAYMENTS_ENCRYPTION_KEYS. Write lists as a,b and dicts as CLP=1000000,USD=50000. An
     empty variable counts as not set.
 
-    Variables missing from the environment are looked up in ``env_file``, if that file exists. Raises
-    ImproperlyConfigured with the name of a variable that is missing or wrong.
+    Args:
+        prefix: How the variables' names begin.
+        env_file: Variables missing from the environment are looked up in this file, if it exists.
+
+    Returns:
+        The setting's value.
+
+    Raises:
+        ImproperlyConfigured: A variable is missing or wrong; the message names it.
     """
     import environ  # noqa: PLC0415  (only settings files need it)
 

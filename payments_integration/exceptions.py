@@ -13,6 +13,15 @@ class ProviderError(PaymentsError):
     """The provider answered with its error envelope (spec, "Errors").
 
     ``str()`` shows code, param and request id, which the provider's support asks for.
+
+    Attributes:
+        status_code (int): The HTTP status.
+        type (str): The envelope's type; each type of the spec has a subclass.
+        code (str): What went wrong, for programs.
+        message (str): What went wrong, for people.
+        param (str | None): The parameter that is wrong.
+        request_id (str): Names the request at the provider; may be empty.
+        retry_after (float | None): Seconds that the provider asks to wait, from 1 to 60 (429 only).
     """
 
     type: str = "api_error"
@@ -34,7 +43,6 @@ class ProviderError(PaymentsError):
         self.code = code
         self.param = param
         self.request_id = request_id
-        #: Seconds that the provider asks to wait, from 1 to 60 (429 only).
         self.retry_after = retry_after
         if type is not None:
             self.type = type
@@ -133,6 +141,11 @@ class NoAnswer(PaymentsError):
 
     It is not known whether the provider did the work. For a call that moves money, ``services`` raises
     :class:`OutcomeUnknown` instead; functions that only read raise this error.
+
+    Attributes:
+        status_code (int | None): The HTTP status, if there was one.
+        request_id (str): Names the request at the provider; may be empty.
+        was_connected (bool): False: there was no connection, so nothing was sent.
     """
 
     def __init__(
@@ -141,7 +154,6 @@ class NoAnswer(PaymentsError):
         super().__init__(message)
         self.status_code = status_code
         self.request_id = request_id
-        #: False: there was no connection, so nothing was sent.
         self.was_connected = was_connected
 
 
@@ -168,6 +180,9 @@ class OutcomeUnknown(PaymentsError):
 
     Money may still move after this error and after :class:`ApprovalRequired`, and after no other. Do not repeat the
     call with another key: wait until ``resume_operations`` settles the operation, or repeat it with the same key.
+
+    Attributes:
+        operation (Operation): The row of the ledger.
     """
 
     def __init__(self, operation: Any) -> None:
@@ -183,6 +198,9 @@ class ApprovalRequired(PaymentsError):
 
     ``services.approve`` sends it and ``services.reject`` closes it. Until then, the same call with the same key raises
     this error again.
+
+    Attributes:
+        operation (Operation): The row of the ledger.
     """
 
     def __init__(self, operation: Any) -> None:
@@ -195,7 +213,11 @@ class IdempotencyMismatch(PaymentsError):
 
 
 class OperationClosed(PaymentsError):
-    """A person closed this operation, or it was closed before it was sent. It did not happen and will not."""
+    """A person closed this operation, or it was closed before it was sent. It did not happen and will not.
+
+    Attributes:
+        operation (Operation): The row of the ledger.
+    """
 
     def __init__(self, operation: Any, message: str) -> None:
         super().__init__(message)

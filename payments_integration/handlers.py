@@ -135,10 +135,19 @@ def on_event(pattern: Events, /, *patterns: Events, include_stale: bool = False)
 
 
 def on_event(*patterns: str, include_stale: bool = False) -> Callable[[Handler], Handler]:
-    """Call ``handler(event=…, instance=…, previous_status=…, is_stale=…, sender=…)`` for events of these types.
+    """Call the function for events of these types (spec, "Events").
 
-    A pattern is a type, and ``*`` in it stands for any text. Stale events are skipped unless ``include_stale``. For
-    work that depends on a status prefer :func:`on_status`.
+    For work that depends on a status prefer ``on_status``.
+
+    It is called with ``event``, ``instance`` (the mirror row as it is now, or None), ``previous_status``, ``is_stale``
+    and ``sender``, all by name.
+
+    Args:
+        patterns: Event types. ``*`` stands for any text: ``payout.*``.
+        include_stale: Also call it for an event after which a newer one of the object was dispatched.
+
+    Raises:
+        TypeError: There is no pattern, or the function is ``async def``.
     """
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise TypeError('on_event() takes event types, e.g. @on_event("payment.succeeded", "payout.*")')
@@ -191,11 +200,18 @@ def on_status(
     model: type[WebhookEndpoint], *statuses: ActiveStatusName | ActiveStatus
 ) -> Callable[[OfWebhookEndpoint], OfWebhookEndpoint]: ...
 def on_status(model: type[Any], *statuses: str) -> Callable[[Handler], Handler]:
-    """Call ``handler(instance, previous_status=…, status=…, event=…, is_stale=…, sender=…)`` when a mirror of
-    ``model`` changes to one of these statuses (none given: to any).
+    """Call the function when the mirrored status of an object changes to one of these.
 
-    ``instance`` is the row as it is now, and may have a later status. ``is_stale``: a newer event of the object was
-    dispatched before, for example because this one was parked and replayed.
+    It is called with ``instance``, the row as it is now, which may have a later status; and, by name, with
+    ``previous_status``, ``status``, ``event`` (None if an answer brought the change), ``is_stale`` (a newer event of
+    the object was dispatched before, for example because this one was parked and replayed) and ``sender``.
+
+    Args:
+        model: A mirrored model with a status, such as Payment.
+        statuses: None given: any status.
+
+    Raises:
+        TypeError: ``model`` is no class, or the function is ``async def``.
     """
     if not isinstance(model, type):
         raise TypeError('on_status() takes a model first, e.g. @on_status(Payment, "succeeded")')

@@ -20,11 +20,21 @@ MAX_LENGTH = 2000
 
 @sensitive_variables()  # also below: a note may hold personal data
 def add(obj: Mirror, text: str, *, author: object, key: str | None = None) -> Note:
-    """Add a note to a mirrored object.
+    """Add a note of staff to a mirrored object.
 
-    ``author``: a user or text. ``key``: of the form; the same text sent again with it is the same note, another text
-    is another one. Raises PermissionDenied (the author is staff and may not), and ValidationError: the text is blank
-    or too long, or the object's personal data was erased.
+    Args:
+        obj: A payment, payout, refund or deposit reference.
+        text: At most 2000 characters.
+        author: A user or text. Staff need ``add_note``.
+        key: Of the form. The same text sent again with it is the same note, another text is another one.
+
+    Returns:
+        The note.
+
+    Raises:
+        ValidationError: The text is blank or too long, or the object's personal data was erased.
+        PermissionDenied: The author is staff and may not.
+        TypeError: Such an object takes no notes.
     """
     if not obj.personal:
         raise TypeError(f"a {obj.kind} takes no notes")  # an erasure would not find them

@@ -24,7 +24,16 @@ _TIME = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}")  # [0-9], not \d: int() would ac
 
 
 def sign(body: bytes, secret: str, *, now: float | None = None) -> str:
-    """A header value that signs these exact bytes at ``now`` (Unix seconds; default: the local clock)."""
+    """Make the header value that signs a body (spec, "Webhook signature").
+
+    Args:
+        body: The exact bytes.
+        secret: The endpoint's secret.
+        now: Unix seconds; by default the local clock.
+
+    Returns:
+        ``t=<unix time>,v1=<hex>``.
+    """
     timestamp = int(time.time() if now is None else now)
     return f"t={timestamp},v1={_digest(timestamp, body, secret)}"
 
@@ -32,9 +41,17 @@ def sign(body: bytes, secret: str, *, now: float | None = None) -> str:
 def verify(
     body: bytes, header: str, *, secrets: Iterable[str], now: float | None = None, tolerance: int = TOLERANCE
 ) -> None:
-    """Return if any ``v1`` matches any secret and ``t`` is within ``tolerance`` seconds of ``now``, before or after.
+    """Return if a known secret signed these bytes (spec, "Webhook signature").
 
-    Raises :class:`SignatureError` in every other case, for any input.
+    Args:
+        body: The exact bytes.
+        header: The value of ``Service-Signature``.
+        secrets: Secrets of which any may match any ``v1``.
+        now: Unix seconds; by default the local clock.
+        tolerance: Seconds that ``t`` may differ from ``now``, before or after.
+
+    Raises:
+        SignatureError: In every other case, for any input.
     """
     timestamp, candidates = _parse(header)
     ahead = timestamp - (time.time() if now is None else now)

@@ -1,7 +1,7 @@
 """``before_send`` for Sentry: removes payers' data, bank accounts and secrets from error reports.
 
 Sentry records the variables of every frame, the request's body and what was logged before. It ignores Django's
-``sensitive_variables``. Use the same function for errors and for transactions::
+``sensitive_variables``. Use the same function for errors and for transactions:
 
     sentry_sdk.init(dsn=…, before_send=sentry.before_send, before_send_transaction=sentry.before_send)
 

@@ -30,14 +30,27 @@ _WAITS = OperationState.AWAITING_APPROVAL
 # The request holds personal data: error reports leave out the variables of these frames.
 @sensitive_variables()
 def approve(operation: Operation | str, actor: object, comment: str = "", *, digest: str | None = None) -> Any:
-    """Send an operation that waits for approval; returns the mirror row that it made.
+    """Send an operation that waits for approval.
 
-    ``actor``: a user with ``approve_operation`` who is not the requester, superusers included. ``digest``: the
-    ``body_digest`` that the page showed. The refundable rest, or the available balance, is read and checked again.
+    The refundable rest, or the available balance, is read and checked again.
 
-    Raises ValidationError (nothing sent, it still waits), PermissionDenied, TransactionRefused, NoAnswer,
-    PagingError and ProviderError (reading failed and it still waits, or the provider refused it and it is closed: see
-    ``operation.state``), and OutcomeUnknown (approved and kept, being resolved).
+    Args:
+        operation: An instance or its id.
+        actor: A user with ``approve_operation`` who is not the requester, superusers included.
+        comment: A remark for the ledger.
+        digest: The ``body_digest`` that the page showed; the approval is for these bytes only.
+
+    Returns:
+        The mirror row that the operation made.
+
+    Raises:
+        ValidationError: It cannot be approved as it is. Nothing was sent, and it still waits.
+        PermissionDenied: The actor may not. Nothing was sent, and it still waits.
+        TransactionRefused: The call is inside a transaction. Nothing was sent, and it still waits.
+        NoAnswer: Reading before the request failed; the same for PagingError. Nothing was sent, and it still waits.
+        ProviderError: Reading was refused and it still waits, or the provider refused the operation and it is closed:
+            see ``operation.state``.
+        OutcomeUnknown: Approved and kept, being resolved.
     """
     refuse_transaction("approve")
     operation = resolution.load(operation)
@@ -95,10 +108,19 @@ def approve(operation: Operation | str, actor: object, comment: str = "", *, dig
 
 
 def reject(operation: Operation | str, actor: object, comment: str) -> Operation:
-    """Close an operation that waits for approval: it will not be sent. Returns the operation.
+    """Close an operation that waits for approval: it will not be sent. A refund's amount can be refunded again.
 
-    A refund's amount can be refunded again. ``actor``: a user with ``approve_operation``, or the requester, who takes
-    it back. ``comment``: why. Raises ValidationError, PermissionDenied.
+    Args:
+        operation: An instance or its id.
+        actor: A user with ``approve_operation``, or the requester, who takes it back.
+        comment: Why.
+
+    Returns:
+        The closed operation.
+
+    Raises:
+        ValidationError: It does not wait any more, or there is no comment.
+        PermissionDenied: The actor may not.
     """
     operation = resolution.load(operation)
     who = resolution.decider(actor, comment)
@@ -139,7 +161,12 @@ def _check(operation: Operation, actor: object, who: str, digest: str | None) ->
 
 
 def is_requester(operation: Operation, user: object) -> bool:
-    """Whether this user asked for the operation."""
+    """Tell whether this user asked for the operation.
+
+    Args:
+        operation: An instance.
+        user: A user; False for anything else.
+    """
     return operation.actor_id != "" and operation.actor_id == permissions.user_id(user)
 
 

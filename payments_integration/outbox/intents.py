@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class PreconditionFailed(ValidationError):
-    """The mirror says no. It may be behind, so it is refreshed once and the precondition is decided again."""
+    """A call that the object's state, the refundable rest or the balance forbids; nothing was sent.
+
+    The mirror may be behind, so it is refreshed once and the precondition is decided again.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,14 +44,20 @@ COMPETITOR_WAIT = 10.0
 def resume_operations(
     account: str | None = None, *, limit: int = DEFAULT_LIMIT, deadline: float | None = None
 ) -> dict[str, int]:
-    """Send, send again or look up the operations that are due. Returns how many ended in which state.
+    """Send, send again or look up the operations that are due.
 
-    Keys of the result: the values of OperationState, plus ``skipped`` (another worker holds it) and ``failed`` (an
-    error on our side, logged; after 48 hours a person decides). Without ``account`` this includes operations of
-    accounts that are no longer configured: a person decides about them. ``limit``: operations at most. ``deadline``: a
-    ``time.monotonic()`` after which no further operation is started; by default after four minutes.
+    Args:
+        account: An alias; without it all accounts, and operations of accounts that are no longer configured: a person
+            decides about them.
+        limit: Operations at most.
+        deadline: A ``time.monotonic()`` after which no further operation is started; by default after four minutes.
 
-    Raises TransactionRefused in a transaction.
+    Returns:
+        How many ended in which state. The keys are the values of OperationState, plus ``skipped`` (another worker
+        holds it) and ``failed`` (an error on our side, logged; after 48 hours a person decides).
+
+    Raises:
+        TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("resume_operations")
     now = timezone.now()

@@ -33,9 +33,19 @@ _CLOSABLE = (OperationState.DUE, OperationState.NEEDS_PERSON)
 
 
 def look_up(operation: Operation | str, actor: object = None) -> Operation:
-    """Search the provider for the result of an operation of open outcome. ``actor``: a user or text.
+    """Search the provider for the result of an operation whose outcome is open.
 
-    Raises ValidationError if it is not open.
+    Args:
+        operation: An instance or its id.
+        actor: Who asks, a user or text. Staff need the permission.
+
+    Returns:
+        The operation, with its new state and note.
+
+    Raises:
+        ValidationError: Its outcome is not open.
+        PermissionDenied: The actor is staff and may not.
+        TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("look_up")
     operation = load(operation)
@@ -52,10 +62,20 @@ def look_up(operation: Operation | str, actor: object = None) -> Operation:
 
 
 def retry(operation: Operation | str, actor: object = None) -> Operation:
-    """Send it again now, with the same key and bytes. ``actor``: a user or text.
+    """Send an operation again now, with the same key and bytes.
 
-    Raises ValidationError unless that cannot move money twice: it was never sent, or went to the same place
-    under the same key less than 23 hours ago.
+    Args:
+        operation: An instance or its id.
+        actor: Who asks, a user or text. Staff need the permission.
+
+    Returns:
+        The operation, with its new state and note.
+
+    Raises:
+        ValidationError: It could move money twice. Allowed is an operation that was never sent, or went to the same
+            place under the same key less than 23 hours ago.
+        PermissionDenied: The actor is staff and may not.
+        TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("retry")
     operation = load(operation)
@@ -90,8 +110,18 @@ def mark_never_happened(operation: Operation | str, actor: object, comment: str)
     For operations that need a person or were never sent. The provider and the mirror are read first; of an operation
     that was never sent, or whose account is not configured any more, only the mirror.
 
-    Raises ValidationError for other operations, without a comment, if an object may be the operation's (the message
-    names it), and if the provider cannot be asked.
+    Args:
+        operation: An instance or its id.
+        actor: Who decides, a user or text. Staff need the permission.
+        comment: How the person knows.
+
+    Returns:
+        The closed operation.
+
+    Raises:
+        ValidationError: The operation is another one, there is no comment, an object may be the operation's (the
+            message names it), or the provider cannot be asked.
+        PermissionDenied: The actor is staff and may not.
     """
     operation = load(operation)
     permissions.require_of_staff(actor, CLOSE, operation)
@@ -112,7 +142,21 @@ def mark_never_happened(operation: Operation | str, actor: object, comment: str)
 def mark_happened(operation: Operation | str, object_id: str, actor: object, comment: str) -> Operation:
     """Link an operation to the object that it made, as a person has found out. The object is read by GET first.
 
-    Raises ValidationError if the object does not fit or belongs to another operation, NotFound, NoAnswer.
+    Args:
+        operation: An instance or its id.
+        object_id: The provider's id of the object.
+        actor: Who decides, a user or text. Staff need the permission.
+        comment: How the person knows.
+
+    Returns:
+        The operation, done.
+
+    Raises:
+        ValidationError: The object does not fit, or belongs to another operation.
+        PermissionDenied: The actor is staff and may not.
+        NotFound: The provider does not know the object.
+        NoAnswer: The provider did not answer.
+        TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("mark_happened")
     operation = load(operation)
@@ -143,9 +187,15 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
 
 
 def possible_resolutions(operation: Operation) -> frozenset[str]:
-    """The names of the functions of this module that the operation's state allows now.
+    """Tell which of ``look_up``, ``retry``, ``mark_happened`` and ``mark_never_happened`` are allowed now.
 
     For pages that offer them; each function checks again. It sends no request and asks no permission.
+
+    Args:
+        operation: An instance.
+
+    Returns:
+        Their names.
     """
     names = {"mark_never_happened"} if operation.state in _CLOSABLE else set()
     call = operations.get(operation.operation)

@@ -26,11 +26,21 @@ def create_deposit_reference(
     idempotency_key: str | None = None,
     actor: object = None,
 ) -> Intent:
-    """Make a reference to which a payer can transfer again and again; transfers create payments by
-    themselves.
+    """Make a reference to which a payer can transfer again and again (spec, "Deposit references").
 
-    ``payer``: as in ``create_payment``. ``merchant_reference``: yours for the payer; nothing is filled in,
-    because the payments that come of it may carry it. Raises what ``create_payment`` raises.
+    Each transfer becomes a payment by itself. ``account``, ``idempotency_key``, ``actor`` and the errors are those of
+    ``create_payment``.
+
+    Args:
+        country: The ISO code of the payer's country.
+        currency: Its ISO code.
+        method_code: A ``code`` of ``list_payment_methods``.
+        payer: As in ``create_payment``.
+        merchant_reference: Yours for the payer. Nothing is filled in, because the payments that come of it may
+            carry it.
+
+    Returns:
+        The mirrored reference. ``details`` says what the payer transfers to.
     """
     validator = Validator()
     body: Json = {

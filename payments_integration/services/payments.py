@@ -33,15 +33,34 @@ def create_payment(
     idempotency_key: str | None = None,
     actor: object = None,
 ) -> Intent:
-    """Ask for money (spec, "Payments"); returns the Payment, with ``checkout_url`` in the hosted flow.
+    """Ask for money (spec, "Payments").
 
-    ``amount``: minor units. ``payer``: ``{name, email, phone, document: {type, number}, ip, device_id}``, all
-    optional, the phone in E.164. ``merchant_reference``: the operation's id if left out. ``actor``: a user or
-    text.
+    Args:
+        amount: Minor units: 1250 is USD 12.50, and CLP 1250.
+        currency: Its ISO code, such as ``CLP``.
+        country: The ISO code of the payer's country, such as ``CL``.
+        method_code: A ``code`` of ``list_payment_methods``.
+        merchant_reference: Your order's id; the operation's id if left out.
+        payer: ``{name, email, phone, document: {type, number}, ip, device_id}``, all optional, the phone in E.164.
+        return_url: The https:// address to which the checkout page sends the payer back.
+        flow: ``hosted``: the payer pays on ``checkout_url``. ``s2s``: your page shows ``next_action``.
+        metadata: At most 20 texts of at most 500 characters, by name.
+        account: An alias of ``ACCOUNTS``.
+        idempotency_key: Names the intent. A call with a known key sends nothing new and returns the same object.
+            Without a key, two calls are two intents.
+        actor: Who asks, a user or text, for the ledger. Staff need the permission for the call.
 
-    Raises ValidationError (nothing recorded), TransactionRefused (use ``defer``), IdempotencyMismatch,
-    ProviderError (refused, closed) and OutcomeUnknown (kept, being resolved: do not repeat it with another
-    key).
+    Returns:
+        The mirrored payment, with ``checkout_url`` in the hosted flow.
+
+    Raises:
+        ValidationError: An argument is wrong; ``message_dict`` names it. Nothing was recorded or sent.
+        PermissionDenied: The actor is staff and may not. Nothing was recorded or sent.
+        TransactionRefused: The call is inside a transaction, where ``defer`` works. Nothing was recorded or sent.
+        IdempotencyMismatch: The key belongs to a different call. Nothing was sent.
+        ProviderError: The provider refused. The operation is closed, and no money moves.
+        OutcomeUnknown: The request may have arrived. The app keeps it and resolves it: do not repeat it with
+            another key.
     """
     validator = Validator()
     body: Json = {
@@ -78,11 +97,18 @@ def cancel_payment(
     idempotency_key: str | None = None,
     actor: object = None,
 ) -> Intent:
-    """Cancel a payment that is created or requires_action (spec, "States and transitions"); returns the
-    Payment.
+    """Cancel a payment that is ``created`` or ``requires_action`` (spec, "States and transitions").
 
-    ``payment``: an instance or its id. Raises what ``create_payment`` raises; ValidationError where the
-    payment cannot be canceled any more, also after having been read again.
+    ``account``, ``idempotency_key``, ``actor`` and further errors are those of ``create_payment``.
+
+    Args:
+        payment: An instance or its id.
+
+    Returns:
+        The mirrored payment.
+
+    Raises:
+        ValidationError: The payment cannot be canceled any more, also after it was read again.
     """
     return change(
         "cancel_payment",

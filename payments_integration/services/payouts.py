@@ -28,18 +28,28 @@ def create_payout(
     idempotency_key: str | None = None,
     actor: object = None,
 ) -> Intent:
-    """Send money out (spec, "Payouts"); returns the Payout. Amount plus fee are reserved from the available
-    balance.
+    """Send money to a bank account (spec, "Payouts"). The provider reserves amount and fee from the available balance.
 
-    ``amount``: minor units. ``destination``: ``{type: "bank_account", account_number, holder_name,
-    holder_document: {type, number}, bank_code, account_type}``, the last two optional.
-    ``merchant_reference``: the operation's id if left out. ``actor``: a user or text.
+    ``idempotency_key``, ``actor`` and further errors are those of ``create_payment``.
 
-    Raises ValidationError (nothing recorded; also where the available balance, read again, does not cover the
-    amount), PermissionDenied (the actor is staff and may not), TransactionRefused (use ``defer``),
-    IdempotencyMismatch, ProviderError (refused, closed; insufficient_balance is an InvalidState), ApprovalRequired
-    (from APPROVAL_LIMITS on: recorded, sent by ``approve``) and OutcomeUnknown (kept, being resolved: do not repeat
-    it with another key).
+    Args:
+        amount: Minor units.
+        currency: Its ISO code, such as ``CLP``.
+        country: The ISO code of the recipient's country, such as ``CL``.
+        method_code: A ``code`` of ``list_payment_methods``.
+        destination: ``{type: "bank_account", account_number, holder_name, holder_document: {type, number}, bank_code,
+            account_type}``, the last two optional.
+        merchant_reference: Your id for it; the operation's id if left out.
+        metadata: At most 20 texts of at most 500 characters, by name.
+        account: An alias of ``ACCOUNTS``.
+
+    Returns:
+        The mirrored payout.
+
+    Raises:
+        ValidationError: Also if the available balance, read again, does not cover the amount.
+        InvalidState: The provider refused, for example with ``insufficient_balance``. No money moves.
+        ApprovalRequired: It reaches ``APPROVAL_LIMITS``. Recorded; ``approve`` sends it.
     """
     validator = Validator()
     body: Json = {
@@ -72,11 +82,18 @@ def cancel_payout(
     idempotency_key: str | None = None,
     actor: object = None,
 ) -> Intent:
-    """Cancel a payout that is still created (spec, "Payouts"); what was reserved is released. Returns the
-    Payout.
+    """Cancel a payout that is still ``created`` (spec, "Payouts"). The provider releases what it reserved.
 
-    ``payout``: an instance or its id. Raises what ``create_payout`` raises; ValidationError where the payout
-    cannot be canceled any more, also after having been read again.
+    ``account``, ``idempotency_key``, ``actor`` and further errors are those of ``create_payment``.
+
+    Args:
+        payout: An instance or its id.
+
+    Returns:
+        The mirrored payout.
+
+    Raises:
+        ValidationError: The payout cannot be canceled any more, also after it was read again.
     """
     return change(
         "cancel_payout",

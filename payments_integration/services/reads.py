@@ -22,10 +22,22 @@ def refresh(obj: MirrorT, *, account: str | None = None) -> MirrorT: ...
 @overload
 def refresh(obj: str, *, account: str | None = None) -> Mirror: ...
 def refresh(obj: Mirror | str, *, account: str | None = None) -> Mirror:
-    """Read one object by GET and return it: the same instance, brought up to date, or for an id its row.
+    """Read one object from the provider and bring its row up to date (spec, "Endpoints").
 
-    Balances and webhook endpoints have no GET of their own, so all of the account's are read. Raises NotFound (the
-    row is kept and marked as gone), other ProviderErrors, NoAnswer, and TransactionRefused in a transaction.
+    Balances and webhook endpoints have no GET of their own, so all of the account's are read.
+
+    Args:
+        obj: An instance or its id.
+        account: The alias for an id that the mirror does not know.
+
+    Returns:
+        The same instance, up to date; for an id its row.
+
+    Raises:
+        NotFound: The provider does not know it. The row is kept and marked as gone.
+        ProviderError: The provider refused the read.
+        NoAnswer: The provider did not answer.
+        TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("refresh")
     if isinstance(obj, Mirror):
@@ -56,9 +68,22 @@ def list_payment_methods(
     amount: int | None = None,
     account: str = conf.DEFAULT_ACCOUNT,
 ) -> list[schemas.PaymentMethod]:
-    """GET /payment-methods: each has its ``code`` and, in ``extra``, everything else that the provider shows.
+    """Read the payment methods (GET /payment-methods); nothing is stored.
 
-    ``amount``: minor units. Raises ValidationError, ProviderError, NoAnswer, TransactionRefused.
+    Args:
+        country: Only those of this country, by ISO code.
+        currency: Only those for this currency, by ISO code.
+        amount: Only those for this amount, in minor units.
+        account: An alias of ``ACCOUNTS``.
+
+    Returns:
+        Each has its ``code`` and, in ``extra``, everything else that the provider shows.
+
+    Raises:
+        ValidationError: An argument is wrong.
+        ProviderError: The provider refused the read.
+        NoAnswer: The provider did not answer.
+        TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("list_payment_methods")
     validator = Validator()
@@ -71,9 +96,18 @@ def list_payment_methods(
 
 
 def sync_balances(*, account: str = conf.DEFAULT_ACCOUNT) -> list[Balance]:
-    """GET /balances into the mirror; returns one row per currency.
+    """Read every balance of the account into the mirror (GET /balances).
 
-    Raises ProviderError, NoAnswer, TransactionRefused.
+    Args:
+        account: An alias of ``ACCOUNTS``.
+
+    Returns:
+        One row per currency, amounts in minor units.
+
+    Raises:
+        ProviderError: The provider refused the read.
+        NoAnswer: The provider did not answer.
+        TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("sync_balances")
     rows = sync.read_balances(account)
@@ -82,10 +116,21 @@ def sync_balances(*, account: str = conf.DEFAULT_ACCOUNT) -> list[Balance]:
 
 
 def payout_cover(currency: str, *, account: str = conf.DEFAULT_ACCOUNT) -> Balance | None:
-    """The balance that a payout draws on, read from the provider now; None if it lists none in this currency.
+    """Read the balance that a payout draws on from the provider.
 
-    ``available`` (minor units) must also cover the fee, which is known only after the payout is made. Raises
-    ValidationError, ProviderError, NoAnswer, TransactionRefused.
+    Args:
+        currency: Its ISO code.
+        account: An alias of ``ACCOUNTS``.
+
+    Returns:
+        The balance; None if the provider lists none in this currency. ``available`` (minor units) must also cover the
+        fee, which is known only after the payout is made.
+
+    Raises:
+        ValidationError: The currency is unknown.
+        ProviderError: The provider refused the read.
+        NoAnswer: The provider did not answer.
+        TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("payout_cover")
     validator = Validator()

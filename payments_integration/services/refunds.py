@@ -25,16 +25,27 @@ def create_refund(
     idempotency_key: str | None = None,
     actor: object = None,
 ) -> Intent:
-    """Give money back (spec, "Refunds"); returns the Refund.
+    """Give money back (spec, "Refunds").
 
-    ``payment``: an instance or its id. ``amount``: minor units; without it, the call refunds the whole rest, which it
-    reads from the provider first. ``destination``: as for a payout; required unless a card was charged, and
-    refused after a card payment, because the money goes back to the card.
+    ``idempotency_key``, ``actor`` and further errors are those of ``create_payment``.
 
-    Raises what ``create_payment`` raises. ValidationError also if the amount exceeds the refundable rest, which
-    refunds in progress and open operations reduce; the payment and its refunds are read again before a refusal.
-    NoAnswer, PagingError and ProviderError also if reading fails: nothing was sent. ApprovalRequired from
-    APPROVAL_LIMITS on, if it has a destination.
+    Args:
+        payment: An instance or its id.
+        amount: Minor units; without it, the whole rest, which the call reads from the provider first.
+        destination: As for ``create_payout``. Required unless a card was charged, and refused after a card payment,
+            because the money goes back to the card.
+        reason: Why, as the provider stores it.
+        account: The payment's account; needed only for an id that the mirror does not know.
+
+    Returns:
+        The mirrored refund.
+
+    Raises:
+        ValidationError: Also if the amount exceeds the refundable rest, which refunds in progress and open operations
+            reduce. The payment and its refunds are read again before a refusal.
+        NoAnswer: The payment or its refunds could not be read. Nothing was sent; the same for PagingError, and for a
+            ProviderError of these reads.
+        ApprovalRequired: It has a destination and reaches ``APPROVAL_LIMITS``. Recorded; ``approve`` sends it.
     """
     validator = Validator()
     key = validator.key("idempotency_key", idempotency_key)
@@ -62,10 +73,22 @@ def create_refund(
 
 
 def refundable(payment: Payment, *, at_least: int) -> int:
-    """Minor units of a payment that can still be refunded, for a page that asks before it sends a refund.
+    """Tell how much of a payment can still be refunded, for a page that asks before it sends a refund.
 
     The mirror answers. If it has less than ``at_least``, the payment and its refunds are read from the provider first,
-    as ``create_refund`` does before it refuses. Raises ProviderError, NoAnswer, TransactionRefused.
+    as ``create_refund`` does before it refuses.
+
+    Args:
+        payment: An instance.
+        at_least: Minor units that the page is about to refund.
+
+    Returns:
+        Minor units.
+
+    Raises:
+        ProviderError: The provider refused the read.
+        NoAnswer: The provider did not answer.
+        TransactionRefused: The call is inside a transaction.
     """
     rest = refundable_rest(payment)
     if rest >= at_least:

@@ -58,16 +58,27 @@ def service(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
 def defer(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Operation:
     """Record a call of a service function in the caller's transaction, and send it after that commits.
 
-    ``defer(create_payment, amount=…, …)``. It validates like the function itself, with two exceptions: inside a
-    transaction it cannot refresh the mirror and relies on it, and it leaves it to the provider whether the balance
-    covers a payout. Returns the Operation; if the key belongs to one already, that one. From the approval limit on,
-    the operation waits for approval and nothing is raised. If the transaction rolls back, nothing is sent. The
-    Operation and the mirror show the outcome; if the provider refuses the call, ``attention`` is sent and nothing is
-    raised. Outside a transaction the call is sent before this returns. Inside a receiver, and with autocommit off
-    outside ``atomic``, the next ``resume_operations`` sends it.
+    ``defer(create_payout, amount=…, …)``. If the transaction rolls back, nothing is sent. The call validates like the
+    function itself, with two exceptions: inside a transaction it relies on the mirror instead of reading again, and it
+    leaves it to the provider whether the balance covers a payout.
 
-    Raises ValidationError, IdempotencyMismatch, TypeError if the function is no service function that sends; outside
-    a transaction also OutcomeUnknown, if the database does not say whether it was recorded.
+    Outside a transaction the call is sent before this returns. Inside a receiver, and with autocommit off outside
+    ``atomic``, the next ``resume_operations`` sends it. The operation and the mirror show the outcome. If the provider
+    refuses the call, ``attention`` is sent and nothing is raised.
+
+    Args:
+        function: A function of this module that sends.
+        args: Its arguments by position.
+        kwargs: Its arguments by name.
+
+    Returns:
+        The operation; if the key belongs to one already, that one. From the approval limit on, it waits for approval.
+
+    Raises:
+        ValidationError: As the function itself. Nothing was recorded.
+        IdempotencyMismatch: The key belongs to a different call. Nothing was recorded.
+        TypeError: The function is none that sends.
+        OutcomeUnknown: Outside a transaction: the database does not say whether it was recorded.
     """
     prepare = _prepare.get(function)
     if prepare is None:
@@ -211,12 +222,20 @@ def _check_size(validator: Validator, body: Mapping[str, Any]) -> None:
 
 
 def scoped_key(key: str, *scope: object) -> str:
-    """The ``idempotency_key`` for a key that a caller of the merchant's API chose.
+    """Turn a key that a caller of your own API chose into an ``idempotency_key``.
 
-    The ledger knows one key per account, and two customers may choose the same one: what each of them owns is named
-    in ``scope`` (a user's id, say), and other scopes are other keys. Any text may be a key; the result is visible
-    ASCII, and shows neither. Raises ValidationError for an empty key or none; ValueError without a scope, or with one
-    that is None or empty: an anonymous user's id says nothing about who it is.
+    The ledger knows one key per account, and two customers may choose the same one. Another scope gives another key.
+
+    Args:
+        key: Any text that is not empty.
+        scope: Whose key it is, such as a user's id.
+
+    Returns:
+        Visible ASCII that shows neither the key nor the scope.
+
+    Raises:
+        ValidationError: The key is empty, or no text.
+        ValueError: There is no scope, or a part of it is None or empty: an anonymous user's id does not say who it is.
     """
     if not scope or any(part is None or part == "" for part in scope):
         raise ValueError("scoped_key() needs to know whose key it is; None and empty values do not say it")

@@ -22,11 +22,16 @@ def create_webhook_endpoint(
     idempotency_key: str | None = None,
     actor: object = None,
 ) -> Intent:
-    """Register an address for events; its secret is stored encrypted and used from now on.
+    """Register an address for events; its secret is stored encrypted and used from now on (spec, "Webhook endpoints").
 
-    ``url``: HTTPS (HTTP to this machine, for development). ``events``: event types of the spec, at least one.
-    The returned instance has the plain secret once, as ``endpoint.secret``. Raises what ``create_payment``
-    raises.
+    ``account``, ``idempotency_key``, ``actor`` and the errors are those of ``create_payment``.
+
+    Args:
+        url: An https:// address (http:// to this machine, for development).
+        events: At least one event type of the spec.
+
+    Returns:
+        The mirrored endpoint. This instance has the plain secret once, as ``endpoint.secret``.
     """
     validator = Validator()
     body: Json = {
@@ -51,10 +56,15 @@ def rotate_webhook_secret(
     idempotency_key: str | None = None,
     actor: object = None,
 ) -> Intent:
-    """Have a new signing secret made; the old one stays valid for 24 hours. Returns the WebhookEndpoint.
+    """Have a new signing secret made; the old one stays valid for 24 hours (spec, "Webhook endpoints").
 
-    The returned instance has the plain secret once, as ``endpoint.secret``. Raises what ``create_payment``
-    raises.
+    ``account``, ``idempotency_key``, ``actor`` and the errors are those of ``create_payment``.
+
+    Args:
+        endpoint: An instance or its id.
+
+    Returns:
+        The mirrored endpoint. This instance has the plain secret once, as ``endpoint.secret``.
     """
     return _change("rotate_webhook_secret", endpoint, account, idempotency_key, actor)
 
@@ -67,17 +77,32 @@ def delete_webhook_endpoint(
     idempotency_key: str | None = None,
     actor: object = None,
 ) -> Intent:
-    """Remove an endpoint; the row stays, marked as deleted and without its secret. Returns None.
+    """Delete an endpoint; its row stays, marked as deleted and without its secret (spec, "Webhook endpoints").
 
-    Raises what ``create_payment`` raises; NotFound where the provider has no such endpoint.
+    ``account``, ``idempotency_key``, ``actor`` and further errors are those of ``create_payment``.
+
+    Args:
+        endpoint: An instance or its id.
+
+    Raises:
+        NotFound: The provider has no such endpoint.
     """
     return _change("delete_webhook_endpoint", endpoint, account, idempotency_key, actor)
 
 
 def sync_webhook_endpoints(*, account: str = conf.DEFAULT_ACCOUNT) -> list[WebhookEndpoint]:
-    """GET /webhook-endpoints into the mirror; endpoints that are no longer listed are marked as gone.
+    """Read every endpoint of the account into the mirror (GET /webhook-endpoints).
 
-    Raises ProviderError, NoAnswer, TransactionRefused.
+    Args:
+        account: An alias of ``ACCOUNTS``.
+
+    Returns:
+        One row per endpoint. Rows that are no longer listed are marked as gone.
+
+    Raises:
+        ProviderError: The provider refused the read.
+        NoAnswer: The provider did not answer.
+        TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("sync_webhook_endpoints")
     rows = sync.read_endpoints(account)

@@ -1,11 +1,13 @@
 """For merchants' own tests: a running sandbox of the provider, and signed deliveries.
 
-def test_order_is_paid(client, db, payments_sandbox):
-    payment = create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
-    payments_sandbox.engine.pay(payment.id)
-    payments_sandbox.settle()
-    payment.refresh_from_db()
-    assert payment.status == "succeeded"
+    def test_order_is_paid(client, db, payments_sandbox):
+        payment = create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
+        payments_sandbox.engine.pay(payment.id)
+        payments_sandbox.settle()
+        payment.refresh_from_db()
+        assert payment.status == "succeeded"
+
+The fixture belongs to a pytest plugin, which pytest loads by itself.
 """
 
 from __future__ import annotations
@@ -24,10 +26,15 @@ __all__ = ["ProviderSandbox", "signed_delivery"]
 
 
 def signed_delivery(event: Mapping[str, Any] | bytes, secret: str, *, now: float | None = None) -> dict[str, Any]:
-    """Arguments for Django's test client: ``client.post(url, **signed_delivery(event, secret))``.
+    """Make arguments for Django's test client: ``client.post(url, **signed_delivery(event, secret))``.
 
-    ``event`` is an event as a dict (spec, "Event") or the exact bytes of a body. ``now`` is the time of the signature
-    in Unix seconds, by default the current time.
+    Args:
+        event: An event as a dict (spec, "Event"), or the exact bytes of a body.
+        secret: The secret of the endpoint.
+        now: The time of the signature in Unix seconds; by default the current time.
+
+    Returns:
+        ``data``, ``content_type`` and ``headers``.
     """
     body = event if isinstance(event, bytes) else json.dumps(event).encode()
     return {
