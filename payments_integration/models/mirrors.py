@@ -101,6 +101,8 @@ def payer_document(payer: Any) -> str:
 
 
 class Payment(Mirror):
+    """A pay-in (spec, "Payment")."""
+
     kind = Kind.PAYMENT
     mirrored = (
         "status",
@@ -126,29 +128,50 @@ class Payment(Mirror):
     )
     personal = ("payer", "next_action", "metadata", "extra", "payer_email", "payer_document")
 
+    #: The provider's id.
     id: str = fields.ExactCharField(primary_key=True)
+    #: See ``Payment.Status``; a value that this version does not know is kept.
     status: str = fields.CharField(_("status"), max_length=64)
+    #: Asked for, in minor units.
     amount: int = fields.BigIntegerField(_("amount"))
+    #: Received so far, in minor units.
     amount_received: int = fields.BigIntegerField(_("amount received"))
+    #: On the received amount, in minor units.
     fee: int | None = fields.BigIntegerField(_("fee"), null=True)
+    #: ``amount_received`` minus ``fee``.
     net_amount: int | None = fields.BigIntegerField(_("net amount"), null=True)
+    #: Its ISO code.
     currency: str = fields.CharField(_("currency"), max_length=64)
+    #: Its ISO code.
     country: str = fields.CharField(_("country"), max_length=64)
+    #: A ``code`` of ``services.list_payment_methods``.
     method_code: str = fields.CharField(_("method"), max_length=255)
+    #: card, bank_redirect, bank_transfer, wallet, cash or deposit_reference.
     method_family: str = fields.CharField(_("method family"), max_length=64)
+    #: hosted, s2s or deposit_reference.
     flow: str | None = fields.CharField(_("flow"), max_length=64, null=True)
+    #: The provider's checkout page, in the hosted flow.
     checkout_url: str | None = fields.TextField(_("checkout URL"), null=True)
+    #: Refunded so far, in minor units. It changes without an event of the payment.
     refunded_amount: int | None = fields.BigIntegerField(_("refunded amount"), null=True)
+    #: Your order's id.
     merchant_reference: str | None = fields.ExactCharField(_("merchant reference"), null=True)
+    #: ``{name, email, phone, document, ip, device_id}``; personal data.
     payer: dict[str, Any] | None = fields.JSONField(_("payer"), null=True)
     #: For searches: see the functions ``payer_email`` and ``payer_document``.
     payer_email: str = fields.CharField(_("payer's e-mail"), max_length=255, default="", editable=False)
     payer_document: str = fields.CharField(_("payer's document"), max_length=64, default="", editable=False)
+    #: What the payer must do next: ``next_action.parse`` reads it.
     next_action: dict[str, Any] | None = fields.JSONField(_("next action"), null=True)
+    #: Why it failed, as the provider says it.
     failure_reason: str | None = fields.TextField(_("failure reason"), null=True)
+    #: Your texts by name, returned unchanged.
     metadata: dict[str, Any] | None = fields.JSONField(_("metadata"), null=True)
+    #: The provider's clock, as all times of the object.
     created_at: datetime = fields.DateTimeField(_("created at"))
+    #: When the payer can no longer pay.
     expires_at: datetime | None = fields.DateTimeField(_("expires at"), null=True)
+    #: When it was paid.
     succeeded_at: datetime | None = fields.DateTimeField(_("succeeded at"), null=True)
 
     refunds: PrimaryManager[Refund]
@@ -192,6 +215,8 @@ class Payment(Mirror):
 
 
 class Payout(Mirror):
+    """Money out to a bank account (spec, "Payout")."""
+
     kind = Kind.PAYOUT
     mirrored = (
         "status",
@@ -210,15 +235,25 @@ class Payout(Mirror):
     )
     personal = ("destination", "metadata", "extra")
 
+    #: The provider's id.
     id: str = fields.ExactCharField(primary_key=True)
+    #: See ``Payout.Status``.
     status: str = fields.CharField(_("status"), max_length=64)
+    #: What the recipient gets, in minor units.
     amount: int = fields.BigIntegerField(_("amount"))
+    #: Reserved on top of the amount, in minor units.
     fee: int | None = fields.BigIntegerField(_("fee"), null=True)
+    #: Its ISO code.
     currency: str = fields.CharField(_("currency"), max_length=64)
+    #: Its ISO code.
     country: str = fields.CharField(_("country"), max_length=64)
+    #: A ``code`` of ``services.list_payment_methods``.
     method_code: str = fields.CharField(_("method"), max_length=255)
+    #: The bank account; personal data.
     destination: dict[str, Any] | None = fields.JSONField(_("destination"), null=True)
+    #: Your id for it.
     merchant_reference: str | None = fields.ExactCharField(_("merchant reference"), null=True)
+    #: Why it failed, as the provider says it.
     failure_reason: str | None = fields.TextField(_("failure reason"), null=True)
     #: Set if the payout executes a refund. No constraint: the refund may come later, or never.
     refund: Refund | None = fields.SameAccountKey(
@@ -230,8 +265,11 @@ class Payout(Mirror):
         related_name="payouts",
     )
     refund_id: str | None
+    #: Your texts by name, returned unchanged.
     metadata: dict[str, Any] | None = fields.JSONField(_("metadata"), null=True)
+    #: The provider's clock, as all times of the object.
     created_at: datetime = fields.DateTimeField(_("created at"))
+    #: When it succeeded.
     succeeded_at: datetime | None = fields.DateTimeField(_("succeeded at"), null=True)
 
     refunds: PrimaryManager[Refund]
@@ -256,11 +294,15 @@ class Payout(Mirror):
 
 
 class Refund(Mirror):
+    """Money back of a payment (spec, "Refund")."""
+
     kind = Kind.REFUND
     mirrored = ("status", "payment_id", "payout_id", "amount", "currency", "reason", "created_at")
     personal = ("reason", "extra")
 
+    #: The provider's id.
     id: str = fields.ExactCharField(primary_key=True)
+    #: See ``Refund.Status``.
     status: str = fields.CharField(_("status"), max_length=64)
     #: No constraint: a refund may come before its payment.
     payment: Payment | None = fields.SameAccountKey(
@@ -282,9 +324,13 @@ class Refund(Mirror):
         related_name="refunds",
     )
     payout_id: str | None
+    #: Given back, in minor units.
     amount: int = fields.BigIntegerField(_("amount"))
+    #: Its ISO code.
     currency: str = fields.CharField(_("currency"), max_length=64)
+    #: Why, as it was given; personal data.
     reason: str | None = fields.TextField(_("reason"), null=True)
+    #: The provider's clock, as all times of the object.
     created_at: datetime = fields.DateTimeField(_("created at"))
 
     payouts: PrimaryManager[Payout]
@@ -305,17 +351,27 @@ class Refund(Mirror):
 
 
 class DepositReference(Mirror):
+    """A reference to which a payer transfers again and again (spec, "Deposit reference")."""
+
     kind = Kind.DEPOSIT_REFERENCE
     mirrored = ("status", "country", "currency", "method_code", "merchant_reference", "details", "created_at")
     personal = ("details", "extra")
 
+    #: The provider's id.
     id: str = fields.ExactCharField(primary_key=True)
+    #: See ``DepositReference.Status``.
     status: str = fields.CharField(_("status"), max_length=64)
+    #: Its ISO code.
     country: str = fields.CharField(_("country"), max_length=64)
+    #: Its ISO code.
     currency: str = fields.CharField(_("currency"), max_length=64)
+    #: A ``code`` of ``services.list_payment_methods``.
     method_code: str = fields.CharField(_("method"), max_length=255)
+    #: Yours for the payer.
     merchant_reference: str | None = fields.ExactCharField(_("merchant reference"), null=True)
+    #: What the payer transfers to: ``next_action.parse`` reads it; personal data.
     details: dict[str, Any] = fields.JSONField(_("details"))
+    #: The provider's clock, as all times of the object.
     created_at: datetime = fields.DateTimeField(_("created at"))
 
     Status = DepositReferenceStatus
@@ -341,13 +397,21 @@ class Balance(Mirror):
     kind = Kind.BALANCE
     mirrored = ("currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
 
+    #: The provider's id.
     id: int
+    #: Its ISO code.
     currency: str = fields.ExactCharField(_("currency"), max_length=64)
+    #: Can be paid out, in minor units, as all amounts of a balance.
     available: int = fields.BigIntegerField(_("available"))
+    #: Waits for settlement.
     pending: int = fields.BigIntegerField(_("pending"))
+    #: Held against chargebacks.
     reserve: int = fields.BigIntegerField(_("reserve"))
+    #: Reserved for payouts and refunds in progress.
     hold: int = fields.BigIntegerField(_("hold"))
+    #: Owed after chargebacks. While it is above zero, the provider refuses payouts and refunds.
     debt: int = fields.BigIntegerField(_("debt"))
+    #: The provider's clock.
     updated_at: datetime | None = fields.DateTimeField(_("updated at"), null=True)
     #: Rows of BalanceChange.
     changes: PrimaryManager[Any]
@@ -371,18 +435,27 @@ class WebhookEndpoint(Mirror):
     kind = Kind.WEBHOOK_ENDPOINT
     mirrored = ("url", "events", "status", "created_at")
 
+    #: The provider's id.
     id: str = fields.ExactCharField(primary_key=True)
+    #: The address that gets the deliveries.
     url: str = fields.TextField(_("URL"))
+    #: The event types that it gets.
     events: list[str] = fields.JSONField(_("events"))
+    #: See ``WebhookEndpoint.Status``.
     status: str = fields.CharField(_("status"), max_length=64)
+    #: The provider's clock, as all times of the object.
     created_at: datetime | None = fields.DateTimeField(_("created at"), null=True)
+    #: The secret, encrypted.
     secret_token: str = fields.TextField(editable=False, default="", blank=True)
+    #: When the secret was made or rotated, by our clock.
     secret_since: datetime | None = fields.DateTimeField(_("secret since"), null=True, editable=False)
     #: After a rotation the old secret stays valid 24 hours (spec, "Webhook endpoints").
     previous_secret_token: str = fields.TextField(editable=False, default="", blank=True)
+    #: Until when deliveries with the previous secret count.
     previous_secret_until: datetime | None = fields.DateTimeField(
         _("previous secret valid until"), null=True, editable=False
     )
+    #: When it was deleted through this app.
     deleted_at: datetime | None = fields.DateTimeField(_("deleted at"), null=True, editable=False)
     #: The problem that ``attention`` was called for last; empty: there is none.
     reported_problem: str = fields.TextField(default="", editable=False)
