@@ -1,7 +1,7 @@
 """Build hook: the root's Markdown files are pages too, and links between root and ``docs/`` lead to pages.
 
-The files keep links that work on a forge. A link to a file that is no page leads to the source's address, which is
-``[project.urls]`` of ``pyproject.toml``.
+The files keep links that work on a forge. A link to a file that is no page leads to the forge, which
+``[project.urls]`` of ``pyproject.toml`` names.
 """
 
 from __future__ import annotations
@@ -67,5 +67,6 @@ def _target(path: str, *, up: str) -> str:
 
 @cache
 def source() -> str:
+    """Where the root's files are on the forge: the folder of the changelog."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return str(project["urls"]["Source"])
+    return str(project["urls"]["Changelog"]).removesuffix("CHANGELOG.md")

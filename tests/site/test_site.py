@@ -117,7 +117,7 @@ def test_each_signal_has_its_description(site: Site) -> None:
     names = [name for name, value in vars(signals).items() if isinstance(value, signals.SynchronousSignal)]
     source = inspect.getsource(signals)
     for name in names:
-        first = re.search(rf"((?:^#:.*\n)+){name} = ", source, re.MULTILINE)
+        first = re.search(rf"((?:^#:.*\n)+){name}\b", source, re.MULTILINE)
         assert first is not None
         assert first_sentence(first[1].replace("#:", "")) in page.sections[f"payments_integration.signals.{name}"]
 
