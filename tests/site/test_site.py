@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from payments_integration import exceptions, models, services, signals
-from payments_integration.contrib.finance.models import Movement
+from payments_integration.contrib.finance.models import Movement, ReceiptMail
 from payments_integration.models.base import Row
 from tests.site.built import Site
 
@@ -41,6 +41,7 @@ MODELS: list[type[Row]] = [
     models.Operation,
     models.ReconciliationRun,
     Movement,
+    ReceiptMail,
 ]
 
 
@@ -124,7 +125,7 @@ def test_each_signal_has_its_description(site: Site) -> None:
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_each_model_has_a_table_of_its_fields(site: Site, model: type[Row]) -> None:
-    if model is Movement:
+    if model in (Movement, ReceiptMail):
         shown = site.page("api/contrib.md").sections[f"{model.__module__}.{model.__name__}"]
     else:
         shown = site.page("api/models.md").sections[f"payments_integration.models.{model.__name__}"]
