@@ -11,7 +11,11 @@ from .common_rules import RateLimits
 from .controls import Project
 from .engine import Engine
 from .faults import Fault
+from .protocol import ApiError
 from .resources import SandboxError, UnknownObjectError
 from .server import SandboxServer
 
-__all__ = ["Clock", "Engine", "Fault", "Project", "RateLimits", "SandboxError", "SandboxServer", "UnknownObjectError"]
+__all__ = [
+    "ApiError", "Clock", "Engine", "Fault", "Project", "RateLimits", "SandboxError", "SandboxServer",
+    "UnknownObjectError",
+]  # fmt: skip

@@ -17,6 +17,12 @@ from .protocol import DAY, MAX_BODY_BYTES, MAX_IDEMPOTENCY_KEY, ApiError, ApiReq
 RETENTION: Final = timedelta(seconds=DAY)
 
 
+def bearer_token(authorization: str) -> str | None:
+    """The API key in an Authorization header, if there is one."""
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
 def idempotency_key(request: ApiRequest) -> str:
     """The request's key. Raises parameter_missing and parameter_invalid."""
     key = request.headers.get("idempotency-key", "")

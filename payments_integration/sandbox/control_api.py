@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
 
 from .clock import iso, parse_iso
-from .controls import Controls
+from .common_rules import bearer_token
+from .controls import Controls, Project
 from .engine import Engine
 from .faults import Fault
-from .protocol import Json, encode_json
-from .resources import SandboxError, UnknownObjectError, new_id
+from .operations import OPERATIONS, Call
+from .protocol import EVENT_TYPES, ApiError, Json, encode_json
+from .resources import DEFAULT_LIMIT, MAX_LIMIT, SandboxError, UnknownObjectError, new_id
 from .views import engine_of, is_cross_site, json_body, query_params
 
 ObjectAction = Callable[[Engine, str, Json], Any]
 ProjectAction = Callable[[Engine, Controls, Json], Any]
+Listing = Callable[[Engine, Project, Call], Json]
 
 
 def _reason(data: Json) -> dict[str, str]:
@@ -93,11 +97,27 @@ def _whitelist(engine: Engine, project: Controls, data: Json) -> Json:
     return {"added": True}
 
 
+def _trigger(engine: Engine, project: Controls, data: Json) -> Json:
+    """``{"event": "payment.succeeded", "set": {"amount": 11980}}``, or with ``"object": "pay_…"`` instead of set."""
+    for name, value in data.items():
+        kind = {"event": str, "set": dict, "object": str}.get(name)
+        if kind is None:
+            raise ApiError("parameter_invalid", "Use event, set and object.", param=name)
+        if not isinstance(value, kind):
+            raise ApiError("parameter_invalid", f"This must be {_KINDS[kind]}.", param=name)
+    if "event" not in data:
+        raise ApiError("parameter_missing", f"Name one of {', '.join(EVENT_TYPES)}.", param="event")
+    return project.trigger(data["event"], data.get("set"), data.get("object"))
+
+
+_KINDS: Final[dict[type, str]] = {str: "a string", dict: "an object"}
+
 PROJECT_ACTIONS: Final[dict[tuple[str, str], ProjectAction]] = {
     ("POST", "fund"): lambda engine, project, data: project.fund(data["currency"], data["amount"]),
     ("POST", "reserve"): lambda engine, project, data: project.set_reserve(data["currency"], data["amount"]),
     ("POST", "clock"): _clock,
     ("GET", "clock"): _clock,
+    ("POST", "trigger"): _trigger,
     ("POST", "tick"): _tick,
     ("POST", "deliver"): lambda engine, project, data: {"attempts": engine.deliver_due()},
     ("GET", "faults"): lambda engine, project, data: {"faults": [fault.wire() for fault in engine.faults.all()]},
@@ -111,6 +131,63 @@ PROJECT_ACTIONS: Final[dict[tuple[str, str], ProjectAction]] = {
     ("POST", "keys"): _add_key,
     ("POST", "revoke"): _revoke_key,
     ("POST", "whitelist"): _whitelist,
+}
+
+
+def _of_project(operation: str) -> Listing:
+    """A list of the provider's interface, with its filters."""
+    return lambda engine, project, call: OPERATIONS[operation](project.state, call)[1]
+
+
+def _deposit_references(engine: Engine, project: Project, call: Call) -> Json:
+    call.only("limit", "starting_after", "merchant_reference")
+    reference = call.equal("merchant_reference", call.query.get("merchant_reference"))
+    return call.page(project.state.deposit_references.items, reference)[1]
+
+
+def _endpoints(engine: Engine, project: Project, call: Call) -> Json:
+    call.only("limit", "starting_after")
+    endpoints = project.state.endpoints.by_id.values()
+    return _page([{**endpoint.wire(), **endpoint.health()} for endpoint in endpoints], call, "id")
+
+
+def _requests(engine: Engine, project: Project, call: Call) -> Json:
+    """Without API keys: a log ends up on screens and in bug reports."""
+    page = _page(engine.gateway.log, call, "request_id", "method", "path", "operation", "status", "error")
+    page["data"] = [{name: value for name, value in entry.items() if name != "api_key"} for entry in page["data"]]
+    return page
+
+
+def _deliveries(engine: Engine, project: Project, call: Call) -> Json:
+    return _page(engine.dispatcher.log, call, "id", "event_id", "event_type", "endpoint_id", "status")
+
+
+def _page(items: Sequence[Json], call: Call, id_field: str, *filters: str) -> Json:
+    """A page as the provider's lists have it, newest first; a filter is the text of a field."""
+    call.only("limit", "starting_after", *filters)
+    limit, after = call.integer("limit", 1, MAX_LIMIT) or DEFAULT_LIMIT, call.query.get("starting_after")
+    wanted = {name: call.query[name] for name in filters if name in call.query}
+    newest = reversed(items)  # an iterator: the search for the cursor leaves the older ones
+    if after is not None and all(item[id_field] != after for item in newest):
+        raise ApiError("resource_not_found", "There is no such object to start after.", param="starting_after")
+    found: list[Json] = []
+    for item in newest:
+        if all(str(item[name]) == value for name, value in wanted.items()):
+            found.append(item)
+        if len(found) > limit:
+            break
+    return {"object": "list", "has_more": len(found) > limit, "data": found[:limit]}
+
+
+LISTS: Final[dict[str, Listing]] = {
+    "payments": _of_project("list_payments"),
+    "payouts": _of_project("list_payouts"),
+    "refunds": _of_project("list_refunds"),
+    "deposit-references": _deposit_references,
+    "endpoints": _endpoints,
+    "events": _of_project("list_events"),
+    "requests": _requests,
+    "deliveries": _deliveries,
 }
 
 
@@ -134,21 +211,35 @@ def object_action(request: HttpRequest, collection: str, object_id: str, action:
 
 
 def project_action(request: HttpRequest, action: str) -> HttpResponse:
-    """``/_sandbox/<action>``: act on a project or the engine, such as fund, clock or faults."""
+    """``/_sandbox/<action>``: act on a project or the engine, such as fund, clock or faults; or a list."""
+    if request.method == "GET" and action in LISTS:
+        return _list(request, LISTS[action])
     run = PROJECT_ACTIONS.get((request.method or "", action))
     if run is None:
         return _error(404, f"there is no {request.method} /_sandbox/{action}")
     return _respond(request, lambda engine, data: run(engine, _project(engine, request), data))
 
 
-def _project(engine: Engine, request: HttpRequest) -> Controls:
-    """The project in ``?project=<API key>``, by default the default project."""
-    key = query_params(request).get("project")
+def _list(request: HttpRequest, run: Listing) -> HttpResponse:
+    query = {name: value for name, value in query_params(request).items() if name != "project"}
+
+    def listing(engine: Engine, data: Json) -> Json:
+        engine.tick()
+        with engine.lock:
+            return copy.deepcopy(run(engine, _project(engine, request), Call(query=query)))
+
+    return _respond(request, listing)
+
+
+def _project(engine: Engine, request: HttpRequest) -> Project:
+    """The project of the API key in ``?project=`` or in the Authorization header; else the default project."""
+    key = query_params(request).get("project", bearer_token(request.headers.get("Authorization", "")))
     if key is None:
         return engine.default_project
-    if key not in engine.projects:
-        raise UnknownObjectError(f"there is no project {key!r}")
-    return engine.projects[key]
+    for project in engine.projects.values():
+        if key in project.state.keys:
+            return project
+    raise UnknownObjectError("no project of this sandbox has this API key")
 
 
 def _respond(request: HttpRequest, run: Callable[[Engine, Json], Any]) -> HttpResponse:
@@ -156,11 +247,16 @@ def _respond(request: HttpRequest, run: Callable[[Engine, Json], Any]) -> HttpRe
         return _error(403, "a page of another site sent this request")
     try:
         return _json(run(engine_of(request), json_body(request)))
+    except ApiError as error:
+        return _json(error.envelope(new_id("req")), error.status)
     except UnknownObjectError as error:
         return _error(404, str(error))
     except SandboxError as error:
         return _error(422, str(error))
-    except (ValueError, TypeError, KeyError) as error:
+    except KeyError as error:
+        missing = ApiError("parameter_missing", "This parameter is required.", param=str(error.args[0]))
+        return _json(missing.envelope(new_id("req")), missing.status)
+    except (ValueError, TypeError) as error:
         return _error(400, f"{type(error).__name__}: {error}")
 
 

@@ -14,6 +14,7 @@ from .endpoints import Endpoint
 from .project import ProjectState
 from .protocol import Json
 from .resources import SandboxError, UnknownObjectError
+from .trigger import trigger
 
 SETTABLE_TERMS = (
     "active", "countries", "forbidden_methods", "unavailable_methods", "broken_methods", "blocked_payers",
@@ -132,6 +133,16 @@ class Controls:
         return self._apply(
             lambda project: project.deposit_references.disable(deposit_reference_id), deposit_reference_id
         )
+
+    # events
+
+    def trigger(self, event: str, values: Json | None = None, object_id: str | None = None) -> Json:
+        """Make an object with these values and lead it to this event, or do that with an object that exists.
+
+        Returns ``{event, object, events, endpoints}``. Raises ApiError as the request that makes the object would.
+        """
+        with self.lock:
+            return trigger(self.project_of(object_id), event, values, object_id)
 
     # money
 

@@ -20,12 +20,14 @@ from .clock import Clock, iso
 from .endpoints import Endpoint, Endpoints
 from .faults import Fault, FaultRegistry
 from .protocol import DAY, HOUR, MINUTE, Json
+from .resources import new_id
 
 ACK_TIMEOUT: Final = 10.0
 # Waits after the first, second, … failure; then every 24 hours, up to 3 days after the first attempt.
 RETRY_WAITS: Final = (MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 6 * HOUR, 12 * HOUR)
 LAST_WAIT: Final = DAY
 GIVE_UP_AFTER: Final = timedelta(seconds=3 * DAY)
+LOG_SIZE: Final = 100_000
 WRONG_SECRET: Final = "whsec_" + "0" * 48
 
 # (url, headers, body) -> HTTP status; raises when there is no answer
@@ -259,8 +261,10 @@ class Dispatcher:
     def _record(
         self, delivery: Delivery, endpoint: Endpoint, status: int | None, error: str | None, *, acknowledged: bool
     ) -> None:
+        del self.log[: max(0, len(self.log) - LOG_SIZE + 1)]
         self.log.append(
             {
+                "id": new_id("dlv"),
                 "event_id": delivery.event_id,
                 "event_type": delivery.event_type,
                 "endpoint_id": endpoint.id,

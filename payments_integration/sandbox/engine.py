@@ -138,7 +138,7 @@ class Engine(Controls):
 
     @property
     def deliveries(self) -> list[Json]:
-        """The log of delivery attempts, newest last: ``{event_id, endpoint_id, at, attempt, status, …}``."""
+        """The log of delivery attempts, newest last: ``{id, event_id, endpoint_id, at, attempt, status, …}``."""
         with self.lock:
             return copy.deepcopy(self.dispatcher.log)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
 from contextlib import AbstractContextManager
@@ -10,7 +11,7 @@ from email.utils import format_datetime
 from typing import Final, Protocol
 
 from .clock import Clock, iso
-from .common_rules import RateLimiter, idempotency_key, json_object
+from .common_rules import RateLimiter, bearer_token, idempotency_key, json_object
 from .faults import Fault, FaultRegistry, apply_fault
 from .operations import BODILESS, OPERATIONS, Call
 from .project import ProjectState
@@ -37,6 +38,7 @@ class LogEntry:
     request_id: str
     operation: str | None = None
     api_key: str | None = None
+    error: str | None = None
     fault: str | None = None
     replayed: bool = False
 
@@ -62,8 +64,12 @@ class Gateway:
 
     def handle(self, request: ApiRequest) -> ApiResponse:
         """The response to one request. Never raises: an unexpected exception becomes an internal_error."""
-        entry = LogEntry(new_id("req"), request.operations.get(request.method), _bearer_token(request))
-        fault = self._faults.take_for_request(request.method, request.path, entry.operation, entry.api_key)
+        entry = LogEntry(new_id("req"), request.operations.get(request.method))
+        token = bearer_token(request.headers.get("authorization", ""))
+        with self._lock:
+            if token is not None and self._host.project_with_key(token) is not None:
+                entry.api_key = token  # no other text is kept: it could be a live key
+        fault = self._faults.take_for_request(request.method, request.path, entry.operation, token)
         entry.fault = None if fault is None else fault.kind
         headers = self._limiter.full_headers(write=request.method != "GET")
         if fault is None or fault.work or fault.kind == "slow":
@@ -78,6 +84,7 @@ class Gateway:
         if fault is not None and fault.kind == "no_date":
             date = {}
         response.headers = {"Content-Type": "application/json", **headers, **date, **response.headers}
+        entry.error = _error_code(response)
         self._write_log(request, entry, response)
         return response
 
@@ -181,6 +188,9 @@ class Gateway:
             )
 
 
-def _bearer_token(request: ApiRequest) -> str | None:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
+def _error_code(response: ApiResponse) -> str | None:
+    """The code of the error that is sent, if it is the provider's envelope."""
+    if response.status < 400 or not response.body.startswith(b'{"error":'):
+        return None
+    code = json.loads(response.body)["error"]["code"]
+    return str(code)

@@ -76,6 +76,10 @@ class Collection:
         del self._order[:count]
         self._dropped += count
 
+    def since(self, count: int) -> list[Json]:
+        """The objects themselves that were added since there were ``count``, oldest first, if none were removed."""
+        return [self._items[object_id] for object_id in self._order[count:]]
+
     def page(self, limit: int, starting_after: str | None, wanted: Callable[[Json], bool]) -> Json:
         """A page, newest first: ``{object, has_more, data}``. Raises resource_not_found for an unknown cursor."""
         index = len(self._order)

@@ -82,9 +82,15 @@ def json_body(request: HttpRequest) -> Json:
 
 
 def is_cross_site(request: HttpRequest) -> bool:
-    """Whether a browser sent this from another site's page."""
+    """Whether a browser sent this from another site's page; a page of another port is one.
+
+    Every browser sends Origin with a POST. Sec-Fetch-Site is a second line; a link to a page may come from anywhere.
+    """
     origin = request.headers.get("Origin")
-    return origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("Host"):
+        return True
+    sent_from = request.headers.get("Sec-Fetch-Site", "none")
+    return request.method not in ("GET", "HEAD") and sent_from not in ("none", "same-origin")
 
 
 def format_amount(amount: int, currency: str, country: str = "") -> str:

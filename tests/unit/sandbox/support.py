@@ -96,6 +96,9 @@ class Client:
         raw = b"" if body is None else json.dumps(body).encode()
         return self.call(method, f"/_sandbox/{path}", raw, query=query)
 
+    def listed(self, name: str, /, **query: str) -> Reply:
+        return self.call("GET", f"/_sandbox/{name}", query=query)
+
     def make(self, path: str, body: Any) -> dict[str, Any]:
         reply = self.post(path, body)
         assert reply.status == 201, reply.raw

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from payments_integration.sandbox import Clock, Engine
+from payments_integration.sandbox import Clock, Engine, deliveries, gateway
 
 from .support import ACCOUNT, CARD, DEPOSIT, Client, Receiver, types_of
 
@@ -192,3 +192,132 @@ def test_requests_from_pages_of_other_sites_are_refused(engine: Engine, client: 
     reply = client.call("POST", "/_sandbox/fund", body, origin="https://evil.example", host="127.0.0.1")
     assert reply.status == 403
     assert engine.balances["CLP"]["available"] == 0
+
+
+@pytest.mark.parametrize("path", ["fund", "tick", "trigger", "faults", "payments/pay_1/pay"])
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_requests_that_a_browser_marks_as_foreign_are_refused(client: Client, path: str, site: str) -> None:
+    assert client.call("POST", f"/_sandbox/{path}", b"{}", sec_fetch_site=site).status == 403
+
+
+def test_requests_of_own_pages_and_of_programs_are_accepted(client: Client) -> None:
+    for headers in ({}, {"sec_fetch_site": "same-origin"}, {"sec_fetch_site": "none"}):
+        assert client.call("POST", "/_sandbox/tick", b"", None, **headers).status == 200
+    # a link on another site
+    assert client.call("GET", "/_sandbox/payments", b"", None, sec_fetch_site="cross-site").status == 200
+
+
+def test_each_kind_of_object_is_listed_newest_first(engine: Engine, client: Client) -> None:
+    for event in ("payment.succeeded", "payout.created", "refund.created"):
+        engine.trigger(event)
+    references = [client.make("/deposit-references", {**DEPOSIT, "merchant_reference": name}) for name in "ab"]
+    endpoint = engine.add_endpoint("https://shop.example/hook", secret="whsec_never_shown")
+    stored = {
+        "payments": list(engine.payments), "payouts": list(engine.payouts), "refunds": list(engine.refunds),
+        "deposit-references": [item["id"] for item in references], "endpoints": [endpoint["id"]],
+        "events": [event["id"] for event in engine.events],
+    }  # fmt: skip
+    for name, ids in stored.items():
+        page = client.listed(name, limit="100").json
+        assert (page["object"], page["has_more"]) == ("list", False)
+        assert [item["id"] for item in page["data"]] == ids[::-1], name
+        if len(ids) > 1:
+            first = client.listed(name, limit="1").json
+            assert (len(first["data"]), first["has_more"]) == (1, True)
+            second = client.listed(name, limit="1", starting_after=first["data"][0]["id"]).json
+            assert second["data"][0]["id"] == ids[-2]
+    assert b"whsec_never_shown" not in client.listed("endpoints").raw
+
+
+def test_lists_can_be_filtered(engine: Engine, client: Client) -> None:
+    engine.trigger("payment.succeeded", {"merchant_reference": "7"})
+    engine.trigger("payment.failed")
+    for query, count in (
+        ({"status": "failed"}, 1), ({"merchant_reference": "7"}, 1), ({"status": "expired"}, 0), ({}, 2),
+    ):  # fmt: skip
+        assert len(client.listed("payments", **query).json["data"]) == count
+    assert len(client.listed("events", type="payment.failed").json["data"]) == 1
+    client.make("/deposit-references", DEPOSIT)
+    assert client.listed("deposit-references", merchant_reference="7").json["data"] == []
+
+
+def test_the_requests_received_are_listed_without_secrets(engine: Engine, client: Client) -> None:
+    client.post("/payments", CARD, key="order-7")
+    client.post("/payments", {"amount": "x"})
+    Client(engine, "sk_live_by_mistake").get("/balances")
+    client.get("/balances")
+    reply = client.listed("requests")
+    newest, refused, wrong, created = reply.json["data"]
+    assert (newest["method"], newest["path"], newest["status"], newest["error"]) == ("GET", "/v1/balances", 200, None)
+    assert (refused["status"], refused["error"]) == (401, "api_key_invalid")
+    assert (wrong["status"], wrong["error"]) == (400, "parameter_missing")
+    assert (created["idempotency_key"], created["operation"]) == ("order-7", "create_payment")
+    assert created["at"].startswith("2026-01-15T12:00:00")
+    assert b"sk_" not in reply.raw
+    assert "sk_live_by_mistake" not in json.dumps(engine.books())
+    for query, ids in (
+        ({"status": "401"}, [refused]), ({"path": "/v1/payments"}, [wrong, created]), ({"method": "PUT"}, []),
+        ({"error": "parameter_missing"}, [wrong]), ({"operation": "create_payment", "status": "201"}, [created]),
+        ({"limit": "2", "starting_after": newest["request_id"]}, [refused, wrong]),
+    ):  # fmt: skip
+        assert client.listed("requests", **query).json["data"] == ids
+
+
+def test_the_attempts_to_deliver_are_listed(engine: Engine, client: Client, receiver: Receiver) -> None:
+    endpoint = engine.add_endpoint("https://shop.example/hook")
+    receiver.status = 500
+    engine.trigger("payment.requires_action")
+    engine.deliver_due()
+    page = client.listed("deliveries", limit="1").json
+    assert page["has_more"] is True
+    assert (page["data"][0]["event_type"], page["data"][0]["status"]) == ("payment.requires_action", 500)
+    older = client.listed("deliveries", starting_after=page["data"][0]["id"]).json["data"]
+    assert [item["event_type"] for item in older] == ["payment.created"]
+    for query, count in (
+        ({"event_id": engine.events[0]["id"]}, 1), ({"status": "200"}, 0), ({"endpoint_id": endpoint["id"]}, 2),
+    ):  # fmt: skip
+        assert len(client.listed("deliveries", **query).json["data"]) == count
+
+
+@pytest.mark.parametrize(
+    "name", ["payments", "payouts", "refunds", "deposit-references", "endpoints", "events", "requests", "deliveries"]
+)
+def test_wrong_queries_of_lists_are_errors_that_name_the_parameter(client: Client, name: str) -> None:
+    for query, status, code in (
+        ({"limit": "101"}, 400, "parameter_invalid"),
+        ({"limit": "x"}, 400, "parameter_invalid"),
+        ({"starting_after": "none"}, 404, "resource_not_found"),
+        ({"color": "red"}, 400, "parameter_invalid"),
+    ):
+        reply = client.listed(name, **query)
+        assert (reply.status, reply.error["code"], reply.error["param"]) == (status, code, next(iter(query)))
+
+
+def test_the_logs_keep_a_bounded_number_of_entries(
+    engine: Engine, client: Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "LOG_SIZE", 3)
+    engine.add_endpoint("https://shop.example/hook")
+    for _ in range(5):
+        client.card()
+    engine.deliver_due()
+    assert [item["event_id"] for item in engine.deliveries] == [event["id"] for event in engine.events[-3:]]
+    assert engine.gateway.log.maxlen == gateway.LOG_SIZE == 100_000
+
+
+def test_a_project_is_named_by_any_of_its_keys(engine: Engine, client: Client) -> None:
+    two = engine.add_project("sk_test_two")
+    two.add_key("sk_test_two_b")
+    Client(engine, "sk_test_two_b").card()
+    for caller, query in ((Client(engine, "sk_test_two_b"), {}), (client, {"project": "sk_test_two"})):
+        assert len(caller.listed("payments", **query).json["data"]) == 1
+    assert client.listed("payments").json["data"] == []
+    assert Client(engine, None).listed("payments").json["data"] == []
+    refused = Client(engine, "sk_test_unknown").listed("payments")
+    assert (refused.status, refused.error["code"]) == (404, "resource_not_found")
+    assert b"sk_test_unknown" not in refused.raw
+
+
+def test_a_missing_field_is_named(client: Client) -> None:
+    reply = client.control("fund", {"amount": 5})
+    assert (reply.status, reply.error["code"], reply.error["param"]) == (400, "parameter_missing", "currency")

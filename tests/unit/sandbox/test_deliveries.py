@@ -403,6 +403,7 @@ def test_the_delivery_log_has_all_fields(engine: Engine, client: Client, endpoin
     engine.deliver_due()
     assert engine.deliveries == [
         {
+            "id": engine.deliveries[0]["id"],
             "event_id": engine.events[0]["id"],
             "event_type": "payment.created",
             "endpoint_id": endpoint["id"],

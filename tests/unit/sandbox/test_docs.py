@@ -11,7 +11,7 @@ from django.core.management.base import CommandParser
 from payments_integration.management.commands.payments_sandbox import Command
 from payments_integration.sandbox import Engine
 from payments_integration.sandbox.catalog import FEE_BASIS_POINTS, METHODS, PAYOUT_FEES
-from payments_integration.sandbox.control_api import OBJECT_ACTIONS, PROJECT_ACTIONS
+from payments_integration.sandbox.control_api import LISTS, OBJECT_ACTIONS, PROJECT_ACTIONS
 from payments_integration.sandbox.controls import SETTABLE_TERMS, Controls
 from payments_integration.sandbox.engine import DEFAULT_FUNDS
 from payments_integration.sandbox.faults import DELIVERY_KINDS, REQUEST_KINDS, Fault
@@ -66,6 +66,7 @@ def test_the_docs_list_every_control() -> None:
     assert [name for name in names if f"`{name}" not in text] == []
     interface = section("The control interface over HTTP")
     assert [action for _, action in OBJECT_ACTIONS if not re.search(rf"`{action}`|/{action}`", interface)] == []
+    assert [name for name in LISTS if not re.search(rf"\| `GET .*/_sandbox/{name}`", interface)] == []
     assert [action for _, action in PROJECT_ACTIONS if f"/_sandbox/{action}" not in interface] == []
     assert [name for name in SETTABLE_TERMS if f"`{name}`" not in interface] == []
 
