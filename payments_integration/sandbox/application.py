@@ -17,8 +17,9 @@ from django.urls.resolvers import RegexPattern
 
 from . import control_api
 from .engine import Engine
+from .home import home
 from .validation import is_loopback
-from .views import CONNECTION_FAULT_KEY, ENGINE_KEY, api, checkout, dashboard, openapi, render
+from .views import CONNECTION_FAULT_KEY, ENGINE_KEY, api, checkout, openapi, render
 
 logger = logging.getLogger("payments_integration.sandbox")
 
@@ -48,7 +49,7 @@ URL_PATTERNS: Final = [
     _api("events/<str:object_id>", GET="get_event"),
     re_path(r"^v1(?:/.*)?$", api, {"operations": {}}),
     path("openapi.json", openapi),
-    path("", dashboard),
+    path("", home),
     path("checkout/<str:payment_id>", checkout),
     path("_sandbox/books", control_api.books),
     path("_sandbox/<str:collection>/<str:object_id>/<str:action>", control_api.object_action),

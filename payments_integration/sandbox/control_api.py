@@ -99,6 +99,7 @@ def _whitelist(engine: Engine, project: Controls, data: Json) -> Json:
 
 def _trigger(engine: Engine, project: Controls, data: Json) -> Json:
     """``{"event": "payment.succeeded", "set": {"amount": 11980}}``, or with ``"object": "pay_…"`` instead of set."""
+    data = {name: value for name, value in data.items() if value is not None}
     for name, value in data.items():
         kind = {"event": str, "set": dict, "object": str}.get(name)
         if kind is None:

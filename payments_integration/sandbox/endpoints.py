@@ -101,6 +101,10 @@ class Endpoints:
             raise ApiError("resource_not_found", f"There is no object with the id {endpoint_id!r}.")
         return self.by_id[endpoint_id]
 
+    def subscribers(self, event_type: str) -> list[Endpoint]:
+        """The active endpoints that take this event type."""
+        return [item for item in self.by_id.values() if item.status == "active" and event_type in item.events]
+
     # controls
 
     def add(self, url: str, events: list[str] | None = None, secret: str | None = None) -> Endpoint:

@@ -126,11 +126,7 @@ class ProjectState:
             self._dispatcher.enqueue(self.api_key, self.endpoints, endpoint, event, body)
 
     def _subscribers(self, event_type: str) -> list[Endpoint]:
-        return [
-            endpoint
-            for endpoint in self.endpoints.by_id.values()
-            if endpoint.status == "active" and event_type in endpoint.events
-        ]
+        return self.endpoints.subscribers(event_type)
 
 
 def _check_funding(currency: str, amount: object) -> None:

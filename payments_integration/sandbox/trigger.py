@@ -95,9 +95,9 @@ def trigger(project: ProjectState, event: str, values: Json | None = None, objec
     """Make an object, or take the one with ``object_id``, and lead it to this event type.
 
     ``values``: fields of the request that creates the object; the others have defaults. Returns ``{event, object,
-    events, endpoints}``: the object as it is now, all events that were sent on the way, and how many active webhook
-    endpoints take the event. Raises ApiError as a request would, and SandboxError if the object's status does not
-    allow the change. Callers hold the engine's lock.
+    events, endpoints}``: the object as it is now, all events that were sent on the way, and the ids of the active
+    webhook endpoints that take the event. Raises ApiError as a request would, and SandboxError if the object's status
+    does not allow the change. Callers hold the engine's lock.
     """
     if event not in EVENT_TYPES:
         raise _unknown(event)
@@ -118,11 +118,7 @@ def trigger(project: ProjectState, event: str, values: Json | None = None, objec
     if not is_reached():
         raise SandboxError(f"a {item['object']} that is {item['status']} does not come to {event}")
     shown = project.ledger.balances[item["currency"]] if event == "balance.updated" else item
-    endpoints = [
-        endpoint.id
-        for endpoint in project.endpoints.by_id.values()
-        if endpoint.status == "active" and event in endpoint.events
-    ]
+    endpoints = [endpoint.id for endpoint in project.endpoints.subscribers(event)]
     events = project.events.items.since(start)
     return copy.deepcopy({"event": event, "object": shown, "events": events, "endpoints": endpoints})
 

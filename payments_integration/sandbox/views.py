@@ -1,10 +1,10 @@
-"""The API's view, the OpenAPI document, the dashboard, and the checkout page, where you act as the payer."""
+"""The API's view, the OpenAPI document, and the checkout page, where you act as the payer."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -13,8 +13,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.template import Context, Engine as TemplateEngine
 
 from .catalog import METHODS
-from .clock import iso
-from .controls import Project
 from .engine import Engine
 from .openapi import document
 from .payments import CANCELABLE, TRANSFERS, WAITING
@@ -24,7 +22,6 @@ from .resources import SandboxError, UnknownObjectError
 ENGINE_KEY: Final = "payments_sandbox.engine"
 CONNECTION_FAULT_KEY: Final = "payments_sandbox.connection_fault"
 TEMPLATES: Final = Path(__file__).resolve().parent.parent / "templates"
-DASHBOARD_ROWS: Final = 20
 # Who writes the decimals with a point; the others write a comma.
 POINT_COUNTRIES: Final = ("PE", "MX")
 # Each country's own symbols, with the space that follows them. It writes any other currency as its code.
@@ -133,53 +130,6 @@ def openapi(request: HttpRequest) -> HttpResponse:
         return HttpResponseNotAllowed(["GET"])
     content = encode_json(document(engine_of(request).base_url or ""))
     return HttpResponse(content, content_type="application/json")
-
-
-def dashboard(request: HttpRequest) -> HttpResponse:
-    """``GET /``: the newest payments, payouts, refunds, events and deliveries of every project."""
-    if request.method not in ("GET", "HEAD"):
-        return HttpResponseNotAllowed(["GET"])
-    engine = engine_of(request)
-    engine.tick()
-    return render(
-        "home.html",
-        {
-            "now": iso(engine.clock.now()),
-            "url": engine.base_url or "",
-            "projects": [_project(project) for project in engine.projects.values()],
-            "deliveries": list(reversed(engine.deliveries[-DASHBOARD_ROWS:])),
-            "waiting": len(engine.pending_deliveries),
-            "faults": [fault for fault in engine.faults.all() if not fault.spent],
-        },
-    )
-
-
-def _project(project: Project) -> dict[str, object]:
-    return {
-        "api_key": project.api_key,
-        "payments": _newest(project.payments.values()),
-        "payouts": _newest(project.payouts.values()),
-        "refunds": _newest(project.refunds.values()),
-        "events": list(reversed(project.events[-DASHBOARD_ROWS:])),
-        "endpoints": list(project.endpoints.values()),
-        "balances": [
-            {
-                "currency": balance["currency"],
-                **{
-                    name: format_amount(balance[name], balance["currency"])
-                    for name in ("available", "pending", "reserve", "hold", "debt")
-                },
-            }
-            for balance in project.balances.values()
-            if "updated_at" in balance or balance["available"]
-        ],
-        "audit": project.audit(),
-    }
-
-
-def _newest(items: Iterable[Json]) -> list[Json]:
-    newest = list(items)[-DASHBOARD_ROWS:][::-1]
-    return [{**item, "shown": format_amount(item["amount"], item["currency"])} for item in newest]
 
 
 def checkout(request: HttpRequest, payment_id: str) -> HttpResponse:

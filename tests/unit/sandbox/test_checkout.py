@@ -1,4 +1,4 @@
-"""The hosted checkout page and the dashboard."""
+"""The hosted checkout page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from payments_integration.sandbox import Engine, Fault, SandboxError
+from payments_integration.sandbox import Engine, SandboxError
 from payments_integration.sandbox.views import parse_amount
 
 from .support import Client, Reply, types_of
@@ -170,35 +170,3 @@ def test_payments_of_every_project_have_a_page(engine: Engine) -> None:
     payment = Client(engine, "sk_test_two").card()
     assert press(Client(engine), payment, "pay").status == 303
     assert engine.projects["sk_test_two"].payments[payment["id"]]["status"] == "succeeded"
-
-
-def test_the_dashboard_shows_what_a_project_starts_with() -> None:
-    text = Client(Engine(funds={"CLP": 5_000})).call("GET", "/").raw.decode()
-    assert "CLP\xa05,000" in text
-    assert "BRL" not in text
-
-
-def test_the_dashboard_shows_all_objects(engine: Engine, client: Client) -> None:
-    engine.fund("CLP", 1_000_000)
-    engine.add_endpoint("https://shop.example/hook")
-    payment = client.card(merchant_reference="<b>7</b>")
-    engine.pay(payment["id"])
-    payout, refund = client.payout(), client.make("/refunds", {"payment_id": payment["id"]})
-    engine.deliver_due()
-    engine.faults.add(Fault("html"))
-    text = client.call("GET", "/").raw.decode()
-    ids = (payment["id"], payout["id"], refund["id"], engine.events[-1]["id"])
-    texts = ("https://shop.example/hook", "CLP\xa0989,410", "&lt;b&gt;7&lt;/b&gt;", "sk_test_sandbox", "active faults")
-    heads = ("Payment", "Payout", "Refund", "Endpoint", "Event", "Attempt", "Available")
-    # Times are short; all of them is in the title.
-    times = (
-        '<td title="2026-01-15T12:00:00.',
-        '">2026-01-15 12:00:00</td>',
-        '<span title="2026-01-15T12:00:00.',
-        '">2026-01-15 12:00:00 UTC</span>',
-    )
-    shown = (*ids, *texts, *times, *(f'<th scope="col">{name}</th>' for name in heads))
-    assert [wanted for wanted in shown if wanted not in text] == []
-    assert f'href="/checkout/{payment["id"]}"' in text
-    assert "<b>7" not in text
-    assert client.call("POST", "/").status == 405

@@ -1,0 +1,174 @@
+"""The home page in a browser: what the sandbox holds, received and sent, with forms for the controls."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from itertools import islice
+from typing import Final
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+
+from .clock import iso
+from .controls import Project
+from .engine import Engine
+from .faults import Fault
+from .ledger import BUCKETS
+from .protocol import EVENT_TYPES, ApiError, Json
+from .resources import Collection, SandboxError
+from .trigger import parse_assignments
+from .views import engine_of, form_fields, format_amount, is_cross_site, query_params, render
+
+ROWS: Final = 20
+MAX_TIMES: Final = 1_000
+MAX_SECONDS: Final = 3_600
+#: The choices of the two forms for faults: what the page says, and the fault. The control interface has all faults.
+REQUEST_FAULTS: Final[dict[str, tuple[str, Json]]] = {
+    "internal": ("fails: 500 internal_error", {"kind": "error", "code": "internal_error"}),
+    "unavailable": ("fails: 503 service_unavailable", {"kind": "error", "code": "service_unavailable"}),
+    "limited": ("is refused: 429 rate_limited", {"kind": "rate_limited", "retry_after": "5"}),
+    "slow": ("is answered late", {"kind": "slow"}),
+    "reset": ("is not executed, and gets no answer", {"kind": "reset"}),
+    "lost": ("is executed, and gets no answer", {"kind": "reset", "work": True}),
+    "html": ("gets an HTML page", {"kind": "html"}),
+}
+DELIVERY_FAULTS: Final[dict[str, tuple[str, Json]]] = {
+    "delay": ("is delayed", {"kind": "delay"}),
+    "drop": ("is lost", {"kind": "drop"}),
+    "duplicate": ("is sent twice", {"kind": "duplicate"}),
+    "reorder": ("is sent after the next one", {"kind": "reorder"}),
+    "bad_signature": ("has a wrong signature", {"kind": "bad_signature"}),
+}
+#: No script and no frame: no page of another site can show this one and catch clicks.
+POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'"
+)
+
+
+def home(request: HttpRequest) -> HttpResponse:
+    """``/``: GET shows the page, POST does what a form says and leads back to the page."""
+    if request.method in ("GET", "HEAD"):
+        return _page(request)
+    if request.method != "POST":
+        return HttpResponseNotAllowed(["GET", "POST"])
+    if is_cross_site(request):
+        return render("message.html", {"title": "Refused", "text": "Another site sent this form."}, 403)
+    fields = form_fields(request)
+    try:
+        target = _act(engine_of(request), fields)
+    except ApiError as error:
+        field = f"{error.param}: " if error.param else ""
+        return _page(request, fields, f"{field}{error.message}")
+    except SandboxError as error:
+        return _page(request, fields, str(error))
+    return HttpResponse(status=303, headers={"Location": target})
+
+
+def _act(engine: Engine, fields: Mapping[str, str]) -> str:
+    """Do it, and return the address to go to. Raises ApiError and SandboxError."""
+    action = fields.get("action")
+    if action == "trigger":
+        lines = [line for line in fields.get("set", "").splitlines() if line.strip()]
+        values = parse_assignments(lines)
+        found = _chosen_project(engine, fields).trigger(
+            fields.get("event", ""), values, fields.get("object", "").strip() or None
+        )
+        sent = [event["id"] for event in found["events"] if event["type"] == found["event"]]
+        return f"/?{urlencode({'event': sent[-1]})}#done"
+    if action == "resend":
+        engine.redeliver(fields.get("event", ""), fields.get("endpoint") or None)
+        return f"/?{urlencode({'event': fields['event']})}#done"
+    if action in ("request", "delivery"):
+        choices = REQUEST_FAULTS if action == "request" else DELIVERY_FAULTS
+        if fields.get("fault") not in choices:
+            raise SandboxError("choose one of the faults")
+        fault = Fault(**choices[fields["fault"]][1], times=_number(fields, "times", MAX_TIMES))
+        if fault.kind in ("slow", "delay"):
+            fault.delay = _number(fields, "seconds", MAX_SECONDS)
+        engine.faults.add(fault)
+        return "/#faults"
+    if action == "clear":
+        engine.faults.clear()
+        return "/#faults"
+    raise SandboxError("choose one of the buttons")
+
+
+def _number(fields: Mapping[str, str], name: str, most: int) -> int:
+    text = fields.get(name, "")
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not 1 <= int(text) <= most:
+        raise SandboxError(f"{name}: write a number from 1 to {most}")
+    return int(text)
+
+
+def _chosen_project(engine: Engine, fields: Mapping[str, str]) -> Project:
+    projects = list(engine.projects.values())
+    number = fields.get("project", "0")
+    if not number.isascii() or not number.isdigit() or len(number) > 4 or int(number) >= len(projects):
+        raise SandboxError("choose one of the projects")
+    return projects[int(number)]
+
+
+def _page(request: HttpRequest, typed: Mapping[str, str] | None = None, problem: str = "") -> HttpResponse:
+    """The page; with what was typed, and why it was refused."""
+    engine = engine_of(request)
+    engine.tick()
+    with engine.lock:
+        context: dict[str, object] = {
+            "now": iso(engine.clock.now()),
+            "url": engine.base_url or "",
+            "projects": [_project(project) for project in engine.projects.values()],
+            "requests": list(islice(reversed(engine.gateway.log), ROWS)),
+            "deliveries": engine.dispatcher.log[-ROWS:][::-1],
+            "waiting": len(engine.pending_deliveries),
+            "faults": [fault for fault in engine.faults.all() if not fault.spent],
+            "done": _done(engine, query_params(request).get("event")),
+        }
+    kinds = dict.fromkeys(event.partition(".")[0] for event in EVENT_TYPES)
+    context |= {
+        "event_types": [(kind, [name for name in EVENT_TYPES if name.startswith(f"{kind}.")]) for kind in kinds],
+        "request_faults": [(name, label) for name, (label, _) in REQUEST_FAULTS.items()],
+        "delivery_faults": [(name, label) for name, (label, _) in DELIVERY_FAULTS.items()],
+        "typed": {"event": "payment.succeeded", **(typed or {})},
+        "problem": problem,
+    }
+    response = render("home.html", context, 422 if problem else 200)
+    response.headers["Content-Security-Policy"] = POLICY
+    return response
+
+
+def _done(engine: Engine, event_id: str | None) -> Json | None:
+    """The event of the form before, and how many endpoints it goes to. None for an id that does not exist."""
+    for project in engine.projects.values():
+        event = project.state.events.items.get(event_id or "")
+        if event is not None:
+            return {**event, "endpoints": len(project.state.endpoints.subscribers(event["type"]))}
+    return None
+
+
+def _project(project: Project) -> dict[str, object]:
+    state = project.state
+    return {
+        "api_key": project.api_key,
+        "payments": _newest(state.payments.items),
+        "payouts": _newest(state.payouts.items),
+        "refunds": _newest(state.refunds.items),
+        "references": _newest(state.deposit_references.items),
+        "events": _newest(state.events.items),
+        "endpoints": list(project.endpoints.values()),
+        "balances": [
+            {name: format_amount(balance[name], balance["currency"]) for name in BUCKETS}
+            for balance in project.balances.values()
+            if "updated_at" in balance or balance["available"]
+        ],
+        "audit": project.audit(),
+    }
+
+
+def _newest(items: Collection) -> list[Json]:
+    newest: list[Json] = copy.deepcopy(items.page(ROWS, None, lambda item: True)["data"])
+    for item in newest:
+        if "amount" in item:
+            item["shown"] = format_amount(item["amount"], item["currency"])
+    return newest

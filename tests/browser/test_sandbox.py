@@ -1,0 +1,41 @@
+"""The sandbox's home page in a browser: its forms work, it fits narrow screens, and axe-core has no complaint."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from payments_integration.sandbox import Engine, SandboxServer
+from payments_integration.sandbox.engine import DEFAULT_FUNDS
+from tests.browser.accessibility import grave
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (390, "dark"), (1366, "light"), (1366, "dark")])
+def test_a_person_triggers_fails_delays_and_resends(browser: Browser, width: int, scheme: str) -> None:
+    engine = Engine(funds=DEFAULT_FUNDS, transport=lambda url, headers, body: 200)
+    engine.add_endpoint("https://shop.example/with/a/long/path/to/the/webhook/of/the/default/account/")
+    complaints: list[str] = []
+    with (
+        SandboxServer(engine) as server,
+        browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme) as context,  # type: ignore[arg-type]
+    ):
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(server.url)
+        page.get_by_label("Event", exact=True).select_option("refund.succeeded")
+        page.get_by_label("Fields of the new object").fill("amount=40\nreason=a reason " + "that is long " * 20)
+        page.get_by_role("button", name="Trigger").click()
+        expect(page.get_by_role("status")).to_contain_text("refund.succeeded of ref_")
+        page.get_by_label("The next API request").select_option("slow")
+        page.get_by_role("button", name="Apply to the next request").click()
+        page.get_by_label("The next webhook").select_option("delay")
+        page.get_by_role("button", name="Apply to the next webhook").click()
+        expect(page.get_by_role("listitem")).to_have_text(["slow, 0 of 1 used", "delay, 0 of 1 used"])
+        page.get_by_role("button", name="Send refund.created").first.click()
+        expect(page.get_by_role("status")).to_contain_text("refund.created of ref_")
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert grave(page) == []
+        page.get_by_role("button", name="Clear all faults").click()
+        expect(page.get_by_role("heading", name="Active faults")).to_have_count(0)
+    assert complaints == []
