@@ -100,8 +100,7 @@ class Command(BaseCommand):
 
 def _loopback(url: str, where: str) -> str:
     """The address if it is this machine. Raises CommandError: nothing may be triggered at the real provider."""
-    parts = urlsplit(url) if is_base_url(url) else None
-    if parts is None or parts.scheme != "http" or parts.hostname not in LOOPBACK_HOSTS:
+    if not is_base_url(url) or urlsplit(url).hostname not in LOOPBACK_HOSTS:
         raise CommandError(
             f"{where} is {url}, not a sandbox on this machine such as http://127.0.0.1:8400. "
             "Start one with payments_sandbox, and point BASE_URL or --url at it.",
