@@ -55,6 +55,15 @@ OBJECT_ACTIONS: Final[dict[tuple[str, str], ObjectAction]] = {
         "queued": engine.redeliver(object_id, data.get("endpoint_id"))
     },
 }
+#: The fields of the bodies; the other actions have none. A misspelt amount must not pay all of it.
+OBJECT_FIELDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("payments", "pay"): ("amount",),
+    ("payments", "fail"): ("reason",),
+    ("payouts", "fail"): ("reason",),
+    ("payouts", "return"): ("reason",),
+    ("deposit-references", "transfer"): ("amount",),
+    ("events", "redeliver"): ("endpoint_id",),
+}
 
 
 def _clock(engine: Engine, project: Controls, data: Json) -> Json:
@@ -208,7 +217,14 @@ def object_action(request: HttpRequest, collection: str, object_id: str, action:
         return _error(404, f"there is no {action!r} for {collection}")
     if request.method != "POST":
         return _error(405, "only POST is allowed here")
-    return _respond(request, lambda engine, data: run(engine, object_id, data))
+
+    def act(engine: Engine, data: Json) -> Any:
+        for name in data:
+            if name not in OBJECT_FIELDS.get((collection, action), ()):
+                raise ApiError("parameter_invalid", "This parameter is not known.", param=name)
+        return run(engine, object_id, data)
+
+    return _respond(request, act)
 
 
 def project_action(request: HttpRequest, action: str) -> HttpResponse:

@@ -318,6 +318,18 @@ def test_a_project_is_named_by_any_of_its_keys(engine: Engine, client: Client) -
     assert b"sk_test_unknown" not in refused.raw
 
 
+def test_an_unknown_field_of_an_action_is_refused(engine: Engine, client: Client) -> None:
+    payment = client.bank()
+    for action, body in (("pay", {"ammount": 5}), ("expire", {"reason": "x"})):
+        reply = client.control(f"payments/{payment['id']}/{action}", body)
+        assert (reply.status, reply.error["code"], reply.error["param"]) == (
+            400,
+            "parameter_invalid",
+            next(iter(body)),
+        )
+    assert engine.payments[payment["id"]]["status"] == "created"
+
+
 def test_a_missing_field_is_named(client: Client) -> None:
     reply = client.control("fund", {"amount": 5})
     assert (reply.status, reply.error["code"], reply.error["param"]) == (400, "parameter_missing", "currency")
