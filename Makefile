@@ -14,6 +14,9 @@ STAMP_postgres := postgres
 STAMP_mariadb := mysql
 # Of the fuzzer: for how long.
 SECONDS ?= 60
+# Of the foreign sites: which one (all without), and with which Python (the newest that is found).
+SITE ?=
+export PYTHON_NEWEST ?=
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -W error
@@ -29,6 +32,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office test-quickstart cases simulate mutants fuzz load bench
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office cases simulate mutants fuzz load bench
 .PHONY: dist sbom release-check
+.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office test-foreign cases simulate mutants fuzz load bench
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -71,6 +75,8 @@ matrix: $(VENV)/.ready-dev ## Every version that is claimed, for hours: nox -s m
 	$(BIN)/nox -s matrix
 test-quickstart: $(VENV)/.ready-dev ## docs/quickstart.md, followed word for word to a paid order and a refund
 	$(RUN) -m pytest tests/quickstart
+test-foreign: $(VENV)/.ready-dev ## The built wheel in sites of Wagtail, Oscar and others; SITE=wagtail|oscar|busy takes one
+	$(RUN) -m pytest tests/foreign $(if $(SITE),-k "$(SITE)")
 
 cases: $(VENV)/.ready-all ## The failure catalogue: what proves each case, and where; ARGS=--from DIR reads earlier runs
 	$(RUN) -m tests.cases $(ARGS)

@@ -66,6 +66,7 @@ def check() -> list[str]:
     wrong: list[str] = []
     seen: list[int] = []
     dispatched: list[str] = []
+    transactions: list[dict[str, bool]] = []
 
     def elsewhere() -> None:
         seen.append(Event.objects.count())
@@ -78,6 +79,7 @@ def check() -> list[str]:
 
     def receive(event: Event, **_: Any) -> None:
         dispatched.append(event.id)
+        transactions.append({alias: connections[alias].in_atomic_block for alias in connections})
 
     def atomic_view(request: HttpRequest) -> HttpResponse:
         return HttpResponse(status=200 if connections["money"].in_atomic_block else 418)
@@ -100,6 +102,8 @@ def check() -> list[str]:
     inbox.dispatch()
     if dispatched != [first["id"]]:
         wrong.append(f"dispatched {dispatched}")
+    if transactions != [{"default": False, "money": True}]:
+        wrong.append(f"the receiver ran in the transactions {transactions}")
     for model in (Event, Payment, StatusChange):
         if model.objects.using("money").count() != 1:
             wrong.append(f"{model.__name__} is not where it is written")
