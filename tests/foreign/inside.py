@@ -23,7 +23,7 @@ from payments_integration.models import DueRefresh, Payment, Refund
 
 def create() -> None:
     """Objects at the provider, as a merchant's code makes them. Prints the payments' ids."""
-    card = {"amount": 10_000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
+    card: dict[str, Any] = {"amount": 10_000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
     payer = {"name": "Ana Soto", "email": "ana@example.com", "document": {"type": "RUT", "number": "12345678-5"}}
     payments = [services.create_payment(**card, payer=payer, merchant_reference=f"order-{n}") for n in range(4)]
     notes.add(payments[0], "The payer called.", author="the walk")
@@ -61,7 +61,7 @@ def pages() -> None:
         for pattern in patterns:
             if not isinstance(pattern, URLPattern):
                 walk(pattern.url_patterns, label)
-            elif (pattern.name or "").startswith(f"{label}_"):
+            elif pattern.name and pattern.name.startswith(f"{label}_"):
                 rows: list[list[str]] = [[]]
                 if "object_id" in pattern.pattern.converters:
                     model = apps.get_model(label, pattern.name.removeprefix(f"{label}_").partition("_")[0])

@@ -43,8 +43,8 @@ def newest_python() -> str:
         # A pyenv shim is found on the path even where its version is not chosen; take the interpreter itself.
         pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
         candidates = [*sorted(pyenv.glob(f"{version}*/bin/python"), reverse=True), shutil.which(f"python{version}")]
-        for candidate in filter(None, candidates):
-            if subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
+        for candidate in candidates:
+            if candidate and subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
                 return str(candidate)
     return sys.executable
 
