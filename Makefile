@@ -20,19 +20,16 @@ export PYTHON_NEWEST ?=
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -W error
-PATHS := payments_integration example_project tests docs/site $(wildcard benchmarks)
+PATHS := payments_integration example_project tests docs/site noxfile.py $(wildcard benchmarks)
 SUITE := tests/unit tests/integration
 SERVERS := $(RUN) -m tests.servers
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/__init__.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean environment
-.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office matrix cases simulate mutants fuzz load bench
-.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-types test-office cases simulate mutants fuzz load bench
-.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office test-quickstart cases simulate mutants fuzz load bench
-.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office cases simulate mutants fuzz load bench
-.PHONY: dist sbom release-check
-.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office test-foreign cases simulate mutants fuzz load bench
+.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office
+.PHONY: test-types test-quickstart test-sandbox test-foreign matrix cases simulate mutants fuzz load bench
+.PHONY: docs docs-serve dist sbom release-check
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
