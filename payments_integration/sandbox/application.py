@@ -18,6 +18,8 @@ from django.urls.resolvers import RegexPattern
 from . import control_api
 from .engine import Engine
 from .home import home
+from .protocol import ApiError, error_response
+from .resources import new_id
 from .validation import is_loopback
 from .views import CONNECTION_FAULT_KEY, ENGINE_KEY, api, checkout, openapi, render
 
@@ -73,6 +75,9 @@ class SandboxApplication:
         """Answer one request. The server finds the connection's fault in the environ under CONNECTION_FAULT_KEY."""
         environ[ENGINE_KEY] = self.engine
         response = self._respond(WSGIRequest(environ))
+        if problem := self.engine.checkpoint(environ["REQUEST_METHOD"] not in ("GET", "HEAD")):
+            error = error_response(ApiError("internal_error", problem), new_id("req"))
+            response = HttpResponse(error.body, status=error.status, content_type="application/json")
         fault = environ.get(CONNECTION_FAULT_KEY)
         if fault is not None and fault.kind == "reset" and "payments_sandbox.server" not in environ:
             raise ConnectionResetError("the sandbox resets this connection")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from weakref import WeakMethod
 
@@ -22,6 +23,15 @@ def parse_iso(text: str) -> datetime:
     if at.tzinfo is None:
         raise ValueError("a date-time needs a time zone")
     return at.astimezone(UTC)
+
+
+@dataclass(frozen=True)
+class ClockRecord:
+    """What is saved of a clock. ``offset``: seconds between real time and the clock's."""
+
+    offset: float
+    frozen_at: datetime | None
+    last_stamp: datetime | None
 
 
 class Clock:
@@ -84,6 +94,18 @@ class Clock:
         """Call this bound method after every move by hand. It is held weakly, so a clock keeps no engine alive."""
         with self._lock:
             self._listeners.append(WeakMethod(listener))
+
+    def record(self) -> ClockRecord:
+        """What :meth:`restore` needs."""
+        with self._lock:
+            return ClockRecord(self._offset.total_seconds(), self._frozen, self._last_stamp)
+
+    def restore(self, record: ClockRecord) -> None:
+        """Go on from a record: with the same offset from real time, or frozen at the same time."""
+        with self._lock:
+            self._offset = timedelta(seconds=record.offset)
+            self._frozen = record.frozen_at
+            self._last_stamp = record.last_stamp
 
     @property
     def is_frozen(self) -> bool:

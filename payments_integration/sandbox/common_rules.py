@@ -67,18 +67,20 @@ def _refuse_constant(name: str) -> Any:
 
 
 @dataclass
-class _Use:
-    fingerprint: bytes
+class KeyUse:
+    """One idempotency key in use: a digest of its request, and the answer."""
+
+    fingerprint: str
     since: datetime
     response: tuple[int, bytes] | None = None  # HTTP status and body; None: the first request is still running
 
 
 class IdempotencyKeys:
-    """The keys in use, with their request and response. Not thread-safe: callers hold the engine's lock."""
+    """The keys in use, oldest first. Not thread-safe: callers hold the engine's lock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._uses: dict[str, _Use] = {}
+        self.uses: dict[str, KeyUse] = {}
 
     def begin(self, key: str, method: str, path: str, body: bytes) -> tuple[int, bytes] | None:
         """Reserve the key for this request and return None, or return the stored response to the same request.
@@ -87,13 +89,13 @@ class IdempotencyKeys:
         idempotency_in_progress while the first one runs.
         """
         now = self._clock.now()
-        fingerprint = hashlib.sha256(f"{method} {path}\n".encode() + body).digest()
-        use = self._uses.get(key)
+        fingerprint = hashlib.sha256(f"{method} {path}\n".encode() + body).hexdigest()
+        use = self.uses.get(key)
         if use is not None and use.response is not None and now - use.since >= RETENTION:
-            del self._uses[key]  # so that the new use goes to the newest end
+            del self.uses[key]  # so that the new use goes to the newest end
             use = None
         if use is None:
-            self._uses[key] = _Use(fingerprint, now)
+            self.uses[key] = KeyUse(fingerprint, now)
             return None
         if use.fingerprint != fingerprint:
             raise ApiError("idempotency_conflict")
@@ -103,23 +105,23 @@ class IdempotencyKeys:
 
     def store(self, key: str, response: tuple[int, bytes]) -> None:
         """Store the response to the request that reserved the key."""
-        self._uses[key].response = response
+        self.uses[key].response = response
 
     def release(self, key: str) -> None:
         """Free the key after a 5xx, so that it can be used again."""
-        del self._uses[key]
+        del self.uses[key]
 
     def prune(self) -> None:
         """Delete responses older than 24 hours."""
         now = self._clock.now()
         expired: list[str] = []
-        for key, use in self._uses.items():  # oldest first
+        for key, use in self.uses.items():  # oldest first
             if use.response is not None:
                 if now - use.since < RETENTION:
                     break
                 expired.append(key)
         for key in expired:
-            del self._uses[key]
+            del self.uses[key]
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,6 @@ class Delivery:
 
     number: int
     api_key: str
-    endpoints: Endpoints
     endpoint_id: str
     event_id: str
     event_type: str
@@ -107,6 +106,16 @@ class Delivery:
         return due if due - first <= GIVE_UP_AFTER else None
 
 
+@dataclass(frozen=True)
+class DispatcherRecord:
+    """What is saved of a dispatcher. ``count``: the number of the newest delivery."""
+
+    count: int
+    queue: list[Delivery]
+    log: list[Json]
+    old_signature_first: bool
+
+
 class Dispatcher:
     """Sends what is due, one delivery at a time, and logs every attempt.
 
@@ -119,24 +128,27 @@ class Dispatcher:
         self.ack_timeout = ACK_TIMEOUT
         self.old_signature_first = False
         self.wake = threading.Event()
+        #: The endpoints of each project, by the API key that it was created with.
+        self.endpoints: dict[str, Endpoints] = {}
+        #: Called before each attempt.
+        self.before_sending: Callable[[], object] = lambda: None
+        #: Changes with everything that is queued, sent or given up.
+        self.changes = 0
         self._clock = clock
         self._lock = lock
         self._faults = faults
         self._queue: list[tuple[datetime, int, Delivery]] = []
         self._held: list[Delivery] = []
+        self._in_flight: Delivery | None = None
         self._count = 0
         self._sending = threading.RLock()
 
-    def enqueue(self, api_key: str, endpoints: Endpoints, endpoint: Endpoint, event: Json, body: bytes) -> None:
+    def enqueue(self, api_key: str, endpoint: Endpoint, event: Json, body: bytes) -> None:
         """Queue this event for this endpoint; it is due at once."""
         with self._lock:
             self._count += 1
-            self._push(
-                Delivery(
-                    self._count, api_key, endpoints, endpoint.id, event["id"], event["type"], body,
-                    due_at=self._clock.now(),
-                )
-            )  # fmt: skip
+            now = self._clock.now()
+            self._push(Delivery(self._count, api_key, endpoint.id, event["id"], event["type"], body, due_at=now))
         self.wake.set()
 
     def pending(self) -> list[Json]:
@@ -152,30 +164,54 @@ class Dispatcher:
                 for _, _, item in sorted(self._queue, key=lambda entry: entry[:2])
             ]
 
+    def record(self) -> DispatcherRecord:
+        """What :meth:`restore` needs, with the delivery that is under way."""
+        with self._lock:
+            queue = [delivery for _, _, delivery in self._queue]
+            if self._in_flight is not None:
+                queue.append(self._in_flight)
+            return DispatcherRecord(self._count, queue, self.log, self.old_signature_first)
+
+    def restore(self, record: DispatcherRecord) -> None:
+        """Take the queue and the log of an earlier run."""
+        with self._lock:
+            self._count = record.count
+            for delivery in record.queue:
+                self._push(delivery)
+            self._held = [delivery for delivery in record.queue if delivery.held_for > 0]
+            self.log.extend(record.log)
+            self.old_signature_first = record.old_signature_first
+
     def deliver_due(self, stopped: Callable[[], bool] = lambda: False) -> int:
         """Send all deliveries that are due, or become due meanwhile. Returns the number of attempts."""
         sent = 0
         with self._sending, HttpTransport(self.ack_timeout) as http:
             while not stopped() and (delivery := self._next()) is not None:
+                self.before_sending()
                 sent += self._attempt(delivery, self.transport or http)
         return sent
 
     def _push(self, delivery: Delivery) -> None:
+        self.changes += 1
         heapq.heappush(self._queue, (delivery.due_at, delivery.number, delivery))
 
     def _next(self) -> Delivery | None:
         with self._lock:
             while self._queue and self._queue[0][0] <= self._clock.now():
                 delivery = heapq.heappop(self._queue)[2]
-                endpoint = delivery.endpoints.by_id.get(delivery.endpoint_id)
+                endpoint = self._endpoint(delivery)
                 if endpoint is None or endpoint.status != "active":
                     continue
                 delivery.held_for = 0
-                if not self._postpone(delivery):
+                if not self._postpone(delivery, endpoint):
+                    self._in_flight = delivery
                     return delivery
         return None
 
-    def _postpone(self, delivery: Delivery) -> bool:
+    def _endpoint(self, delivery: Delivery) -> Endpoint | None:
+        return self.endpoints[delivery.api_key].by_id.get(delivery.endpoint_id)
+
+    def _postpone(self, delivery: Delivery, endpoint: Endpoint) -> bool:
         """Draw the fault of a first attempt. True if the fault drops, delays or reorders the delivery."""
         if delivery.fault_drawn:
             return False
@@ -186,7 +222,7 @@ class Dispatcher:
             return False
         if fault.kind == "drop":
             delivery.attempts = 1
-            self._record(delivery, delivery.endpoints.by_id[delivery.endpoint_id], None, None, acknowledged=True)
+            self._record(delivery, endpoint, None, None, acknowledged=True)
             return True
         if fault.kind in ("delay", "reorder"):
             if fault.kind == "reorder":
@@ -199,8 +235,9 @@ class Dispatcher:
 
     def _attempt(self, delivery: Delivery, transport: Transport) -> int:
         with self._lock:
-            endpoint = delivery.endpoints.by_id.get(delivery.endpoint_id)
+            endpoint = self._endpoint(delivery)
             if endpoint is None:
+                self._in_flight = None
                 return 0
             now = self._clock.now()
             delivery.first_at = delivery.first_at or now
@@ -216,6 +253,7 @@ class Dispatcher:
         copies = 2 if delivery.attempt_fault == "duplicate" else 1
         acknowledged = [self._send(delivery, endpoint, transport, headers) for _ in range(copies)]
         with self._lock:
+            self._in_flight = None
             self._settle(delivery, endpoint, any(acknowledged))
             self._release_held(delivery)
         return copies
@@ -235,10 +273,12 @@ class Dispatcher:
         return acknowledged
 
     def _settle(self, delivery: Delivery, endpoint: Endpoint, acknowledged: bool) -> None:
+        self.changes += 1
+        endpoints = self.endpoints[delivery.api_key]
         if acknowledged:
-            delivery.endpoints.record_success(endpoint)
+            endpoints.record_success(endpoint)
             return
-        delivery.endpoints.record_failure(endpoint)
+        endpoints.record_failure(endpoint)
         due_at = delivery.next_due(self._clock.now())
         if due_at is not None:
             delivery.due_at = due_at

@@ -6,7 +6,7 @@ import copy
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from .clock import Clock, Scheduler, iso
 from .common_rules import RateLimiter, RateLimits
@@ -14,7 +14,7 @@ from .controls import Controls, Project
 from .deliveries import Dispatcher, Transport
 from .faults import FaultRegistry
 from .gateway import Gateway
-from .project import ProjectState
+from .project import ProjectRecord, ProjectState
 from .protocol import ApiRequest, ApiResponse, Json
 from .resources import UnknownObjectError
 
@@ -24,6 +24,9 @@ DEFAULT_API_KEY = "sk_test_sandbox"
 DEFAULT_FUNDS: Final[Mapping[str, int]] = {
     "CLP": 10_000_000, "COP": 4_000_000_000, "PEN": 4_000_000, "MXN": 20_000_000, "BRL": 5_000_000, "USD": 1_000_000,
 }  # fmt: skip
+
+
+Checkpoint: TypeAlias = Callable[[bool], str]
 
 
 class Engine(Controls):
@@ -55,6 +58,10 @@ class Engine(Controls):
         self.faults = FaultRegistry(seed)
         self.dispatcher = Dispatcher(self.clock, self.lock, self.faults)
         self.dispatcher.transport = transport
+        #: Called before an answer or a delivery leaves the sandbox: it saves the content. Its argument says whether
+        #: something may have changed without a new time stamp. Returns "" or why it cannot save.
+        self.checkpoint: Checkpoint = lambda changed: ""
+        self.dispatcher.before_sending = lambda: self.checkpoint(False)
         limits = rate_limits if isinstance(rate_limits, RateLimits) else RateLimits(enforced=rate_limits)
         self.limiter = RateLimiter(limits)
         self.gateway = Gateway(self, self.clock, self.lock, self.faults, self.limiter)
@@ -81,6 +88,18 @@ class Engine(Controls):
         """All projects by the API key that they were created with."""
         with self.lock:
             return dict(self._projects)
+
+    def restore_projects(self, records: list[ProjectRecord]) -> None:
+        """Replace all projects by those of an earlier run; the first is the default project."""
+        with self.lock:
+            self._projects.clear()
+            self.dispatcher.endpoints.clear()
+            for record in records:
+                state = ProjectState(record.api_key, self.clock, self.dispatcher, self.page_url, {})
+                state.restore(record)
+                self._projects[record.api_key] = Project(state, self.lock)
+            self.default_project = self._projects[records[0].api_key]
+            self.terms = self.default_project.terms
 
     def project_with_key(self, api_key: str) -> ProjectState | None:
         """The project of an API key, valid or revoked."""
@@ -157,7 +176,9 @@ class Engine(Controls):
 
     def _run_due(self, stopped: Callable[[], bool]) -> None:
         self.tick()
-        self.dispatcher.deliver_due(stopped)
+        self.checkpoint(False)
+        if self.dispatcher.deliver_due(stopped):
+            self.checkpoint(False)
 
     # content
 

@@ -135,6 +135,11 @@ class FaultRegistry:
         with self._lock:
             return list(self._faults)
 
+    def restore(self, faults: list[Fault]) -> None:
+        """Replace all faults."""
+        with self._lock:
+            self._faults = list(faults)
+
     def take_for_request(self, method: str, path: str, operation: str | None, api_key: str | None) -> Fault | None:
         """The fault that applies to this API request, counted as used."""
         short = path.removeprefix("/v1")

@@ -189,6 +189,14 @@ class Payments(Resources):
             if payment["status"] in CANCELABLE:
                 self._set_status(payment, "expired")
 
+    def restore(self, payments: list[Json], internals: dict[str, PaymentInternals]) -> None:
+        """Take the payments of an earlier run, oldest first."""
+        for payment in payments:
+            self.items.add(payment)
+            if payment["expires_at"] is not None and payment["status"] in CANCELABLE:
+                heapq.heappush(self._expiries, (payment["expires_at"], payment["id"]))
+        self.internals.update(internals)
+
     # for refunds
 
     def refundable(self, payment: Json) -> int:
@@ -279,7 +287,7 @@ class DepositReferences:
 
     def __init__(self, context: ProjectContext, payments: Payments) -> None:
         self.items = Collection()
-        self._payers: dict[str, Json | None] = {}
+        self.payers: dict[str, Json | None] = {}
         self._context = context
         self._payments = payments
 
@@ -305,7 +313,7 @@ class DepositReferences:
             "created_at": self._context.stamp(),
         }
         self.items.add(item)
-        self._payers[item["id"]] = copy.deepcopy(payer)
+        self.payers[item["id"]] = copy.deepcopy(payer)
         return item
 
     def transfer(self, deposit_reference_id: str, amount: int) -> Json:
@@ -313,7 +321,7 @@ class DepositReferences:
         reference = self.items.find(deposit_reference_id)
         if reference["status"] != "active":
             raise SandboxError("the deposit reference is disabled")
-        return self._payments.receive_deposit(reference, self._payers[deposit_reference_id], amount)
+        return self._payments.receive_deposit(reference, self.payers[deposit_reference_id], amount)
 
     def disable(self, deposit_reference_id: str) -> Json:
         """Accept no more transfers to the reference."""

@@ -4,22 +4,46 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
 from . import audit as auditing
 from .catalog import Terms
 from .clock import Clock, parse_iso
-from .common_rules import IdempotencyKeys
+from .common_rules import IdempotencyKeys, KeyUse
 from .deliveries import Dispatcher
 from .endpoints import Endpoint, Endpoints
-from .ledger import Ledger
-from .payments import DepositReferences, Payments
+from .ledger import Entry, Ledger
+from .payments import DepositReferences, PaymentInternals, Payments
 from .payouts import Payouts
 from .protocol import CURRENCIES, Json
 from .refunds import Refunds
-from .resources import Collection, EventStore, ProjectContext, SandboxError
+from .resources import Collection, EventStore, ProjectContext, Resources, SandboxError
 
 MAX_FUNDING = 1_000_000_000_000_000
+
+
+@dataclass(frozen=True)
+class ProjectRecord:
+    """What is saved of a project. Objects and events are as the API shows them, oldest first."""
+
+    api_key: str
+    keys: dict[str, bool]
+    terms: Terms
+    first_funds: dict[str, int]
+    idempotency: dict[str, KeyUse]
+    endpoints: dict[str, Endpoint]
+    notifications: list[Json]
+    events: list[Json]
+    entries: list[Entry]
+    balances: dict[str, Json]
+    payments: list[Json]
+    internals: dict[str, PaymentInternals]
+    payouts: list[Json]
+    refunds: list[Json]
+    in_progress_since: dict[str, dict[str, str]]
+    deposit_references: list[Json]
+    payers: dict[str, Json | None]
 
 
 class ProjectState:
@@ -41,7 +65,7 @@ class ProjectState:
         self.terms = Terms()
         self.clock = clock
         self.idempotency = IdempotencyKeys(clock)
-        self.endpoints = Endpoints(clock)
+        self.endpoints = dispatcher.endpoints[api_key] = Endpoints(clock)
         self.events = EventStore(clock, self._send)
         self.ledger = Ledger(clock, self.events.emit)
         self.context = ProjectContext(clock, self.events, self.ledger, self.terms, page_url)
@@ -54,6 +78,55 @@ class ProjectState:
         for currency, amount in funds.items():
             _check_funding(currency, amount)
             self.ledger.start_with(currency, amount, auditing.FUNDING, "fund")
+
+    def record(self) -> ProjectRecord:
+        """What :meth:`restore` needs. A request that still runs is left out: it has changed nothing yet."""
+        return ProjectRecord(
+            api_key=self.api_key,
+            keys=self.keys,
+            terms=self.terms,
+            first_funds=self._first_funds,
+            idempotency={key: use for key, use in self.idempotency.uses.items() if use.response is not None},
+            endpoints=self.endpoints.by_id,
+            notifications=self.endpoints.notifications,
+            events=list(self.events.items),
+            entries=self.ledger.entries,
+            balances=self.ledger.balances,
+            payments=list(self.payments.items),
+            internals=self.payments.internals,
+            payouts=list(self.payouts.items),
+            refunds=list(self.refunds.items),
+            in_progress_since={name: objects.in_progress_since for name, objects in self._resources().items()},
+            deposit_references=list(self.deposit_references.items),
+            payers=self.deposit_references.payers,
+        )
+
+    def restore(self, record: ProjectRecord) -> None:
+        """Take the content of an earlier run; this project is new and has no funds."""
+        self.keys = record.keys
+        for field in fields(Terms):
+            setattr(self.terms, field.name, getattr(record.terms, field.name))
+        self._first_funds = record.first_funds
+        self.idempotency.uses.update(record.idempotency)
+        self.endpoints.by_id.update(record.endpoints)
+        self.endpoints.notifications.extend(record.notifications)
+        self.events.restore(record.events)
+        self.ledger.entries.extend(record.entries)
+        self.ledger.balances.update(record.balances)
+        self.payments.restore(record.payments, record.internals)
+        for items, saved in (
+            (self.payouts.items, record.payouts),
+            (self.refunds.items, record.refunds),
+            (self.deposit_references.items, record.deposit_references),
+        ):
+            for item in saved:
+                items.add(item)
+        for name, objects in self._resources().items():
+            objects.in_progress_since.update(record.in_progress_since[name])
+        self.deposit_references.payers.update(record.payers)
+
+    def _resources(self) -> dict[str, Resources]:
+        return {"payments": self.payments, "payouts": self.payouts, "refunds": self.refunds}
 
     def owns(self, object_id: str) -> bool:
         """Whether the project has an object, endpoint or event with this id."""
@@ -88,7 +161,7 @@ class ProjectState:
         else:
             endpoints = self._subscribers(event["type"])
         for endpoint in endpoints:
-            self._dispatcher.enqueue(self.api_key, self.endpoints, endpoint, event, body)
+            self._dispatcher.enqueue(self.api_key, endpoint, event, body)
         return len(endpoints)
 
     def audit(self) -> list[str]:
@@ -123,7 +196,7 @@ class ProjectState:
 
     def _send(self, event: Json, body: bytes) -> None:
         for endpoint in self._subscribers(event["type"]):
-            self._dispatcher.enqueue(self.api_key, self.endpoints, endpoint, event, body)
+            self._dispatcher.enqueue(self.api_key, endpoint, event, body)
 
     def _subscribers(self, event_type: str) -> list[Endpoint]:
         return self.endpoints.subscribers(event_type)

@@ -132,6 +132,12 @@ class EventStore:
         self._bodies[event["id"]] = body
         self._on_emit(event, body)
 
+    def restore(self, events: list[Json]) -> None:
+        """Store events of an earlier run, oldest first, without sending them."""
+        for event in events:
+            self.items.add(event)
+            self._bodies[event["id"]] = encode_json(event)
+
     def body(self, event_id: str) -> bytes | None:
         """The bytes that are delivered, equal at every attempt; None if the event is deleted."""
         return self._bodies.get(event_id)

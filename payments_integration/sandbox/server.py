@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import socket
 import struct
 import sys
@@ -14,6 +15,8 @@ from socketserver import TCPServer
 from types import TracebackType
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
+
+from django.conf import ENVIRONMENT_VARIABLE, settings
 
 from .application import SandboxApplication
 from .engine import Engine
@@ -58,6 +61,8 @@ class SandboxServer:
         """Listen and serve in background threads. Raises OSError if the port is in use."""
         if self._server is not None:
             raise RuntimeError("the sandbox's server is running already")
+        if not settings.configured and ENVIRONMENT_VARIABLE not in os.environ:
+            settings.configure(USE_I18N=False)  # a process without Django settings: Django's defaults are enough
         self.engine.gateway.closing.clear()
         application = SandboxApplication(self.engine, loopback_only=is_loopback(self._address[0]))
         self._server = SandboxTCPServer(self._address, application)

@@ -570,7 +570,7 @@ def test_a_key_in_use_is_an_idempotency_error(world: World) -> None:
     with limits(READ_TIMEOUT=0.2):
         error = caught(world.client.payments.create, body, idempotency_key="k")
     assert isinstance(error, NoAnswer)
-    wait_until(lambda: "k" in world.engine.default_project.state.idempotency._uses)
+    wait_until(lambda: "k" in world.engine.default_project.state.idempotency.uses)
     busy = caught(world.client.payments.create, body, idempotency_key="k")
     assert isinstance(busy, IdempotencyError)
     assert (busy.code, busy.status_code) == ("idempotency_in_progress", 409)

@@ -218,7 +218,7 @@ class Post:
         dispatcher, now = self._world.engine.dispatcher, self._world.time.now
         dispatcher._queue = [entry for entry in dispatcher._queue if entry[2] is not delivery]
         heapq.heapify(dispatcher._queue)
-        endpoint = delivery.endpoints.by_id.get(delivery.endpoint_id)
+        endpoint = dispatcher.endpoints[delivery.api_key].by_id.get(delivery.endpoint_id)
         if endpoint is None or endpoint.status != "active":
             return None
         delivery.first_at = delivery.first_at or now

@@ -75,7 +75,7 @@ def test_the_docs_list_every_option_of_the_command() -> None:
     parser = CommandParser(add_help=False)
     Command().add_arguments(parser)
     options = [option for action in parser._actions for option in action.option_strings]
-    assert len(options) == 10
+    assert len(options) == 11
     assert [option for option in options if f"`{option}" not in section("Run it")] == []
 
 

@@ -143,7 +143,7 @@ def test_a_key_is_in_progress_while_the_first_request_runs(engine: Engine, clien
     thread = threading.Thread(target=lambda: replies.append(client.post("/payments", CARD, key="k")))
     thread.start()
     deadline = time.monotonic() + 30
-    while "k" not in engine.default_project.state.idempotency._uses and time.monotonic() < deadline:
+    while "k" not in engine.default_project.state.idempotency.uses and time.monotonic() < deadline:
         time.sleep(0.001)
     second = client.post("/payments", CARD, key="k")
     assert second.status == 409

@@ -1,0 +1,165 @@
+"""The sandbox as a process: its options, which ``payments-sandbox`` and ``manage.py payments_sandbox`` share."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from .common_rules import RateLimits
+from .engine import DEFAULT_API_KEY, DEFAULT_FUNDS, Engine
+from .protocol import Json
+from .resources import SandboxError
+from .server import SandboxServer
+from .state import StateError, StateFile
+
+
+class CommandFailedError(Exception):
+    """The sandbox cannot run with these options; the text says why."""
+
+
+def port(text: str) -> int:
+    """A port number; 0 for a free one."""
+    if not text.isascii() or not text.isdigit() or int(text) > 65_535:
+        raise ArgumentTypeError("give a port from 0 to 65535; 0 picks a free one")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A finite number of seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ArgumentTypeError("give a number of seconds, such as 0.5")
+    return number
+
+
+def funding(text: str) -> tuple[str, int]:
+    """``CLP=100000`` as a currency and minor units."""
+    currency, separator, amount = text.partition("=")
+    if not separator or not amount.isascii() or not amount.isdigit():
+        raise ArgumentTypeError("give CURRENCY=AMOUNT with the amount in minor units, such as CLP=100000")
+    return currency.upper(), int(amount)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options; all have defaults."""
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=port, default=8400, help="port to listen on; 0 picks a free one (8400)")
+    parser.add_argument("--public-url", metavar="URL", help="address in checkout links, when it differs")
+    parser.add_argument("--api-key", metavar="KEY", help=f"the API key ({DEFAULT_API_KEY})")
+    parser.add_argument("--webhook-url", metavar="URL", help="register an endpoint there for all events")
+    parser.add_argument(
+        "--webhook-secret", metavar="SECRET", help="its signing secret (default: a random one, which is printed)"
+    )
+    parser.add_argument(
+        "--state", type=Path, metavar="FILE",
+        help="keep everything in this file, and go on from it at the next start (memory only)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--auto-progress", type=seconds, default=1.0, metavar="SECONDS",
+        help="seconds per step of payouts and refunds; a negative number: only on request (1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--fund", type=funding, action="append", metavar="CURRENCY=AMOUNT",
+        help="start with this balance, in minor units, and none in other currencies; may be given several times "
+        "(some money in every currency)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-rate-limits", action="store_true", help="send the rate limit headers, but refuse no request"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random faults (0)")
+
+
+def serve(options: Namespace, write: Callable[[str], object]) -> None:
+    """Serve until SIGINT or SIGTERM. ``write`` prints a text at once. Raises CommandFailedError."""
+    stopping = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        server = start(options, write)
+        # On some platforms signal handlers do not run during a wait without a timeout.
+        while not stopping.wait(0.5):
+            pass
+        server.stop()
+        if problem := server.engine.checkpoint(True):
+            raise CommandFailedError(problem)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    write("Stopped.\n")
+
+
+def start(options: Namespace, write: Callable[[str], object]) -> SandboxServer:
+    """A started server with these options, after its welcome is written. Raises CommandFailedError."""
+    if options.webhook_secret and not options.webhook_url:
+        raise CommandFailedError("--webhook-secret needs --webhook-url")
+    try:
+        engine = Engine(
+            options.api_key or DEFAULT_API_KEY,
+            auto_progress=None if options.auto_progress < 0 else options.auto_progress,
+            rate_limits=RateLimits(enforced=not options.no_rate_limits),
+            seed=options.seed,
+            base_url=options.public_url,
+            funds=dict(options.fund or DEFAULT_FUNDS),
+        )
+        if options.state:
+            StateFile(options.state, engine).open()
+    except (SandboxError, StateError) as error:
+        raise CommandFailedError(str(error)) from error
+    api_key = engine.default_project.api_key
+    if options.api_key not in (None, api_key):
+        raise CommandFailedError(
+            f"the API key in {options.state} is {api_key}: leave out --api-key, or name another file"
+        )
+    server = SandboxServer(engine, options.host, options.port)
+    try:
+        server.start()
+    except OSError as error:
+        raise CommandFailedError(
+            f"cannot listen on {options.host}:{options.port}: {error.strerror or error}. "
+            "Choose another port with --port; 0 picks a free one."
+        ) from error
+    endpoint = _endpoint(engine, options.webhook_url, options.webhook_secret) if options.webhook_url else None
+    if problem := engine.checkpoint(True):
+        server.stop()
+        raise CommandFailedError(problem)
+    write(_welcome(server.url, api_key, endpoint, options.state))
+    return server
+
+
+def _endpoint(engine: Engine, url: str, secret: str | None) -> Json:
+    """The endpoint with this address, which an earlier run may have added."""
+    with engine.lock:
+        for endpoint in engine.default_project.state.endpoints.by_id.values():
+            if endpoint.url == url:
+                endpoint.secret = secret or endpoint.secret
+                return endpoint.wire(with_secret=True)
+    return engine.add_endpoint(url, secret=secret)
+
+
+def _welcome(url: str, api_key: str, endpoint: Json | None, state: Path | None) -> str:
+    place = f"It keeps everything in {state}" if state else "Everything is in memory"
+    lines = [
+        f"The payments sandbox is running. {place}; Ctrl-C stops it.",
+        "",
+        f"PAYMENTS_BASE_URL={url}",
+        f"PAYMENTS_API_KEY={api_key}",
+    ]
+    if endpoint is not None:
+        lines.append(f"PAYMENTS_WEBHOOK_SECRETS={endpoint['secret']}")
+    lines += [
+        "",
+        f"The API is under {url}/v1, an overview at {url}/. Try it:",
+        "",
+        f"  curl {url}/v1/payments -H 'Authorization: Bearer {api_key}' \\",
+        "    -H 'Content-Type: application/json' -H \"Idempotency-Key: $(date +%s%N)\" \\",
+        '    -d \'{"amount": 1250, "currency": "CLP", "country": "CL", "method_code": "cl_khipu"}\'',
+    ]
+    if endpoint is not None:
+        lines += ["", f"Deliveries go to {endpoint['url']}"]
+    return "\n".join(lines) + "\n"
