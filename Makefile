@@ -30,6 +30,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office
 .PHONY: test-types test-quickstart test-sandbox test-foreign matrix cases simulate mutants fuzz load bench
 .PHONY: docs docs-serve dist sbom release-check
+.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-sandbox test-office cases simulate mutants fuzz load bench
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -64,6 +65,9 @@ test-bookkeeping: $(VENV)/.ready-bookkeeping ## The journal's files as beancount
 
 test-types: $(VENV)/.ready-types ## A user's project, as mypy and pyright see it
 	$(RUN) -m pytest tests/types
+test-sandbox: $(VENV)/.ready-dev ## The sandbox without a Django project: its Dockerfile's steps, and a payment taken in Node
+	@command -v node >/dev/null || { echo "node is not there; on Debian: apt-get install nodejs"; exit 1; }
+	$(RUN) -m pytest tests/standalone
 
 test-office: $(VENV)/.ready-dev ## Exports of the admin, opened with LibreOffice
 	$(RUN) -m pytest tests/office

@@ -2,8 +2,8 @@
 
 ``PYTHON`` is the interpreter of an environment in which only ``pip install payments-integration`` was run, or
 ``payments-integration[EXTRA]`` with ``--extra EXTRA``. Fails if the package is not installed whole, if the webhook or
-the checkout do not answer, or if anything that needs an extra works without it or does not work with it. A bare
-install also fails if it has too many packages or takes too much of the disk.
+the checkout do not answer, if anything that needs an extra works without it or does not work with it, or if
+``payments-sandbox`` does not serve. A bare install also fails if it has too many packages or takes too much of the disk.
 """
 
 from __future__ import annotations
@@ -145,6 +145,27 @@ print(json.dumps({
 }))
 """
 
+SERVE = """
+import json, subprocess, sysconfig, urllib.request
+from pathlib import Path
+
+script = Path(sysconfig.get_path("scripts"), "payments-sandbox")
+with subprocess.Popen([script, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+    try:
+        shown = {}
+        while "PAYMENTS_API_KEY" not in shown:
+            line = process.stdout.readline()
+            assert line, "payments-sandbox ended before it printed its API key"
+            name, _, shown[name] = line.strip().partition("=")
+        key = {"Authorization": "Bearer " + shown["PAYMENTS_API_KEY"]}
+        request = urllib.request.Request(shown["PAYMENTS_BASE_URL"] + "/v1/payments", headers=key)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            listed = json.load(answer)["data"]
+    finally:
+        process.terminate()
+print(json.dumps({"payments": listed, "exit code": process.returncode}))
+"""
+
 
 def run(python: str, code: str) -> dict[str, Any]:
     # Away from the clone: the installed package is the one that is tried.
@@ -199,6 +220,10 @@ def main() -> int:
     found = problems(tried, BRINGS[options.extra])
     if options.extra == "none":
         found += too_large(measured)
+    served = run(python, SERVE)
+    print(f"payments-sandbox: {served}")
+    if served != {"payments": [], "exit code": 0}:
+        found.append("payments-sandbox does not serve, or does not end as it should")
     for problem in found:
         print(f"  {problem}")
     return 1 if found else 0

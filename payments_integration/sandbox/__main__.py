@@ -23,16 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Without this, Django would import what DJANGO_SETTINGS_MODULE names, or fail.
         settings.configure(USE_I18N=False)
     try:
-        serve(options, _write)
+        serve(options, sys.stdout)
     except CommandFailedError as error:
         sys.stderr.write(f"payments-sandbox: {error}\n")
         return 1
     return 0
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

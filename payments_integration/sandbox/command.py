@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import threading
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from .common_rules import RateLimits
 from .engine import DEFAULT_API_KEY, DEFAULT_FUNDS, Engine
@@ -55,8 +56,10 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--api-key", metavar="KEY", help=f"the API key ({DEFAULT_API_KEY})")
     parser.add_argument("--webhook-url", metavar="URL", help="register an endpoint there for all events")
     parser.add_argument(
-        "--webhook-secret", metavar="SECRET", help="its signing secret (default: a random one, which is printed)"
-    )
+        "--webhook-secret", metavar="SECRET",
+        help="its signing secret (a random one, which is printed; in a project the first of WEBHOOK_SECRETS of the "
+        "account with this API key)",
+    )  # fmt: skip
     parser.add_argument(
         "--state", type=Path, metavar="FILE",
         help="keep everything in this file, and go on from it at the next start (memory only)",
@@ -76,12 +79,20 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the random faults (0)")
 
 
-def serve(options: Namespace, write: Callable[[str], object]) -> None:
-    """Serve until SIGINT or SIGTERM. ``write`` prints a text at once. Raises CommandFailedError."""
+class Output(Protocol):
+    """Standard output, or what Django has in its place."""
+
+    def write(self, text: str, /) -> object: ...
+    def flush(self) -> object: ...
+    def fileno(self) -> int: ...
+
+
+def serve(options: Namespace, output: Output) -> None:
+    """Serve until SIGINT or SIGTERM. Raises CommandFailedError."""
     stopping = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        server = start(options, write)
+        server = start(options, output)
         # On some platforms signal handlers do not run during a wait without a timeout.
         while not stopping.wait(0.5):
             pass
@@ -91,11 +102,11 @@ def serve(options: Namespace, write: Callable[[str], object]) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    write("Stopped.\n")
+    _print(output, "Stopped.\n")
 
 
-def start(options: Namespace, write: Callable[[str], object]) -> SandboxServer:
-    """A started server with these options, after its welcome is written. Raises CommandFailedError."""
+def start(options: Namespace, output: Output) -> SandboxServer:
+    """A started server with these options, after its welcome is printed. Raises CommandFailedError."""
     if options.webhook_secret and not options.webhook_url:
         raise CommandFailedError("--webhook-secret needs --webhook-url")
     try:
@@ -128,7 +139,7 @@ def start(options: Namespace, write: Callable[[str], object]) -> SandboxServer:
     if problem := engine.checkpoint(True):
         server.stop()
         raise CommandFailedError(problem)
-    write(_welcome(server.url, api_key, endpoint, options.state))
+    _print(output, _welcome(server.url, api_key, endpoint, options))
     return server
 
 
@@ -142,15 +153,26 @@ def _endpoint(engine: Engine, url: str, secret: str | None) -> Json:
     return engine.add_endpoint(url, secret=secret)
 
 
-def _welcome(url: str, api_key: str, endpoint: Json | None, state: Path | None) -> str:
-    place = f"It keeps everything in {state}" if state else "Everything is in memory"
+def _print(output: Output, text: str) -> None:
+    """Print at once. A reader that has closed the pipe, for example after the first lines, is no error."""
+    try:
+        output.write(text)
+        output.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, output.fileno())
+        os.close(nowhere)
+
+
+def _welcome(url: str, api_key: str, endpoint: Json | None, options: Namespace) -> str:
+    place = f"It keeps everything in {options.state}" if options.state else "Everything is in memory"
     lines = [
         f"The payments sandbox is running. {place}; Ctrl-C stops it.",
         "",
         f"PAYMENTS_BASE_URL={url}",
         f"PAYMENTS_API_KEY={api_key}",
     ]
-    if endpoint is not None:
+    if endpoint is not None and not options.webhook_secret:  # whoever gave a secret knows it
         lines.append(f"PAYMENTS_WEBHOOK_SECRETS={endpoint['secret']}")
     lines += [
         "",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Any
 
 from django.core.management import BaseCommand, CommandError
 from django.utils import timezone
 
 from payments_integration import conf, reconciliation
+from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import PaymentsError, ProviderError, recorded_error
 from payments_integration.management.arguments import (
     EXIT_KEY_REFUSED,
@@ -30,13 +34,37 @@ class Command(BaseCommand):
         parser.add_argument("--account", default=conf.DEFAULT_ACCOUNT, help="alias of the account (default)")
         parser.add_argument("--interval", type=float, default=2.0, help="seconds between polls (2)")
         parser.add_argument("--since", type=time_argument, help="begin with events from this time (now)")
+        parser.add_argument(
+            "--events", nargs="+", action="extend", metavar="PATTERN",
+            help="print only these types, such as payment.* refund.succeeded; all events are received (*)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--json", action="store_true", help="print each event as the provider sent it, one JSON object per line"
+        )
         parser.add_argument("--once", action="store_true", help="poll once and exit")
 
     def handle(self, *args: Any, **options: Any) -> None:
         (account,) = chosen_accounts(options["account"])
         require_tables()
+        self.patterns: list[str] = options["events"] or ["*"]
+        self.as_json: bool = options["json"]
+        for pattern in self.patterns:
+            if not any(fnmatchcase(known, pattern) for known in EVENT_TYPES):
+                self.stderr.write(
+                    f"No event type that this version knows matches {pattern!r}; the provider may add types. "
+                    f"Known: {', '.join(EVENT_TYPES)}."
+                )
         since = options["since"] or timezone.now() - timedelta(minutes=1)
-        self.stdout.write(f"Listening for events of account {account}. Ctrl-C stops it.")
+        try:
+            self._listen(account, since, options)
+        except BrokenPipeError:
+            # The reader has gone, such as `head`. What Python still holds for it goes nowhere.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stdout.fileno())
+            os.close(nowhere)
+
+    def _listen(self, account: str, since: Any, options: dict[str, Any]) -> None:
+        self._say(f"Listening for events of account {account}. Ctrl-C stops it.")
         try:
             while True:
                 since = self._poll(account, since)
@@ -44,7 +72,7 @@ class Command(BaseCommand):
                     return
                 time.sleep(max(0.1, options["interval"]))
         except KeyboardInterrupt:
-            self.stdout.write("Stopped.")
+            self._say("Stopped.")
 
     def _poll(self, account: str, since: Any) -> Any:
         try:
@@ -56,5 +84,23 @@ class Command(BaseCommand):
             self.stderr.write(f"The provider {'answered with an error' if answered else 'did not answer'}: {error}")
             return since
         for event in found.events:
-            self.stdout.write(f"{event.created_at:%H:%M:%S}  {event.type:<24} {event.object_id}  {event.pk}")
+            if any(fnmatchcase(event.type, pattern) for pattern in self.patterns):
+                self._show(event)
         return found.next_since
+
+    def _show(self, event: Any) -> None:
+        text = f"{event.created_at:%H:%M:%S}  {event.type:<24} {event.object_id}  {event.pk}"
+        if self.as_json:
+            try:
+                text = json.dumps(json.loads(bytes(event.body or b"")), separators=(",", ":"))
+            except (ValueError, RecursionError):  # in quarantine
+                self.stderr.write(f"Not JSON, and not printed: {text}")
+                return
+        self.stdout.write(text)
+        self.stdout.flush()
+
+    def _say(self, text: str) -> None:
+        """For a person: not into the stream of JSON."""
+        output = self.stderr if self.as_json else self.stdout
+        output.write(text)
+        output.flush()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import subprocess
 import sys
 from datetime import timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,6 +23,7 @@ from django.utils import timezone
 from payments_integration import health, inbox, services
 from payments_integration.models import Event, OperationState, ReconciliationRun, SearchTerm, WebhookEndpoint
 from payments_integration.reasons import Reason
+from payments_integration.reconciliation.without_worker import Poll
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from tests import factories
@@ -346,3 +350,45 @@ class TestListen:
             output = run("payments_listen")
         assert "The provider did not answer" in output
         assert "Stopped." in output
+
+    def test_listen_prints_the_types_asked_for_and_receives_all(self, sandbox: ProviderSandbox) -> None:
+        missed_payment(sandbox)
+        output = run("payments_listen", "--once", "--events", "*.updated", "--events", "payment.succeeded", "refund.*")
+        assert re.findall(r"^[0-9:]{8}  (\S+)", output, re.MULTILINE) == ["payment.succeeded", "balance.updated"]
+        assert Event.objects.count() == len(sandbox.project.events) > 2
+
+    def test_listen_warns_of_a_pattern_that_matches_no_known_type(self, sandbox: ProviderSandbox) -> None:
+        output = run("payments_listen", "--once", "--events", "payments.*", "payout.*")
+        assert "matches 'payments.*'" in output
+        assert "payment.succeeded, " in output
+        assert "'payout.*'" not in output
+
+    def test_listen_prints_each_event_as_one_line_of_json(self, sandbox: ProviderSandbox) -> None:
+        services.create_payment(
+            amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card", metadata={"a": "b\u2028ñ"}
+        )
+        missed_payment(sandbox)
+        out, err = io.StringIO(), io.StringIO()
+        with mock.patch("time.sleep", side_effect=KeyboardInterrupt):
+            call_command("payments_listen", "--json", stdout=out, stderr=err)
+        printed = [json.loads(line) for line in out.getvalue().split("\n")[:-1]]
+        assert printed == sorted(sandbox.project.events, key=itemgetter("created_at"))
+        assert "Listening" in err.getvalue()
+        assert "Stopped." in err.getvalue()
+
+    def test_what_is_not_json_is_not_printed_as_json(self, db: None) -> None:
+        out, err = io.StringIO(), io.StringIO()
+        found = Poll([rows.event(body=b"\xff"), rows.event(body=None)], timezone.now())
+        with mock.patch("payments_integration.reconciliation.poll", return_value=found):
+            call_command("payments_listen", "--once", "--json", stdout=out, stderr=err)
+        assert out.getvalue() == ""
+        assert err.getvalue().count("Not JSON") == 2
+
+    def test_listen_ends_when_its_reader_has_gone(self, sandbox: ProviderSandbox) -> None:
+        missed_payment(sandbox)
+        reading, writing = os.pipe()
+        os.close(reading)
+        with open(writing, "w") as out:
+            call_command("payments_listen", "--json", "--interval", "1000", stdout=out, stderr=io.StringIO())
+            out.write("goes nowhere")
+        assert Event.objects.count() == len(sandbox.project.events)

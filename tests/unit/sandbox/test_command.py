@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ import pytest
 import requests
 from django.core.management.base import CommandError
 
-from payments_integration.management.commands.payments_sandbox import Command
+from payments_integration.management.commands.payments_sandbox import Command, _secret_of
 from payments_integration.sandbox import SandboxServer
 from payments_integration.sandbox.__main__ import main
 from payments_integration.sandbox.command import CommandFailedError, add_options, funding, port, seconds, start
@@ -117,9 +118,8 @@ def begin() -> Iterator[Start]:
     servers: list[SandboxServer] = []
 
     def run(*arguments: str) -> tuple[SandboxServer, str]:
-        written: list[str] = []
-        servers.append(start(options(*arguments), written.append))
-        return servers[-1], "".join(written)
+        servers.append(start(options(*arguments), output := io.StringIO()))
+        return servers[-1], output.getvalue()
 
     yield run
     for server in servers:
@@ -144,7 +144,7 @@ def test_the_options_reach_the_engine(begin: Start) -> None:
     )  # fmt: skip
     assert url_in(shown) == server.url
     assert "\nPAYMENTS_API_KEY=sk_test_mine\n" in shown
-    assert "\nPAYMENTS_WEBHOOK_SECRETS=whsec_mine\n" in shown
+    assert "whsec_mine" not in shown, "whoever gave a secret knows it"
     assert available(server) == {"CLP": 5_000, "USD": 7}
     (endpoint,) = server.engine.endpoints.values()
     assert endpoint["url"] == "http://127.0.0.1:9/hook"
@@ -205,6 +205,15 @@ def test_a_used_port_is_an_error_that_leaves_the_state_alone(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_reader_may_close_the_pipe_after_the_first_lines() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as output:
+        server = start(options(), output)
+        server.stop()
+        output.write("more")  # goes nowhere
+
+
 @pytest.mark.parametrize("arguments", [["--webhook-secret", "x"], ["--fund", "EUR=5"]])
 def test_options_that_do_not_fit_are_refused(arguments: list[str], begin: Start) -> None:
     with pytest.raises(CommandFailedError):
@@ -234,3 +243,13 @@ def test_the_management_command_needs_no_checks_and_no_migrations() -> None:
 def test_the_console_script_is_the_module() -> None:
     scripts = (ROOT / "pyproject.toml").read_text().partition("[project.scripts]\n")[2].partition("\n\n")[0]
     assert scripts == f'payments-sandbox = "{main.__module__}:{main.__name__}"'
+
+
+def test_deliveries_are_signed_with_the_secret_of_the_project_s_account(settings: Any) -> None:
+    account = {"BASE_URL": "http://127.0.0.1:8400", "API_KEY": DEFAULT_API_KEY}
+    for secrets, chosen in ((["whsec_one", "whsec_two"], "whsec_one"), ([], None)):
+        settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": {"default": {**account, "WEBHOOK_SECRETS": secrets}}}
+        assert _secret_of(DEFAULT_API_KEY) == chosen
+        assert _secret_of("sk_test_other") is None
+    settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": []}
+    assert _secret_of(DEFAULT_API_KEY) is None, "settings that are wrong keep nobody from a sandbox"
