@@ -178,7 +178,7 @@ def _apply(engine: Engine, state: State) -> None:
     for delivery in state.dispatcher.queue:
         engine.dispatcher.endpoints[delivery.api_key]
     engine.dispatcher.restore(state.dispatcher)
-    if errors := engine.books()["audit"]:
+    if errors := [error for project in engine.projects.values() for error in project.audit()]:
         raise ValueError(f"its books do not add up: {errors[0]}")
     engine.tick()
 
