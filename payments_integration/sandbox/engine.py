@@ -177,8 +177,8 @@ class Engine(Controls):
     def _run_due(self, stopped: Callable[[], bool]) -> None:
         self.tick()
         self.checkpoint(False)
-        if self.dispatcher.deliver_due(stopped):
-            self.checkpoint(False)
+        self.dispatcher.deliver_due(stopped)
+        self.checkpoint(False)
 
     # content
 
