@@ -184,10 +184,8 @@ $(TOOLS)/.ready: pyproject.toml
 
 # All of the above at once.
 environment: $(VENV)/.ready-fuzz
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,brokers,browser,contract,bookkeeping,types]'
-	@touch $(foreach name,postgres mysql brokers browser contract bookkeeping types all,$(VENV)/.ready-$(name))
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,brokers,browser,contract,bookkeeping,docs]'
-	@touch $(foreach name,postgres mysql brokers browser contract bookkeeping docs all,$(VENV)/.ready-$(name))
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,brokers,browser,contract,bookkeeping,types,docs]'
+	@touch $(foreach name,postgres mysql brokers browser contract bookkeeping types docs all,$(VENV)/.ready-$(name))
 
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing what the tests and checks need into $(VENV); this takes a minute ..."

@@ -3,7 +3,8 @@
 ``PYTHON`` is the interpreter of an environment in which only ``pip install payments-integration`` was run, or
 ``payments-integration[EXTRA]`` with ``--extra EXTRA``. Fails if the package is not installed whole, if the webhook or
 the checkout do not answer, if anything that needs an extra works without it or does not work with it, or if
-``payments-sandbox`` does not serve. A bare install also fails if it has too many packages or takes too much of the disk.
+``payments-sandbox`` does not serve. A bare install also fails if it has too many packages or takes too much of the
+disk.
 """
 
 from __future__ import annotations
