@@ -65,6 +65,10 @@ test-bookkeeping: $(VENV)/.ready-bookkeeping ## The journal's files as beancount
 
 test-types: $(VENV)/.ready-types ## A user's project, as mypy and pyright see it
 	$(RUN) -m pytest tests/types
+
+test-quickstart: $(VENV)/.ready-dev ## docs/quickstart.md, followed word for word to a paid order and a refund
+	$(RUN) -m pytest tests/quickstart
+
 test-sandbox: $(VENV)/.ready-dev ## The sandbox without a Django project: its Dockerfile's steps, and a payment taken in Node
 	@command -v node >/dev/null || { echo "node is not there; on Debian: apt-get install nodejs"; exit 1; }
 	$(RUN) -m pytest tests/standalone
@@ -72,12 +76,11 @@ test-sandbox: $(VENV)/.ready-dev ## The sandbox without a Django project: its Do
 test-office: $(VENV)/.ready-dev ## Exports of the admin, opened with LibreOffice
 	$(RUN) -m pytest tests/office
 
-matrix: $(VENV)/.ready-dev ## Every version that is claimed, for hours: nox -s matrix
-	$(BIN)/nox -s matrix
-test-quickstart: $(VENV)/.ready-dev ## docs/quickstart.md, followed word for word to a paid order and a refund
-	$(RUN) -m pytest tests/quickstart
 test-foreign: $(VENV)/.ready-dev ## The built wheel in sites of Wagtail, Oscar and others; SITE=wagtail|oscar|busy takes one
 	$(RUN) -m pytest tests/foreign $(if $(SITE),-k "$(SITE)")
+
+matrix: $(VENV)/.ready-dev ## Every version that is claimed, for hours: nox -s matrix
+	$(BIN)/nox -s matrix
 
 cases: $(VENV)/.ready-all ## The failure catalogue: what proves each case, and where; ARGS=--from DIR reads earlier runs
 	$(RUN) -m tests.cases $(ARGS)
@@ -117,7 +120,7 @@ release-check: sbom $(VENV)/.ready-dev ## Build all that a release publishes, an
 	$(TOOLS)/bin/check-wheel-contents dist/*.whl
 	$(RUN) -m tests.installation build/bare/bin/python
 	$(RUN) -m pytest tests/release
-.PHONY: docs docs-serve
+
 docs: $(VENV)/.ready-docs ## The documentation site in build/site, and its tests
 	$(RUN) -m pytest tests/site
 
@@ -137,7 +140,7 @@ format: $(VENV)/.ready-dev ## Format the code and mend what can be mended
 	$(BIN)/ruff format $(PATHS)
 
 clean: ## Remove the environment, caches and what was built
-	rm -rf $(VENV) $(TOOLS) .venv-peer build dist var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TOOLS) .venv-peer .nox build dist var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
