@@ -219,8 +219,8 @@ def test_imports_in_examples_work(page: Path) -> None:
 
 #: What a snippet may use without importing it: the names of a settings file or URLconf, and the reader's own objects.
 GIVEN = {
-    "CELERY_BEAT_SCHEDULE", "DATABASES", "INSTALLED_APPS", "PAYMENTS_INTEGRATION", "SENTRY_DSN", "urlpatterns",
-    "complaint", "engine", "order", "payment", "request",
+    "CELERY_BEAT_SCHEDULE", "DATABASES", "INSTALLED_APPS", "MIDDLEWARE", "PAYMENTS_INTEGRATION", "SENTRY_DSN",
+    "complaint", "engine", "order", "payment", "request", "urlpatterns",
 }  # fmt: skip
 #: What ``manage.py shell`` imports by itself.
 SHELL = {"quickstart.md": {"Order"}}
