@@ -29,7 +29,7 @@ DAMAGES: Final = (
 )  # fmt: skip
 ADVICE: Final = "Name another file, or move this one away."
 #: The fields that every object of a collection has, after id and object.
-FIELDS: Final = {
+FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "payments": (
         "status", "amount", "amount_received", "fee", "net_amount", "currency", "country", "method_code",
         "method_family", "flow", "checkout_url", "refunded_amount", "next_action", "failure_reason", "metadata",

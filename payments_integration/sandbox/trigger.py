@@ -29,7 +29,7 @@ DEFAULT_DESTINATION: Final[Json] = {
     "holder_document": {"type": "RUT", "number": "11111111-1"},
 }
 #: The events that only some families have, with those families ("States and transitions").
-FAMILIES: Final = {
+FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "payment.partially_paid": TRANSFERS,
     "payment.overpaid": TRANSFERS,
     "payment.chargeback": ("card",),

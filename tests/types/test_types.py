@@ -36,6 +36,9 @@ PLUGIN = (
 OWN_MODELS = "shop/models.py"
 #: What pyright cannot know of an example, which shows a part of a program.
 UNKNOWN = {"reportUndefinedVariable", "reportMissingImports"}
+#: In messages about examples: only the hosted flow has a checkout page to redirect to, the order's methods are the
+#: reader's, and environ's annotations know fewer defaults than environ takes.
+LEFT_TO_THE_READER = ('"to" of type', '"redirect_to" of type', '"mark_paid"', '"NoValue"')
 #: What has no annotation for others, because it is not for others. Each is used within its module or by Django only.
 INTERNAL = {"Meta", "mirrored", "personal", "logger"}
 GUESSED = re.compile("Type is missing type annotation|Ambiguous base class override")
@@ -157,7 +160,8 @@ def test_the_examples_of_the_docs_have_no_error(typed: Path, project: Path) -> N
     found = pyright(typed, project)
     assert found["summary"]["filesAnalyzed"] == len([*examples.iterdir()]) > 20
     errors = [error for error in found["generalDiagnostics"] if error.get("rule", next(iter(UNKNOWN))) not in UNKNOWN]
-    assert [error for error in errors if error["severity"] == "error"] == []
+    ours = [error for error in errors if not any(text in error["message"] for text in LEFT_TO_THE_READER)]
+    assert [error for error in ours if error["severity"] == "error"] == []
 
 
 def is_whole(text: str) -> bool:
