@@ -51,8 +51,10 @@ class Command(BaseCommand):
 
     def _list(self, account: str, options: dict[str, Any]) -> None:
         endpoints = services.sync_webhook_endpoints(account=account)
+        are_set = bool(conf.account(account).webhook_secrets)
+        unknown = "secret not stored, WEBHOOK_SECRETS are tried" if are_set else "secret not known to the app"
         for endpoint in endpoints:
-            secret = "secret known" if endpoint.secret_token else "secret not known to the app"
+            secret = "secret known" if endpoint.secret_token else unknown
             self.stdout.write(
                 f"{endpoint.pk}  {endpoint.status}  {endpoint.url}  {len(endpoint.events)} event types  {secret}"
             )

@@ -22,6 +22,7 @@ from payments_integration import conf, handlers, webhook_urls
 from payments_integration.management import project_files
 from payments_integration.management.project_files import NotUnderstood
 from payments_integration.payable import Payable
+from payments_integration.signals import event_received, status_changed
 
 ID = "payments_integration"
 ENTRY = f'path("payments/", include("{ID}.urls"))'
@@ -135,6 +136,10 @@ def _variables(root: Path) -> Iterator[Gap]:
     if known.get("PAYMENTS_BASE_URL", SANDBOX_URL) == SANDBOX_URL:
         # Not a fixed one: if it stays there by mistake, only its owner can sign with it.
         wanted["PAYMENTS_WEBHOOK_SECRETS"] = f"whsec_{secrets.token_urlsafe(24)}"
+    if not known.get("PAYMENTS_BASE_URL") and known.get("PAYMENTS_API_KEY", SANDBOX_KEY) != SANDBOX_KEY:
+        why = f".env; your PAYMENTS_API_KEY is not the sandbox's ({SANDBOX_KEY}), so name the provider's address"
+        yield Gap("Address of the provider", why, "PAYMENTS_BASE_URL=https://…")
+        return
     new = {name: value for name, value in wanted.items() if not known.get(name)}
     if new:
         snippet = "\n".join(f"{name}={value}" for name, value in new.items())
@@ -210,14 +215,18 @@ def _handlers(root: Path) -> Iterator[Gap]:
     modules = [function.__module__ for function, _, _ in handlers.registered]
     if any(not name.startswith(f"{ID}.") for name in modules):
         return
-    if any((Path(found.path) / "payment_handlers.py").exists() for found in own):
-        return
+    mine = [path for found in own if (path := Path(found.path) / "payment_handlers.py").exists()]
+    if mine and (event_received.receivers or status_changed.receivers):
+        return  # it may connect to the signals themselves
     models = [model for found in own for model in found.get_models() if issubclass(model, Payable)]
     home = apps.get_app_config(models[0]._meta.app_label) if models else next(iter(own), None)
     snippet = handler_module(models[0] if models else None)
     if home is None:
         place = "payment_handlers.py, in an app of yours (python manage.py startapp orders)"
         yield Gap("Handlers", place, snippet)
+        return
+    if mine:
+        yield Gap("Handlers", f"{_shown(mine[0], root)} has none for a paid payment; for example", snippet)
         return
     path = Path(home.path) / "payment_handlers.py"
     write = partial(project_files.change, path, lambda _: snippet)

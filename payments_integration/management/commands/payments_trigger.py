@@ -48,7 +48,8 @@ class Command(BaseCommand):
             if values := parse_assignments(options["values"]):
                 body["set"] = values
         except ApiError as error:
-            raise CommandError(f"--set {error.param}: {error.message}", returncode=2) from None
+            name = "--set" if error.param == "set" else f"--set {error.param}"
+            raise CommandError(f"{name}: {error.message}", returncode=2) from None
         if options["object"]:
             body["object"] = options["object"]
         found = self._post(url, body, headers)

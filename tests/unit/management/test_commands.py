@@ -312,6 +312,9 @@ class TestEndpoints:
         assert endpoint.pk in output
         assert "whsec" not in output
         assert "secret known" in run("payments_endpoints", "list")
+        WebhookEndpoint.objects.update(secret_token="")
+        assert "secret not stored, WEBHOOK_SECRETS are tried" in run("payments_endpoints", "list")
+        WebhookEndpoint.objects.update(secret_token=endpoint.secret_token)
         first = endpoint.secret_token
         rotated = run("payments_endpoints", "rotate", endpoint.pk, "--show-secret")
         endpoint.refresh_from_db()

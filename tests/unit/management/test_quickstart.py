@@ -14,7 +14,7 @@ import pytest
 from django.core.management import call_command
 from django.db import models
 
-from payments_integration import conf, handlers
+from payments_integration import conf, handlers, signals
 from payments_integration.management.commands import payments_quickstart
 from payments_integration.payable import Payable
 from tests.unit.payable.payables import Order
@@ -199,13 +199,32 @@ def test_without_an_app_the_handlers_are_shown(project: Project) -> None:
     assert "payment_handlers.py, in an app of yours (python manage.py startapp orders)" in shown
 
 
-@pytest.mark.parametrize("found", ["a module", "a handler"])
-def test_handlers_that_are_there_are_enough(project: Project, found: str) -> None:
-    if found == "a module":
+@pytest.mark.parametrize("found", ["a receiver", "a handler"])
+def test_handlers_that_are_there_are_enough(project: Project, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if found == "a receiver":
         project.write("quickorders/payment_handlers.py", "")
+        monkeypatch.setattr(signals.status_changed, "receivers", [object()])
     else:
         handlers.registered.append((lambda **_: None, None, ("*",)))
     assert "Handlers" not in project.run()[1]
+
+
+def test_a_module_without_a_handler_is_named_and_left_alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    for signal in (signals.event_received, signals.status_changed):
+        monkeypatch.setattr(signal, "receivers", [])
+    project.write("quickorders/payment_handlers.py", "X = 1\n")
+    code, shown = project.run("--write")
+    assert code == 1
+    assert "quickorders/payment_handlers.py has none for a paid payment; for example" in shown
+    assert project.read("quickorders/payment_handlers.py") == "X = 1\n"
+
+
+def test_a_key_of_another_provider_gets_no_sandbox(project: Project) -> None:
+    project.write(".env", "PAYMENTS_API_KEY=sk_live_mine\n")
+    code, shown = project.run("--write")
+    assert code == 1
+    assert "your PAYMENTS_API_KEY is not the sandbox's (sk_test_sandbox), so name the provider's address" in shown
+    assert project.read(".env") == "PAYMENTS_API_KEY=sk_live_mine\n"
 
 
 def test_files_elsewhere_are_not_changed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
