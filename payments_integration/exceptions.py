@@ -229,7 +229,14 @@ class TransactionRefused(PaymentsError):
 
 
 class SignatureError(PaymentsError):
-    """No known secret signed this webhook delivery, or its time is too far from now (spec, "Webhook signature")."""
+    """No known secret signed this webhook delivery, or its time is too far from now (spec, "Webhook signature").
+
+    ``reason``: ``header``, ``time``, ``secret`` (the account has none) or ``signature``.
+    """
+
+    def __init__(self, message: str = "", *, reason: str = "signature") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class WireError(ValueError):

@@ -57,35 +57,38 @@ def verify(
     ahead = timestamp - (time.time() if now is None else now)
     if abs(ahead) > tolerance:
         where = "ahead of" if ahead > 0 else "behind"
-        raise SignatureError(f"it was signed {abs(ahead):.0f} s {where} our clock, and {tolerance} s are allowed")
+        raise SignatureError(
+            f"it was signed {abs(ahead):.0f} s {where} our clock, and {tolerance} s are allowed", reason="time"
+        )
     matched = is_any_known = False
     for secret in secrets:
         is_any_known = True
         expected = _digest(timestamp, body, secret).encode()
         for candidate in candidates:
             matched |= hmac.compare_digest(expected, candidate)
+    if not is_any_known:
+        raise SignatureError("no secret of the account is known", reason="secret")
     if not matched:
-        what = "none of the account's secrets signs this body" if is_any_known else "no secret of the account is known"
-        raise SignatureError(what)
+        raise SignatureError("none of the account's secrets signs this body")
 
 
 def _parse(header: str) -> tuple[int, list[bytes]]:
     if not header:
-        raise SignatureError(f"it has no header {HEADER}")
+        raise SignatureError(f"it has no header {HEADER}", reason="header")
     if len(header) > MAX_HEADER_LENGTH or not header.isascii():
-        raise SignatureError("the signature header is malformed")
+        raise SignatureError("the signature header is malformed", reason="header")
     timestamp: int | None = None
     candidates: list[bytes] = []
     for part in header.split(","):
         name, _, value = part.strip(" ").partition("=")
         if name == "t":
             if timestamp is not None or not _TIME.fullmatch(value):
-                raise SignatureError("the signature header needs exactly one t of digits")
+                raise SignatureError("the signature header needs exactly one t of digits", reason="header")
             timestamp = int(value)
         elif name == "v1":
             candidates.append(value.encode("ascii"))
     if timestamp is None or not candidates or len(candidates) > MAX_SIGNATURES:
-        raise SignatureError("the signature header needs one t and one or two v1")
+        raise SignatureError("the signature header needs one t and one or two v1", reason="header")
     return timestamp, candidates
 
 

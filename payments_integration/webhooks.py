@@ -15,7 +15,7 @@ from django.http.request import RawPostDataException
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, inbox, projection, wakeup
+from payments_integration import conf, inbox, projection, telemetry, wakeup
 from payments_integration.db.encryption import DecryptionError
 from payments_integration.db.transactions import RetryDeadline
 from payments_integration.exceptions import SignatureError
@@ -48,31 +48,32 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
         raise Http404
     length = request.META.get("CONTENT_LENGTH") or "0"
     if not _DIGITS.fullmatch(length):
-        return HttpResponse(status=400)
+        return _refused(account, 400, "length")
     if int(length[-_MAX_DIGITS:]) > settings.MAX_WEBHOOK_BYTES or len(length) > _MAX_DIGITS:
-        return HttpResponse(status=413)
+        return _refused(account, 413, "too_large")
     try:
         # Only ASGI has a body whose length is not declared; `body` would read it whole.
         body = request.body if request.META.get("CONTENT_LENGTH") else request.read(settings.MAX_WEBHOOK_BYTES + 1)
         if len(body) > settings.MAX_WEBHOOK_BYTES:
-            return HttpResponse(status=413)
+            return _refused(account, 413, "too_large")
         verify(body, request.META.get(_SIGNATURE, ""), secrets=projection.active_secrets(account))
-        with RetryDeadline(started + _STORE_SECONDS, using=router.db_for_write(Event)):
+        deadline = RetryDeadline(started + _STORE_SECONDS, using=router.db_for_write(Event))
+        with telemetry.during(telemetry.Delivery(account)), deadline:
             inbox.receive(account, body)
     except RequestDataTooBig:
-        return HttpResponse(status=413)
+        return _refused(account, 413, "too_large")
     except RawPostDataException:
         logger.error("The body of a delivery was read before the view: exempt the webhook URL from that middleware")
-        return HttpResponse(status=503)
+        return _refused(account, 503, "read_before")
     except UnreadablePostError:
-        return HttpResponse(status=400)
+        return _refused(account, 400, "unreadable")
     except SignatureError as error:
         logger.warning("A delivery for account %s was refused: %s%s", account, error, _hint(request))
-        return HttpResponse(status=400)
+        return _refused(account, 400, error.reason)
     except (AnyDatabaseError, DecryptionError) as error:
         # Without the message: a database error may contain the row.
         logger.error("A delivery for account %s failed with %s; it will be sent again", account, type(error).__name__)
-        return HttpResponse(status=503)
+        return _refused(account, 503, "keys" if isinstance(error, DecryptionError) else "database")
     wakeup.wake(account, deadline=started + wakeup.INLINE_SECONDS)
     return HttpResponse(status=200)
 
@@ -80,6 +81,11 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
 for _alias in connections:
     # The INSERT must be committed before the 200 is sent, also with ATOMIC_REQUESTS.
     webhook = transaction.non_atomic_requests(using=_alias)(webhook)
+
+
+def _refused(account: str, status: int, reason: str) -> HttpResponse:
+    telemetry.happened(telemetry.Refused(account, reason))
+    return HttpResponse(status=status)
 
 
 def _hint(request: HttpRequest) -> str:

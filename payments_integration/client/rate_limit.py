@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal
@@ -30,7 +30,9 @@ _HTTP_DATE = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2
 
 
 @dataclass(slots=True)
-class _Window:
+class Window:
+    """What the provider last said of the requests that are left."""
+
     limit: int = 0
     remaining: int = 0
     #: On the monotonic clock; the numbers are valid until then.
@@ -43,7 +45,7 @@ class RateLimiter:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._windows: dict[Bucket, _Window] = {"read": _Window(), "write": _Window()}
+        self._windows: dict[Bucket, Window] = {"read": Window(), "write": Window()}
 
     def acquire(self, bucket: Bucket, *, leave_reserve: bool = False) -> float:
         """Count one request and return 0.0, or return the seconds to wait before asking again."""
@@ -59,15 +61,18 @@ class RateLimiter:
             window.remaining -= 1
             return 0.0
 
-    def update(self, bucket: Bucket, headers: Mapping[str, str]) -> None:
-        """Store the RateLimit headers of an answer; malformed headers change nothing."""
+    def update(self, bucket: Bucket, headers: Mapping[str, str]) -> Window | None:
+        """Store the RateLimit headers of an answer and return them; malformed headers change nothing."""
         remaining = _number(headers.get("RateLimit-Remaining"))
         reset = _number(headers.get("RateLimit-Reset"))
         if remaining is None or reset is None:
-            return
+            return None
         limit = _number(headers.get("RateLimit-Limit")) or 0
         with self._lock:
-            self._windows[bucket] = _Window(limit, remaining, self._monotonic() + min(reset, MAX_WAIT))
+            window = Window(limit, remaining, self._monotonic() + min(reset, MAX_WAIT))
+            self._windows[bucket] = window
+        # A copy: other requests count theirs.
+        return replace(window)
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf
+from payments_integration import conf, telemetry
 from payments_integration.client.errors import TOO_MANY, error_of, personal_texts
 from payments_integration.client.rate_limit import Bucket, RateLimiter, http_date
 from payments_integration.exceptions import NoAnswer, ProviderError, RateLimited, UnsendableRequest
@@ -131,6 +131,7 @@ class Requestor:
         # operation knows when the last request can begin.
         last_start = self._monotonic() + max_wait
         leave_reserve = background
+        retries = 0
         while True:
             wait = state.limiter.acquire(bucket, leave_reserve=leave_reserve)
             if wait > 0:
@@ -143,17 +144,23 @@ class Requestor:
                     retry_after=wait,
                 )
             else:
-                reply = state.transport.exchange(
-                    method, path, params=params, body=body, idempotency_key=idempotency_key
-                )
-                state.limiter.update(bucket, reply.headers)
+                exchange = telemetry.Exchange(self._account.alias, method, _route(path), retries)
+                with telemetry.during(exchange):
+                    reply = state.transport.exchange(
+                        method, path, params=params, body=body, idempotency_key=idempotency_key
+                    )
+                    refusal = None if 200 <= reply.status_code < 300 else self._refusal(reply, body)
+                    exchange.status_code, exchange.request_id = reply.status_code, (refusal or reply).request_id
+                if (window := state.limiter.update(bucket, reply.headers)) is not None:
+                    telemetry.happened(
+                        telemetry.RateLimit(self._account.alias, bucket, window.limit, window.remaining)
+                    )
                 self._latest = LatestAnswer(http_date(reply.headers.get("Date", "")), self._monotonic())
-                if 200 <= reply.status_code < 300:
+                if refusal is None:
                     return reply
-                refusal = self._refusal(reply, body)
                 if not isinstance(refusal, RateLimited) or reply.status_code != TOO_MANY:
                     raise refusal
-                error, wait = refusal, refusal.retry_after or 0.0
+                error, wait, retries = refusal, refusal.retry_after or 0.0, retries + 1
             if self._monotonic() + wait > last_start:
                 raise error
             self._sleep(wait)
@@ -179,6 +186,13 @@ def segment(value: str) -> str:
     if value in {"", ".", ".."} or len(value) > _MAX_ID or not value.isascii() or not value.isprintable():
         raise UnsendableRequest("an id is 1 to 255 visible ASCII characters and not a relative path")
     return quote(value, safe="")
+
+
+def _route(path: str) -> str:
+    """The path without ids: of all paths of the interface, the second segment is one (spec, "Operations")."""
+    first, _, rest = path.removeprefix("/").partition("/")
+    _id, slash, verb = rest.partition("/")
+    return f"/{first}" + (f"/{{id}}{slash}{verb}" if rest else "")
 
 
 def _text(value: object) -> str:

@@ -31,7 +31,7 @@ from django.db.models import Exists, F, Max, Min, OuterRef, Q, QuerySet
 from django.db.transaction import TransactionManagementError
 from django.utils import timezone
 
-from payments_integration import conf
+from payments_integration import conf, telemetry
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.statements import in_index_order, is_any_in_state, of_account
@@ -365,7 +365,8 @@ def _dispatch_next(page: _Page, work: _Work) -> None:
         connection = connections[page.using]
         savepoint = None if connection.vendor == "postgresql" else connection.savepoint()
         try:
-            _send(item, work.changes[str(item.pk)], instance, is_stale=_is_stale(item, work))
+            with telemetry.during(telemetry.Handling(item)):
+                _send(item, work.changes[str(item.pk)], instance, is_stale=_is_stale(item, work))
         except Exception as error:
             raise _ReceiverFailed(str(item.pk)) from error
         try:
@@ -381,6 +382,7 @@ def _dispatch_next(page: _Page, work: _Work) -> None:
             raise _swallowed(error, item) from error
 
     repeatable(dispatch_next, using=page.using, durable=True, lost_races=False)
+    telemetry.happened(telemetry.Dispatched(item))
     if isinstance(item, Event) and item.created_at < item.received_at + work.max_ahead:
         work.dispatched_to = max(work.dispatched_to or item.created_at, item.created_at)
 
@@ -546,15 +548,17 @@ def _record_failure(page: _Page, work: _Work, error: BaseException) -> None:
     item = work.items[0]
     logger.error("A receiver failed for %s", item.pk, exc_info=error)
 
-    def record() -> None:
+    def record() -> datetime | None:
         wait = _count_failure(item, error)
         if not _release(page, work, wait):
             raise _ClaimLost  # another worker has counted it
         if page.is_over:
             _release_others(page, work)
+        return wait
 
     with suppress(_ClaimLost):
-        repeatable(record, using=page.using, durable=True)
+        next_attempt = repeatable(record, using=page.using, durable=True)
+        telemetry.happened(telemetry.DispatchFailed(item, is_parked=next_attempt is None))
 
 
 def _count_failure(item: Item, error: BaseException) -> datetime | None:

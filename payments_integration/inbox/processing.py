@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, schemas
+from payments_integration import conf, schemas, telemetry
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.statements import in_index_order, is_any_in_state, of_account
@@ -93,18 +93,22 @@ def process_batch(account: str | None = None, *, since: datetime | None = None) 
 def _batch(account: str | None, *, only: str | None = None, since: datetime | None = None) -> tuple[int, int]:
     using = router.db_for_write(Event)
 
-    def batch() -> tuple[int, int]:
+    def batch() -> tuple[list[Event], int]:
         pending = _pending(account) if only is None else Event.objects.filter(pk=only, state=EventState.PENDING)
         if since is not None:
             pending = pending.filter(created_at__gte=since)
         with in_index_order(using):
             events = list(locked(pending, skip_locked=True)[: conf.current().BATCH_SIZE])
         if not events:
-            return 0, 0
-        postponed = _apply(events)
-        return len(events) - postponed, postponed
+            return [], 0
+        with telemetry.during(telemetry.Batch(events)):
+            postponed = _apply(events)
+        return [event for event in events if event.id not in postponed], len(postponed)
 
-    return repeatable(batch, using=using)
+    finished, postponed = repeatable(batch, using=using)
+    if finished:
+        telemetry.happened(telemetry.Applied(finished))
+    return len(finished), postponed
 
 
 def _apply_alone(account: str | None, event_id: str) -> int:
@@ -131,8 +135,8 @@ def _pending(account: str | None, *, stuck: bool = False) -> QuerySet[Event]:
     return pending.order_by("created_at", "id")
 
 
-def _apply(events: list[Event]) -> int:
-    """Apply locked events and mark or quarantine them; returns how many were postponed."""
+def _apply(events: list[Event]) -> set[str]:
+    """Apply locked events and mark or quarantine them; returns the ids of those that were postponed."""
     readable: list[tuple[Event, Any]] = []
     unreadable: dict[str, str] = {}
     foreign: list[Event] = []
@@ -155,7 +159,7 @@ def _apply(events: list[Event]) -> int:
         applied.erased | _erased(foreign),
     )
     _quarantine([event for event in events if event.id in refused], refused)
-    return len(applied.postponed)
+    return applied.postponed
 
 
 def _erased(foreign: list[Event]) -> set[str]:

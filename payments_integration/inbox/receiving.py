@@ -19,7 +19,7 @@ from django.db import IntegrityError, router
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import schemas
+from payments_integration import schemas, telemetry
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.transactions import inserted, repeatable
@@ -57,9 +57,11 @@ def receive(account: str, body: bytes, *, source: str = EventSource.WEBHOOK) -> 
     event = read(account, body, source=source)
     try:
         _store(event)
+        receipt = _receipt(event)
     except IntegrityError:
-        return _receive_known(event)
-    return _receipt(event)
+        receipt = _receive_known(event)
+    _tell(event, receipt)
+    return receipt
 
 
 @sensitive_variables()
@@ -75,6 +77,7 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
             contradicting.append(body)
         elif first is not event:
             counts[Receipt.KNOWN] += 1
+            _tell(event, Receipt.KNOWN)
 
     def store() -> tuple[list[Event], list[Event]]:
         # If a webhook stored one meanwhile, its key is taken: the retry reads what is known again.
@@ -92,6 +95,12 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
     counts.update(_receipt(event) for event in fresh)
     counts[Receipt.QUARANTINED] += len(strays)
     counts[Receipt.KNOWN] += len(events) - len(fresh) - len(strays)
+    if telemetry.is_observed():
+        stored = {event.id for event in fresh}
+        for event in events.values():
+            _tell(event, _receipt(event) if event.id in stored else Receipt.KNOWN)
+        for stray in strays:
+            _tell(stray, Receipt.QUARANTINED)
     # Bodies with the id of another body here: the first is stored by now, and each is compared with it.
     counts.update(receive(account, body, source=source) for body in contradicting)
     return counts
@@ -115,7 +124,8 @@ def receive_unread(account: str, event_id: str, span: tuple[datetime, datetime] 
         _store(row)
     except IntegrityError:
         return Receipt.KNOWN
-    return _receipt(row)
+    _tell(row, Receipt.QUARANTINED)
+    return Receipt.QUARANTINED
 
 
 def read(account: str, body: bytes, *, source: str) -> Event:
@@ -142,6 +152,7 @@ def read(account: str, body: bytes, *, source: str) -> Event:
         source=source,
         body=body,
         content_hash=hashlib.sha256(schemas.canonical(event)).hexdigest(),
+        traceparent=telemetry.traceparent(),
     )
 
 
@@ -224,6 +235,10 @@ def _known(ids: Iterable[str]) -> Iterable[_Known]:
 
 def _receipt(event: Event) -> Receipt:
     return Receipt.QUARANTINED if event.state == EventState.QUARANTINED else Receipt.NEW
+
+
+def _tell(event: Event, receipt: Receipt) -> None:
+    telemetry.happened(telemetry.Received(event.account, event.source, event.type, receipt.value))
 
 
 def report_quarantined(event: Event) -> None:

@@ -221,6 +221,7 @@ class Migration(migrations.Migration):
                 ('dispatched_at', models.DateTimeField(blank=True, null=True, verbose_name='dispatched at')),
                 ('attempts', models.PositiveIntegerField(default=0, verbose_name='failed attempts')),
                 ('error', models.TextField(blank=True, default='', verbose_name='error')),
+                ('traceparent', models.CharField(blank=True, default='', max_length=55, verbose_name='trace')),
             ],
             options={
                 'verbose_name': 'event',

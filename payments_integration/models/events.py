@@ -63,6 +63,8 @@ class Event(Row):
     attempts: int = fields.PositiveIntegerField(_("failed attempts"), default=0)
     #: Why it is quarantined or cannot be applied, or the traceback of the last receiver that failed.
     error: str = fields.TextField(_("error"), default="", blank=True)
+    #: The trace in which it was received (W3C Trace Context), if tracing was active: its handlers continue it.
+    traceparent: str = fields.CharField(_("trace"), max_length=55, default="", blank=True)
     status_changes: PrimaryManager[StatusChange]
     get_source_display: Callable[[], str]
     get_state_display: Callable[[], str]
@@ -100,12 +102,13 @@ class Event(Row):
         content_hash: str,
         state: str = EventState.PENDING,
         error: str = "",
+        traceparent: str = "",
     ) -> Event:
         """An unsaved row. Arguments by position take the constructor a third of the time."""
         received_at, previous_status, dispatched_at, attempts = timezone.now(), "", None, 0
         return cls(
             id, account, type, created_at, object_kind, object_id, received_at, source, body, content_hash,
-            state, previous_status, dispatched_at, attempts, error,
+            state, previous_status, dispatched_at, attempts, error, traceparent,
         )  # fmt: skip
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import Error
 from django.utils import timezone
 
-from payments_integration import projection, schemas, wakeup
+from payments_integration import projection, schemas, telemetry, wakeup
 from payments_integration.client import INTERACTIVE_WAIT, Client, LatestAnswer, at_most, get_client
 from payments_integration.exceptions import (
     NoAnswer,
@@ -101,7 +101,8 @@ def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) 
     # The last step before the request: a process that stood still must not send what others have settled.
     claim.ensure_time(max_wait)
     try:
-        answer = call.send(client, operation, max_wait=max_wait)
+        with telemetry.during(telemetry.Sending(operation, is_repeated=claim.repeated)):
+            answer = call.send(client, operation, max_wait=max_wait)
     except ProviderError as error:
         _judge(claim, error, close_when_limited=close_when_limited)
         return Sent(error=error)

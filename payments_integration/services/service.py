@@ -15,7 +15,7 @@ from django.db.models import Exists, OuterRef
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, outbox, permissions, schemas
+from payments_integration import conf, outbox, permissions, schemas, telemetry
 from payments_integration.db.transactions import refuse_transaction
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.models import Mirror, Operation
@@ -40,7 +40,10 @@ def service(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
         @sensitive_variables()
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             refuse_transaction(prepare.__name__)
-            outcome: R = outbox.submit(_prepared(prepare, args, kwargs))
+            with telemetry.during(telemetry.ServiceCall(prepare.__name__)) as service_call:
+                intent = _prepared(prepare, args, kwargs)
+                service_call.account = intent.account
+                outcome: R = outbox.submit(intent)
             return outcome
 
         public = wraps(prepare)(call)

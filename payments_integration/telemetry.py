@@ -1,0 +1,213 @@
+"""What this process does, for metrics and traces: hooks to which ``contrib`` connects observers.
+
+The hooks stand where the flows are: around work that takes time (an activity), and after the commit of what has
+happened (a fact). An observer can neither change nor stop the work: its errors are logged and ignored. Without an
+observer a hook costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+logger = logging.getLogger(__name__)
+
+
+# Activities: each has a beginning and an end.
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A delivery whose signature is valid is stored."""
+
+    account: str
+
+
+@dataclass(slots=True)
+class Batch:
+    """Stored events are applied to the mirror, in one transaction. It begins again after a conflict."""
+
+    #: Rows of ``Event``.
+    events: Sequence[Any]
+
+
+@dataclass(slots=True)
+class Handling:
+    """Receivers run for an item, inside the transaction that marks it."""
+
+    #: A row of ``Event``, or of ``StatusChange`` for a change that an answer brought.
+    item: Any
+
+
+@dataclass(slots=True)
+class ServiceCall:
+    """A function of ``services`` that sends."""
+
+    operation: str
+    #: Known when the arguments are valid.
+    account: str = ""
+
+
+@dataclass(slots=True)
+class Sending:
+    """An operation is sent, by its caller or by a worker."""
+
+    #: A row of ``Operation``.
+    operation: Any
+    #: Whether it may have been sent before.
+    is_repeated: bool
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One HTTP request to the provider and its answer. After a 429 the same call makes another one."""
+
+    account: str
+    method: str
+    #: The path without ids, such as ``/payments/{id}/cancel``.
+    route: str
+    #: How many requests of the same call were answered 429 before.
+    retries: int
+    #: 0 until an answer has come.
+    status_code: int = 0
+    #: The provider's id of the request; empty if the answer names none.
+    request_id: str = ""
+
+
+# Facts: each has happened, and is committed.
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A delivery was answered 400, 413 or 503, and not stored."""
+
+    account: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An event was stored now or before; in quarantine, the type is empty."""
+
+    account: str
+    source: str
+    type: str
+    #: ``inbox.Receipt``: new, known or quarantined.
+    receipt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Events were applied to the mirror."""
+
+    #: Rows of ``Event``.
+    events: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """All receivers have run for an item."""
+
+    #: As of ``Handling``.
+    item: Any
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchFailed:
+    """A receiver failed, or the commit of its work."""
+
+    #: As of ``Handling``.
+    item: Any
+    #: It was the last attempt.
+    is_parked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """What an answer says about the rate limit of an API key."""
+
+    account: str
+    #: ``read`` or ``write``.
+    bucket: str
+    limit: int
+    remaining: int
+
+
+Activity = Delivery | Batch | Handling | ServiceCall | Sending | Exchange
+Fact = Refused | Received | Applied | Dispatched | DispatchFailed | RateLimit
+ActivityT = TypeVar("ActivityT", Delivery, Batch, Handling, ServiceCall, Sending, Exchange)
+#: Called at the end of an activity, with the exception that ended it.
+End = Callable[[BaseException | None], None]
+
+
+class Observer:
+    """Override what you need. The methods run within the flows: they must be quick, and not use the database."""
+
+    def begun(self, activity: Activity) -> End | None:
+        """An activity begins. Returns what is called at its end, when the activity has its last values."""
+
+    def happened(self, fact: Fact) -> None:
+        """A fact."""
+
+    def traceparent(self) -> str:
+        """The trace that is active now, as a W3C ``traceparent``; empty: none. An event is stored with it."""
+        return ""
+
+
+_observers: list[Observer] = []
+
+
+def observe(observer: Observer) -> None:
+    """Tell the observer of everything that happens in this process from now on."""
+    if observer not in _observers:
+        _observers.append(observer)
+
+
+def forget(observer: Observer) -> None:
+    """Stop telling the observer."""
+    if observer in _observers:
+        _observers.remove(observer)
+
+
+@contextmanager
+def during(activity: ActivityT) -> Iterator[ActivityT]:
+    """Tell observers when the block begins and ends. What becomes known meanwhile is set on the activity."""
+    if not _observers:
+        yield activity
+        return
+    ends = [end for observer in _observers if (end := _told(observer.begun, activity)) is not None]
+    try:
+        yield activity
+    except BaseException as error:
+        for end in reversed(ends):
+            _told(end, error)
+        raise
+    for end in reversed(ends):
+        _told(end, None)
+
+
+def happened(fact: Fact) -> None:
+    """Tell observers of a fact."""
+    for observer in _observers:
+        _told(observer.happened, fact)
+
+
+def is_observed() -> bool:
+    """Whether facts that cost something to gather are worth it."""
+    return bool(_observers)
+
+
+def traceparent() -> str:
+    """The active trace as the first observer that has one says; empty: none."""
+    return next((found for observer in _observers if (found := _told(observer.traceparent))), "")
+
+
+def _told(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except Exception:
+        logger.exception("An observer failed: %r", function)
+        return None
