@@ -64,6 +64,14 @@ def _fresh_secrets() -> None:
 
 
 @pytest.fixture(autouse=True)
+def inline_seconds(monkeypatch: pytest.MonkeyPatch) -> float:
+    """The limit of "inline". Tests run without it: what they do in a request must not depend on the machine's load."""
+    limit = wakeup.INLINE_SECONDS
+    monkeypatch.setattr(wakeup, "INLINE_SECONDS", 60.0)
+    return limit
+
+
+@pytest.fixture(autouse=True)
 def _no_optional_apps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The optional apps are installed, but only their own tests connect them to the mirror."""
     monkeypatch.setattr(signals, "_mirror_listeners", [])

@@ -355,9 +355,12 @@ def test_the_insert_is_committed_despite_atomic_requests() -> None:
     assert "default" in webhooks.webhook._non_atomic_requests  # type: ignore[attr-defined]
 
 
-def test_inline_processing_gets_four_seconds(client: Client) -> None:
+def test_inline_processing_gets_four_seconds(client: Client, inline_seconds: float) -> None:
     deadlines: list[float | None] = []
-    with mock.patch("payments_integration.wakeup._hook", lambda account, deadline: deadlines.append(deadline)):
+    with (
+        mock.patch("payments_integration.wakeup._hook", lambda account, deadline: deadlines.append(deadline)),
+        mock.patch("payments_integration.wakeup.INLINE_SECONDS", inline_seconds),
+    ):
         before = time.monotonic()
         post(client)
     assert deadlines[0] is not None
