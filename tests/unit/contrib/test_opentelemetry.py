@@ -329,9 +329,7 @@ def test_a_refusal_names_the_request_and_the_code(traces: Traces, points: Any) -
 @pytest.mark.usefixtures("woken")
 def test_the_provider_error_of_a_call_is_recorded_as_its_code(traces: Traces) -> None:
     with ProviderSandbox() as sandbox:
-        sandbox.engine.faults.add(
-            Fault("error", operation="create_payment", status=422, code="insufficient_balance")
-        )
+        sandbox.engine.faults.add(Fault("error", operation="create_payment", status=422, code="insufficient_balance"))
         with pytest.raises(ProviderError) as raised:
             services.create_payment(**PAYMENT)
     for name in ("payments create_payment", "payments send create_payment"):
