@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -426,6 +428,15 @@ def test_tracing_takes_no_statement(client: Client) -> None:
     finally:
         for observer in observers:
             telemetry.forget(observer)
+
+
+def test_the_page_has_every_attribute_and_metric() -> None:
+    root = Path(__file__).resolve().parents[3]
+    package = root / "payments_integration" / "contrib" / "opentelemetry"
+    code = "\n".join(path.read_text() for path in package.glob("*.py"))
+    page = (root / "docs" / "observability.md").read_text()
+    names = r"\b(?:payments|http|url|error)\.[a-z_]+(?:\.[a-z_]+)*"
+    assert set(re.findall(f"`({names})`", page)) == set(re.findall(f'"({names})"', code)) | {"url.full"}
 
 
 def test_the_app_connects_both_observers() -> None:
