@@ -68,12 +68,12 @@ def send_overdue(account: str | None = None) -> None:
                 _send(due)
             except Exception:
                 # A record that cannot be sent must not end the pass. It is tried again in a minute.
-                logger.exception("Attention %s could not be sent", due.pk)
+                logger.exception("Attention %s could not be sent", due.pk, extra=_ids(due))
 
 
 def _send(due: DueAttention) -> None:
     """Log and send it, then delete the record. A failing receiver is logged, and the others still run."""
-    logger.error("Attention (%s, account %s): %s", due.reason, due.account, due.message)
+    logger.error("Attention (%s, account %s): %s", due.reason, due.account, due.message, extra=_ids(due))
     sender = apps.get_model(DueAttention._meta.app_label, due.sender)
     rows = sender._default_manager.using(router.db_for_write(sender))
     for receiver, result in signals.attention.send_robust(
@@ -84,5 +84,15 @@ def _send(due: DueAttention) -> None:
         instance=rows.filter(pk=due.object_id).first() if due.object_id else None,
     ):
         if isinstance(result, Exception):
-            logger.error("A receiver of attention failed: %r", receiver, exc_info=result)
+            logger.error("A receiver of attention failed: %r", receiver, exc_info=result, extra=_ids(due))
     deleted(DueAttention.objects.filter(pk=due.pk))
+
+
+def _ids(due: DueAttention) -> dict[str, str]:
+    """For log records."""
+    extra = {"account": due.account}
+    if due.sender == "event":
+        extra["event_id"] = due.object_id
+    elif due.sender == "operation":
+        extra["operation_id"] = due.object_id
+    return extra

@@ -130,6 +130,11 @@ PROVIDER_ERRORS: dict[str, type[ProviderError]] = {
 }
 
 
+def request_id_of(error: BaseException) -> str:
+    """The provider's id of the request that failed; empty if the error names none."""
+    return str(getattr(error, "request_id", ""))
+
+
 def provider_error(fields: dict[str, Any]) -> ProviderError:
     """A stored refusal as an exception again."""
     values = {"message": "", "status_code": 0, "code": "", **fields}

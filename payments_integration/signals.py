@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,9 +11,6 @@ from typing import Any
 
 from asgiref.sync import iscoroutinefunction
 from django.dispatch import Signal
-
-logger = logging.getLogger(__name__)
-
 
 _WRITE_INSTEAD = (
     "Receivers of payments_integration run one after the other, inside a transaction. Write a plain function that "

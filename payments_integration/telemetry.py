@@ -97,6 +97,7 @@ class Received:
     type: str
     #: ``inbox.Receipt``: new, known or quarantined.
     receipt: str
+    event_id: str
 
 
 @dataclass(frozen=True, slots=True)

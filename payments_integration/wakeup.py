@@ -40,7 +40,11 @@ def wake(account: str, *, deadline: float | None = None) -> None:
     try:
         _hook(account, deadline)
     except Exception:
-        logger.exception("The wake-up for account %s failed; the scheduled sweeper will find the work", account)
+        logger.exception(
+            "The wake-up for account %s failed; the scheduled sweeper will find the work",
+            account,
+            extra={"account": account},
+        )
 
 
 class Publisher:
@@ -102,7 +106,11 @@ class Publisher:
                 try:
                     self._send(account)
                 except Exception:
-                    logger.exception("No wake-up for account %s; the scheduled sweeper will find the work", account)
+                    logger.exception(
+                        "No wake-up for account %s; the scheduled sweeper will find the work",
+                        account,
+                        extra={"account": account},
+                    )
             self._sending = False
             time.sleep(self._interval)
 

@@ -63,16 +63,26 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
     except RequestDataTooBig:
         return _refused(account, 413, "too_large")
     except RawPostDataException:
-        logger.error("The body of a delivery was read before the view: exempt the webhook URL from that middleware")
+        logger.error(
+            "The body of a delivery was read before the view: exempt the webhook URL from that middleware",
+            extra={"account": account},
+        )
         return _refused(account, 503, "read_before")
     except UnreadablePostError:
         return _refused(account, 400, "unreadable")
     except SignatureError as error:
-        logger.warning("A delivery for account %s was refused: %s%s", account, error, _hint(request))
+        logger.warning(
+            "A delivery for account %s was refused: %s%s", account, error, _hint(request), extra={"account": account}
+        )
         return _refused(account, 400, error.reason)
     except (AnyDatabaseError, DecryptionError) as error:
         # Without the message: a database error may contain the row.
-        logger.error("A delivery for account %s failed with %s; it will be sent again", account, type(error).__name__)
+        logger.error(
+            "A delivery for account %s failed with %s; it will be sent again",
+            account,
+            type(error).__name__,
+            extra={"account": account},
+        )
         return _refused(account, 503, "keys" if isinstance(error, DecryptionError) else "database")
     wakeup.wake(account, deadline=started + wakeup.INLINE_SECONDS)
     return HttpResponse(status=200)

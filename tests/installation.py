@@ -32,7 +32,20 @@ BRINGS = {
     "mysql": {"mysql"},
     "gunicorn": {"gunicorn"},
     "sentry": {"sentry"},
-    "all": {"api", "codes", "words", "xlsx", "redis", "postgres", "gunicorn", "sentry"},
+    "health-check": {"health-check"},
+    "opentelemetry": {"opentelemetry"},
+    "all": {
+        "api",
+        "codes",
+        "words",
+        "xlsx",
+        "redis",
+        "postgres",
+        "gunicorn",
+        "sentry",
+        "health-check",
+        "opentelemetry",
+    },
 }
 
 MEASURE = """
@@ -88,6 +101,8 @@ settings.configure(
     },
 )
 django.setup()
+from django.apps import AppConfig
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.test import Client
 from django.urls import include, path
@@ -113,6 +128,16 @@ if qr_code("a payment") and barcode("12345"):
 if "sentry" in installed:
     from payments_integration.contrib.sentry import before_send
     assert before_send({"message": "m"}, {}) is not None
+# Each names its extra if that is missing.
+for extra, use in {
+    "health-check": lambda: importlib.import_module("payments_integration.contrib.health_check"),
+    "opentelemetry": lambda: AppConfig.create("payments_integration.contrib.opentelemetry").ready(),
+}.items():
+    try:
+        use()
+        installed.add(extra)
+    except ImproperlyConfigured as error:
+        assert f"payments-integration[{extra}]" in str(error), error
 
 package = Path(payments_integration.__file__).parent
 assert package.is_relative_to(sysconfig.get_path("purelib")), package

@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "payments_integration",
     "payments_integration.contrib.finance",
     "payments_integration.contrib.notify",
+    "health_check",
     "tests.receivers",
     "example_project.shop",
 ]

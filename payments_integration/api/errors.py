@@ -34,6 +34,7 @@ from payments_integration.exceptions import (
     PaymentsError,
     ProviderError,
     RateLimited,
+    request_id_of,
 )
 from payments_integration.schemas import WireError
 from payments_integration.services import PreconditionFailed
@@ -158,12 +159,13 @@ def problem_of(error: Exception, sent: SentNames) -> Problem | None:
 
 def log(error: Exception, problem: Problem, request_id: str, route: str) -> None:
     """Log one line. Only the log gets the provider's own message."""
+    extra = {"api_request_id": request_id, "request_id": request_id_of(error)}
     if problem.status >= 500:
         # A provider's error contains its request id; no message repeats what was sent.
         reason = f"{type(error).__name__}: {error}" if isinstance(error, PaymentsError) else type(error).__name__
-        logger.error("API request %s, %s: answered %s; %s", request_id, route, problem, reason)
+        logger.error("API request %s, %s: answered %s; %s", request_id, route, problem, reason, extra=extra)
     else:
-        logger.info("API request %s, %s: answered %s", request_id, route, problem)
+        logger.info("API request %s, %s: answered %s", request_id, route, problem, extra=extra)
 
 
 def _of_validation(error: ValidationError, sent: SentNames) -> Problem:

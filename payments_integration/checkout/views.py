@@ -32,7 +32,7 @@ from payments_integration.checkout.texts import visible
 from payments_integration.client import at_most
 from payments_integration.db.transactions import refuse_transaction
 from payments_integration.enums import PAID_PAYMENT_STATUSES, Kind, PaymentStatus
-from payments_integration.exceptions import PaymentsError
+from payments_integration.exceptions import PaymentsError, request_id_of
 from payments_integration.models import Payment
 from payments_integration.money import format_for_payer
 from payments_integration.schemas import WireError
@@ -202,7 +202,8 @@ def refreshed(payment: Payment, *, every: float = EVERY, max_wait: float = MAX_W
         with at_most(max_wait):
             row: Payment = sync.read(Kind.PAYMENT, payment.account, payment.pk, wait=0.0)
     except (PaymentsError, WireError) as error:
-        logger.info("The payment %s could not be read: %s", payment.pk, error)
+        extra = {"account": payment.account, "request_id": request_id_of(error)}
+        logger.info("The payment %s could not be read: %s", payment.pk, error, extra=extra)
         return payment
     # Changes are dispatched to handlers: in this request ("inline") if time is left.
     wakeup.wake(payment.account, deadline=started + max_wait)
@@ -226,5 +227,6 @@ def _is_due(payment: Payment, every: float) -> bool:
         return bool(cache.add(f"payments-checkout-{key}", 1, timeout=every))
     except Exception:
         # Each cache raises its driver's errors. Without a cache nothing would limit the reads.
-        logger.exception("The cache does not work, so the payment %s was not read", payment.pk)
+        extra = {"account": payment.account}
+        logger.exception("The cache does not work, so the payment %s was not read", payment.pk, extra=extra)
         return False

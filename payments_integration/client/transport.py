@@ -79,6 +79,7 @@ class Transport:
     """A pooled session that sends one account's requests. Threads may share it; processes may not."""
 
     def __init__(self, account: conf.Account) -> None:
+        self._account = account.alias
         self._url = f"{account.base_url}/v1"
         self._session = _session(account.api_key)
 
@@ -128,7 +129,8 @@ class Transport:
                 response.close()
         duration = time.monotonic() - started
         if response is None:
-            logger.debug("%s %s: %s after %.3f s", method, path, problem, duration)
+            extra = {"account": self._account}
+            logger.debug("%s %s: %s after %.3f s", method, path, problem, duration, extra=extra)
             raise NoAnswer(f"{method} {path}: {problem}", was_connected=was_connected)
         reply = Reply(
             method,
@@ -147,6 +149,7 @@ class Transport:
             duration,
             reply.request_id or "-",
             f", {problem}" if problem else "",
+            extra={"account": self._account, "request_id": reply.request_id},
         )
         return reply
 

@@ -343,7 +343,8 @@ def _dispatch_page(page: _Page, deadline: float | None, pauses: WriterPauses) ->
             except OperationalError as error:
                 if not is_transient(error):
                     raise
-                logger.info("Dispatch of %s is postponed: %s", work.row, type(error).__name__)
+                extra = _ids(work.items[0])
+                logger.info("Dispatch of %s is postponed: %s", work.row, type(error).__name__, extra=extra)
                 _release(page, work, _first_wait())
                 break
             dispatched += 1
@@ -546,7 +547,7 @@ def _release_others(page: _Page, work: _Work) -> None:
 def _record_failure(page: _Page, work: _Work, error: BaseException) -> None:
     """Count the failure and release the object, after the rollback."""
     item = work.items[0]
-    logger.error("A receiver failed for %s", item.pk, exc_info=error)
+    logger.error("A receiver failed for %s", item.pk, exc_info=error, extra=_ids(item))
 
     def record() -> datetime | None:
         wait = _count_failure(item, error)
@@ -582,6 +583,14 @@ def _count_failure(item: Item, error: BaseException) -> datetime | None:
         instance=item,
     )
     return None
+
+
+def _ids(item: Item) -> dict[str, str]:
+    """For log records."""
+    extra = {"account": item.account}
+    if isinstance(item, Event):
+        extra["event_id"] = item.pk
+    return extra
 
 
 def _first_wait() -> datetime:

@@ -84,7 +84,11 @@ def process_batch(account: str | None = None, *, since: datetime | None = None) 
         return _batch(account, since=since)
     except (*_REFUSED_BY_DATABASE, *_MISTAKES) as error:
         # Without the message: a database error may contain the row.
-        logger.error("A batch of events failed with %s; retrying them one by one", type(error).__name__)
+        logger.error(
+            "A batch of events failed with %s; retrying them one by one",
+            type(error).__name__,
+            extra={"account": account},
+        )
     ids = list(_pending(account).values_list("pk", flat=True)[: conf.current().BATCH_SIZE])
     return sum(_apply_alone(account, event_id) for event_id in ids), 0
 
@@ -118,7 +122,7 @@ def _apply_alone(account: str | None, event_id: str) -> int:
         _set_aside(event_id, f"the database refuses it: {type(error).__name__}")
         return 1
     except _MISTAKES as error:
-        logger.exception("Event %s could not be applied", event_id)
+        logger.exception("Event %s could not be applied", event_id, extra={"event_id": event_id})
         _note_mistake(event_id, error)
         return 0
 

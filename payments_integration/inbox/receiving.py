@@ -238,7 +238,7 @@ def _receipt(event: Event) -> Receipt:
 
 
 def _tell(event: Event, receipt: Receipt) -> None:
-    telemetry.happened(telemetry.Received(event.account, event.source, event.type, receipt.value))
+    telemetry.happened(telemetry.Received(event.account, event.source, event.type, receipt.value, event.pk))
 
 
 def report_quarantined(event: Event) -> None:

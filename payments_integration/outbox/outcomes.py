@@ -190,7 +190,13 @@ def unknown(claim: Claim, why: ProviderError | NoAnswer | str) -> None:
         reason = f"answered {why.code} (HTTP {why.status_code}); an attempt may have been executed"
     else:
         reason = str(why)
-    logger.warning("Operation %s (%s) has an unknown outcome: %s", operation.pk, operation.operation, reason)
+    logger.warning(
+        "Operation %s (%s) has an unknown outcome: %s",
+        operation.pk,
+        operation.operation,
+        reason,
+        extra={"account": operation.account, "operation_id": operation.pk, "request_id": request_id},
+    )
     _settle(
         claim,
         state=OperationState.UNKNOWN,
@@ -278,7 +284,8 @@ def _read_quietly(kind: str, account: str, object_id: str) -> Any | None:
     try:
         return sync.read(kind, account, object_id, background=True)
     except (ProviderError, NoAnswer) as error:
-        logger.info("Reading %s failed (%s); it stays marked", object_id, type(error).__name__)
+        extra = {"account": account, "request_id": error.request_id}
+        logger.info("Reading %s failed (%s); it stays marked", object_id, type(error).__name__, extra=extra)
         return None
 
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 from payments_integration import conf, sync, wakeup
 from payments_integration.client import get_client
 from payments_integration.db.transactions import CLOCK_SLACK, refuse_transaction
-from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, RateLimited, WireError
+from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, RateLimited, WireError, request_id_of
 from payments_integration.models import Operation, OperationState, StatusChange
 from payments_integration.outbox import ledger, operations, outcomes, sending
 from payments_integration.outbox.intents import Precondition
@@ -156,7 +156,16 @@ def link_competitors(precondition: Precondition, *, until: float | None = None) 
             try:
                 _link_if_found(operation)
             except (ProviderError, NoAnswer, PagingError, WireError) as error:
-                logger.info("Operation %s could not be looked up: %s", operation.pk, type(error).__name__)
+                logger.info(
+                    "Operation %s could not be looked up: %s",
+                    operation.pk,
+                    type(error).__name__,
+                    extra={
+                        "account": operation.account,
+                        "operation_id": operation.pk,
+                        "request_id": request_id_of(error),
+                    },
+                )
 
 
 def _resolve(claim: Claim) -> None:
@@ -282,7 +291,7 @@ def _resume_safely(pk: str) -> str:
     try:
         operation = Operation.objects.get(pk=pk)
     except Exception:
-        logger.exception("Reading operation %s failed", pk)
+        logger.exception("Reading operation %s failed", pk, extra={"operation_id": pk})
         return "failed"
     try:
         if operation.state not in RESUMABLE or not resume(operation):
@@ -293,7 +302,8 @@ def _resume_safely(pk: str) -> str:
     except ImproperlyConfigured:
         raise
     except Exception as error:
-        logger.exception("Resuming operation %s failed", pk)
+        extra = {"account": operation.account, "operation_id": pk, "request_id": request_id_of(error)}
+        logger.exception("Resuming operation %s failed", pk, extra=extra)
         return _failed(operation, error)
 
 
@@ -307,6 +317,7 @@ def _failed(operation: Operation, error: Exception) -> str:
         # The error's text may repeat what the operation holds; its type does not.
         outcomes.needs_person(claim, f"an error on our side keeps it from an end: {type(error).__name__}")
     except Exception:
-        logger.exception("Operation %s could not be handed to a person", operation.pk)
+        extra = {"account": operation.account, "operation_id": operation.pk}
+        logger.exception("Operation %s could not be handed to a person", operation.pk, extra=extra)
         return "failed"
     return str(operation.state)

@@ -136,8 +136,8 @@ def _send_deferred(pk: str) -> None:
         if recovery.send(operation, (OperationState.DUE,)):
             wakeup.wake(operation.account)
     except ledger.LeaseLost:
-        logger.info("Operation %s was taken over by another worker", pk)
+        logger.info("Operation %s was taken over by another worker", pk, extra={"operation_id": pk})
     except OutcomeUnknown:
-        logger.info("The outcome of operation %s is not known yet", pk)
+        logger.info("The outcome of operation %s is not known yet", pk, extra={"operation_id": pk})
     except Exception:
-        logger.exception("Sending operation %s failed; it will be resumed", pk)
+        logger.exception("Sending operation %s failed; it will be resumed", pk, extra={"operation_id": pk})

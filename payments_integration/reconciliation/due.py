@@ -18,7 +18,7 @@ from payments_integration.attention import send_overdue
 from payments_integration.client import at_most
 from payments_integration.db import statements
 from payments_integration.db.transactions import RetryDeadline, deleted, updated
-from payments_integration.exceptions import NotFound, PaymentsError, recorded_error
+from payments_integration.exceptions import NotFound, PaymentsError, recorded_error, request_id_of
 from payments_integration.models import DueRefresh, Event
 from payments_integration.schemas import WireError
 from payments_integration.signals import pass_ended
@@ -109,7 +109,8 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
     try:
         _read(row, hurry=hurry)
     except (PaymentsError, WireError) as error:
-        logger.info("Reading %s failed: %s", row, error)
+        extra = {"account": row.account, "request_id": request_id_of(error)}
+        logger.info("Reading %s failed: %s", row, error, extra=extra)
         _postpone(row, recorded_error(error))
         return False
     # If another refresh was requested meanwhile, the row stays and is due again.

@@ -16,7 +16,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration.db.transactions import expired, updated
-from payments_integration.exceptions import PaymentsError, recorded_error
+from payments_integration.exceptions import PaymentsError, recorded_error, request_id_of
 from payments_integration.models import MIRRORS, AccountState, ReconciliationRun, RunState
 from payments_integration.schemas import WireError
 
@@ -105,7 +105,8 @@ def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
     except LeaseTaken:
         run.state = RunState.SKIPPED
     except (PaymentsError, WireError, DatabaseError) as error:
-        logger.warning("Reconciliation (%s) of account %s failed: %s", kind, account, error)
+        extra = {"account": account, "request_id": request_id_of(error)}
+        logger.warning("Reconciliation (%s) of account %s failed: %s", kind, account, error, extra=extra)
         run.state, run.error = RunState.FAILED, recorded_error(error)
     except BaseException as error:
         run.state, run.error = RunState.FAILED, recorded_error(error)

@@ -110,10 +110,10 @@ def test_a_delivery_is_followed_from_the_view_to_its_handlers(recorder: Recorder
     assert deliver(client, body(first)) == deliver(client, body(first)) == 200
     inbox.receive_many("default", [body(second), body(first)], source="reconciliation")
     assert recorder.of(telemetry.Received) == [
-        telemetry.Received("default", "webhook", first["type"], "new"),
-        telemetry.Received("default", "webhook", first["type"], "known"),
-        telemetry.Received("default", "reconciliation", second["type"], "new"),
-        telemetry.Received("default", "reconciliation", first["type"], "known"),
+        telemetry.Received("default", "webhook", first["type"], "new", first["id"]),
+        telemetry.Received("default", "webhook", first["type"], "known", first["id"]),
+        telemetry.Received("default", "reconciliation", second["type"], "new", second["id"]),
+        telemetry.Received("default", "reconciliation", first["type"], "known", first["id"]),
     ]
     inbox.process()
     inbox.release("default")

@@ -225,7 +225,9 @@ class BulkRefundPage:
         except (PaymentsError, ImproperlyConfigured) as error:
             return Result(_REFUSED, explain(site, error))
         except DatabaseError:
-            logger.exception("The database failed while payment %s was refunded", payment.pk)
+            logger.exception(
+                "The database failed while payment %s was refunded", payment.pk, extra={"account": payment.account}
+            )
             return Result(_NOT_STARTED, _("The database failed. Continue to try again; it is never refunded twice."))
         shown = format_money(refund.amount, refund.currency)
         entry = _("Refunded %(amount)s: %(id)s.") % {"amount": shown, "id": refund.pk}

@@ -120,7 +120,7 @@ def _publish(task: Any, account: str) -> bool:
         try:
             task.apply_async(kwargs={"account": account}, retry=False, expires=_EXPIRES)
         except Exception:
-            logger.exception("No message for %s of account %s", task.name, account)
+            logger.exception("No message for %s of account %s", task.name, account, extra={"account": account})
         else:
             sent.set()
         finally:

@@ -39,7 +39,7 @@ def order_url(page: Page, obj: Referring) -> str:
         with savepoint:
             return next(filter(None, _urls(page, obj)), "")
     except DatabaseError:
-        logger.exception("No link to an order can be shown.")
+        logger.exception("No link to an order can be shown.", extra={"account": obj.account})
         return ""
 
 

@@ -145,7 +145,8 @@ class ApiView(APIView):
     def _handle(self, error: Exception, context: Mapping[str, Any]) -> Response | None:
         problem = errors.problem_of(error, self.sent)
         if problem is None:
-            logger.error("API request %s, %s: %s", self.request_id, self._route_id, type(error).__name__)
+            extra = {"api_request_id": self.request_id}
+            logger.error("API request %s, %s: %s", self.request_id, self._route_id, type(error).__name__, extra=extra)
             return None
         if problem.status == 405:
             problem.headers = {"Allow": ", ".join(self.allowed_methods)}
@@ -293,7 +294,8 @@ class SendingView(RowsView):
             row = function(*target, idempotency_key=self.key(), actor=self.request.user, **arguments)
         except (OutcomeUnknown, ApprovalRequired) as error:
             return self._accepted(error.operation)
-        logger.info("API request %s, %s: %s", self.request_id, route.id, row.pk)
+        extra = {"account": row.account, "api_request_id": self.request_id}
+        logger.info("API request %s, %s: %s", self.request_id, route.id, row.pk, extra=extra)
         location = self._address(self.detail_url_name, row.pk)
         return Response(self.show(self._as_seen(row)), status=route.status, headers=location)
 
@@ -303,7 +305,18 @@ class SendingView(RowsView):
 
     def _accepted(self, operation: Any) -> Response:
         """202: recorded and not finished. It waits for a second person, or its outcome is unknown."""
-        logger.info("API request %s, %s: %s is %s", self.request_id, self._route_id, operation.pk, operation.state)
+        logger.info(
+            "API request %s, %s: %s is %s",
+            self.request_id,
+            self._route_id,
+            operation.pk,
+            operation.state,
+            extra={
+                "account": operation.account,
+                "operation_id": operation.pk,
+                "api_request_id": self.request_id,
+            },
+        )
         location = self._address("api-operation-detail", operation.pk)
         return Response(self.show(operation, OperationSerializer), status=202, headers=location)
 

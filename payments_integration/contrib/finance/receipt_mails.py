@@ -96,12 +96,17 @@ def _send(row: ReceiptMail, options: Mapping[str, str]) -> bool:
     try:
         _message(payment, options).send()
     except _NOT_SENT as error:
-        logger.warning("The mail server cannot be reached: %s", type(error).__name__)
+        logger.warning("The mail server cannot be reached: %s", type(error).__name__, extra={"account": row.account})
         _end(row, tried_at, ReceiptState.QUEUED, type(error).__name__)
         return False
     except Exception as error:
         # Without its text, which may contain the address.
-        logger.error("The receipt of %s could not be sent: %s", payment.pk, type(error).__name__)
+        logger.error(
+            "The receipt of %s could not be sent: %s",
+            payment.pk,
+            type(error).__name__,
+            extra={"account": payment.account},
+        )
         _end(row, tried_at, ReceiptState.FAILED, type(error).__name__)
     else:
         _end(row, tried_at, ReceiptState.SENT, "")
@@ -118,7 +123,9 @@ def _mark_overdue(row: ReceiptMail) -> None:
     now = timezone.now()
     # A time that is ahead was written while our clock was wrong.
     if row.tried_at is None or not now - OVERDUE_AFTER < row.tried_at <= now + OVERDUE_AFTER:
-        logger.error("It is not known whether the receipt of %s was sent", row.payment_id)
+        logger.error(
+            "It is not known whether the receipt of %s was sent", row.payment_id, extra={"account": row.account}
+        )
         attempt = ReceiptMail.objects.filter(pk=row.pk, state=ReceiptState.SENDING, tried_at=row.tried_at)
         updated(attempt, state=ReceiptState.UNKNOWN)
 

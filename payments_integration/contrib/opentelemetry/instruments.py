@@ -1,0 +1,70 @@
+"""Counters and histograms of what this process does."""
+
+from __future__ import annotations
+
+import time
+
+from opentelemetry import metrics
+from opentelemetry.metrics import MeterProvider
+
+from payments_integration import __version__, telemetry
+from payments_integration.contrib.opentelemetry import attributes
+from payments_integration.models import Event
+
+#: In seconds; the SDK's own boundaries are made for milliseconds.
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Instruments(telemetry.Observer):
+    """``provider``: the meter provider; the global one if None."""
+
+    def __init__(self, provider: MeterProvider | None = None) -> None:
+        meter = metrics.get_meter("payments_integration", __version__, provider)
+        self._received = meter.create_counter(
+            "payments.events.received", "{event}", "Events that were stored, or were known before"
+        )
+        self._refused = meter.create_counter(
+            "payments.deliveries.refused", "{delivery}", "Deliveries that were answered 400, 413 or 503"
+        )
+        self._dispatched = meter.create_counter(
+            "payments.events.dispatched", "{event}", "Events and changes of status, by what became of their handlers"
+        )
+        self._handling = meter.create_histogram(
+            "payments.handler.duration", "s", "Time that the handlers of one event took",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )  # fmt: skip
+        self._requests = meter.create_histogram(
+            "payments.provider.request.duration", "s", "Time that one request to the provider took",
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )  # fmt: skip
+
+    def begun(self, activity: telemetry.Activity) -> telemetry.End | None:
+        if not isinstance(activity, telemetry.Handling | telemetry.Exchange):
+            return None
+        started = time.perf_counter()
+
+        def end(error: BaseException | None) -> None:
+            seconds, failed = time.perf_counter() - started, attributes.of_error(error) if error is not None else {}
+            if isinstance(activity, telemetry.Exchange):
+                self._requests.record(seconds, {**attributes.of_exchange(activity), **failed})
+            else:
+                self._handling.record(seconds, {**_labels(activity.item), **failed})
+
+        return end
+
+    def happened(self, fact: telemetry.Fact) -> None:
+        match fact:
+            case telemetry.Received():
+                self._received.add(1, attributes.of_received(fact))
+            case telemetry.Refused():
+                self._refused.add(1, {attributes.ACCOUNT: fact.account, "payments.reason": fact.reason})
+            case telemetry.Dispatched():
+                self._dispatched.add(1, {**_labels(fact.item), "payments.outcome": "done"})
+            case telemetry.DispatchFailed():
+                outcome = "parked" if fact.is_parked else "failed"
+                self._dispatched.add(1, {**_labels(fact.item), "payments.outcome": outcome})
+
+
+def _labels(item: Event) -> attributes.Attributes:
+    """Without ids, of which there is no end."""
+    return {attributes.ACCOUNT: item.account, attributes.EVENT_TYPE: attributes.what(item)}

@@ -1,0 +1,261 @@
+"""Log records carry ids and nothing personal, and docs/observability.md lists every logger and level."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import logging.config
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from payments_integration import inbox, services
+from payments_integration.exceptions import OutcomeUnknown
+from payments_integration.handlers import on_event
+from payments_integration.models import Operation
+from payments_integration.sandbox import Fault
+from payments_integration.signatures import HEADER
+from payments_integration.testing import ProviderSandbox
+from tests import factories
+from tests.factories import body
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "observability.md").read_text()
+IDS = {"account", "event_id", "operation_id", "request_id", "api_request_id"}
+#: What the value of each may be, as it is written in the code.
+VALUES = {
+    "account": r"(\w+\.)?_?account(\.alias)?",
+    "event_id": r"event_id|item\.pk|due\.object_id",
+    "operation_id": r"pk|operation\.pk|due\.object_id",
+    "request_id": r"request_id|(error|reply)\.request_id|request_id_of\(error\)",
+    "api_request_id": r"(self\.)?request_id",
+}
+#: Records about no account, event, operation or request.
+WITHOUT_IDS = {
+    "A %s was needed and not drawn, only its text is shown: %s",
+    "A notice by %s about %s could not be sent: %s",
+    "An observer failed: %r",
+    "Retrying a transaction after %s",
+    "The link to an order failed in %s.",
+    "The link to an order is no http, https or relative address, in %s.",
+}
+LEVELS = {"exception": "ERROR", "error": "ERROR", "warning": "WARNING", "info": "INFO", "debug": "DEBUG"}
+PAYMENT = {"amount": 1000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
+PAYER = {"name": "Rosa Luna Vega", "email": "rosa@luna.example", "document": {"type": "RUT", "number": "11111111-1"}}
+PERSONAL = ("Rosa", "rosa", "11111111")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a logger in the source."""
+
+    logger: str
+    level: str
+    message: str
+    #: By name, as it is written.
+    ids: dict[str, str]
+
+
+def calls() -> Iterator[Call]:
+    package = ROOT / "payments_integration"
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if "sandbox" not in parts:
+            module = ".".join(parts).removesuffix(".__init__")
+            yield from calls_of(ast.parse(path.read_text()), module)
+
+
+def calls_of(tree: ast.Module, module: str) -> Iterator[Call]:
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    logger = ""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("logging.getLogger("):
+            name = ast.unparse(node.value)[len("logging.getLogger(") : -1].strip("'")
+            logger = module if name == "__name__" else name
+    found = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logger.")
+    ]
+    assert bool(found) == bool(logger), f"{module} has a logger without a use, or the other way round"
+    for node in found:
+        extra = next((keyword.value for keyword in node.keywords if keyword.arg == "extra"), None)
+        # The innermost function around it.
+        within = [each for each in functions if each.lineno <= node.lineno <= (each.end_lineno or 0)]
+        ids = ids_of(extra, within[-1], functions)
+        assert isinstance(node.args[0], ast.Constant), ast.unparse(node)
+        assert isinstance(node.func, ast.Attribute)
+        yield Call(logger, LEVELS[node.func.attr], str(node.args[0].value), ids)
+
+
+def ids_of(extra: ast.expr | None, within: ast.FunctionDef, functions: list[ast.FunctionDef]) -> dict[str, str]:
+    """What ``extra`` holds: a dict, the variable ``extra``, or the result of a function of the module."""
+    if extra is None:
+        return {}
+    if isinstance(extra, ast.Dict):
+        return {
+            ast.literal_eval(key): ast.unparse(value)
+            for key, value in zip(extra.keys, extra.values, strict=True)
+            if key
+        }
+    if isinstance(extra, ast.Call):
+        [maker] = [each for each in functions if each.name == ast.unparse(extra.func)]
+        return variable(maker, functions)
+    assert ast.unparse(extra) == "extra"
+    return variable(within, functions)
+
+
+def variable(function: ast.FunctionDef, functions: list[ast.FunctionDef]) -> dict[str, str]:
+    """All that is assigned to ``extra`` or to a key of it."""
+    found: dict[str, str] = {}
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign):
+            continue
+        if ast.unparse(node.targets[0]) == "extra":
+            found |= ids_of(node.value, function, functions)
+        elif ast.unparse(node.targets[0]).startswith("extra["):
+            found[ast.unparse(node.targets[0])[len("extra['") : -2]] = ast.unparse(node.value)
+    return found
+
+
+def test_every_record_has_the_ids_that_are_known_and_nothing_else() -> None:
+    found = list(calls())
+    assert len(found) > 40
+    assert {call.message for call in found if not call.ids} == WITHOUT_IDS
+    for call in found:
+        assert call.ids.keys() <= IDS, call
+        for name, value in call.ids.items():
+            assert re.fullmatch(VALUES[name], value), call
+
+
+def test_the_table_has_every_logger_and_level_with_its_ids() -> None:
+    section = PAGE.partition("\n## Logs\n")[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| `([\w.]+)` \| ([A-Z]+) \| (.+?) \|(.*?)\| (.+) \|$", section, re.MULTILINE)
+    shown = {
+        (f"payments_integration.{name}", level): set(re.findall(r"`(\w+)`", ids)) for name, level, _, ids, _ in rows
+    }
+    assert len(shown) == len(rows)
+    actual: dict[tuple[str, str], set[str]] = {}
+    for call in calls():
+        actual.setdefault((call.logger, call.level), set()).update(call.ids)
+    assert shown == actual
+    explained = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", section, re.MULTILINE)
+    assert set(explained) == IDS
+
+
+BLANK = vars(logging.makeLogRecord({})).keys() | {"message", "asctime"}
+
+
+def extras(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in BLANK}
+
+
+class Records:
+    """What the app's loggers wrote, down to DEBUG."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._caplog = caplog
+
+    def of(self, logger: str, level: str) -> list[dict[str, Any]]:
+        return [
+            extras(record)
+            for record in self._caplog.records
+            if (record.name, record.levelname) == (f"payments_integration.{logger}", level)
+        ]
+
+    def assert_nothing_personal(self) -> None:
+        for record in self._caplog.records:
+            if record.name.startswith("payments_integration.") and "sandbox" not in record.name:
+                assert extras(record).keys() <= IDS, record.name
+                shown = f"{extras(record)} {record.getMessage()}"
+                assert not [text for text in PERSONAL if text in shown], shown
+
+
+@pytest.fixture
+def records(caplog: pytest.LogCaptureFixture) -> Iterator[Records]:
+    caplog.set_level("DEBUG", "payments_integration")
+    found = Records(caplog)
+    yield found
+    found.assert_nothing_personal()
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("woken", "attention_at_once")
+def test_records_of_a_delivery_name_account_and_event(records: Records, client: Client, settings: Any) -> None:
+    @on_event("payment.*")
+    def handler(**kwargs: object) -> None:
+        raise LookupError("out of stock")
+
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "RECEIVER_RETRIES": []}
+    client.post("/payments/webhook/second/", b"{}", "application/json", headers={HEADER: "t=1"})
+    assert records.of("webhooks", "WARNING") == [{"account": "second"}]
+    event = factories.event(factories.payment(payer=PAYER))
+    inbox.receive("default", body(event))
+    inbox.process()
+    inbox.dispatch()
+    about = {"account": "default", "event_id": event["id"]}
+    assert records.of("inbox.dispatching", "ERROR") == [about]
+    assert records.of("attention", "ERROR") == [about]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("woken")
+def test_records_of_a_call_name_operation_and_request(records: Records) -> None:
+    with ProviderSandbox() as sandbox:
+        sandbox.engine.faults.add(Fault("error", operation="create_payment", status=500, work=True))
+        with pytest.raises(OutcomeUnknown):
+            services.create_payment(**PAYMENT, payer=PAYER, merchant_reference="order-1")
+    operation = Operation.objects.get()
+    assert operation.request_ids
+    assert records.of("outbox.outcomes", "WARNING") == [
+        {"account": "default", "operation_id": operation.pk, "request_id": operation.request_ids[-1]}
+    ]
+    assert records.of("client", "DEBUG")[-1].keys() == {"account", "request_id"}
+    assert {each["account"] for each in records.of("client", "DEBUG")} == {"default"}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("woken")
+def test_records_of_the_api_name_its_own_request(records: Records, client: Client) -> None:
+    client.force_login(User.objects.create_superuser("staff"))
+    with ProviderSandbox():
+        answer = client.post(
+            "/payments/api/payments/", json.dumps({**PAYMENT, "payer": PAYER}), "application/json",
+            headers={"Idempotency-Key": "key-1"},
+        )  # fmt: skip
+        assert answer.status_code == 201
+        refused = client.get("/payments/api/payments/pay_of_nobody/")
+    assert records.of("api.views.base", "INFO") == [
+        {"account": "default", "api_request_id": answer.headers["Request-Id"]}
+    ]
+    assert records.of("api.errors", "INFO") == [{"api_request_id": refused.headers["Request-Id"], "request_id": ""}]
+
+
+def test_the_formatter_of_the_page_writes_json() -> None:
+    section = PAGE.partition("\n### Logs as JSON\n")[2]
+    formatter, configuration = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(formatter, names)
+    exec(configuration, names)
+    chosen = names["LOGGING"]
+    assert chosen["formatters"]["json"]["()"] == "yourproject.logs.JsonFormatter"
+    chosen["formatters"]["json"]["()"] = names["JsonFormatter"]
+    shown = logging.config.DictConfigurator(chosen).configure_formatter(chosen["formatters"]["json"])
+    record = logging.makeLogRecord(
+        {
+            "name": "payments_integration.webhooks",
+            "levelname": "WARNING",
+            "msg": "of %s",
+            "args": ("br",),
+            "account": "br",
+        }
+    )
+    written = json.loads(shown.format(record))
+    assert {**written, "time": ""} == {
+        "time": "", "level": "WARNING", "logger": "payments_integration.webhooks", "message": "of br", "account": "br",
+    }  # fmt: skip
