@@ -15,7 +15,10 @@ SUITE = ("tests/unit", "tests/integration")
 #: By database: the extra with its driver.
 DRIVERS = {"postgres": "postgres", "mariadb": "mysql"}
 #: What a user may install. "none" is the package alone.
-EXTRAS = ["none", "api", "checkout", "words", "xlsx", "redis", "postgres", "mysql", "gunicorn", "sentry", "all"]
+EXTRAS = [
+    "none", "api", "checkout", "words", "xlsx", "redis", "postgres", "mysql", "gunicorn", "sentry", "prometheus",
+    "all",
+]  # fmt: skip
 #: Python, Django, dependencies, database. Django 6.0 and 6.1 need Python 3.12.
 COMBINATIONS = [
     ("3.11", "5.2", "lowest", "sqlite"),

@@ -32,7 +32,8 @@ BRINGS = {
     "mysql": {"mysql"},
     "gunicorn": {"gunicorn"},
     "sentry": {"sentry"},
-    "all": {"api", "codes", "words", "xlsx", "redis", "postgres", "gunicorn", "sentry"},
+    "prometheus": {"prometheus"},
+    "all": {"api", "codes", "words", "xlsx", "redis", "postgres", "gunicorn", "sentry", "prometheus"},
 }
 
 MEASURE = """
@@ -57,11 +58,13 @@ import importlib.util, json, sysconfig
 from pathlib import Path
 import django
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
 installed = {
     name for name, module in {
         "redis": "redis", "postgres": "psycopg", "mysql": "MySQLdb", "gunicorn": "gunicorn.app.wsgiapp",
-        "sentry": "sentry_sdk", "api": "drf_spectacular", "xlsx": "openpyxl", "words": "num2words",
+        "sentry": "sentry_sdk", "prometheus": "prometheus_client",
+        "api": "drf_spectacular", "xlsx": "openpyxl", "words": "num2words",
     }.items() if importlib.util.find_spec(module.partition(".")[0]) and importlib.import_module(module)
 }
 apps = ["drf_spectacular"] if "api" in installed else []
@@ -113,6 +116,12 @@ if qr_code("a payment") and barcode("12345"):
 if "sentry" in installed:
     from payments_integration.contrib.sentry import before_send
     assert before_send({"message": "m"}, {}) is not None
+try:
+    from payments_integration.contrib.prometheus import exposition
+except ImproperlyConfigured as error:
+    assert "prometheus" not in installed and "payments-integration[prometheus]" in str(error), error
+else:
+    assert "prometheus" in installed and b"payments_up 1.0" in exposition()[0]
 
 package = Path(payments_integration.__file__).parent
 assert package.is_relative_to(sysconfig.get_path("purelib")), package
