@@ -6,7 +6,6 @@ from importlib import import_module
 
 from django.apps import AppConfig
 from django.core import checks
-from django.utils.translation import gettext_lazy as _
 
 from payments_integration import telemetry
 from payments_integration.contrib.prometheus import options
@@ -15,7 +14,6 @@ from payments_integration.contrib.prometheus import options
 class PrometheusConfig(AppConfig):
     name = "payments_integration.contrib.prometheus"
     label = "payments_prometheus"
-    verbose_name = _("Metrics of payments")
 
     def ready(self) -> None:
         process = import_module("payments_integration.contrib.prometheus.process")  # it needs the models
