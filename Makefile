@@ -27,7 +27,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean environment
-.PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office
+.PHONY: test-postgres test-mariadb test-brokers test-deploy test-monitoring test-browser test-contract test-bookkeeping test-office
 .PHONY: test-types test-quickstart test-sandbox test-foreign matrix cases simulate mutants fuzz load bench
 .PHONY: docs docs-serve dist sbom release-check
 
@@ -51,6 +51,10 @@ test-brokers: $(VENV)/.ready-brokers ## Celery workers and beat over Redis and R
 
 test-deploy: $(VENV)/.ready-brokers ## The example under gunicorn
 	$(RUN) -m pytest tests/deploy
+
+test-monitoring: $(VENV)/.ready-brokers ## Metrics of gunicorn and a Celery worker; alert rules and dashboard with promtool
+	@command -v promtool >/dev/null || { echo "promtool is not there; on Debian: apt-get download prometheus && dpkg -x prometheus_*.deb DIR, and put DIR/usr/bin into PATH"; exit 1; }
+	$(RUN) -m pytest tests/monitoring
 
 test-browser: $(VENV)/.ready-browser ## Admin, checkout and shop in a real browser; SCREENSHOTS=docs/images makes the pictures of the docs
 	$(RUN) -m pytest $(PYTEST_ARGS) tests/browser

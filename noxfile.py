@@ -16,20 +16,9 @@ SUITE = ("tests/unit", "tests/integration")
 DRIVERS = {"postgres": "postgres", "mariadb": "mysql"}
 #: What a user may install. "none" is the package alone.
 EXTRAS = [
-    "none",
-    "api",
-    "checkout",
-    "words",
-    "xlsx",
-    "redis",
-    "postgres",
-    "mysql",
-    "gunicorn",
-    "sentry",
-    "health-check",
-    "opentelemetry",
-    "all",
-]
+    "none", "api", "checkout", "words", "xlsx", "redis", "postgres", "mysql", "gunicorn", "sentry", "prometheus",
+    "health-check", "opentelemetry", "all",
+]  # fmt: skip
 #: Python, Django, dependencies, database. Django 6.0 and 6.1 need Python 3.12.
 COMBINATIONS = [
     ("3.11", "5.2", "lowest", "sqlite"),

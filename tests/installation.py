@@ -34,18 +34,11 @@ BRINGS = {
     "sentry": {"sentry"},
     "health-check": {"health-check"},
     "opentelemetry": {"opentelemetry"},
+    "prometheus": {"prometheus"},
     "all": {
-        "api",
-        "codes",
-        "words",
-        "xlsx",
-        "redis",
-        "postgres",
-        "gunicorn",
-        "sentry",
-        "health-check",
-        "opentelemetry",
-    },
+        "api", "codes", "words", "xlsx", "redis", "postgres", "gunicorn", "sentry", "health-check", "opentelemetry",
+        "prometheus",
+    },  # fmt: skip
 }
 
 MEASURE = """
@@ -70,11 +63,13 @@ import importlib.util, json, sysconfig
 from pathlib import Path
 import django
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
 installed = {
     name for name, module in {
         "redis": "redis", "postgres": "psycopg", "mysql": "MySQLdb", "gunicorn": "gunicorn.app.wsgiapp",
-        "sentry": "sentry_sdk", "api": "drf_spectacular", "xlsx": "openpyxl", "words": "num2words",
+        "sentry": "sentry_sdk", "prometheus": "prometheus_client",
+        "api": "drf_spectacular", "xlsx": "openpyxl", "words": "num2words",
     }.items() if importlib.util.find_spec(module.partition(".")[0]) and importlib.import_module(module)
 }
 apps = ["drf_spectacular"] if "api" in installed else []
@@ -138,6 +133,12 @@ for extra, use in {
         installed.add(extra)
     except ImproperlyConfigured as error:
         assert f"payments-integration[{extra}]" in str(error), error
+try:
+    from payments_integration.contrib.prometheus import exposition
+except ImproperlyConfigured as error:
+    assert "prometheus" not in installed and "payments-integration[prometheus]" in str(error), error
+else:
+    assert "prometheus" in installed and b"payments_up 1.0" in exposition()[0]
 
 package = Path(payments_integration.__file__).parent
 assert package.is_relative_to(sysconfig.get_path("purelib")), package

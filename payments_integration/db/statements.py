@@ -116,22 +116,25 @@ def values_of(using: str, *expressions: Any) -> tuple[Any, ...]:
     return tuple(next(iter(query.get_compiler(using=using).results_iter())))
 
 
-def union_of(parts: Sequence[QuerySet[Any, Any]], *, using: str) -> list[tuple[Any, ...]]:
-    """The rows of several queries, each with its own LIMIT, in one statement. Values are not converted.
+def union_of(parts: Sequence[QuerySet[Any, Any]], *, using: str, convert: bool = False) -> list[tuple[Any, ...]]:
+    """The rows of several queries, each with its own LIMIT, in one statement.
 
-    Django's ``union`` refuses parts with a LIMIT on SQLite.
+    With ``convert`` values are as those of the first query would be, otherwise as the driver returns them. Django's
+    ``union`` refuses parts with a LIMIT on SQLite.
     """
     texts: list[str] = []
     parameters: list[Any] = []
-    for number, part in enumerate(parts):
-        sql, given = part.query.get_compiler(using=using).as_sql()
+    compilers = [part.query.get_compiler(using=using) for part in parts]
+    for number, compiler in enumerate(compilers):
+        sql, given = compiler.as_sql()
         texts.append(f"SELECT * FROM ({sql}) AS part_{number}")  # noqa: S608  (SQL of Django)
         parameters += given
     if not texts:
         return []
     with connections[using].cursor() as cursor:
         cursor.execute(" UNION ALL ".join(texts), parameters)
-        return list(cursor.fetchall())
+        rows = list(cursor.fetchall())
+    return [tuple(row) for row in compilers[0].results_iter(results=[rows])] if convert else rows
 
 
 def sums_by(

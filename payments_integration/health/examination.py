@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
+from django.db.models import Value
 from django.utils import timezone
 
 from payments_integration import conf
+from payments_integration.db import statements
 from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE
 from payments_integration.health.report import (
     AccountReport,
@@ -19,7 +21,7 @@ from payments_integration.health.report import (
     Run,
     Waiting,
 )
-from payments_integration.health.statistics import LIMIT, account_statistics
+from payments_integration.health.statistics import LIMIT, read_statistics
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     AccountState,
@@ -47,14 +49,14 @@ _UNFINISHED = (EventState.PENDING, EventState.HELD, EventState.APPLIED, EventSta
 def examine(account: str | None = None) -> Report:
     """Examine one account, or all of them and those that were removed from the setting.
 
-    Takes a fixed number of queries per account. Raises ImproperlyConfigured for an account that is not in the setting,
-    and what the database raises.
+    Takes seven statements for up to forty accounts, and six for one. Raises ImproperlyConfigured for an account that
+    is not in the setting, and what the database raises.
     """
     now = timezone.now()
-    accounts: dict[str, AccountReport] = {}
-    for alias in conf.aliases(account):
-        statistics = account_statistics(alias, now)
-        accounts[alias] = AccountReport(statistics, _merged(_problems(alias, statistics)))
+    accounts = {
+        alias: AccountReport(statistics, _merged(_problems(alias, statistics)))
+        for alias, statistics in read_statistics(conf.aliases(account), now).items()
+    }
     removed = _removed_accounts() if account is None else {}
     return Report(now, accounts, removed, _merged(_removed_problems(removed)))
 
@@ -202,23 +204,20 @@ def _deliveries(account: str, statistics: AccountStatistics) -> Iterator[Problem
 def _removed_accounts() -> dict[str, RemovedAccount]:
     """Unfinished work of accounts that are not in the setting any more."""
     known = list(conf.current().ACCOUNTS)
-    operations, events, refreshes = (
-        Counter(rows.exclude(account__in=known).values_list("account", flat=True)[:LIMIT])
-        for rows in (
-            Operation.objects.filter(state__in=OPEN_OPERATION_STATES),
-            Event.objects.filter(state__in=_UNFINISHED),
-            DueRefresh.objects.all(),
+    parts = [
+        rows.exclude(account__in=known).order_by().annotate(what=Value(what)).values_list("account", "what")[:LIMIT]
+        for what, rows in (
+            ("state", AccountState.objects.all()),
+            ("operations", Operation.objects.filter(state__in=OPEN_OPERATION_STATES)),
+            ("events", Event.objects.filter(state__in=_UNFINISHED)),
+            ("events", StatusChange.objects.filter(state__in=_UNFINISHED)),
+            ("refreshes", DueRefresh.objects.all()),
         )
-    )
-    events.update(
-        StatusChange.objects.filter(state__in=_UNFINISHED)
-        .exclude(account__in=known)
-        .values_list("account", flat=True)[:LIMIT]
-    )
-    gone = AccountState.objects.exclude(pk__in=known).values_list("pk", flat=True)
+    ]
+    counts = Counter(statements.union_of(parts, using=parts[0].db, convert=True))
     return {
-        alias: RemovedAccount(operations[alias], events[alias], refreshes[alias])
-        for alias in sorted({*gone, *operations, *events, *refreshes})
+        alias: RemovedAccount(*(counts[alias, what] for what in ("operations", "events", "refreshes")))
+        for alias in sorted({alias for alias, _ in counts})
     }
 
 

@@ -44,6 +44,9 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
+    """Open operations by state. Unlike ``Backlog.operations``, these count whether they are due now or later."""
+
+    due: Waiting
     unknown: Waiting
     needs_person: Waiting
     awaiting_approval: Waiting

@@ -1,13 +1,16 @@
-"""The statistics of one account, in six queries. Each uses an index or reads a limited number of rows."""
+"""The statistics of accounts: six statements for all of them. Each uses an index or reads a limited number of rows.
+
+Every account has its own limits: a busy one hides nothing of a quiet one. With more than forty accounts two of the
+statements become several, with more than 450 the others as well.
+"""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from functools import reduce
-from operator import or_
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from django.db.models import (
     Case,
@@ -23,6 +26,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Coalesce
 
+from payments_integration.db import statements
 from payments_integration.db.encryption import DecryptionError, decrypt
 from payments_integration.exceptions import provider_error, recorded_error
 from payments_integration.health.report import (
@@ -64,12 +68,52 @@ _WEEK = timedelta(days=7)
 _RUNS = 100
 _KINDS = (RunKind.EVENTS, RunKind.OBJECTS, RunKind.FULL, RunKind.BALANCES)
 _SWEEPS = (RunKind.OBJECTS, RunKind.FULL)
+#: SQLite takes 500 queries in one statement, and PostgreSQL 1,664 columns, of which an account's backlog takes 35.
+_PARTS = 450
+_BACKLOGS = 40
 
 
-def account_statistics(account: str, now: datetime) -> AccountStatistics:
-    """Read the statistics of an account; ``now`` is our clock's time."""
-    newest = _newest_events(account, now)
-    state, waiting = account_backlog(account, now)
+class _Pass(NamedTuple):
+    """The columns of ``ReconciliationRun`` that are read."""
+
+    pk: int
+    account: str
+    kind: str
+    state: str
+    started_at: datetime
+    error: str
+    drifted: int
+    repaired: int
+
+
+#: (received, created, source) of an event.
+_Arrival = tuple[datetime, datetime, str]
+
+
+def read_statistics(accounts: Sequence[str], now: datetime) -> dict[str, AccountStatistics]:
+    """Read the statistics of these accounts, by alias; ``now`` is our clock's time."""
+    newest = _newest_events(accounts, now)
+    backlogs = _backlogs(accounts, now)
+    passes = _passes(accounts, now)
+    answered = _last_answered(accounts)
+    endpoints = _endpoints(accounts, now)
+    return {
+        alias: _account_statistics(
+            newest[alias], *backlogs[alias], passes[alias], answered.get(alias), endpoints[alias], now
+        )
+        for alias in accounts
+    }
+
+
+def _account_statistics(
+    newest: list[_Arrival],
+    state: AccountState,
+    waiting: dict[str, Waiting],
+    passes: list[_Pass],
+    answered: _Answered | None,
+    endpoints: list[Endpoint],
+    now: datetime,
+) -> AccountStatistics:
     backlog = (
         waiting["pending"],
         _joined(waiting["undispatched_events"], waiting["undispatched_changes"]),
@@ -77,7 +121,6 @@ def account_statistics(account: str, now: datetime) -> AccountStatistics:
         waiting["refreshes"],
         waiting["operations"],
     )
-    passes = _passes(account, now)
     return AccountStatistics(
         last_event_age_seconds=age(max((at for at, _, _ in newest), default=None), now),
         last_webhook_age_seconds=age(
@@ -87,13 +130,15 @@ def account_statistics(account: str, now: datetime) -> AccountStatistics:
         recovered_last_day=_count_by_source(newest, EventSource.RECONCILIATION, now),
         webhook_lag=_lag(newest, state.clock_offset or 0.0, now),
         backlog=Backlog(_oldest(backlog), *backlog),
-        operations=Operations(waiting["unknown"], waiting["needs_person"], waiting["awaiting_approval"]),
+        operations=Operations(
+            waiting["recorded"], waiting["unknown"], waiting["needs_person"], waiting["awaiting_approval"]
+        ),
         events=Events(
             not_applied=waiting["not_applied"],
             parked=_joined(waiting["parked_events"], waiting["parked_changes"]),
             quarantined=waiting["quarantined"],
         ),
-        provider_error=_provider_error(account, passes),
+        provider_error=_provider_error(answered, passes),
         refreshes_failing=waiting["refreshes_failing"].count,
         watermark_age_seconds=age(state.watermark, now),
         resync_due=state.resync_due_at is not None,
@@ -102,27 +147,33 @@ def account_statistics(account: str, now: datetime) -> AccountStatistics:
         clock_offset_seconds=state.clock_offset,
         runs=Runs(*(_run([row for row in passes if row.kind == kind], now) for kind in _KINDS)),
         drift=_drift(passes, now),
-        endpoints=[
-            _endpoint(row, now)
-            for row in WebhookEndpoint.objects.filter(account=account, deleted_at=None).order_by("pk")
-        ],
+        endpoints=endpoints,
         erasures=waiting["erasures"],
     )
 
 
-def _newest_events(account: str, now: datetime) -> list[tuple[datetime, datetime, str]]:
-    """(received, created, source) of the newest events, without those created more than a day in the future."""
-    recent = Event.objects.filter(account=account, created_at__gt=now - _SINCE, created_at__lt=now + _DAY)
+def _union(parts: Sequence[QuerySet[Any, Any]]) -> Iterator[tuple[Any, ...]]:
+    for some in _batched(parts, _PARTS):
+        yield from statements.union_of(some, using=some[0].db, convert=True)
+
+
+def _newest_events(accounts: Sequence[str], now: datetime) -> dict[str, list[_Arrival]]:
+    """The newest events of each account, without those created more than a day in the future."""
+    recent = Event.objects.filter(created_at__gt=now - _SINCE, created_at__lt=now + _DAY)
     # A quarantined event has no time of the provider's.
     recent = recent.exclude(state=EventState.QUARANTINED).order_by("-created_at", "-id")
-    return list(recent.values_list("received_at", "created_at", "source")[:_NEWEST])
+    columns = recent.values_list("account", "received_at", "created_at", "source")
+    found: dict[str, list[_Arrival]] = {alias: [] for alias in accounts}
+    for alias, *arrival in _union([columns.filter(account=alias)[:_NEWEST] for alias in accounts]):
+        found[alias].append(tuple(arrival))
+    return found
 
 
-def _count_by_source(newest: list[tuple[datetime, datetime, str]], source: str, now: datetime) -> int:
+def _count_by_source(newest: list[_Arrival], source: str, now: datetime) -> int:
     return sum(1 for _, created_at, by in newest if by == source and created_at > now - _DAY)
 
 
-def _lag(newest: list[tuple[datetime, datetime, str]], offset: float, now: datetime) -> Lag:
+def _lag(newest: list[_Arrival], offset: float, now: datetime) -> Lag:
     """Events are created on the provider's clock and received on ours; ``offset`` is the difference."""
     lags = [
         max(0.0, (received_at - created_at).total_seconds() + offset)
@@ -132,41 +183,69 @@ def _lag(newest: list[tuple[datetime, datetime, str]], offset: float, now: datet
     return Lag(statistics.median(lags), max(lags)) if lags else Lag()
 
 
-def _passes(account: str, now: datetime) -> list[ReconciliationRun]:
-    """The last passes of each kind, and the last sweep within a week that found drift; newest first."""
-    rows = ReconciliationRun.objects.filter(account=account).exclude(state=RunState.SKIPPED).defer("drift")
-    newest = list(rows.filter(kind__in=_KINDS).order_by("-started_at")[:_RUNS])
-    rare = [kind for kind in _KINDS if not any(row.kind == kind and row.state == RunState.DONE for row in newest)]
-    wanted = [_last(rows.filter(kind=kind)) for kind in rare]
-    wanted += [_last(rows.filter(kind=kind, state=RunState.DONE)) for kind in rare]
-    drifted = _last(rows.filter(kind__in=_SWEEPS, started_at__gt=now - _WEEK, drifted__gt=0))
-    # OR instead of IN: MariaDB does not allow LIMIT within IN.
-    others = rows.filter(reduce(or_, (Q(pk=pk) for pk in (*wanted, drifted))))
-    found = {row.pk: row for row in (*newest, *others)}
-    return sorted(found.values(), key=lambda row: row.started_at, reverse=True)
+def _passes(accounts: Sequence[str], now: datetime) -> dict[str, list[_Pass]]:
+    """By account the last passes of each kind, and the last sweep within a week that found drift; newest first."""
+    rows = ReconciliationRun.objects.exclude(state=RunState.SKIPPED).order_by("-started_at")
+    columns = rows.values_list(*_Pass._fields)
+    newest = _by_account(_union([columns.filter(account=alias, kind__in=_KINDS)[:_RUNS] for alias in accounts]))
+    wanted = []
+    for alias in accounts:
+        own = columns.filter(account=alias)
+        done = {row.kind for row in newest[alias] if row.state == RunState.DONE}
+        for kind in _KINDS:
+            if kind not in done:
+                wanted += [own.filter(kind=kind)[:1], own.filter(kind=kind, state=RunState.DONE)[:1]]
+        wanted.append(own.filter(kind__in=_SWEEPS, started_at__gt=now - _WEEK, drifted__gt=0)[:1])
+    others = _by_account(_union(wanted))
+    return {
+        alias: sorted({*newest[alias], *others[alias]}, key=lambda row: row.started_at, reverse=True)
+        for alias in accounts
+    }
 
 
-def _drift(passes: list[ReconciliationRun], now: datetime) -> Drift:
+def _by_account(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[_Pass]]:
+    found: dict[str, list[_Pass]] = defaultdict(list)
+    for row in map(_Pass._make, rows):
+        found[row.account].append(row)
+    return found
+
+
+def _drift(passes: list[_Pass], now: datetime) -> Drift:
     """The drift that the newest sweep with any drift found within a week."""
     sweeps = (row for row in passes if row.kind in _SWEEPS and row.started_at > now - _WEEK and row.drifted > 0)
     return next((Drift(row.drifted, row.repaired) for row in sweeps), Drift())
 
 
-def _provider_error(account: str, passes: list[ReconciliationRun]) -> str:
+#: When the newest answered operation was closed, and the provider's refusal if it was one.
+_Answered = tuple[datetime, dict[str, Any] | None]
+
+
+def _last_answered(accounts: Sequence[str]) -> dict[str, _Answered]:
+    answered = Operation.objects.filter(state__in=(OperationState.DONE, OperationState.REJECTED))
+    answered = answered.exclude(closed_at=None).order_by("-created_at", "-id")
+    columns = answered.values_list("account", "closed_at", "error")
+    newest = _union([columns.filter(account=alias)[:1] for alias in accounts])
+    return {alias: (closed_at, error) for alias, closed_at, error in newest}
+
+
+def _provider_error(answered: _Answered | None, passes: list[_Pass]) -> str:
     """The error with which the newest ended pass or answered operation ended; "" if it succeeded."""
-    answered = Operation.objects.filter(account=account, state__in=(OperationState.DONE, OperationState.REJECTED))
-    operation = answered.exclude(closed_at=None).order_by("-created_at", "-id").only("closed_at", "error").first()
     ended = next((row for row in passes if row.state in (RunState.DONE, RunState.FAILED)), None)
-    if operation is not None and operation.closed_at and (ended is None or operation.closed_at > ended.started_at):
-        return recorded_error(provider_error(operation.error)) if operation.error else ""
+    if answered is not None:
+        closed_at, error = answered
+        if ended is None or closed_at > ended.started_at:
+            return recorded_error(provider_error(error)) if error else ""
     return ended.error if ended is not None else ""
 
 
-def _last(rows: QuerySet[ReconciliationRun]) -> Subquery:
-    return Subquery(rows.order_by("-started_at").values("pk")[:1])
+def _endpoints(accounts: Sequence[str], now: datetime) -> dict[str, list[Endpoint]]:
+    found: dict[str, list[Endpoint]] = {alias: [] for alias in accounts}
+    for row in WebhookEndpoint.objects.filter(account__in=accounts, deleted_at=None).order_by("pk"):
+        found[row.account].append(_endpoint(row, now))
+    return found
 
 
-def _run(rows: list[ReconciliationRun], now: datetime) -> Run:
+def _run(rows: list[_Pass], now: datetime) -> Run:
     """Summarise the passes of one kind, which come newest first."""
     failures = 0
     for row in rows:
@@ -212,6 +291,8 @@ LIMIT = 10_000
 #: Attempts (over an hour) after which a failing read counts as a problem instead of a passing outage.
 FAILING_ATTEMPTS = 10
 
+T = TypeVar("T")
+
 _STATE = ("watermark", "resync_due_at", "clock_offset")
 
 
@@ -225,19 +306,31 @@ class SlicedAggregate(Subquery):
         super().__init__(rows, output_field=output_field, function=function, column=column)
 
 
-def account_backlog(account: str, now: datetime) -> tuple[AccountState, dict[str, Waiting]]:
-    """The fields of the account's state that health reads (empty if it has no row yet), and what waits, by name."""
-    aggregates: dict[str, Any] = {f"state_{name}": Max(name) for name in _STATE}
-    names: list[str] = []
-    for rows, columns in _kinds(account, now):
-        counted = rows.values(**columns)[:LIMIT]
-        for name in columns:
-            aggregates[name] = SlicedAggregate(counted, "COUNT", name, IntegerField())
-            aggregates[f"{name}_oldest"] = SlicedAggregate(counted, "MIN", name, DateTimeField())
-            names.append(name)
-    found = AccountState.objects.filter(pk=account).aggregate(**aggregates)
-    state = AccountState(account=account, **{name: found[f"state_{name}"] for name in _STATE})
-    return state, {name: Waiting(found[name], age(found[f"{name}_oldest"], now)) for name in names}
+def _backlogs(accounts: Sequence[str], now: datetime) -> dict[str, tuple[AccountState, dict[str, Waiting]]]:
+    """By account the fields of its state that health reads (empty without a row), and what waits, by name."""
+    backlogs: dict[str, tuple[AccountState, dict[str, Waiting]]] = {}
+    for some in _batched(accounts, _BACKLOGS):
+        aggregates: dict[str, Any] = {}
+        for number, alias in enumerate(some):
+            for name in _STATE:
+                aggregates[f"state_{name}_{number}"] = Max(name, filter=Q(pk=alias))
+            for rows, columns in _kinds(alias, now):
+                counted = rows.values(**columns)[:LIMIT]
+                for name in columns:
+                    aggregates[f"{name}_{number}"] = SlicedAggregate(counted, "COUNT", name, IntegerField())
+                    aggregates[f"{name}_oldest_{number}"] = SlicedAggregate(counted, "MIN", name, DateTimeField())
+        found = AccountState.objects.filter(pk__in=some).aggregate(**aggregates)
+        for number, alias in enumerate(some):
+            state = AccountState(account=alias, **{name: found[f"state_{name}_{number}"] for name in _STATE})
+            names = [name for _, columns in _kinds(alias, now) for name in columns]
+            backlogs[alias] = (
+                state,
+                {
+                    name: Waiting(found[f"{name}_{number}"], age(found[f"{name}_oldest_{number}"], now))
+                    for name in names
+                },
+            )
+    return backlogs
 
 
 def age(at: datetime | None, now: datetime) -> float | None:
@@ -253,6 +346,7 @@ def _kinds(account: str, now: datetime) -> list[tuple[QuerySet[Any], dict[str, A
     sent = Coalesce("first_sent_at", "created_at")
     pending = {"pending": _if(Q(attempts=0), "received_at"), "not_applied": _if(Q(attempts__gt=0), "received_at")}
     operations = {
+        "recorded": _if(Q(state=OperationState.DUE), sent),
         "unknown": _if(Q(state=OperationState.UNKNOWN), sent),
         "needs_person": _if(Q(state=OperationState.NEEDS_PERSON), sent),
         "awaiting_approval": _if(Q(state=OperationState.AWAITING_APPROVAL), sent),
@@ -286,6 +380,11 @@ def _events(account: str, state: str) -> QuerySet[Event]:
 
 def _changes(account: str, state: str) -> QuerySet[StatusChange]:
     return StatusChange.objects.filter(account=account, state=state).order_by("at")
+
+
+def _batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Pieces of at most ``size`` items."""
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def _if(condition: Q, since: Any) -> Case:

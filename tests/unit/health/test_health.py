@@ -467,7 +467,29 @@ def test_health_takes_a_fixed_number_of_queries() -> None:
     assert counts == [6, 6]
     with CaptureQueriesContext(connection) as queries:
         health.examine()
-    assert len(queries) == 2 * 6 + 5
+    assert len(queries) == 7
+
+
+def test_more_accounts_take_no_more_queries(settings: Any) -> None:
+    options = settings.PAYMENTS_INTEGRATION
+
+    def configure(count: int) -> None:
+        account = options["ACCOUNTS"]["default"]
+        others = {f"shop-{number}": {**account, "API_KEY": f"sk_test_{number}"} for number in range(count - 1)}
+        settings.PAYMENTS_INTEGRATION = {**options, "ACCOUNTS": {"default": account, **others}}
+
+    def examined() -> tuple[int, list[str]]:
+        with CaptureQueriesContext(connection) as queries:
+            report = health.examine()
+        waiting = [alias for alias, found in report.accounts.items() if found.statistics.backlog.pending.count]
+        return len(queries), waiting
+
+    configure(40)
+    recent(account="shop-38", state=EventState.PENDING, at=ago(minutes=11))
+    assert examined() == (7, ["shop-38"])
+    configure(52)
+    recent(account="shop-50", state=EventState.PENDING, at=ago(minutes=11))
+    assert examined() == (9, ["shop-38", "shop-50"]), "two of the statements in two parts"
 
 
 def test_counting_stops_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
