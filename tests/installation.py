@@ -36,9 +36,18 @@ BRINGS = {
     "opentelemetry": {"opentelemetry"},
     "prometheus": {"prometheus"},
     "all": {
-        "api", "codes", "words", "xlsx", "redis", "postgres", "gunicorn", "sentry", "health-check", "opentelemetry",
+        "api",
+        "codes",
+        "words",
+        "xlsx",
+        "redis",
+        "postgres",
+        "gunicorn",
+        "sentry",
+        "health-check",
+        "opentelemetry",
         "prometheus",
-    },  # fmt: skip
+    },
 }
 
 MEASURE = """
