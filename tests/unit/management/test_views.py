@@ -99,10 +99,12 @@ def test_the_page_lists_each_column(view: View) -> None:
 
 
 def test_a_report_reads_whole_units(created: None) -> None:
-    rows.payment(id="pay_a", currency="USD", amount=1250, payer={"name": "Ana"}, merchant_reference="order-7")
-    rows.payment(id="pay_b", currency="CLP", amount=990)
-    found = select(f"SELECT id, amount / POWER(10, {EXPONENT}) AS units FROM payments_v_payment ORDER BY id")
-    assert [(row["id"], float(row["units"])) for row in found] == [("pay_a", 12.5), ("pay_b", 990.0)]
+    paid = {"succeeded_at": rows.AT, "payer": {"name": "Ana"}, "merchant_reference": "order-7"}
+    rows.payment(id="pay_a", currency="USD", amount_received=1250, **paid)
+    rows.payment(id="pay_b", currency="CLP", amount_received=990, **paid)
+    [example] = re.findall(r"```sql\n(\s*SELECT .*?);\n", PAGE.read_text(), re.DOTALL)
+    found = {row["currency"]: float(row["received"]) for row in select(example)}
+    assert found == {"USD": 12.5, "CLP": 990.0}
     [row] = select("SELECT * FROM payments_v_payment WHERE id = 'pay_a'")
     assert tuple(row) == next(view.names for view in VIEWS if view.model is Payment)
     assert (row["status"], row["currency"], row["merchant_reference"]) == ("succeeded", "USD", "order-7")
