@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # The tools of a release are apart: they bring packages, such as chardet, that would change what the tests see.
 TOOLS ?= .venv-release
+# moto and boto3 are apart as well: Sentry, for one, would patch them in the other suites.
+FEEDS ?= .venv-feeds
 ARGS ?=
 # Two processes: many tests wait for something.
 PYTEST_ARGS ?= -n 2
@@ -29,7 +31,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 .PHONY: help demo test lint format clean environment
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-monitoring test-browser test-contract test-bookkeeping test-office
 .PHONY: test-types test-quickstart test-sandbox test-foreign matrix cases simulate mutants fuzz load bench
-.PHONY: docs docs-serve dist sbom release-check
+.PHONY: test-feeds docs docs-serve dist sbom release-check
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -78,6 +80,9 @@ test-sandbox: $(VENV)/.ready-dev ## The sandbox without a Django project: its Do
 
 test-office: $(VENV)/.ready-dev ## Exports of the admin, opened with LibreOffice
 	$(RUN) -m pytest tests/office
+
+test-feeds: $(FEEDS)/.ready ## The app of docs/feeds.md: Kafka, SNS and a warehouse, in this process; DATABASE=postgres
+	$(if $(DATABASE),$(FEEDS)/bin/python -m tests.servers $(DATABASE) --) $(FEEDS)/bin/python -W error -m pytest --ds=tests.feeds.settings tests/feeds
 
 test-foreign: $(VENV)/.ready-dev ## The built wheel in sites of Wagtail, Oscar and others; SITE=wagtail|oscar|busy takes one
 	$(RUN) -m pytest tests/foreign $(if $(SITE),-k "$(SITE)")
@@ -143,7 +148,7 @@ format: $(VENV)/.ready-dev ## Format the code and mend what can be mended
 	$(BIN)/ruff format $(PATHS)
 
 clean: ## Remove the environment, caches and what was built
-	rm -rf $(VENV) $(TOOLS) .venv-peer .nox build dist var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(TOOLS) $(FEEDS) .venv-peer .nox build dist var .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -186,6 +191,12 @@ $(TOOLS)/.ready: pyproject.toml
 	@echo "Installing the tools of a release into $(TOOLS) ..."
 	@$(PYTHON) -m venv $(TOOLS)
 	@$(TOOLS)/bin/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[release]'
+	@touch $@
+
+$(FEEDS)/.ready: pyproject.toml
+	@echo "Installing what the feeds need into $(FEEDS); this takes a minute ..."
+	@$(PYTHON) -m venv $(FEEDS)
+	@$(FEEDS)/bin/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev,postgres,feeds]'
 	@touch $@
 
 # All of the above at once.

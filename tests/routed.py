@@ -8,6 +8,7 @@ wrong. Settings are read at import, so this is a process of its own.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
@@ -52,6 +53,7 @@ def configure() -> None:
 
 def check() -> list[str]:
     """What is wrong."""
+    from django.core.management import call_command  # noqa: PLC0415
     from django.db import connections, transaction  # noqa: PLC0415
     from django.http import HttpRequest, HttpResponse  # noqa: PLC0415
     from django.test import Client, override_settings  # noqa: PLC0415
@@ -87,6 +89,10 @@ def check() -> list[str]:
     class Urls:
         urlpatterns = [path("hook/", webhooks.webhook), path("other/", atomic_view)]
 
+    def tables_of(alias: str) -> list[Any]:
+        with connections[alias].cursor() as cursor:
+            return connections[alias].introspection.get_table_list(cursor)
+
     wakeup.set_hook(on_wake)
     event_received.connect(receive)
     first = factories.life()[0]
@@ -107,6 +113,10 @@ def check() -> list[str]:
     for model in (Event, Payment, StatusChange):
         if model.objects.using("money").count() != 1:
             wrong.append(f"{model.__name__} is not where it is written")
+    call_command("payments_views", verbosity=0, stdout=io.StringIO())
+    views = {alias: [table.name for table in tables_of(alias) if table.type == "v"] for alias in ("default", "money")}
+    if views["default"] or "payments_v_payment" not in views["money"]:
+        wrong.append(f"the views are {views}")
     if transaction.get_connection("default").in_atomic_block:
         wrong.append("a transaction was left open")
     return wrong

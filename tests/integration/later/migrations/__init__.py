@@ -1,0 +1,1 @@
+"""The app's migrations as a later version may have them: one more, which changes the types of columns."""
