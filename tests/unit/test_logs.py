@@ -39,6 +39,8 @@ VALUES = {
 }
 #: Records about no account, event, operation or request.
 WITHOUT_IDS = {
+    "%s stays paused: %s",
+    "A scrape could not read the database: %s",
     "A %s was needed and not drawn, only its text is shown: %s",
     "A notice by %s about %s could not be sent: %s",
     "An observer failed: %r",
