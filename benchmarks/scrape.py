@@ -1,7 +1,8 @@
 """``python benchmarks/scrape.py``: what a scrape of metrics reads next to few and to many finished events.
 
 Starts a PostgreSQL, stores 10,000 and then 1,000,000 events that are done, of two accounts, and counts rows (those of
-tables and entries of indexes, by the server's own count), statements and CPU time of the process. Fails if the many take more rows.
+tables and entries of indexes, by the server's own count), statements and CPU time of the process. Fails if the many
+take more rows.
 """
 
 from __future__ import annotations
