@@ -1,7 +1,8 @@
 """``python benchmarks/scrape.py``: what a scrape of metrics reads next to few and to many finished events.
 
 Starts a PostgreSQL, stores 10,000 and then 1,000,000 events that are done, of two accounts, and counts rows (those of
-tables and entries of indexes, by the server's own count), statements and time. Fails if the many take more rows.
+tables and entries of indexes, by the server's own count), statements and CPU time of the process. Fails if the many
+take more rows.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def measure(counts: list[int]) -> int:
 
     connection.creation.create_test_db(verbosity=0)
     found, stored = [], 0
-    print("| finished events | rows read | statements | time |\n|---|---|---|---|")
+    print("| finished events | rows read | statements | CPU of the process |\n|---|---|---|---|")
     for count in counts:
         scraping.store_finished(stored, count - stored)
         stored = count

@@ -15,8 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def placeholders(root: Path = ROOT) -> list[tuple[str, int]]:
-    """Each file at the top of the project, and the line, that names the owner's address as example.org."""
-    files = [path for pattern in ("*.md", "*.toml", "*.yml") for path in sorted(root.glob(pattern))]
+    """Each file at the top of the project or with rules of the package, and the line, that names example.org."""
+    patterns = ("*.md", "*.toml", "*.yml", "payments_integration/**/*.yml")
+    files = [path for pattern in patterns for path in sorted(root.glob(pattern))]
     return [
         (path.name, number)
         for path in files
