@@ -90,7 +90,7 @@ simulate: $(VENV)/.ready-$(or $(STAMP_$(DATABASE)),dev) ## N=1000 simulated sche
 	$(if $(DATABASE),$(SERVERS) $(DATABASE) --) $(RUN) -m tests.simulation --schedules $(N) $(if $(SEED),--seed $(SEED))
 
 simulate-record: $(VENV)/.ready-$(or $(STAMP_$(DATABASE)),dev) ## The next MINUTES=85 of the long run, added to the record in docs/reliability.md; DATABASE=…
-	$(if $(DATABASE),$(SERVERS) $(DATABASE) --) $(RUN) -m tests.simulation --record --minutes $(MINUTES)
+	$(if $(DATABASE),$(SERVERS) $(DATABASE) --) $(RUN) -m tests.simulation --record --batch 25 --minutes $(MINUTES)
 
 mutants: $(VENV)/.ready-dev ## Deliberate mistakes, each of which the simulator must find; ARGS="lease" takes those with that name
 	$(RUN) -m tests.simulation.mutants $(ARGS)

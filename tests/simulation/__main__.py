@@ -45,6 +45,8 @@ OTHERS = (
     "clock set wrong",
 )
 
+#: How long the schedules in hand may go on after a stop.
+STOP_SECONDS = 60.0
 #: After how many schedules a line says how far it is.
 PROGRESS = 500
 
@@ -146,7 +148,12 @@ def _results(options: argparse.Namespace, seeds: list[int]) -> Iterator[dict[str
     finally:
         for worker in workers:
             worker.terminate()
-            worker.wait()
+        for worker in workers:
+            try:
+                worker.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
 
 
 def _worker(options: argparse.Namespace, seeds: list[int]) -> subprocess.Popen[str]:
