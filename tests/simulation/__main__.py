@@ -82,7 +82,9 @@ def main(arguments: list[str]) -> int:
         if options.record and batches:
             violation = f"{failed['violation']} (--replay {failed['seed']})" if failed else ""
             seconds = time.monotonic() - begun
-            record.add(record.part(vendor, options.seed, batches, schedules, counts, seconds, violation))
+            record.add(
+                record.part(options.version, vendor, options.seed, batches, schedules, counts, seconds, violation)
+            )
             say(f"Recorded: seed {options.seed}, {schedules} schedules in {seconds:.0f} s")
     if failed is not None:
         sizes = f"--batch {options.batch} --steps {options.steps}"
@@ -115,8 +117,9 @@ def _next_part(options: argparse.Namespace) -> bool:
         raise SystemExit(f"A recorded run names its commit. Commit these changes first:\n{changed}")
     known = record.parts()
     engine = environ.Env().db("TEST_DATABASE_URL", default="sqlite://")["ENGINE"].rpartition(".")[2]
+    options.version = record.version()
     options.seed = record.next_seed(known)
-    options.schedules = record.left(known, engine.removesuffix("3"), record.code())
+    options.schedules = record.left(known, engine.removesuffix("3"), options.version[1])
     say(f"{options.schedules} schedules of this version are left, seed {options.seed}")
     return bool(options.schedules)
 

@@ -45,13 +45,20 @@ class Part:
 
 
 def part(
-    database: str, seed: int, batches: int, schedules: int, counts: Counter[str], seconds: float, violation: str
+    version: tuple[str, str],
+    database: str,
+    seed: int,
+    batches: int,
+    schedules: int,
+    counts: Counter[str],
+    seconds: float,
+    violation: str,
 ) -> Part:
-    """A part that ended now, on the commit that is checked out."""
+    """A part that ended now; ``version`` as it was when the part began."""
     return Part(
         ended=datetime.now(UTC).isoformat(timespec="seconds"),
-        commit=_git("rev-parse", "HEAD"),
-        code=code(),
+        commit=version[0],
+        code=version[1],
         database=database,
         seed=seed,
         batches=batches,
@@ -64,9 +71,9 @@ def part(
     )
 
 
-def code() -> str:
-    """Git's hash of the package as it is committed."""
-    return _git("rev-parse", "HEAD:payments_integration")
+def version() -> tuple[str, str]:
+    """The commit that is checked out, and Git's hash of its package."""
+    return _git("rev-parse", "HEAD"), _git("rev-parse", "HEAD:payments_integration")
 
 
 def uncommitted() -> str:
@@ -84,9 +91,9 @@ def next_seed(found: Iterable[Part]) -> int:
     return max((each.seed for each in found), default=0) + 1
 
 
-def left(found: Iterable[Part], database: str, version: str) -> int:
+def left(found: Iterable[Part], database: str, code: str) -> int:
     """How many schedules of this version are still to be run on a database."""
-    done = sum(each.schedules for each in found if (each.database, each.code) == (database, version))
+    done = sum(each.schedules for each in found if (each.database, each.code) == (database, code))
     return max(0, TARGETS[database] - done)
 
 

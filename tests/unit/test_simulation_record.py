@@ -57,12 +57,11 @@ def test_a_part_is_added_to_the_record_and_to_the_page(tmp_path: Path) -> None:
     assert page.read_text() == f"Before.\n\n{BEGIN}\n\n{record.table(record.parts(lines))}\n\n{END}\n\nAfter.\n"
 
 
-def test_faults_are_counted_at_every_boundary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "_git", lambda *words: words[-1])
+def test_faults_are_counted_at_every_boundary() -> None:
     counts = Counter({"steps": 7, "kills": 2, "begin fail": 3, "send drop": 4, "passed send": 90, "delivery drop": 5})
-    found = record.part("sqlite", 4, 1, 50, counts, 9.6, "")
+    found = record.part(("c", "v1"), "sqlite", 4, 1, 50, counts, 9.6, "")
     assert (found.steps, found.kills, found.faults, found.seconds) == (7, 2, 7, 10)
-    assert (found.commit, found.code) == ("HEAD", "HEAD:payments_integration")
+    assert (found.commit, found.code) == ("c", "v1")
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
     added: list[Part] = []
     monkeypatch.setattr(record, "add", added.append)
     monkeypatch.setattr(record, "parts", list)
-    monkeypatch.setattr(record, "_git", lambda *words: "" if words[0] == "status" else "v1")
+    monkeypatch.setattr(record, "_git", lambda *words: "" if words[0] == "status" else words[-1])
     monkeypatch.setattr(simulation.signal, "signal", lambda *_: None)
     monkeypatch.delenv("TEST_DATABASE_URL", raising=False)
     return added
@@ -96,6 +95,7 @@ def test_a_part_that_is_stopped_is_recorded_as_far_as_it_came(
     with pytest.raises(stop):
         simulation.main(["--record"])
     assert [(part.seed, part.batches, part.schedules, part.steps) for part in recorded] == [(1, 2, 102, 18)]
+    assert (recorded[0].commit, recorded[0].code) == ("HEAD", "HEAD:payments_integration")
 
 
 def test_a_violation_is_recorded_with_the_seed_that_replays_it(
@@ -115,7 +115,7 @@ def test_a_part_without_a_finished_batch_is_not_recorded(
 
 
 def test_nothing_runs_where_the_target_is_reached(recorded: list[Part], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "parts", lambda: [replace(PART, schedules=30_000)])
+    monkeypatch.setattr(record, "parts", lambda: [replace(PART, code="HEAD:payments_integration", schedules=30_000)])
     monkeypatch.setattr(simulation, "_worker", None)
     assert simulation.main(["--record"]) == 0
     assert not recorded
