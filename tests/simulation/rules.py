@@ -287,18 +287,6 @@ MUTANTS = (
         "amount is not None and amount > limit",
     ),
     _one(
-        "an operation is approved after it was rejected",
-        "outbox/approvals.py",
-        "        _check(row, actor, who, digest)\n        if failure",
-        "        if failure",
-    ),
-    _one(
-        "the watermark passes events that do not exist yet",
-        "reconciliation/events.py",
-        "watermark=min(window.end, end.earlier)",
-        "watermark=max(window.end, end.later)",
-    ),
-    _one(
         "attention is known only to the process that calls it",
         "attention.py",
         "    due.save(using=using, force_insert=True)\n",

@@ -221,7 +221,8 @@ def _a_page_in_between(site: Site) -> Iterator[None]:
     site.live(minutes=90)
     yield
     site.recover()
-    site.live(minutes=20)
+    site.wait(minutes=16)
+    site.run("payments_process")
 
 
 @drill(Reason.WATERMARK_OLD)

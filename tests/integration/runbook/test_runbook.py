@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
@@ -53,7 +54,7 @@ def test_following_an_entry_solves_its_problem(code: str, site: Site) -> None:
         site.run(command)
     if entry.quoted("Admin"):
         (name,) = (name for name in ("technical state", "overview") if name in entry.lines["Admin"])
-        screen = re.sub(r"<[^>]+>|\s+", " ", site.screen(name))
+        screen = html.unescape(re.sub(r"<[^>]+>", " ", site.screen(name)))
         for words in entry.quoted("Admin"):
             assert words in " ".join(screen.split()), words
     assert next(steps, None) is None
@@ -66,7 +67,11 @@ def test_following_an_entry_solves_its_problem(code: str, site: Site) -> None:
 
 def test_a_database_without_tables_is_migrated(tmp_path: Path) -> None:
     entry = ENTRIES[NO_DATABASE]
-    environment = {**os.environ, "DATABASE_URL": f"sqlite:///{tmp_path / 'empty.sqlite3'}"}
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "example_project.settings",
+        "DATABASE_URL": f"sqlite:///{tmp_path / 'empty.sqlite3'}",
+    }
     ran: set[str] = set()
 
     def run(command: str) -> tuple[int, str]:
