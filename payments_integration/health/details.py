@@ -59,7 +59,8 @@ def _operations(*states: str) -> Callable[[str], Iterator[str]]:
 def _operation(row: Operation) -> str:
     money = f" of {format_money(row.amount, row.currency)}" if row.amount is not None else ""
     error = f"; the provider: {row.error.get('code')}" if row.error else ""
-    return f"{row.pk}: {row.operation}{money}, {row.state}, asked for at {_time(row.created_at)}, {row.attempts} attempts{error}"
+    asked = f"asked for at {_time(row.created_at)}, {row.attempts} attempts"
+    return f"{row.pk}: {row.operation}{money}, {row.state}, {asked}{error}"
 
 
 def _items(*states: str, only: Q | None = None, changes: bool = False) -> Callable[[str], Iterator[str]]:
@@ -88,12 +89,13 @@ def _change(row: StatusChange) -> str:
 
 def _failure(row: Any) -> str:
     """Where a receiver failed, by the row's traceback, without the error's message."""
-    text = row.error
-    errors, frames = _ERROR.findall(text), _FRAME.findall(text)
-    if not errors or not frames:
+    frame = error = None
+    for frame in _FRAME.finditer(row.error):
+        # Its first line after the frame: later ones are of its message.
+        error = _ERROR.search(row.error, frame.end())
+    if frame is None or error is None:
         return ""
-    file, line = frames[-1]
-    return f"; attempt {row.attempts} failed: {errors[-1]} in {file}, line {line}"
+    return f"; attempt {row.attempts} failed: {error['error']} in {frame['file']}, line {frame['line']}"
 
 
 def _refreshes(**filters: Any) -> Callable[[str], Iterator[str]]:
