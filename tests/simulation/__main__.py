@@ -68,6 +68,10 @@ def main(arguments: list[str]) -> int:
     failed: dict[str, Any] | None = None
     try:
         for found in _results(options, seeds):
+            if options.record and found["violation"].startswith("Traceback"):
+                # An error of the simulation's own shows nothing about the app: the batch does not count.
+                failed = found
+                break
             counts.update(found["counts"])
             vendor = found["database"]
             batches += 1
@@ -80,7 +84,8 @@ def main(arguments: list[str]) -> int:
                 say(f"{schedules} schedules in {time.monotonic() - begun:.0f} s, no violation")
     finally:
         if options.record and batches:
-            violation = f"{failed['violation']} (--replay {failed['seed']})" if failed else ""
+            is_violated = failed is not None and not failed["violation"].startswith("Traceback")
+            violation = f"{failed['violation']} (--replay {failed['seed']})" if failed and is_violated else ""
             seconds = time.monotonic() - begun
             record.add(
                 record.part(options.version, vendor, options.seed, batches, schedules, counts, seconds, violation)

@@ -106,6 +106,15 @@ def test_a_violation_is_recorded_with_the_seed_that_replays_it(
     assert [part.violation for part in recorded] == ["an invariant (--replay 1000000)"]
 
 
+def test_an_error_of_the_simulation_itself_does_not_count(
+    recorded: list[Part], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [found(), found(violation="Traceback (most recent call last): …")]
+    monkeypatch.setattr(simulation, "_results", lambda options, seeds: iter(batches))
+    assert simulation.main(["--record"]) == 1
+    assert [(part.batches, part.schedules, part.violation) for part in recorded] == [(1, 51, "")]
+
+
 def test_a_part_without_a_finished_batch_is_not_recorded(
     recorded: list[Part], monkeypatch: pytest.MonkeyPatch
 ) -> None:
