@@ -14,6 +14,8 @@ SEED ?=
 DATABASE ?=
 STAMP_postgres := postgres
 STAMP_mariadb := mysql
+# Of a recorded part of its long run: for how long at most.
+MINUTES ?= 85
 # Of the fuzzer: for how long.
 SECONDS ?= 60
 # Of the foreign sites: which one (all without), and with which Python (the newest that is found).
@@ -30,8 +32,8 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean environment
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-monitoring test-browser test-contract test-bookkeeping test-office
-.PHONY: test-types test-quickstart test-sandbox test-foreign matrix cases simulate mutants fuzz load bench
-.PHONY: test-feeds docs docs-serve dist sbom release-check
+.PHONY: test-types test-quickstart test-sandbox test-foreign test-feeds matrix cases simulate simulate-record mutants fuzz load bench
+.PHONY: docs docs-serve dist sbom release-check
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -95,6 +97,9 @@ cases: $(VENV)/.ready-all ## The failure catalogue: what proves each case, and w
 
 simulate: $(VENV)/.ready-$(or $(STAMP_$(DATABASE)),dev) ## N=1000 simulated schedules of faults; SEED=… repeats one, DATABASE=postgres|mariadb
 	$(if $(DATABASE),$(SERVERS) $(DATABASE) --) $(RUN) -m tests.simulation --schedules $(N) $(if $(SEED),--seed $(SEED))
+
+simulate-record: $(VENV)/.ready-$(or $(STAMP_$(DATABASE)),dev) ## The next MINUTES=85 of the long run, added to the record in docs/reliability.md; DATABASE=…
+	$(if $(DATABASE),$(SERVERS) $(DATABASE) --) $(RUN) -m tests.simulation --record --batch 25 --minutes $(MINUTES)
 
 mutants: $(VENV)/.ready-dev ## Deliberate mistakes, each of which the simulator must find; ARGS="lease" takes those with that name
 	$(RUN) -m tests.simulation.mutants $(ARGS)

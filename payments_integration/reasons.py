@@ -48,8 +48,8 @@ _WORKER = "check that the worker and beat run, or the cron job of payments_proce
 ACTIONS: dict[Reason, str] = {
     Reason.DEFERRED_REJECTED: "read why the provider rejected it (admin: Operations); if you still need it, repeat it "
     "with a new key",
-    Reason.ENDPOINT: "repair it in the provider's dashboard, or create another (payments_endpoints create) and delete "
-    "this one (payments_endpoints delete)",
+    Reason.ENDPOINT: "repair it in the provider's dashboard, or delete it (payments_endpoints delete) and create "
+    "another (payments_endpoints create)",
     Reason.EVENT_NOT_APPLIED: "upgrade the app: this version has a bug, and the event is applied after the upgrade "
     "(admin: Events; the log has the traceback)",
     Reason.EVENT_QUARANTINED: "read it (admin: Events, state quarantined); upgrade to a version that understands it, "

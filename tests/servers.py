@@ -346,11 +346,20 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with database(arguments[0]) as url:
-            return subprocess.run(arguments[2:], env={**os.environ, "TEST_DATABASE_URL": url}, check=False).returncode
+            return _run(arguments[2:], url)
     except NotInstalled as error:
         variable, _ = DATABASES[arguments[0]]
         print(f"{error}. Or name a server: {variable}=…", file=sys.stderr)
         return 1
+
+
+def _run(command: list[str], url: str) -> int:
+    """Run it to its end. A stop is passed on, so that it can end in order, before the server does."""
+    with subprocess.Popen(command, env={**os.environ, "TEST_DATABASE_URL": url}) as process:
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        # A terminal sends Ctrl-C to the command as well.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return process.wait()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Whether anything needs attention, and what to do about it. Reads the database; sends and writes nothing."""
 
+from payments_integration.health.details import explain, explain_removed
 from payments_integration.health.examination import examine, format_duration, unreachable
 from payments_integration.health.report import AccountReport, AccountStatistics, Problem, Report, Run, Waiting
 
@@ -11,6 +12,8 @@ __all__ = [
     "Run",
     "Waiting",
     "examine",
+    "explain",
+    "explain_removed",
     "format_duration",
     "unreachable",
 ]

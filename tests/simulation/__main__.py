@@ -5,6 +5,12 @@
 runs that many in batches, each with a seed of its own, over both cores; the database is a SQLite file in memory unless
 ``--database`` or ``TEST_DATABASE_URL`` names a server. A violation prints its schedule, shrunk, and the command that
 replays it; then the exit code is 1.
+
+    python -m tests.simulation --record --minutes 85
+
+runs one part of a long run, with a seed that no part had, and adds it to ``record.jsonl`` and ``docs/reliability.md``.
+It ends after that time, or when the parts of this version have reached the target; a part that is stopped before
+(Ctrl-C, SIGTERM) is recorded as far as it came.
 """
 
 from __future__ import annotations
@@ -18,10 +24,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from queue import Queue
+from queue import Empty, Queue
 from threading import Thread
 from typing import Any
 
+import environ
+
+from tests.simulation import record
 from tests.simulation.faults import KINDS
 
 #: How many of the faults at boundaries hit a POST, and what else happens.
@@ -36,6 +45,8 @@ OTHERS = (
     "clock set wrong",
 )
 
+#: How long the schedules in hand may go on after a stop.
+STOP_SECONDS = 60.0
 #: After how many schedules a line says how far it is.
 PROGRESS = 500
 
@@ -47,22 +58,39 @@ def main(arguments: list[str]) -> int:
     if options.database:
         os.environ["TEST_DATABASE_URL"] = options.database
     begun = time.monotonic()
+    if options.record and not _next_part(options):
+        return 0
     seeds = [options.seed * 1_000_000 + number for number in range(-(-options.schedules // options.batch))]
     if options.replay is not None:
         seeds = [options.replay]
     counts: Counter[str] = Counter()
-    schedules, vendor = 0, ""
+    batches, schedules, vendor = 0, 0, ""
     failed: dict[str, Any] | None = None
-    for found in _results(options, seeds):
-        counts.update(found["counts"])
-        vendor = found["database"]
-        schedules += found["schedules"]
-        if found["violation"]:
-            failed = found
-            break
-        if schedules // PROGRESS > (schedules - found["schedules"]) // PROGRESS:
-            # A long run that is ended from outside has shown what it did.
-            say(f"{schedules} schedules in {time.monotonic() - begun:.0f} s, no violation")
+    try:
+        for found in _results(options, seeds):
+            if options.record and found["violation"].startswith("Traceback"):
+                # An error of the simulation's own shows nothing about the app: the batch does not count.
+                failed = found
+                break
+            counts.update(found["counts"])
+            vendor = found["database"]
+            batches += 1
+            schedules += found["schedules"]
+            if found["violation"]:
+                failed = found
+                break
+            if schedules // PROGRESS > (schedules - found["schedules"]) // PROGRESS:
+                # A long run that is ended from outside has shown what it did.
+                say(f"{schedules} schedules in {time.monotonic() - begun:.0f} s, no violation")
+    finally:
+        if options.record and batches:
+            is_violated = failed is not None and not failed["violation"].startswith("Traceback")
+            violation = f"{failed['violation']} (--replay {failed['seed']})" if failed and is_violated else ""
+            seconds = time.monotonic() - begun
+            record.add(
+                record.part(options.version, vendor, options.seed, batches, schedules, counts, seconds, violation)
+            )
+            say(f"Recorded: seed {options.seed}, {schedules} schedules in {seconds:.0f} s")
     if failed is not None:
         sizes = f"--batch {options.batch} --steps {options.steps}"
         say("\n".join(failed["trace"]))
@@ -83,11 +111,28 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--database", default="", help="the URL of a database server")
     parser.add_argument("--replay", type=int, help="run the batch with this seed again, and shrink what it finds")
     parser.add_argument("--shrink", type=int, default=60, help="seconds spent on shrinking at most; 0: not at all")
+    parser.add_argument("--record", action="store_true", help="run the next part of the long run, and record it")
+    parser.add_argument("--minutes", type=float, default=85, help="how long a part takes at most")
     return parser.parse_args(arguments)
 
 
+def _next_part(options: argparse.Namespace) -> bool:
+    """Choose the seed and size of the next part; whether there is anything left to run."""
+    if changed := record.uncommitted():
+        raise SystemExit(f"A recorded run names its commit. Commit these changes first:\n{changed}")
+    known = record.parts()
+    engine = environ.Env().db("TEST_DATABASE_URL", default="sqlite://")["ENGINE"].rpartition(".")[2]
+    options.version = record.version()
+    options.seed = record.next_seed(known)
+    options.schedules = record.left(known, engine.removesuffix("3"), options.version[1])
+    say(f"{options.schedules} schedules of this version are left, seed {options.seed}")
+    return bool(options.schedules)
+
+
 def _results(options: argparse.Namespace, seeds: list[int]) -> Iterator[dict[str, Any]]:
-    """The findings of all batches, as they come; what still runs is ended with the iterator."""
+    """The findings of all batches, as they come; what still runs is ended with the iterator, or when a part's time is
+    over.
+    """
     results: Queue[str | None] = Queue()
     shares = [seeds[number :: options.jobs] for number in range(min(options.jobs, len(seeds)))]
     workers = [_worker(options, share) for share in shares]
@@ -95,9 +140,13 @@ def _results(options: argparse.Namespace, seeds: list[int]) -> Iterator[dict[str
     for reader in readers:
         reader.start()
     left = len(workers)
+    end = time.monotonic() + options.minutes * 60
     try:
         while left:
-            line = results.get()
+            try:
+                line = results.get(timeout=max(0.0, end - time.monotonic()) if options.record else None)
+            except Empty:
+                return
             if line is None:
                 left -= 1
             else:
@@ -107,7 +156,12 @@ def _results(options: argparse.Namespace, seeds: list[int]) -> Iterator[dict[str
     finally:
         for worker in workers:
             worker.terminate()
-            worker.wait()
+        for worker in workers:
+            try:
+                worker.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
 
 
 def _worker(options: argparse.Namespace, seeds: list[int]) -> subprocess.Popen[str]:

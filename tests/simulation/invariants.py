@@ -27,7 +27,7 @@ from tests.integration.mirror import plain, row_plain
 from tests.receivers.models import ReceiverCall
 from tests.simulation.accounting import MADE_BY, executions, objects_by_mark
 from tests.simulation.merchant import mark_of
-from tests.simulation.world import ACCOUNT, World
+from tests.simulation.world import ACCOUNT, LARGE, World
 
 _KINDS: tuple[tuple[str, type[Any]], ...] = (
     ("payments", Payment),
@@ -280,6 +280,15 @@ def refunds_fit(world: World) -> Iterator[str]:
             yield f"{operation} of {operation.amount} was sent for {operation.target_id}"
 
 
+def second_person_decides(world: World) -> Iterator[str]:
+    """What needs a second person left with their approval only, and never after their rejection."""
+    for operation in Operation.objects.filter(operation="create_payout").exclude(first_sent_at=None):
+        if world.approvals and (operation.amount or 0) >= LARGE and not operation.approved_by:
+            yield f"{operation} of {operation.amount} was sent, and nobody approved it"
+        if operation.pk in world.rejected:
+            yield f"{operation} was sent, and a second person had rejected it"
+
+
 def books_add_up(world: World) -> Iterator[str]:
     """The provider's own audit."""
     yield from world.engine.default_project.audit()
@@ -293,6 +302,7 @@ AT_THE_END: dict[str, Check] = {
     "changes are dispatched once, from old to new": changes_form_chains,
     "no operation is forgotten": no_operation_forgotten,
     "no refund exceeds what is left": refunds_fit,
+    "a second person decides": second_person_decides,
     "the books add up": books_add_up,
     "what was acknowledged is there": events_complete,
     "accounts stay apart": accounts_apart,

@@ -37,6 +37,7 @@ class Endings(Protocol):
 
     intents: dict[str, Intent]
     receiver_defers: bool
+    rejected: set[str]
 
     def at(self, point: str, *, may_wait: bool = True) -> str: ...
 
@@ -85,6 +86,7 @@ class Merchant:
         try:
             if rejects:
                 services.reject(operation, boss, "no")
+                self._world.rejected.add(operation.pk)
             else:
                 services.approve(operation, boss)
         except Exception as error:

@@ -23,11 +23,11 @@ _MEMORY = Path("/dev/shm")
 
 
 def main(work: dict[str, int], seeds: list[int]) -> None:
-    # A stop leaves no database behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     django.setup()
     # Not before: these modules need the models.
     running = import_module("tests.simulation.running")
+    # A stop leaves no database behind. The schedule in hand would catch an exception.
+    signal.signal(signal.SIGTERM, lambda *_: running.stop.set())
     with database(), running.scheduler():
         for seed in seeds:
             findings = running.run(seed, work["batch"], steps=work["steps"], shrink=work["shrink"])
@@ -45,8 +45,8 @@ def database() -> Iterator[None]:
     else:
         test_name = f"simulation_{os.getpid()}"
     connection.settings_dict["TEST"]["NAME"] = test_name
-    connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
     try:
+        connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
         yield
     finally:
         connection.creation.destroy_test_db(name, verbosity=0)
@@ -54,4 +54,7 @@ def database() -> Iterator[None]:
 
 if __name__ == "__main__":
     options = json.loads(sys.argv[1])
-    main(options, options["seeds"])
+    try:
+        main(options, options["seeds"])
+    except KeyboardInterrupt:
+        sys.exit(143)

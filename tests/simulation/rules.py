@@ -281,6 +281,12 @@ MUTANTS = (
         "        if date is None:\n",
     ),
     _one(
+        "a payout over its limit is sent without approval",
+        "outbox/operations/base.py",
+        "amount is not None and amount >= limit",
+        "amount is not None and amount > limit",
+    ),
+    _one(
         "attention is known only to the process that calls it",
         "attention.py",
         "    due.save(using=using, force_insert=True)\n",

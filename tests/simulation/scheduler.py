@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-#: Seconds of real time after which a thread that does not come back is stuck.
-STUCK = 30.0
+#: Seconds of real time after which a thread that does not come back is stuck. A run of low priority on
+#: a busy machine gets little of it.
+STUCK = 300.0
 
 #: At most so many faults wait for their occasion.
 MOST_PLANNED = 6

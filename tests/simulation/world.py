@@ -85,6 +85,8 @@ class World:
         self.window = window
         #: Large payouts need a second person.
         self.approvals = approvals
+        #: Ids of operations that a second person has rejected.
+        self.rejected: set[str] = set()
         #: Ids of events of the second account that name objects of the first.
         self.foreign_events: set[str] = set()
         #: Refunds made in the provider's dashboard, by their payment.

@@ -27,6 +27,7 @@ from payments_integration.schedule import BEAT_SCHEDULE
 from payments_integration.services import payments as payment_services
 from payments_integration.testing import ProviderSandbox
 from tests.conftest import Receiver
+from tests.integration.runbook import page as runbook
 from tests.unit.payable.payables import Order
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,11 +150,8 @@ def test_every_command_that_is_named_exists() -> None:
     assert set(re.findall(r"manage\.py (payments_\w+)", ALL)) <= mine
 
 
-def test_every_reason_is_in_the_table_with_where_it_shows() -> None:
-    section = OPERATE.partition("## What each problem means")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| (yes)? ?\| (yes)? ?\| (.+) \|$", section, re.MULTILINE)
-    listed = [(code, sent, shown) for codes, sent, shown, _ in rows for code in re.findall(r"`(\w+)`", codes)]
-    assert sorted(code for code, _, _ in listed) == sorted(reasons.Reason)
+def test_every_reason_is_in_the_runbook_with_where_it_shows() -> None:
+    """``tests/integration/runbook`` follows the entries."""
     package = ROOT / "payments_integration"
     healths = {name for path in (package / "health").glob("*.py") for name in reasons_used(path)}
     others = {
@@ -162,8 +160,11 @@ def test_every_reason_is_in_the_table_with_where_it_shows() -> None:
         if not {"health", "admin", "prometheus"} & {*path.relative_to(package).parts} and path.name != "reasons.py"
         for name in reasons_used(path)
     }
-    assert {code for code, sent, _ in listed if sent} == {reasons.Reason[name] for name in others}
-    assert {code for code, _, shown in listed if shown} == {reasons.Reason[name] for name in healths}
+    entries = runbook.entries()
+    assert sorted(entries) == sorted(reasons.Reason)
+    sent = {code for code, entry in entries.items() if "`attention` sends it" in " ".join(entry.text.split())}
+    assert sent == {reasons.Reason[name] for name in others}
+    assert {code for code, entry in entries.items() if entry.screen} == {reasons.Reason[name] for name in healths}
 
 
 def reasons_used(path: Path) -> list[str]:

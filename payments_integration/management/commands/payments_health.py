@@ -9,9 +9,12 @@ from django.core.management import BaseCommand
 from django.db import Error
 from django.utils import timezone
 
-from payments_integration import health
+from payments_integration import conf, health
 from payments_integration.health import AccountReport, Report
 from payments_integration.management.arguments import add_account_argument, chosen_accounts
+
+#: Of the app's docs.
+RUNBOOK = "The runbook (docs/runbook.md)"
 
 
 class Command(BaseCommand):
@@ -24,7 +27,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: Any) -> None:
         add_account_argument(parser)
-        parser.add_argument("--json", action="store_true", help="print the statistics and problems as JSON")
+        form = parser.add_mutually_exclusive_group()
+        form.add_argument("--json", action="store_true", help="print the statistics and problems as JSON")
+        form.add_argument("--explain", action="store_true", help="list the first rows that each problem is about")
 
     def handle(self, *args: Any, **options: Any) -> None:
         chosen_accounts(options["account"])
@@ -36,29 +41,34 @@ class Command(BaseCommand):
         if options["json"]:
             self.stdout.write(json.dumps(report.as_json(), indent=2))
         else:
-            self._show(report)
+            self._show(report, explain=options["explain"])
         if not report.ok:
             raise SystemExit(1)
 
-    def _show(self, report: Report) -> None:
+    def _show(self, report: Report, *, explain: bool) -> None:
         for alias, account in report.accounts.items():
             self.stdout.write(f"{alias}: {'needs attention' if account.problems else 'all is well'}")
-            for line in _statistics(account):
+            for line in _statistics(alias, account):
                 self.stdout.write(f"  {line}")
-            self._problems(account.problems)
+            for problem in account.problems:
+                self._problem(problem, health.explain(alias, problem.code) if explain else [])
         for alias, rows in report.removed_accounts.items():
             self.stdout.write(
                 f"{alias} (not configured any more): {rows.operations} open operations, "
                 f"{rows.events} unfinished events, {rows.refreshes} due refreshes"
             )
-        self._problems(report.problems)
+        for problem in report.problems:
+            self._problem(problem, health.explain_removed(report.removed_accounts) if explain else [])
+        if not report.ok:
+            self.stdout.write(f"--explain lists the rows. {RUNBOOK} has an entry for each code.")
 
-    def _problems(self, problems: list[health.Problem]) -> None:
-        for problem in problems:
-            self.stdout.write(self.style.ERROR(f"  {problem.code}: {problem.message}. To do: {problem.action}."))
+    def _problem(self, problem: health.Problem, rows: list[str]) -> None:
+        self.stdout.write(self.style.ERROR(f"  {problem.code}: {problem.message}. To do: {problem.action}."))
+        for row in rows:
+            self.stdout.write(f"    {row}")
 
 
-def _statistics(account: AccountReport) -> list[str]:
+def _statistics(alias: str, account: AccountReport) -> list[str]:
     statistics = account.statistics
     backlog, runs, drift = statistics.backlog, statistics.runs, statistics.drift
     last_event, last_webhook = _ago(statistics.last_event_age_seconds), _ago(statistics.last_webhook_age_seconds)
@@ -85,12 +95,13 @@ def _statistics(account: AccountReport) -> list[str]:
     ]
     if statistics.clock_offset_seconds is not None:
         lines.append(f"the provider's clock minus ours: {statistics.clock_offset_seconds:+.1f} s")
+    not_stored = "not stored, WEBHOOK_SECRETS are tried" if conf.account(alias).webhook_secrets else "not known"
     for endpoint in statistics.endpoints:
         left = endpoint.previous_secret_seconds_left
         old = f", the previous one is valid for {health.format_duration(left)} more" if left else ""
         lines.append(
             f"endpoint {endpoint.id} ({endpoint.status}) {endpoint.url}: secret "
-            f"{'of ' + _ago(endpoint.secret_age_seconds) if endpoint.secret_is_known else 'not known'}{old}"
+            f"{'of ' + _ago(endpoint.secret_age_seconds) if endpoint.secret_is_known else not_stored}{old}"
         )
     if statistics.erasures.count:
         lines.append(f"{statistics.erasures.count} erasures to be finished")

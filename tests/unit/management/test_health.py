@@ -15,7 +15,7 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from payments_integration.models import AccountState, OperationState
+from payments_integration.models import AccountState, EventState, OperationState
 from tests.factories import rows
 
 pytestmark = pytest.mark.django_db
@@ -80,6 +80,36 @@ def test_each_problem_is_shown_with_what_to_do() -> None:
     code, output = run("--account", "second")
     assert code == 0
     assert "default" not in output
+
+
+def test_explain_lists_the_rows_of_each_problem() -> None:
+    operation = rows.operation(state=OperationState.NEEDS_PERSON, error={"code": "internal_error", "message": "Ana"})
+    handler = "Traceback (most recent call last):\n  File \"/srv/shop/handlers.py\", line 7, in paid\nKeyError: 'Ana'\nAna:\n"
+    parked = [rows.event(state=EventState.PARKED, attempts=6, error=handler) for _ in range(7)]
+    change = rows.change(state=EventState.PARKED, attempts=6, error=handler)
+    code, output = run("--explain")
+    assert code == 1
+    lines = output.splitlines()
+    assert f"    {operation.pk}: create_refund of USD\xa05.00, needs_person, asked for at " in output
+    assert "; the provider: internal_error" in output
+    shown = [line for line in lines if line.endswith("; attempt 6 failed: KeyError in /srv/shop/handlers.py, line 7")]
+    assert [line.split(":")[0].strip() for line in shown] == [*(row.pk for row in parked[:5]), f"change {change.pk}"]
+    assert lines[-1] == "--explain lists the rows. The runbook (docs/runbook.md) has an entry for each code."
+    assert "Ana" not in output
+    assert "KeyError" not in run()[1]
+
+
+def test_explain_names_the_rows_of_removed_accounts() -> None:
+    operation = rows.operation(account="gone", state=OperationState.UNKNOWN)
+    assert f"    {operation.pk}: create_refund" in run("--explain")[1]
+
+
+def test_a_secret_that_is_not_stored_may_be_in_the_settings(settings: Any) -> None:
+    endpoint = rows.endpoint(secret_token="")
+    assert f"endpoint {endpoint.pk} (active) {endpoint.url}: secret not stored, WEBHOOK_SECRETS are tried" in run()[1]
+    account = {**settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"], "WEBHOOK_SECRETS": []}
+    settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": {"default": account}}
+    assert f"endpoint {endpoint.pk} (active) {endpoint.url}: secret not known" in run()[1]
 
 
 def test_removed_accounts_are_shown() -> None:
@@ -213,7 +243,7 @@ def test_a_database_that_is_down_is_shown_as_json(tmp_path: Path) -> None:
     assert str(tmp_path) not in ended.stdout
 
 
-@pytest.mark.parametrize("words", [["--account", "missing"], ["--nonsense"]])
+@pytest.mark.parametrize("words", [["--account", "missing"], ["--nonsense"], ["--json", "--explain"]])
 def test_wrong_arguments_exit_with_2(tmp_path: Path, words: list[str]) -> None:
     ended = typed(*words, database=str(tmp_path / "db.sqlite3"))
     assert ended.returncode == 2

@@ -1,0 +1,1 @@
+"""docs/runbook.md, followed on sites that are broken on purpose."""
