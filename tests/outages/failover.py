@@ -1,0 +1,65 @@
+"""PostgreSQL fails over to a synchronous standby in the middle of load, with kill -9.
+
+    python -m tests.outages.failover [--seconds 20] [--merchants 4] [--asynchronous]
+
+The example project runs under gunicorn with a Celery worker and beat, on a primary with a synchronous standby.
+Merchants take payments, pay out and refund, and the sandbox delivers. For two seconds nothing reaches the standby any
+more; then the primary is killed, the standby is promoted, and everything goes on there by itself. At the end the mirror
+is compared with the sandbox, field by field.
+
+``--asynchronous``: the same with a standby that may lag. This must fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.brokers.proxy import Proxy
+from tests.clusters import Primary, Standby
+from tests.outages.site import command, site_on, start
+from tests.servers import Redis
+
+#: For how long the standby gets nothing before the primary dies.
+CUT_SECONDS = 2.0
+
+
+def failover(options: argparse.Namespace) -> bool:
+    with Primary() as primary, Proxy(primary.port) as way, Standby(way.port) as standby, Redis() as redis:
+        if not options.asynchronous:
+            primary.wait_for_standby()
+        primary.ask("CREATE DATABASE payments")
+        hosts = ",".join(f"127.0.0.1:{server.port}" for server in (primary, standby))
+        url = f"postgres://postgres@{hosts}/payments?target_session_attrs=read-write&connect_timeout=5&conn_max_age=60"
+        with site_on(url, redis) as installation:
+            from tests.outages.traffic import Traffic, show_problems
+
+            start(installation)
+            with Traffic(installation, options.merchants) as traffic:
+                time.sleep(options.seconds)
+                way.silence()
+                time.sleep(CUT_SECONDS)
+                acknowledged = traffic.acknowledged()
+                killed = time.time()
+                primary.crash()
+                standby.promote()
+                promoted = time.time() - killed
+                problems = traffic.missing(*acknowledged)
+                time.sleep(options.seconds)
+                traffic.end()
+                drained = traffic.drain()
+                problems += traffic.ask_again()
+                traffic.drain()
+                problems += traffic.problems()
+                merchants, provider = traffic.silence(killed)
+                traffic.show()
+            print(f"standby promoted             {promoted:>8.1f}  s after the primary was killed")
+            print(f"next call of a merchant      {merchants:>8.1f}  s after it")
+            print(f"next webhook acknowledged    {provider:>8.1f}  s after it")
+            print(f"drained within               {drained:>8.1f}  s after the last call")
+            return show_problems(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(command(failover, __doc__, ("--asynchronous", "with a standby that may lag: this must fail")))
