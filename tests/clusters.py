@@ -42,6 +42,20 @@ class Primary(Postgres):
             lambda: self.ask("SELECT sync_state FROM pg_stat_replication") == "sync", 30, "the standby to be synchronous"
         )
 
+    def dump(self, database: str) -> Path:
+        """A dump of a database, taken now; the file is gone with the server."""
+        path = self.directory / "dump"
+        self._run(self._binary("pg_dump"), *self._local(), "--format=custom", "-f", str(path), database)
+        return path
+
+    def restore(self, path: Path, database: str) -> None:
+        """Make a database out of a dump."""
+        self.ask(f"CREATE DATABASE {database}")
+        self._run(self._binary("pg_restore"), *self._local(), "--exit-on-error", "-d", database, str(path))
+
+    def _local(self) -> list[str]:
+        return ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+
     def crash(self) -> None:
         """SIGKILL to the server and to every backend, which has a session of its own: the machine is gone."""
         pid = int((self.directory / "data" / "postmaster.pid").read_text().split()[0])

@@ -33,7 +33,7 @@ def failover(options: argparse.Namespace) -> bool:
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in (primary, standby))
         url = f"postgres://postgres@{hosts}/payments?target_session_attrs=read-write&connect_timeout=5&conn_max_age=60"
         with site_on(url, redis) as installation:
-            from tests.outages.traffic import Traffic, show_problems
+            from tests.outages.traffic import Traffic, lost, show_problems
 
             start(installation)
             with Traffic(installation, options.merchants) as traffic:
@@ -45,18 +45,18 @@ def failover(options: argparse.Namespace) -> bool:
                 primary.crash()
                 standby.promote()
                 promoted = time.time() - killed
-                problems = traffic.missing(*acknowledged)
+                problems = lost(traffic.missing(*acknowledged))
                 time.sleep(options.seconds)
                 traffic.end()
                 drained = traffic.drain()
                 problems += traffic.ask_again()
                 traffic.drain()
                 problems += traffic.problems()
-                merchants, provider = traffic.silence(killed)
+                merchants, provider = traffic.silence()
                 traffic.show()
             print(f"standby promoted             {promoted:>8.1f}  s after the primary was killed")
-            print(f"next call of a merchant      {merchants:>8.1f}  s after it")
-            print(f"next webhook acknowledged    {provider:>8.1f}  s after it")
+            print(f"without a call answered      {merchants:>8.1f}  s, of which the standby was cut off for {CUT_SECONDS:.0f}")
+            print(f"without a webhook answered   {provider:>8.1f}  s, likewise")
             print(f"drained within               {drained:>8.1f}  s after the last call")
             return show_problems(problems)
 

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import count
+from itertools import count, pairwise
 
 from django.core.exceptions import ValidationError
 from django.db import Error, connection, transaction
@@ -156,7 +156,7 @@ class Traffic:
         connection.close()  # it may lead to a server that is gone
         lost = keys - set(Operation.objects.values_list("idempotency_key", flat=True))
         lost |= events - set(Event.objects.values_list("pk", flat=True))
-        return [f"{name} was acknowledged and is lost" for name in sorted(lost)]
+        return sorted(lost)
 
     def drain(self) -> float:
         """Wait until nothing is left to do, on either side; returns the seconds that it took."""
@@ -207,7 +207,7 @@ class Traffic:
             wrong += [f"{key} was made twice" for key, times in Counter(made).items() if times > 1]
             wrong += [f"{name} is nobody's {kind}" for name in sorted(theirs.keys() - set(made))]
             wrong += [f"{name} is not there" for name in sorted(set(made) - theirs.keys())]
-        wrong += self.missing(*self.acknowledged())
+        wrong += lost(self.missing(*self.acknowledged()))
         services.sync_balances()
         try:
             self._installation.assert_true()
@@ -215,15 +215,15 @@ class Traffic:
             wrong.append(f"the mirror differs: {str(error)[:2000]}")
         return wrong
 
-    def silence(self, since: float) -> tuple[float, float]:
-        """How long after ``since`` (``time.time()``) nothing was acknowledged: to merchants, and to the provider."""
+    def silence(self) -> tuple[float, float]:
+        """The longest time in which nothing was acknowledged: to merchants, and to the provider."""
+        last = self.moments[-1]
         deliveries = [
-            moment
+            datetime.fromisoformat(entry["at"]).timestamp()
             for entry in self._engine.deliveries
-            if entry["acknowledged"] and (moment := datetime.fromisoformat(entry["at"]).timestamp()) > since
+            if entry["acknowledged"]
         ]
-        asked = [moment for moment in self.moments if moment > since]
-        return min(asked, default=float("inf")) - since, min(deliveries, default=float("inf")) - since
+        return _longest_gap(self.moments), _longest_gap([moment for moment in deliveries if moment <= last])
 
     def show(self) -> None:
         kinds = Counter(intent.kind for intent in self.intents)
@@ -234,6 +234,10 @@ class Traffic:
         print(f"events of the provider       {len(self._engine.events):>8}")
 
 
+def lost(names: list[str]) -> list[str]:
+    return [f"{name} was acknowledged and is lost" for name in names]
+
+
 def show_problems(problems: list[str]) -> bool:
     """Whether there is none."""
     for problem in problems[:_SHOWN]:
@@ -241,6 +245,10 @@ def show_problems(problems: list[str]) -> bool:
     if len(problems) > _SHOWN:
         print(f"… and {len(problems) - _SHOWN} more")
     return not problems
+
+
+def _longest_gap(moments: list[float]) -> float:
+    return max(after - before for before, after in pairwise(sorted(moments)))
 
 
 def _payment(key: str) -> str:
