@@ -38,9 +38,8 @@ class Primary(Postgres):
         """From now on a commit is confirmed when the standby has it as well."""
         self.ask(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'")
         self.ask("SELECT pg_reload_conf()")
-        servers.wait_until(
-            lambda: self.ask("SELECT sync_state FROM pg_stat_replication") == "sync", 30, "the standby to be synchronous"
-        )
+        state = "SELECT sync_state FROM pg_stat_replication"
+        servers.wait_until(lambda: self.ask(state) == "sync", 30, "the standby to be synchronous")
 
     def dump(self, database: str) -> Path:
         """A dump of a database, taken now; the file is gone with the server."""
@@ -75,7 +74,8 @@ class Standby(Primary):
 
     def prepare(self) -> None:
         data = self.directory / "data"
-        self._run(self._binary("pg_basebackup"), "-d", self._source, "-D", str(data), "-X", "stream", "-c", "fast", "-N")
+        options = ("-X", "stream", "--checkpoint=fast", "--no-sync")
+        self._run(self._binary("pg_basebackup"), "-d", self._source, "-D", str(data), *options)
         (data / "standby.signal").touch()
         self._own(data / "standby.signal")
 
@@ -83,7 +83,7 @@ class Standby(Primary):
         return [*super().command(), "-c", f"primary_conninfo={self._source}"]
 
     def promote(self) -> None:
-        """Become a primary, with all that has arrived. It was copied before its source waited for it: it waits for none."""
+        """Become a primary, with all that has arrived. It waits for no standby itself."""
         self._run(self._binary("pg_ctl"), "promote", "-w", "-D", str(self.directory / "data"))
 
 

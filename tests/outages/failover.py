@@ -4,8 +4,8 @@
 
 The example project runs under gunicorn with a Celery worker and beat, on a primary with a synchronous standby.
 Merchants take payments, pay out and refund, and the sandbox delivers. For two seconds nothing reaches the standby any
-more; then the primary is killed, the standby is promoted, and everything goes on there by itself. At the end the mirror
-is compared with the sandbox, field by field.
+more. Then the primary is killed, the standby is promoted, and everything goes on there by itself. What was
+acknowledged is looked for at once; at the end the mirror is compared with the sandbox, field by field.
 
 ``--asynchronous``: the same with a standby that may lag. This must fail.
 """
@@ -55,7 +55,7 @@ def failover(options: argparse.Namespace) -> bool:
                 merchants, provider = traffic.silence()
                 traffic.show()
             print(f"standby promoted             {promoted:>8.1f}  s after the primary was killed")
-            print(f"without a call answered      {merchants:>8.1f}  s, of which the standby was cut off for {CUT_SECONDS:.0f}")
+            print(f"without a call answered      {merchants:>8.1f}  s, with {CUT_SECONDS:.0f} s of the cut")
             print(f"without a webhook answered   {provider:>8.1f}  s, likewise")
             print(f"drained within               {drained:>8.1f}  s after the last call")
             return show_problems(problems)

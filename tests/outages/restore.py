@@ -11,7 +11,6 @@ again with their keys. Nothing may be sent twice, and the mirror must be as the 
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import time
 

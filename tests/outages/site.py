@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from example_project.demo.processes import raise_on_signals
 from tests import settings as test_settings
@@ -25,9 +25,7 @@ CHANGES = {"PAYMENTS": {"REQUEST_DEADLINE": 5}}
 SCHEDULE = {"process_events": 1.0, "resume_operations": 1.0, "reconcile_events": 3.0, "reconcile_objects": 3.0}
 
 
-def command(
-    run: Callable[[argparse.Namespace], bool], description: str | None, *more: tuple[str, str]
-) -> int:
+def command(run: Callable[[argparse.Namespace], bool], description: str | None, *more: tuple[str, str]) -> int:
     """The exit code of a proof. ``more``: its own switches and their help."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="of load before the event, and as many after it")
@@ -46,11 +44,12 @@ def command(
 
 
 @contextmanager
-def site_on(url: str, redis: Redis) -> Iterator[Installation]:
+def site_on(url: str, redis: Redis, **settings: Any) -> Iterator[Installation]:
     """The database migrated, the provider running; the processes are for the caller to start.
 
-    This process uses the database too, as a merchant's own code does.
+    This process uses the database too, as a merchant's own code does. ``settings``: what the site has different.
     """
+    changes = {**CHANGES, **settings}
     os.environ.update(
         DJANGO_SETTINGS_MODULE="tests.brokers.settings",
         DEBUG="false",
@@ -60,7 +59,7 @@ def site_on(url: str, redis: Redis) -> Iterator[Installation]:
         BROKER_URL=redis.url,
         PAYMENTS_PROCESSING="celery",
         LOG_LEVEL="CRITICAL",
-        TEST_CHANGES=json.dumps(CHANGES),
+        TEST_CHANGES=json.dumps(changes),
     )
     import django
 
@@ -71,7 +70,7 @@ def site_on(url: str, redis: Redis) -> Iterator[Installation]:
 
     call_command("migrate", run_syncdb=True, verbosity=0)
     with tempfile.TemporaryDirectory(prefix="pi-outage-") as folder:
-        installation = Installation(Path(folder), redis, url, changes=CHANGES)
+        installation = Installation(Path(folder), redis, url, changes=changes)
         engine = installation.provider.engine
         engine.auto_progress = 0.5
         with installation.provider:
