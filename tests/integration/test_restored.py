@@ -1,4 +1,4 @@
-"""What ``docs/restore.md`` says of a database that was restored from a dump: the provider knows more than the ledger."""
+"""What ``docs/restore.md`` says of a restored database: the provider knows more than the ledger."""
 
 from __future__ import annotations
 

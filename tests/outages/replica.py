@@ -58,8 +58,7 @@ def replica(options: argparse.Namespace) -> bool:
                 before, visits = Payment.objects.using("replica").count(), standby.visits()
                 time.sleep(options.seconds)
                 traffic.end()
-                traffic.drain()
-                problems = traffic.ask_again() + traffic.problems()
+                problems = traffic.judge()
                 for page in PAGES:
                     status = client.get(f"/{page}", headers={"host": "127.0.0.1"}).status_code
                     problems += [f"{page} answers {status}"] if status != 200 else []

@@ -49,16 +49,16 @@ def restore(options: argparse.Namespace) -> bool:
                     call_command("payments_reconcile", full=True)
                     reconciled = time.monotonic() - began
                     start(installation)
-                    problems = traffic.ask_again()
-                    drained = traffic.drain()
-                    problems += traffic.problems()
+                    began = time.monotonic()
+                    problems = traffic.judge()
+                    judged = time.monotonic() - began
                     installation.close()
             traffic.show()
             calls = sum(name.startswith("m") for name in forgotten)
             print(f"dumped within                {dumped:>8.1f}  s, in which merchants asked {meanwhile} times")
             print(f"forgotten by the dump        {calls:>8}  calls and {len(forgotten) - calls} events")
             print(f"full reconciliation          {reconciled:>8.1f}  s")
-            print(f"drained within               {drained:>8.1f}  s after the calls were repeated")
+            print(f"all calls repeated within    {judged:>8.1f}  s, until nothing was left to do")
             return show_problems(problems)
 
 

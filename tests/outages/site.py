@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from example_project.demo.processes import raise_on_signals
+from example_project.demo.processes import STOP_SIGNALS, raise_on_signals
 from tests import settings as test_settings
 from tests.servers import NotInstalled, Redis
 
@@ -33,6 +35,7 @@ def command(run: Callable[[argparse.Namespace], bool], description: str | None, 
     for name, explanation in more:
         parser.add_argument(name, action="store_true", help=explanation)
     options = parser.parse_args()
+    faulthandler.enable()
     raise_on_signals()
     try:
         is_true = run(options)
@@ -77,6 +80,9 @@ def site_on(url: str, redis: Redis, **settings: Any) -> Iterator[Installation]:
             try:
                 yield installation
             finally:
+                # A second Ctrl-C must leave no process behind.
+                for number in STOP_SIGNALS:
+                    signal.signal(number, signal.SIG_IGN)
                 installation.close()
 
 

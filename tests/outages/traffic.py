@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -174,8 +175,13 @@ class Traffic:
             return False
         return not self._installation.work_left() and not self._installation.work_left()
 
-    def ask_again(self) -> list[str]:
-        """Every merchant repeats all calls with their keys; what is wrong with the answers."""
+    def judge(self) -> list[str]:
+        """Every merchant repeats all calls with their keys; what is lost or doubled then, by the provider's books."""
+        wrong = self._ask_again()
+        self.drain()
+        return wrong + self._problems()
+
+    def _ask_again(self) -> list[str]:
         wrong: list[str] = []
         for intent in self.intents:
             try:
@@ -187,8 +193,7 @@ class Traffic:
             intent.object_id = object_id
         return wrong
 
-    def problems(self) -> list[str]:
-        """What is lost or doubled, by the provider's books. Call it when nothing is left to do."""
+    def _problems(self) -> list[str]:
         wrong = [f"a merchant stopped: {what}" for what in self.unexpected]
         operations = {row.idempotency_key: row for row in Operation.objects.all()}
         for intent in self.intents:
@@ -211,8 +216,8 @@ class Traffic:
         services.sync_balances()
         try:
             self._installation.assert_true()
-        except AssertionError as error:
-            wrong.append(f"the mirror differs: {str(error)[:2000]}")
+        except AssertionError:
+            wrong.append(f"the mirror differs: {traceback.format_exc()[-2000:]}")
         return wrong
 
     def silence(self) -> tuple[float, float]:

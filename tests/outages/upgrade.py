@@ -60,7 +60,7 @@ def upgrade(options: argparse.Namespace) -> bool:
                 time.sleep(options.seconds)
                 traffic.end()
                 drained = traffic.drain()
-                problems = traffic.ask_again() + traffic.problems()
+                problems = traffic.judge()
                 merchants, provider = traffic.silence()
                 traffic.show()
             by = {
