@@ -44,7 +44,9 @@ def upgrade(options: argparse.Namespace) -> bool:
                 (installation.folder / "changes.json").write_text(apps)
                 began = time.monotonic()
                 migrate = [sys.executable, str(ROOT / "manage.py"), "migrate", "--verbosity", "0"]
-                subprocess.run(migrate, env=installation.environ(), check=True, timeout=120)
+                subprocess.run(
+                    migrate, env=installation.environ(TEST_SCHEDULE=",".join(SCHEDULE)), check=True, timeout=120
+                )
                 migrated = time.monotonic() - began
                 time.sleep(options.seconds / 2)
                 began = time.monotonic()
