@@ -33,6 +33,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 .PHONY: help demo test lint format clean environment
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-monitoring test-browser test-contract test-bookkeeping test-office
 .PHONY: test-types test-quickstart test-sandbox test-foreign test-feeds matrix cases simulate simulate-record mutants fuzz load bench
+.PHONY: test-pgbouncer test-outages failover restore upgrade replica
 .PHONY: docs docs-serve dist sbom release-check
 
 help: ## Show this
@@ -49,6 +50,12 @@ test-postgres: $(VENV)/.ready-postgres ## Those that use a database on PostgreSQ
 
 test-mariadb: $(VENV)/.ready-mysql ## Those that use a database on MariaDB: TEST_MARIADB_URL, or a server of its own
 	$(SERVERS) mariadb -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
+
+test-pgbouncer: $(VENV)/.ready-postgres ## The same through PgBouncer in transaction mode, in front of a PostgreSQL of its own
+	$(RUN) -m tests.clusters pgbouncer -- $(RUN) -m pytest $(PYTEST_ARGS) --reuse-db $(SUITE)
+
+test-outages: $(VENV)/.ready-brokers ## Failover, restore, and load through PgBouncer, each small
+	$(RUN) -m pytest tests/outages
 
 test-brokers: $(VENV)/.ready-brokers ## Celery workers and beat over Redis and RabbitMQ, on PostgreSQL
 	$(RUN) -m pytest tests/brokers
@@ -109,6 +116,14 @@ fuzz: $(VENV)/.ready-fuzz ## SECONDS=60 of hostile bytes for each place that rea
 
 load: $(VENV)/.ready-brokers ## 10,000 webhooks while the worker is killed: gunicorn, PostgreSQL, Redis
 	$(RUN) benchmarks/load.py $(ARGS)
+
+failover restore upgrade replica: $(VENV)/.ready-brokers
+	$(RUN) -m tests.outages.$@ $(ARGS)
+
+failover: ## PostgreSQL killed under load, with a synchronous standby; ARGS="--seconds 60" for longer, as for the next three
+restore: ## A dump taken under load, restored after a disaster
+upgrade: ## A new version with a migration under load
+replica: ## A replica that stands still under load
 
 bench: $(VENV)/.ready-brokers ## A short run of every benchmark against recorded ratios; ARGS=--record makes a long one and keeps it
 	$(RUN) benchmarks/bench.py $(ARGS)

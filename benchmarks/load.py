@@ -1,11 +1,12 @@
 """Webhooks under load while the worker is killed: what arrives, how fast, and whether anything is lost or doubled.
 
-    python benchmarks/load.py [--webhooks 10000] [--clients 8] [--kills 6]
+    python benchmarks/load.py [--webhooks 10000] [--clients 8] [--kills 6] [--pgbouncer]
 
 Starts PostgreSQL and Redis of its own, and the example project on them: gunicorn with two workers, a Celery worker and
 beat. Concurrent clients send signed webhooks, a fifth of them duplicates, a fifth of the objects with their events out
 of order, while the worker's whole process group is killed by SIGKILL again and again. Then the backlog drains, and
-everything that was acknowledged is looked for. Exits 1 when something is lost, doubled or out of order.
+everything that was acknowledged is looked for. Exits 1 when something is lost, doubled or out of order. With
+``--pgbouncer`` everything reaches PostgreSQL through PgBouncer in transaction mode.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from benchmarks.load_checks import Report, check  # noqa: E402
 from example_project.demo.processes import Child, Children, raise_on_signals  # noqa: E402
 from payments_integration.signatures import HEADER, sign  # noqa: E402
 from tests import factories  # noqa: E402
+from tests.clusters import PgBouncer  # noqa: E402
 from tests.servers import Postgres, Redis, free_port, listens, wait_until  # noqa: E402
 
 SECRET = "whsec_load"
@@ -251,14 +253,16 @@ def example(stack: ExitStack) -> Iterator[tuple[int, Children]]:
 
 def run(options: argparse.Namespace) -> bool:
     with ExitStack() as stack:
-        postgres, redis = stack.enter_context(Postgres()), stack.enter_context(Redis())
+        redis = stack.enter_context(Redis())
+        pool = stack.enter_context(PgBouncer()) if options.pgbouncer else None
+        postgres = pool.postgres if pool else stack.enter_context(Postgres())
         # Before Django reads its settings.
         os.environ.update(
             DJANGO_SETTINGS_MODULE="example_project.settings",
             DEBUG="false",
             SECRET_KEY="a key for this measurement and for nothing else",
             ALLOWED_HOSTS="127.0.0.1",
-            DATABASE_URL=f"{postgres.url}?conn_max_age=60",
+            DATABASE_URL=pool.url if pool else f"{postgres.url}?conn_max_age=60",
             BROKER_URL=redis.url,
             PAYMENTS_PROCESSING="celery",
             PAYMENTS_WEBHOOK_SECRETS=SECRET,
@@ -333,6 +337,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--kills", type=int, default=6, help="how often the worker is killed, spread over the work")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pgbouncer", action="store_true", help="between everything and PostgreSQL")
     options = parser.parse_args()
     os.chdir(ROOT)
     raise_on_signals()

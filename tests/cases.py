@@ -40,7 +40,7 @@ RUNS = (
     [*PYTEST, *SUITE],
     [sys.executable, "-m", "tests.servers", "postgres", "--", *PYTEST, *SUITE],
     [sys.executable, "-m", "tests.servers", "mariadb", "--", *PYTEST, *SUITE],
-    [*PYTEST, "-m", "case", "tests/brokers", "tests/deploy"],
+    [*PYTEST, "-m", "case", "tests/brokers", "tests/deploy", "tests/outages"],
 )
 
 #: By test: its cases, where it ran, whether it passed.
@@ -66,6 +66,8 @@ def _places(item: pytest.Item) -> list[str]:
 
     from tests.databases import uses_database  # noqa: PLC0415
 
+    if item.path.parent.name == "outages":
+        return [POSTGRES]  # of its own; this process uses none
     # A test that uses no database runs once, and proves its case for all of them.
     places = [_ENGINES[settings.DATABASES["default"]["ENGINE"]]] if uses_database(item) else list(ALL)
     callspec = getattr(item, "callspec", None)

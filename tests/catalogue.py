@@ -144,8 +144,10 @@ CASES = (
     Case(112, "two amounts of 2**63 - 1", ALL),
     Case(113, "database lost during an API call", (POSTGRES, MARIADB)),
     Case(114, "django-celery-beat's DatabaseScheduler, worker away for a day", (REDIS,)),
+    Case(115, "PgBouncer in transaction mode between app and database", (POSTGRES,)),
     Case(116, "a handler swallows a database error; the handlers of two workers deadlock", (POSTGRES, MARIADB)),
     Case(117, "kill -9 at every boundary of dispatch while a page of objects is claimed", ALL),
+    Case(118, "failover of PostgreSQL to a synchronous standby in the middle of load", (POSTGRES,)),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}

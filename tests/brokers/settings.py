@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from example_project.settings import *  # noqa: F403
@@ -14,6 +15,10 @@ INSTALLED_APPS = [*INSTALLED_APPS, "tests.receivers", "tests.brokers.merchant", 
 #: What a test has different from the example: {"CELERY_TASK_ACKS_LATE": true}; options of the app as "PAYMENTS"; as
 #: "QUEUES" the accounts that have a queue of their own.
 _changes: dict[str, Any] = json.loads(env.str("TEST_CHANGES", default="{}"))
+#: The same in a file that may appear while processes run: one that starts or reloads later reads it, as new code.
+_later = Path(env.str("TEST_GATES", default=".")) / "changes.json"
+if _later.exists():
+    _changes |= json.loads(_later.read_text())
 PAYMENTS_INTEGRATION = {**PAYMENTS_INTEGRATION, **_changes.pop("PAYMENTS", {})}
 _queues: dict[str, str] = _changes.pop("QUEUES", {})
 globals().update(_changes)

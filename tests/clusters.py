@@ -1,0 +1,142 @@
+"""PostgreSQL as more than one process: a standby that follows a primary, and PgBouncer in front of a server.
+
+    python -m tests.clusters pgbouncer -- pytest tests/unit
+
+runs the command with ``TEST_DATABASE_URL`` set to PgBouncer in transaction mode, in front of a PostgreSQL of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests import servers
+from tests.servers import Postgres, Server, binary, listens
+
+#: The name under which a standby announces itself.
+STANDBY = "standby"
+
+
+class Primary(Postgres):
+    """A PostgreSQL that a standby can follow."""
+
+    def ask(self, sql: str, *, database: str = "postgres") -> Any:
+        """The first value of the first row; None if there is no row."""
+        import psycopg  # noqa: PLC0415  (without the driver the other servers still start)
+
+        url = f"postgres://postgres@127.0.0.1:{self.port}/{database}"
+        with psycopg.connect(url, autocommit=True) as connection:
+            cursor = connection.execute(sql)  # type: ignore[call-overload]
+            row = cursor.fetchone() if cursor.description else None
+        return row[0] if row else None
+
+    def wait_for_standby(self) -> None:
+        """From now on a commit is confirmed when the standby has it as well."""
+        self.ask(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'")
+        self.ask("SELECT pg_reload_conf()")
+        state = "SELECT sync_state FROM pg_stat_replication"
+        servers.wait_until(lambda: self.ask(state) == "sync", 30, "the standby to be synchronous")
+
+    def dump(self, database: str) -> Path:
+        """A dump of a database, taken now; the file is gone with the server."""
+        path = self.directory / "dump"
+        self._run(self._binary("pg_dump"), *self._local(), "--format=custom", "-f", str(path), database)
+        return path
+
+    def restore(self, path: Path, database: str) -> None:
+        """Make a database out of a dump."""
+        self.ask(f"CREATE DATABASE {database}")
+        self._run(self._binary("pg_restore"), *self._local(), "--exit-on-error", "-d", database, str(path))
+
+    def _local(self) -> list[str]:
+        return ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+
+    def crash(self) -> None:
+        """SIGKILL to the server and to every backend, which has a session of its own: the machine is gone."""
+        pid = int((self.directory / "data" / "postmaster.pid").read_text().split()[0])
+        # The parent first: it would start the server again.
+        for process in (pid, *_children(pid)):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        self.kill()
+
+
+class Standby(Primary):
+    """A copy of a primary that follows it. ``port``: where it finds the primary, which may be a proxy's."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._source = f"host=127.0.0.1 port={port} user=postgres application_name={STANDBY}"
+
+    def prepare(self) -> None:
+        data = self.directory / "data"
+        options = ("-X", "stream", "--checkpoint=fast", "--no-sync")
+        self._run(self._binary("pg_basebackup"), "-d", self._source, "-D", str(data), *options)
+        (data / "standby.signal").touch()
+        self._own(data / "standby.signal")
+
+    def command(self) -> list[str]:
+        return [*super().command(), "-c", f"primary_conninfo={self._source}"]
+
+    def promote(self) -> None:
+        """Become a primary, with all that has arrived. It waits for no standby itself."""
+        self._run(self._binary("pg_ctl"), "promote", "-w", "-D", str(self.directory / "data"))
+
+
+class PgBouncer(Server):
+    """In transaction mode, in front of a PostgreSQL of its own, with few server connections that all clients share."""
+
+    package = "pgbouncer"
+    user = "postgres"
+
+    def __init__(self, connections: int = 10) -> None:
+        super().__init__()
+        self.postgres = Postgres()
+        self._connections = connections
+
+    @property
+    def url(self) -> str:
+        # As docs/pgbouncer.md has it.
+        return f"postgres://postgres@127.0.0.1:{self.port}/payments?disable_server_side_cursors=true&conn_max_age=0"
+
+    def prepare(self) -> None:
+        self.postgres.__enter__()
+        users, settings = self.directory / "users.txt", self.directory / "pgbouncer.ini"
+        users.write_text('"postgres" ""\n')
+        settings.write_text(
+            f"[databases]\n* = host=127.0.0.1 port={self.postgres.port}\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
+            f"auth_type = trust\nauth_file = {users}\npool_mode = transaction\n"
+            f"max_client_conn = 500\ndefault_pool_size = {self._connections}\n"
+            # A connection that a test has broken is not given to the next one.
+            "server_check_delay = 0\nlog_connections = 0\nlog_disconnections = 0\n"
+        )
+        for path in (users, settings):
+            self._own(path)
+
+    def command(self) -> list[str]:
+        return [binary("pgbouncer", self.package), str(self.directory / "pgbouncer.ini")]
+
+    def answers(self) -> bool:
+        return listens(self.port)
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        self.postgres.__exit__(*error)
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # it has ended meanwhile
+            found += map(int, task.read_text().split())
+    return found
+
+
+if __name__ == "__main__":
+    servers.DATABASES["pgbouncer"] = ("TEST_PGBOUNCER_URL", PgBouncer)
+    sys.exit(servers.main(sys.argv[1:]))

@@ -1,0 +1,152 @@
+"""What ``docs/restore.md`` says of a restored database: the provider knows more than the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.apps import apps
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.core.management import call_command
+from django.db import models
+
+from payments_integration import services
+from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
+from payments_integration.models import Operation, OperationState, Payout, Refund
+from payments_integration.signals import dispatching
+from payments_integration.testing import ProviderSandbox
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.promise(5)]
+
+PAYOUT: dict[str, Any] = {
+    "amount": 5_000,
+    "currency": "CLP",
+    "country": "CL",
+    "method_code": "cl_bank_transfer",
+    "destination": {
+        "type": "bank_account",
+        "account_number": "00123456789",
+        "holder_name": "Ana Rojas",
+        "holder_document": {"type": "RUT", "number": "12.345.678-5"},
+    },
+}
+KEYED = {**PAYOUT, "merchant_reference": "invoice-17", "idempotency_key": "invoice-17"}
+
+
+@pytest.fixture
+def dumped() -> Callable[[], Callable[[], None]]:
+    """Take a dump of the app's tables; what it returns restores it, and reconciles as the page says."""
+    tables: list[type[models.Model]] = list(apps.get_app_config("payments_integration").get_models())
+
+    def dump() -> Callable[[], None]:
+        rows = {model: list(model._base_manager.all()) for model in tables}
+
+        def restore() -> None:
+            for model in reversed(tables):
+                model._base_manager.all().delete()
+            for model in tables:
+                model._base_manager.bulk_create(rows[model])
+            call_command("payments_reconcile", account="default", full=True)
+
+        return restore
+
+    return dump
+
+
+Dump = Callable[[], Callable[[], None]]
+
+
+def test_a_call_that_the_dump_lacks_finds_its_payout_under_its_key(sandbox: ProviderSandbox, dumped: Dump) -> None:
+    restore = dumped()
+    payout = services.create_payout(**KEYED)
+    restore()
+    assert Payout.objects.get() == payout
+    assert services.create_payout(**KEYED) == payout
+    assert len(sandbox.engine.payouts) == 1
+    assert Operation.objects.get().state == OperationState.DONE
+
+
+def test_without_a_reference_a_person_decides(sandbox: ProviderSandbox, dumped: Dump) -> None:
+    """The app fills in the operation's id, and a new operation has another one: the provider sees another request."""
+    restore = dumped()
+    payout = services.create_payout(**PAYOUT, idempotency_key="invoice-17")
+    restore()
+    with pytest.raises(OutcomeUnknown):
+        services.create_payout(**PAYOUT, idempotency_key="invoice-17")
+    operation = Operation.objects.get()
+    assert operation.state == OperationState.NEEDS_PERSON
+    assert len(sandbox.engine.payouts) == 1
+    assert services.mark_happened(operation, payout.pk, "ana", "of before the restore").result_id == payout.pk
+
+
+def test_a_day_later_only_the_reference_finds_it(
+    sandbox: ProviderSandbox, dumped: Dump, clock: time_machine.Traveller
+) -> None:
+    """The provider has forgotten the key. The page says to look in the mirror first."""
+    restore = dumped()
+    payout = services.create_payout(**KEYED)
+    clock.shift(timedelta(hours=25))
+    restore()
+    assert Payout.objects.filter(merchant_reference="invoice-17").get() == payout
+    services.create_payout(**KEYED)
+    assert len(sandbox.engine.payouts) == 2
+
+
+@pytest.mark.parametrize("hours", [1, 25])
+def test_a_call_that_was_due_in_the_dump(
+    sandbox: ProviderSandbox, dumped: Dump, clock: time_machine.Traveller, hours: int
+) -> None:
+    with dispatching():  # a handler's call: a worker sends it
+        operation = services.defer(services.create_payout, **KEYED)
+    restore = dumped()
+    clock.shift(timedelta(minutes=20))
+    services.resume_operations()
+    (payout_id,) = sandbox.engine.payouts
+    clock.shift(timedelta(hours=hours))
+    restore()
+    services.resume_operations()
+    operation.refresh_from_db()
+    assert len(sandbox.engine.payouts) == 1
+    if hours < 24:
+        assert (operation.state, operation.result_id) == (OperationState.DONE, payout_id)
+    else:
+        assert operation.state == OperationState.NEEDS_PERSON
+
+
+def test_a_payout_that_waits_for_approval_again_is_found_by_the_operations_id(
+    sandbox: ProviderSandbox, dumped: Dump, settings: Any
+) -> None:
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "APPROVAL_LIMITS": {"CLP": 4_000}}
+    boss = User.objects.create(username="boss", is_staff=True, is_superuser=True)
+    with pytest.raises(ApprovalRequired) as caught:
+        services.create_payout(**PAYOUT, actor="ana")
+    operation = caught.value.operation
+    restore = dumped()
+    payout = services.approve(operation, boss)
+    restore()
+    waiting = Operation.objects.get(state=OperationState.AWAITING_APPROVAL)
+    assert Payout.objects.get(merchant_reference=waiting.merchant_reference) == payout
+    assert services.approve(waiting, boss) == payout  # on the same day
+    assert len(sandbox.engine.payouts) == 1
+
+
+def test_a_whole_refund_is_not_made_again(
+    sandbox: ProviderSandbox, dumped: Dump, clock: time_machine.Traveller
+) -> None:
+    payment = services.create_payment(
+        amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card", idempotency_key="order-3"
+    )
+    sandbox.engine.pay(payment.pk)
+    services.refresh(payment)
+    restore = dumped()
+    refund = services.create_refund(payment, idempotency_key="return-3")
+    clock.shift(timedelta(hours=25))
+    restore()
+    assert Refund.objects.get() == refund
+    with pytest.raises(ValidationError):
+        services.create_refund(payment, idempotency_key="return-3")
+    assert len(sandbox.engine.refunds) == 1
