@@ -84,7 +84,8 @@ def test_each_problem_is_shown_with_what_to_do() -> None:
 
 def test_explain_lists_the_rows_of_each_problem() -> None:
     operation = rows.operation(state=OperationState.NEEDS_PERSON, error={"code": "internal_error", "message": "Ana"})
-    handler = "Traceback (most recent call last):\n  File \"/srv/shop/handlers.py\", line 7, in paid\nKeyError: 'Ana'\nAna:\n"
+    frames = 'Traceback (most recent call last):\n  File "/srv/shop/handlers.py", line 7, in paid\n'
+    handler = f"{frames}KeyError: 'Ana'\nAna:\n"
     parked = [rows.event(state=EventState.PARKED, attempts=6, error=handler) for _ in range(7)]
     change = rows.change(state=EventState.PARKED, attempts=6, error=handler)
     code, output = run("--explain")
