@@ -142,7 +142,7 @@ ACCOUNT = {
         "age_seconds": (float, type(None)),
         **dict.fromkeys(("pending", "undispatched", "held", "refreshes", "operations"), WAITING),
     },
-    "operations": dict.fromkeys(("unknown", "needs_person", "awaiting_approval"), WAITING),
+    "operations": dict.fromkeys(("due", "unknown", "needs_person", "awaiting_approval"), WAITING),
     "events": dict.fromkeys(("not_applied", "parked", "quarantined"), WAITING),
     "provider_error": str,
     "refreshes_failing": int,
