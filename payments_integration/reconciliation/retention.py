@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from payments_integration import archives, conf, erasure
 from payments_integration.archives import ArchiveError as ArchiveError
+from payments_integration.db.indexes import has_partial_indexes
 from payments_integration.db.transactions import WriterPauses, deleted, updated
 from payments_integration.models import Event, EventState, ReconciliationRun
 
@@ -98,7 +99,8 @@ def _jobs(account: str | None) -> dict[str, _Job]:
                 received_at__lt=_before(settings.EVENT_BODY_DAYS),
                 body__isnull=False,
             ),
-            "created_at",
+            # In the order of an index that holds only these events; without it in that of the index by state.
+            "received_at" if has_partial_indexes(router.db_for_write(Event)) else "created_at",
             lambda rows: updated(rows, body=None),
         ),
         "events": _Job(_removable(account, settings.EVENT_DAYS), "created_at", deleted),
