@@ -28,7 +28,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean environment
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-browser test-contract test-bookkeeping test-office
-.PHONY: test-types test-quickstart test-sandbox test-foreign matrix cases simulate mutants fuzz load bench
+.PHONY: test-types test-quickstart test-sandbox test-foreign matrix cases simulate mutants fuzz load growth bench
 .PHONY: docs docs-serve dist sbom release-check
 
 help: ## Show this
@@ -95,6 +95,9 @@ fuzz: $(VENV)/.ready-fuzz ## SECONDS=60 of hostile bytes for each place that rea
 
 load: $(VENV)/.ready-brokers ## 10,000 webhooks while the worker is killed: gunicorn, PostgreSQL, Redis
 	$(RUN) benchmarks/load.py $(ARGS)
+
+growth: $(VENV)/.ready-postgres ## What is read of ten million events and of one million; needs 20 GB of disk below TMPDIR
+	$(RUN) benchmarks/growth.py $(ARGS)
 
 bench: $(VENV)/.ready-brokers ## A short run of every benchmark against recorded ratios; ARGS=--record makes a long one and keeps it
 	$(RUN) benchmarks/bench.py $(ARGS)
