@@ -32,8 +32,8 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean environment
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-monitoring test-browser test-contract test-bookkeeping test-office
-.PHONY: test-types test-quickstart test-sandbox test-foreign test-feeds matrix cases simulate simulate-record mutants fuzz load bench
-.PHONY: test-pgbouncer test-outages failover restore upgrade replica
+.PHONY: test-types test-quickstart test-sandbox test-foreign test-feeds matrix cases simulate simulate-record mutants fuzz load
+.PHONY: test-pgbouncer test-outages failover restore upgrade replica growth bench
 .PHONY: docs docs-serve dist sbom release-check
 
 help: ## Show this
@@ -124,6 +124,9 @@ failover: ## PostgreSQL killed under load, with a synchronous standby; ARGS="--s
 restore: ## A dump taken under load, restored after a disaster
 upgrade: ## A new version with a migration under load
 replica: ## A replica that stands still under load
+
+growth: $(VENV)/.ready-postgres ## What is read of ten million events and of one million; needs 20 GB of disk below TMPDIR
+	$(RUN) benchmarks/growth.py $(ARGS)
 
 bench: $(VENV)/.ready-brokers ## A short run of every benchmark against recorded ratios; ARGS=--record makes a long one and keeps it
 	$(RUN) benchmarks/bench.py $(ARGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 #: Rows of each table per payment.
@@ -22,6 +23,8 @@ _FAMILY = "CASE WHEN i %% 2000 = 3 THEN 'cash' ELSE (ARRAY['card','bank_transfer
 _ACCOUNT = "CASE WHEN i %% 200 = 5 THEN 'second' ELSE 'default' END"
 #: Oldest first over a year that ends now.
 _AT = "now() - interval '365 days' * ((%(count)s - i)::float8 / %(count)s)"
+#: Bodies that ``prune`` has blanked; a day earlier than by default, so that none becomes due meanwhile.
+_IS_BLANKED = f"{_AT} < now() - interval '89 days'"
 #: A tenth of a percent of all payments are of one payer; the others come now and then.
 _EMAIL = "CASE WHEN i %% 1000 = 1 THEN 'office@example.com' ELSE 'payer' || i / 3 || '@example.com' END"
 
@@ -51,8 +54,8 @@ STATEMENTS: dict[str, tuple[str, int]] = {
         SELECT 'evt_' || i || '_' || step, {_ACCOUNT},
             'payment.' || (ARRAY['created','requires_action','processing','succeeded'])[step], {_AT}, 'payment',
             'pay_' || i, {_AT}, CASE WHEN i %% 100 = 0 THEN 'reconciliation' ELSE 'webhook' END,
-            convert_to('{{"id": "evt_' || i || '_' || step || '", "data": {{"id": "pay_' || i || '", "note": "'
-                || repeat('x', 200) || '"}}}}', 'UTF8'),
+            CASE WHEN NOT {_IS_BLANKED} THEN convert_to('{{"id": "evt_' || i || '_' || step
+                || '", "data": {{"id": "pay_' || i || '", "note": "' || repeat('x', 200) || '"}}}}', 'UTF8') END,
             md5(i::text) || md5(step::text), CASE WHEN i %% 10007 = 5 AND step = 4 THEN 'parked' ELSE 'done' END,
             '', 0, ''
         FROM generate_series(1, %(count)s) AS i, generate_series(1, {EVENTS}) AS step""",
@@ -92,13 +95,13 @@ STATEMENTS: dict[str, tuple[str, int]] = {
     "operation": (
         f"""INSERT INTO payments_integration_operation (id, account, operation, arguments, arguments_hash, target_id,
             body, amount, currency, merchant_reference, idempotency_key, actor, actor_id, body_digest, approved_by,
-            deferred, state, created_at, attempts, may_have_run, sent_to, lease_token, result_kind, result_id, note,
-            request_ids)
+            deferred, state, created_at, closed_at, attempts, may_have_run, sent_to, lease_token, result_kind,
+            result_id, note, request_ids)
         SELECT 'op_' || i, {_ACCOUNT}, CASE WHEN i %% 10 = 0 THEN 'create_refund' ELSE 'create_payment' END,
             '{{"amount": 1000}}', md5(i::text), CASE WHEN i %% 10 = 0 THEN 'pay_' || i * {OPERATIONS} ELSE '' END,
             'body', 1000, {_CURRENCY}, 'order-' || i * {OPERATIONS}, 'key-' || i, 'shop', '', '', '', false,
-            CASE WHEN i %% 5003 = 9 THEN 'needs_person' WHEN i %% 100 = 9 THEN 'rejected' ELSE 'done' END, {_AT}, 1,
-            true, '', '', 'payment', 'pay_' || i * {OPERATIONS}, '', '["req_1"]'
+            CASE WHEN i %% 5003 = 9 THEN 'needs_person' WHEN i %% 100 = 9 THEN 'rejected' ELSE 'done' END, {_AT},
+            {_AT}, 1, true, '', '', 'payment', 'pay_' || i * {OPERATIONS}, '', '["req_1"]'
         FROM generate_series(1, %(count)s) AS i""",
         OPERATIONS,
     ),
@@ -119,25 +122,36 @@ STATEMENTS: dict[str, tuple[str, int]] = {
 }
 
 
-def seed(connection: Any, payments: int) -> float:
-    """Replace all rows; returns the seconds it took."""
+def seed(connection: Any, payments: int, *, tables: Collection[str] = tuple(STATEMENTS)) -> float:
+    """Replace all rows of these tables; returns the seconds it took. A table that fails stays as it was."""
     began = time.perf_counter()
     with connection.cursor() as cursor:
         cursor.execute("SET maintenance_work_mem = '512MB'")
-        for table, (statement, per) in STATEMENTS.items():
-            name = f"payments_integration_{table}"
-            cursor.execute(f"TRUNCATE {name} CASCADE")
-            # Indexes are built faster than they are kept up to date.
-            cursor.execute(
-                "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = %s AND indexname NOT IN"
-                " (SELECT conname FROM pg_constraint)",
-                [name],
-            )
-            indexes = cursor.fetchall()
-            for index, _definition in indexes:
-                cursor.execute(f'DROP INDEX "{index}"')
-            cursor.execute(statement, {"count": max(100, payments // per)})
-            for _index, definition in indexes:
-                cursor.execute(definition)
+        for table in tables:
+            fill(cursor, table, payments)
         cursor.execute("VACUUM ANALYZE")
     return time.perf_counter() - began
+
+
+def fill(cursor: Any, table: str, payments: int) -> None:
+    from django.db import transaction
+
+    statement, per = STATEMENTS[table]
+    with transaction.atomic():
+        _fill(cursor, f"payments_integration_{table}", statement, max(100, payments // per))
+
+
+def _fill(cursor: Any, name: str, statement: str, count: int) -> None:
+    cursor.execute(f"TRUNCATE {name} CASCADE")
+    # Indexes are built faster than they are kept up to date.
+    cursor.execute(
+        "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = %s AND indexname NOT IN"
+        " (SELECT conname FROM pg_constraint)",
+        [name],
+    )
+    indexes = cursor.fetchall()
+    for index, _definition in indexes:
+        cursor.execute(f'DROP INDEX "{index}"')
+    cursor.execute(statement, {"count": count})
+    for _index, definition in indexes:
+        cursor.execute(definition)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from payments_integration import conf
+from payments_integration import archives, conf
 from payments_integration.enums import Kind, kind_of
 from payments_integration.erasure.selection import Selection, strings_of
 from payments_integration.inbox import QUARANTINE_PREFIX
@@ -68,11 +70,12 @@ class Found:
         return {kind: count for kind, count in sorted(counts.items()) if count}
 
 
-def select(selection: Selection, account: str | None = None) -> Found:
+def select(selection: Selection, account: str | None = None, *, archive: Path | None = None) -> Found:
     """Find every object, operation and quarantined body that holds the selected data, and what belongs to them.
 
     ``account``: search only this account. References and ids are found by index; other data is searched for in every
-    row, a page at a time. Raises UnknownObject.
+    row, a page at a time. ``archive``: a folder of ``payments_archive``, whose files are searched as well; one that
+    cannot be read is left out, and ``erase_archive`` names it. Raises UnknownObject.
     """
     found = Found()
     quarantined = {object_id for object_id in selection.ids if object_id.startswith(QUARANTINE_PREFIX)}
@@ -82,6 +85,8 @@ def select(selection: Selection, account: str | None = None) -> Found:
         found.keys |= set(_by_reference(selection, account))
     if selection.has_personal_data:
         found.keys |= set(_by_content(selection, account))
+        if archive is not None:
+            found.keys |= set(_in_archive(selection, account, archive))
     expand(found.keys)
     if selection.has_personal_data:
         found.notes = set(_in_notes(selection, account, found.keys))
@@ -174,6 +179,17 @@ def _by_content(selection: Selection, account: str | None) -> Iterator[ObjectKey
     for _, at, kind, object_id, body in _pages(bodies, account, "account", "object_kind", "object_id", "body"):
         if selection.is_in_body(bytes(body)):
             yield (at, kind, object_id)
+
+
+def _in_archive(selection: Selection, account: str | None, folder: Path) -> Iterator[ObjectKey]:
+    for path in archives.files(folder):
+        with suppress(archives.ArchiveError):
+            for line in archives.read(path):
+                body, kind = line["body"], line["object_kind"]
+                if body is None or kind == Kind.BALANCE or account not in (None, line["account"]):
+                    continue
+                if selection.is_in_body(body.encode("latin-1")):
+                    yield (line["account"], kind, line["object_id"])
 
 
 def _in_notes(selection: Selection, account: str | None, keys: set[ObjectKey]) -> Iterator[int]:

@@ -2,6 +2,7 @@
 import django.db.models.deletion
 import django.utils.timezone
 import payments_integration.db.fields
+import payments_integration.db.indexes
 import payments_integration.models.operations
 from django.db import migrations, models
 
@@ -227,7 +228,7 @@ class Migration(migrations.Migration):
                 'verbose_name': 'event',
                 'verbose_name_plural': 'events',
                 'permissions': [('replay_event', 'Can replay an event')],
-                'indexes': [models.Index(fields=['state', 'created_at', 'id'], name='pi_event_state'), models.Index(fields=['account', 'object_kind', 'object_id', 'state', 'created_at'], name='pi_event_object'), models.Index(fields=['created_at', 'id'], name='pi_event_created'), models.Index(fields=['type', 'created_at', 'id'], name='pi_event_by_type'), models.Index(fields=['account', 'created_at', 'id'], name='pi_event_by_account')],
+                'indexes': [models.Index(fields=['state', 'created_at', 'id'], name='pi_event_state'), models.Index(fields=['account', 'object_kind', 'object_id', 'state', 'created_at'], name='pi_event_object'), models.Index(fields=['created_at', 'id'], name='pi_event_created'), models.Index(fields=['type', 'created_at', 'id'], name='pi_event_by_type'), models.Index(fields=['account', 'created_at', 'id'], name='pi_event_by_account'), payments_integration.db.indexes.PartialIndex(fields=['received_at', 'id'], name='pi_event_body', only=models.Q(('body__isnull', False), ('state', 'done')))],
             },
         ),
         migrations.CreateModel(

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments_integration.dates import moment
 from payments_integration.db import fields
+from payments_integration.db.indexes import PartialIndex
 from payments_integration.models.base import ObjectRef, PrimaryManager, Row
 from payments_integration.models.mirrors import Balance
 
@@ -84,6 +85,12 @@ class Event(Row):
             models.Index(fields=["created_at", "id"], name="pi_event_created"),
             models.Index(fields=["type", "created_at", "id"], name="pi_event_by_type"),
             models.Index(fields=["account", "created_at", "id"], name="pi_event_by_account"),
+            # Pruning: the bodies that are left, without the many events that have none any more.
+            PartialIndex(
+                fields=["received_at", "id"],
+                name="pi_event_body",
+                only=models.Q(state=EventState.DONE, body__isnull=False),
+            ),
         ]
         permissions = [("replay_event", "Can replay an event")]
 

@@ -92,6 +92,32 @@ def test_a_wiped_broker_is_filled_again_from_the_database(installation: Installa
     installation.assert_true()
 
 
+@pytest.mark.case(73)
+@pytest.mark.promise(1)
+@pytest.mark.parametrize("broker", ["redis"], indirect=True)
+def test_redis_restarted_and_wiped_under_load_loses_nothing(installation: Installation) -> None:
+    """Deliveries go on while Redis dies and comes back empty, three times, under site, worker and beat."""
+    installation.provider.engine.fund("CLP", 50_000)
+    installation.site()
+    installation.supervise(installation.worker())
+    beat = installation.beat(process_events=0.5, resume_operations=0.5)
+    for number in range(12):
+        installation.paid()
+        if number % 4 == 1:
+            installation.broker.kill()
+        assert set(installation.deliver()) == {200}
+        if number % 4 == 2:
+            installation.broker.start()
+            installation.payout()
+    installation.wait_settled()
+    assert beat.is_running
+    assert Operation.objects.filter(operation="create_payout", state=OperationState.DONE).count() == 3
+    installation.deliver()
+    installation.wait_settled()
+    assert len(installation.provider.engine.payouts) == 3
+    installation.assert_true()
+
+
 @pytest.mark.case(74)
 def test_a_worker_recovers_from_connections_that_die_silently(installation: Installation) -> None:
     """Worker, beat and site notice dead connections by themselves and connect again."""

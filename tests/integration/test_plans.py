@@ -21,7 +21,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from payments_integration import inbox
+from payments_integration import inbox, reconciliation
 from payments_integration.admin.lists import terms, totals
 from payments_integration.admin.models import balance_changes
 from payments_integration.db import statements
@@ -154,6 +154,24 @@ def test_an_empty_backlog_is_found_without_reading_the_table_after_a_burst(waiti
     assert "pi_event_state" in plans[0]
     assert "pi_change_state" in plans[0]
     assert "Seq Scan" not in plans[0], plans[0]
+
+
+@pytest.mark.parametrize("is_analysed", [False, True])
+def test_pruning_bodies_does_not_read_events_that_have_none(is_analysed: bool) -> None:
+    store(0, MANY)
+    inbox.process("default")
+    old = timezone.now() - timedelta(days=200)
+    Event.objects.update(created_at=old, received_at=old, body=None)
+    Event.objects.filter(pk__in=Event.objects.order_by("pk").values("pk")[:10]).update(body=b"{}")
+    if is_analysed:
+        with connection.cursor() as cursor:
+            cursor.execute(f"ANALYZE {EVENT}")
+    with plans_of("SELECT", EVENT) as plans:
+        assert reconciliation.prune()["bodies"] == 10
+    bodies = [plan for plan in plans if "received_at" in plan and "pi_event_body" in plan]
+    assert len(bodies) == 2, "a page, and an empty one"
+    for plan in plans:
+        assert "Seq Scan" not in plan, plan
 
 
 def test_the_planner_hint_of_a_batch_does_not_affect_other_statements() -> None:

@@ -15,7 +15,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from payments_integration import inbox
+from payments_integration import archives, inbox
 from payments_integration.models import Event, EventSource, EventState
 from payments_integration.reconciliation import retention
 from tests import factories
@@ -131,7 +131,7 @@ def test_a_missing_folder_is_not_created(tmp_path: Path) -> None:
 
 def test_no_event_is_deleted_if_its_file_cannot_be_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many(10, 61)
-    write = retention._write
+    write = archives.write
 
     def torn(path: Path, *rows: Any) -> int:
         written = write(path, *rows)
@@ -142,8 +142,8 @@ def test_no_event_is_deleted_if_its_file_cannot_be_read_back(tmp_path: Path, mon
     def short(path: Path, *rows: Any) -> int:
         return write(path, *rows) + 1
 
-    for broken, says in ((torn, "cannot be read back"), (short, "10 events of 11")):
-        monkeypatch.setattr(retention, "_write", broken)
+    for broken, says in ((torn, "cannot be read"), (short, "10 events of 11")):
+        monkeypatch.setattr(archives, "write", broken)
         with pytest.raises(CommandError, match=says):
             run(tmp_path)
     assert Event.objects.count() == 10
@@ -171,13 +171,13 @@ def test_a_crash_before_the_deletion_loses_no_event(tmp_path: Path, monkeypatch:
 
 def test_an_event_that_is_replayed_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many(3, 61)
-    commit = retention._commit
+    commit = archives.commit
 
     def replayed(path: Path) -> None:
         inbox.replay(Event.objects.get(pk="evt_61_00001"))
         commit(path)
 
-    monkeypatch.setattr(retention, "_commit", replayed)
+    monkeypatch.setattr(archives, "commit", replayed)
     assert "3 events written, 2 deleted" in run(tmp_path)
     assert Event.objects.get().state == EventState.APPLIED
 

@@ -1,0 +1,49 @@
+"""What the app reads with ten times as many events, of which most are done: ``make growth`` in a small size.
+
+It counts with the views of PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from benchmarks import growth
+from payments_integration.admin.lists import totals
+from payments_integration.health import statistics
+from payments_integration.models import Event, EventState
+
+pytestmark = [
+    pytest.mark.skipif(connection.vendor != "postgresql", reason="others do not count what a statement reads"),
+    pytest.mark.django_db(transaction=True),
+]
+
+SIZES = (20_000, 200_000)
+
+
+def test_no_flow_reads_more_of_a_larger_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What is read up to a limit, is read up to it with the smaller size already.
+    monkeypatch.setattr(totals, "MAX_ROWS", 50)
+    monkeypatch.setattr(statistics, "_NEWEST", 50)
+    monkeypatch.setattr(growth, "DUE", 100)
+    found = [growth.measure(size, tmp_path) for size in SIZES]
+    assert growth.grown(*found) == []
+    assert Event.objects.exclude(state=EventState.DONE).count() == growth.UNUSUAL
+    assert len(found[0]) > 60
+    first, last = ({**costs, "health": growth.Cost(9, 9_999, 9_999)} for costs in found)
+    last["health"] = growth.Cost(10, 30_000, 30_000)
+    assert [line.partition(":")[2].split()[1] for line in growth.grown(first, last)] == [
+        "statements",
+        "rows",
+        "blocks",
+    ]
+
+
+def test_a_disk_that_is_too_small_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["growth.py", "--sizes", "1000", "1000000000000"])
+    assert growth.main() == 2
+    assert "1500004 GB are needed" in capsys.readouterr().err
