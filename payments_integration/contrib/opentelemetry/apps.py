@@ -6,7 +6,6 @@ from importlib import import_module
 
 from django.apps import AppConfig
 from django.core.exceptions import ImproperlyConfigured
-from django.utils.translation import gettext_lazy as _
 
 from payments_integration import telemetry
 
@@ -16,7 +15,6 @@ EXTRA = 'pip install "payments-integration[opentelemetry]"'
 class OpenTelemetryConfig(AppConfig):
     name = "payments_integration.contrib.opentelemetry"
     label = "payments_opentelemetry"
-    verbose_name = _("Traces and metrics of payments")
 
     def ready(self) -> None:
         try:

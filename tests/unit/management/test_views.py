@@ -33,7 +33,7 @@ WITHHELD: dict[str, set[str]] = {
     "balance": set(),
     "balancechange": set(),
     "statuschange": {"state", "attempts", "error"},
-    "event": {"body", "content_hash", "error"},
+    "event": {"body", "content_hash", "error", "traceparent"},
     # Staff's names and texts, the request, and what only the sending needs.
     "operation": {
         "actor", "actor_id", "approved_by", "arguments", "arguments_hash", "body", "body_digest", "error",
