@@ -67,8 +67,7 @@ _AS_READ = """\
     )
 """
 _REFUSED = """\
-type(error).__name__)
-        return HttpResponse(status=503)
+        return _refused(account, 503, "keys" if isinstance(error, DecryptionError) else "database")
 """
 _KNOWN = """\
         return Receipt.QUARANTINED
