@@ -25,9 +25,10 @@ class ArchiveError(Exception):
 
 @contextmanager
 def locked(folder: Path, *, exclusive: bool) -> Iterator[None]:
-    """Keep other commands from rewriting the folder's files meanwhile; ``exclusive``: also from adding one.
+    """Keep other commands of this machine from rewriting the folder's files; ``exclusive``: also from adding one.
 
-    The lock ends with the process, also if that is killed. Raises ArchiveError if another process has it.
+    The lock ends with the process, also if that is killed. Other machines that share the folder do not see it.
+    Raises ArchiveError if another process has it.
     """
     import fcntl  # noqa: PLC0415  (Windows has no such module, and needs none to do without archives)
 

@@ -246,3 +246,19 @@ class SignatureError(PaymentsError):
 
 class WireError(ValueError):
     """JSON from the provider that the spec does not allow. The message names the place, never a value."""
+
+
+_OURS = {
+    each.__name__
+    for each in list(globals().values())
+    if isinstance(each, type) and issubclass(each, PaymentsError | WireError)
+}
+
+
+def public_error(recorded: str) -> str:
+    """A recorded error for terminals and mails. Of a library's, such as the database's, only the class.
+
+    The text of an error of the database may hold a row.
+    """
+    name = recorded.partition(":")[0]
+    return recorded if name in _OURS else name

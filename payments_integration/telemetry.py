@@ -8,12 +8,16 @@ observer a hook costs next to nothing.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 logger = logging.getLogger(__name__)
+
+#: W3C Trace Context, level 1.
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 # Activities: each has a beginning and an end.
@@ -75,6 +79,9 @@ class Exchange:
     status_code: int = 0
     #: The provider's id of the request; empty if the answer names none.
     request_id: str = ""
+    #: The error that an answer says: the call raises it, or makes another request. Without an answer, an exception
+    #: ends the request.
+    refusal: Exception | None = None
 
 
 # Facts: each has happened, and is committed.
@@ -118,7 +125,7 @@ class Dispatched:
 
 @dataclass(frozen=True, slots=True)
 class DispatchFailed:
-    """A receiver failed, or the commit of its work."""
+    """A receiver failed, or the commit of its work, or the process died over it."""
 
     #: As of ``Handling``.
     item: Any
@@ -202,8 +209,10 @@ def is_observed() -> bool:
 
 
 def traceparent() -> str:
-    """The active trace as the first observer that has one says; empty: none."""
-    return next((found for observer in _observers if (found := _told(observer.traceparent))), "")
+    """The active trace as the first observer that has one says; empty: none, or it is malformed."""
+    found = next((found for observer in _observers if (found := _told(observer.traceparent))), "")
+    # It is stored with each event: a longer text would stop every delivery.
+    return found if isinstance(found, str) and _TRACEPARENT.fullmatch(found) else ""
 
 
 def _told(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -71,8 +71,7 @@ class RateLimiter:
         with self._lock:
             window = Window(limit, remaining, self._monotonic() + min(reset, MAX_WAIT))
             self._windows[bucket] = window
-        # A copy: other requests count theirs.
-        return replace(window)
+            return replace(window)  # a copy, because other requests count theirs in it
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

@@ -151,7 +151,9 @@ class Requestor:
                     )
                     refusal = None if 200 <= reply.status_code < 300 else self._refusal(reply, body)
                     exchange.status_code, exchange.request_id = reply.status_code, (refusal or reply).request_id
-                if (window := state.limiter.update(bucket, reply.headers)) is not None:
+                    exchange.refusal = refusal
+                window = state.limiter.update(bucket, reply.headers)
+                if window is not None and window.limit:
                     telemetry.happened(
                         telemetry.RateLimit(self._account.alias, bucket, window.limit, window.remaining)
                     )

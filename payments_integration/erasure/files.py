@@ -59,6 +59,8 @@ def erase_archive(
 
 def _rewrite(path: Path, account: str | None, keys: Collection[ObjectKey]) -> None:
     path = path.resolve()  # the file that holds the data, not a link to it
+    for part in archives.unfinished(path.parent):
+        part.unlink()  # what a killed process has left there
     written = archives.write(path, (line for line, _ in _lines(path, account, keys)))
     archives.read_back(path, written)
     archives.commit(path)

@@ -14,6 +14,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf
+from payments_integration.exceptions import public_error
 from payments_integration.health.statistics import FAILING_ATTEMPTS
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
@@ -113,7 +114,7 @@ def _runs(*kinds: str, **filters: Any) -> Callable[[str], Iterator[str]]:
         if kinds:
             found = found.filter(kind__in=kinds)
         for row in found.exclude(state=RunState.SKIPPED).order_by("-started_at", "-pk")[:SHOWN_RUNS]:
-            error = f": {_first_line(row.error)}" if row.error else ""
+            error = f": {_first_line(public_error(row.error))}" if row.error else ""
             yield f"pass over {row.kind} at {_time(row.started_at)}, {row.pages} pages, {row.state}{error}"
 
     return lines

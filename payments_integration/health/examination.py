@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from payments_integration import conf
 from payments_integration.db import statements
-from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE
+from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE, public_error
 from payments_integration.health.report import (
     AccountReport,
     AccountStatistics,
@@ -160,7 +160,7 @@ def _reconciliation(statistics: AccountStatistics) -> Iterator[Problem]:
             message = f"the last reconciliation of {name} began {format_duration(run.age_seconds)} ago"
             yield _problem(Reason.RUNS_STOPPED, 1, message)
         elif run.failures and _has_failed_for_long(run):
-            message = f"the reconciliation of {name} keeps failing ({_first_line(run.error)})"
+            message = f"the reconciliation of {name} keeps failing ({_first_line(public_error(run.error))})"
             yield _problem(Reason.RUNS_FAIL, run.failures, message)
 
 

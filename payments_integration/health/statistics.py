@@ -185,7 +185,7 @@ def _lag(newest: list[_Arrival], offset: float, now: datetime) -> Lag:
 
 def _passes(accounts: Sequence[str], now: datetime) -> dict[str, list[_Pass]]:
     """By account the last passes of each kind, and the last sweep within a week that found drift; newest first."""
-    rows = ReconciliationRun.objects.exclude(state=RunState.SKIPPED).order_by("-started_at")
+    rows = ReconciliationRun.objects.exclude(state=RunState.SKIPPED).order_by("-started_at", "-pk")
     columns = rows.values_list(*_Pass._fields)
     newest = _by_account(_union([columns.filter(account=alias, kind__in=_KINDS)[:_RUNS] for alias in accounts]))
     wanted = []
@@ -198,7 +198,7 @@ def _passes(accounts: Sequence[str], now: datetime) -> dict[str, list[_Pass]]:
         wanted.append(own.filter(kind__in=_SWEEPS, started_at__gt=now - _WEEK, drifted__gt=0)[:1])
     others = _by_account(_union(wanted))
     return {
-        alias: sorted({*newest[alias], *others[alias]}, key=lambda row: row.started_at, reverse=True)
+        alias: sorted({*newest[alias], *others[alias]}, key=lambda row: (row.started_at, row.pk), reverse=True)
         for alias in accounts
     }
 

@@ -173,21 +173,23 @@ def _claim(keys: set[ObjectKey], using: str) -> _Page:
     if len(known) < len(keys):
         known = repeatable(lambda: _with_new_lock_rows(keys), using=using, durable=True)
 
-    def claim() -> _Page:
+    def claim() -> tuple[_Page, list[telemetry.DispatchFailed]]:
         page, now = _Page(using), timezone.now()
         free = Q(next_attempt_at=None) | Q(next_attempt_at__lte=now)
         rows = list(locked(ObjectDispatch.objects.filter(free, pk__in=known), skip_locked=True).order_by("pk"))
         culprits = _in_hand([row for row in rows if row.claim])
-        for row in culprits:
-            _count_death(row)
+        deaths = [death for row in culprits if (death := _count_death(row)) is not None]
         page.objects, page.is_whole = _load([row for row in rows if row not in culprits], using)
         for work in page.objects:
             work.row.claim, work.row.in_hand = page.claim, _name(work.items[0])
             work.row.next_attempt_at = now + _CLAIM
         statements.update_many([work.row for work in page.objects])
-        return page
+        return page, deaths
 
-    return repeatable(claim, using=using, durable=True)
+    page, deaths = repeatable(claim, using=using, durable=True)
+    for death in deaths:
+        telemetry.happened(death)
+    return page
 
 
 def _lock_rows(keys: Iterable[ObjectKey]) -> list[int]:
@@ -218,8 +220,11 @@ def _in_hand(abandoned: list[ObjectDispatch]) -> list[ObjectDispatch]:
     return [row for row in abandoned if row.pk in first]
 
 
-def _count_death(row: ObjectDispatch) -> None:
-    """Count a failed attempt of the item in hand, and release all that its worker had claimed."""
+def _count_death(row: ObjectDispatch) -> telemetry.DispatchFailed | None:
+    """Count a failed attempt of the item in hand, and release all that its worker had claimed. Call in a transaction.
+
+    Returns what observers are told after the commit; None if the item is not to be dispatched any more.
+    """
     model, pk = (
         (StatusChange, row.in_hand[len(_CHANGE) :]) if row.in_hand.startswith(_CHANGE) else (Event, row.in_hand)
     )
@@ -230,6 +235,7 @@ def _count_death(row: ObjectDispatch) -> None:
     # Otherwise the next object of the claim would seem to be the one in hand.
     ObjectDispatch.objects.filter(claim=row.claim).update(claim="", in_hand="", next_attempt_at=None)
     ObjectDispatch.objects.filter(pk=row.pk).update(next_attempt_at=wait)
+    return None if item is None else telemetry.DispatchFailed(item, is_parked=wait is None)
 
 
 _CHANGE = "change "

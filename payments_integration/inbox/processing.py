@@ -97,22 +97,23 @@ def process_batch(account: str | None = None, *, since: datetime | None = None) 
 def _batch(account: str | None, *, only: str | None = None, since: datetime | None = None) -> tuple[int, int]:
     using = router.db_for_write(Event)
 
-    def batch() -> tuple[list[Event], int]:
+    def batch() -> tuple[list[Event], int, int]:
         pending = _pending(account) if only is None else Event.objects.filter(pk=only, state=EventState.PENDING)
         if since is not None:
             pending = pending.filter(created_at__gte=since)
         with in_index_order(using):
             events = list(locked(pending, skip_locked=True)[: conf.current().BATCH_SIZE])
         if not events:
-            return [], 0
+            return [], 0, 0
         with telemetry.during(telemetry.Batch(events)):
-            postponed = _apply(events)
-        return [event for event in events if event.id not in postponed], len(postponed)
+            refused, postponed = _apply(events)
+        applied = [event for event in events if event.id not in refused and event.id not in postponed]
+        return applied, len(refused), len(postponed)
 
-    finished, postponed = repeatable(batch, using=using)
-    if finished:
-        telemetry.happened(telemetry.Applied(finished))
-    return len(finished), postponed
+    applied, refused, postponed = repeatable(batch, using=using)
+    if applied:
+        telemetry.happened(telemetry.Applied(applied))
+    return len(applied) + refused, postponed
 
 
 def _apply_alone(account: str | None, event_id: str) -> int:
@@ -139,8 +140,8 @@ def _pending(account: str | None, *, stuck: bool = False) -> QuerySet[Event]:
     return pending.order_by("created_at", "id")
 
 
-def _apply(events: list[Event]) -> set[str]:
-    """Apply locked events and mark or quarantine them; returns the ids of those that were postponed."""
+def _apply(events: list[Event]) -> tuple[set[str], set[str]]:
+    """Apply locked events and mark them; returns the ids of those that went to quarantine, and of the postponed."""
     readable: list[tuple[Event, Any]] = []
     unreadable: dict[str, str] = {}
     foreign: list[Event] = []
@@ -163,7 +164,7 @@ def _apply(events: list[Event]) -> set[str]:
         applied.erased | _erased(foreign),
     )
     _quarantine([event for event in events if event.id in refused], refused)
-    return applied.postponed
+    return set(refused), applied.postponed
 
 
 def _erased(foreign: list[Event]) -> set[str]:

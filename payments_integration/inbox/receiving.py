@@ -57,11 +57,9 @@ def receive(account: str, body: bytes, *, source: str = EventSource.WEBHOOK) -> 
     event = read(account, body, source=source)
     try:
         _store(event)
-        receipt = _receipt(event)
     except IntegrityError:
-        receipt = _receive_known(event)
-    _tell(event, receipt)
-    return receipt
+        return _receive_known(event)
+    return _told(event, _receipt(event))
 
 
 @sensitive_variables()
@@ -69,21 +67,21 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
     """Store many bodies: one SELECT, and a transaction with one INSERT if some are new."""
     events: dict[str, Event] = {}
     contradicting: list[bytes] = []
-    counts: Counter[Receipt] = Counter()
+    repeated: list[Event] = []
     for body in bodies:
         event = read(account, body, source=source)
         first = events.setdefault(event.id, event)
         if first.content_hash != event.content_hash:
             contradicting.append(body)
         elif first is not event:
-            counts[Receipt.KNOWN] += 1
-            _tell(event, Receipt.KNOWN)
+            repeated.append(event)
 
-    def store() -> tuple[list[Event], list[Event]]:
+    def store() -> tuple[list[Event], dict[str, Event]]:
         # If a webhook stored one meanwhile, its key is taken: the retry reads what is known again.
         fresh, strays = found.pop() if found else _sort(events)
-        statements.insert_many([*fresh, *strays])
-        for event in (*fresh, *strays):
+        rows = [*fresh, *strays.values()]
+        statements.insert_many(rows)
+        for event in rows:
             if event.state == EventState.QUARANTINED:
                 report_quarantined(event)
         return fresh, strays
@@ -92,15 +90,10 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
     found = [(fresh, strays)]
     if fresh or strays:
         fresh, strays = repeatable(store, using=router.db_for_write(Event), durable=True)
-    counts.update(_receipt(event) for event in fresh)
-    counts[Receipt.QUARANTINED] += len(strays)
-    counts[Receipt.KNOWN] += len(events) - len(fresh) - len(strays)
-    if telemetry.is_observed():
-        stored = {event.id for event in fresh}
-        for event in events.values():
-            _tell(event, _receipt(event) if event.id in stored else Receipt.KNOWN)
-        for stray in strays:
-            _tell(stray, Receipt.QUARANTINED)
+    new = {event.id for event in fresh}
+    known = [event for event in events.values() if event.id not in new and event.id not in strays]
+    counts = Counter(_told(event, _receipt(event)) for event in (*fresh, *strays.values()))
+    counts.update(_told(event, Receipt.KNOWN) for event in (*known, *repeated))
     # Bodies with the id of another body here: the first is stored by now, and each is compared with it.
     counts.update(receive(account, body, source=source) for body in contradicting)
     return counts
@@ -124,8 +117,7 @@ def receive_unread(account: str, event_id: str, span: tuple[datetime, datetime] 
         _store(row)
     except IntegrityError:
         return Receipt.KNOWN
-    _tell(row, Receipt.QUARANTINED)
-    return Receipt.QUARANTINED
+    return _told(row, Receipt.QUARANTINED)
 
 
 def read(account: str, body: bytes, *, source: str) -> Event:
@@ -200,8 +192,8 @@ def _receive_known(event: Event) -> Receipt:
     for stray in _strays(event, _Known(event.id, *found)):
         with suppress(IntegrityError):  # it is stored already
             _store(stray)
-        return Receipt.QUARANTINED
-    return Receipt.KNOWN
+        return _told(stray, Receipt.QUARANTINED)
+    return _told(event, Receipt.KNOWN)
 
 
 def _strays(event: Event, known: _Known) -> list[Event]:
@@ -217,14 +209,16 @@ def _strays(event: Event, known: _Known) -> list[Event]:
     return [quarantined(event.account, bytes(event.body or b""), source=event.source, reason=reason)]
 
 
-def _sort(events: dict[str, Event]) -> tuple[list[Event], list[Event]]:
-    """The events that are new, and the rows for the quarantine whose ids are known with other content."""
+def _sort(events: dict[str, Event]) -> tuple[list[Event], dict[str, Event]]:
+    """The events that are new; and by id, the rows for the quarantine of those that are known with other content."""
     known = {row.id: row for row in _known(events)}
     fresh = [event for event in events.values() if event.id not in known]
-    strays = [stray for event in events.values() if event.id in known for stray in _strays(event, known[event.id])]
+    strays = {
+        event.id: stray for event in events.values() if event.id in known for stray in _strays(event, known[event.id])
+    }
     if strays:
-        there = {row.id for row in _known([stray.id for stray in strays])}
-        strays = [stray for stray in strays if stray.id not in there]
+        there = {row.id for row in _known([stray.id for stray in strays.values()])}
+        strays = {event_id: stray for event_id, stray in strays.items() if stray.id not in there}
     return fresh, strays
 
 
@@ -237,8 +231,10 @@ def _receipt(event: Event) -> Receipt:
     return Receipt.QUARANTINED if event.state == EventState.QUARANTINED else Receipt.NEW
 
 
-def _tell(event: Event, receipt: Receipt) -> None:
-    telemetry.happened(telemetry.Received(event.account, event.source, event.type, receipt.value, event.pk))
+def _told(event: Event, receipt: Receipt) -> Receipt:
+    """The receipt, of which observers are told; of a contradicting body with its row in the quarantine."""
+    telemetry.happened(telemetry.Received(event.account, event.source, event.type, receipt.value, event.id))
+    return receipt
 
 
 def report_quarantined(event: Event) -> None:

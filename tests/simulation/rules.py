@@ -70,13 +70,13 @@ _REFUSED = """\
         return _refused(account, 503, "keys" if isinstance(error, DecryptionError) else "database")
 """
 _KNOWN = """\
-        return Receipt.QUARANTINED
-    return Receipt.KNOWN
+        return _told(stray, Receipt.QUARANTINED)
+    return _told(event, Receipt.KNOWN)
 """
 _KNOWN_AND_APPLIED_AGAIN = """\
-        return Receipt.QUARANTINED
+        return _told(stray, Receipt.QUARANTINED)
     Event.objects.filter(id=event.id).update(state=EventState.PENDING)
-    return Receipt.KNOWN
+    return _told(event, Receipt.KNOWN)
 """
 _DEFERRED = "transaction.on_commit(partial(_send_deferred, operation.pk), using=ledger_database(), robust=True)"
 _UNDISPATCHED = "    items = of_account(items.filter(state=EventState.APPLIED), account)\n"

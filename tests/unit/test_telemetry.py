@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from payments_integration.sandbox import Fault
 from payments_integration.signatures import HEADER, sign
 from payments_integration.testing import ProviderSandbox
 from tests import factories
-from tests.factories import body
+from tests.factories import body, rows
 
 SECRET = "whsec_test"
 PAYMENT = {"amount": 1000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
@@ -224,6 +225,44 @@ def test_an_observer_that_fails_stops_nothing(client: Client, caplog: pytest.Log
     assert seen == [""]
     raised = {str(record.exc_info[1]) for record in caplog.records if record.exc_info}
     assert raised == {"begun", "end", "happened", "traceparent"}
+
+
+@pytest.mark.parametrize("found", ["x" * 300, TRACE.upper(), TRACE + "-more", 1])
+def test_a_malformed_trace_is_not_stored(recorder: Recorder, monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
+    """It would be too long for its column, so that no delivery could be stored."""
+    assert telemetry.traceparent() == TRACE
+    monkeypatch.setattr(recorder, "traceparent", lambda: found)
+    assert telemetry.traceparent() == ""
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("woken")
+def test_each_body_is_told_as_it_is_counted(recorder: Recorder) -> None:
+    [first, second, *_] = factories.life()
+    other = {**first, "data": {**first["data"], "amount": 1}}
+    inbox.receive("default", body(first))
+    counts = inbox.receive_many("default", [body(other), body(second), body(second), b"[]"], source="reconciliation")
+    told = recorder.of(telemetry.Received)[1:]
+    assert Counter(fact.receipt for fact in told) == {receipt.value: count for receipt, count in counts.items()}
+    assert Counter((fact.receipt, fact.type) for fact in told) == {
+        ("new", second["type"]): 1, ("known", second["type"]): 1, ("quarantined", ""): 2,
+    }  # fmt: skip
+    inbox.receive("default", body(other))
+    [*_, again] = recorder.of(telemetry.Received)
+    assert (again.receipt, again.type, again.event_id[:11]) == ("quarantined", "", "quarantine_")
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("woken")
+def test_an_event_that_goes_to_quarantine_is_not_told_as_applied(recorder: Recorder) -> None:
+    [first, second, *_] = factories.life()
+    foreign = factories.event(factories.payment(id="pay_elsewhere"))
+    rows.payment(id="pay_elsewhere", account="second")
+    for item in (first, second, foreign):
+        inbox.receive("default", body(item))
+    assert inbox.process() == 3
+    [applied] = recorder.of(telemetry.Applied)
+    assert [event.pk for event in applied.events] == [first["id"], second["id"]]
 
 
 def test_an_observer_is_told_once_until_it_is_forgotten(recorder: Recorder) -> None:

@@ -38,6 +38,7 @@ class Spans(telemetry.Observer):
         def end(error: BaseException | None) -> None:
             context.detach(token)
             span.set_attributes(_attributes(activity))
+            error = error or getattr(activity, "refusal", None)
             if error is not None:
                 # Neither ``record_exception`` nor a description: both take the message, and the first also the
                 # traceback. A handler's may hold anything.

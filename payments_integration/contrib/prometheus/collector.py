@@ -38,7 +38,10 @@ _NOT_OF_ACCOUNTS = {Reason.DEFERRED_REJECTED, Reason.DATABASE, Reason.REMOVED_AC
 
 #: Every family: its labels, and what it is. docs/monitoring.md has the same list.
 FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
-    UP: ((), "Whether the database could be read for this scrape; 0: all other families of it are missing."),
+    UP: (
+        (),
+        "1 if the database could be read for this scrape; 0: its figures are missing, and payments_problems says so.",
+    ),
     "payments_scrape_seconds": ((), "How long reading the database took."),
     "payments_problems": (
         ("account", "code"),

@@ -32,8 +32,8 @@ class Command(BaseCommand):
             return
         require_tables()
         if options["check"]:
-            if found := list(sql_views.problems(alias)):
-                raise CommandError("\n".join([*found, "Run manage.py payments_views."]))
+            if found := sql_views.problems(alias):
+                raise CommandError("\n".join([*found.values(), "Run manage.py payments_views."]))
             self.stdout.write(f"{len(sql_views.VIEWS)} views are up to date.")
             return
         try:

@@ -308,6 +308,9 @@ def test_a_refusal_names_the_request_and_the_code(traces: Traces, points: Any) -
         with pytest.raises(OutcomeUnknown):
             services.create_payment(**PAYMENT, payer=PAYER)
     refused = attributes(traces.one("GET /payments/{id}"))
+    assert traces.one("GET /payments/{id}").status.status_code == StatusCode.ERROR
+    assert refused["error.type"] == "payments_integration.exceptions.NotFound"
+    assert refused["payments.error.code"] == "resource_not_found"
     assert refused["http.response.status_code"] == 404
     assert refused["payments.request.id"].startswith("req_")
     lost = traces.one("POST /payments")
@@ -319,7 +322,8 @@ def test_a_refusal_names_the_request_and_the_code(traces: Traces, points: Any) -
     requests = [labels for labels, _ in points()["payments.provider.request.duration"]]
     assert {
         "payments.account": "default", "http.request.method": "GET", "url.template": "/payments/{id}",
-        "http.response.status_code": 404,
+        "http.response.status_code": 404, "error.type": "payments_integration.exceptions.NotFound",
+        "payments.error.code": "resource_not_found",
     } in requests  # fmt: skip
     assert {
         "payments.account": "default", "http.request.method": "POST", "url.template": "/payments",
@@ -384,12 +388,14 @@ def test_metrics_count_deliveries_and_time_handlers(points: Any, client: Client)
     assert deliver(client, first, secret="whsec_of_another") == 400
     inbox.process()
     inbox.dispatch()
+    assert deliver(client, {**first, "id": "evt_new", "type": "payment.of_next_year"}) == 200
     found = points()
     received = {"payments.account": "default", "payments.event.source": "webhook"}
     assert [(labels, point.value) for labels, point in found["payments.events.received"]] == [
         ({**received, "payments.event.type": first["type"], "payments.event.receipt": "new"}, 1),
         ({**received, "payments.event.type": first["type"], "payments.event.receipt": "known"}, 1),
         ({**received, "payments.event.type": second["type"], "payments.event.receipt": "new"}, 1),
+        ({**received, "payments.event.type": "other", "payments.event.receipt": "new"}, 1),
     ]
     assert [(labels, point.value) for labels, point in found["payments.deliveries.refused"]] == [
         ({"payments.account": "default", "payments.reason": "signature"}, 1)

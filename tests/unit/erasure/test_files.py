@@ -192,8 +192,10 @@ def test_a_link_is_followed(folder: Path, tmp_path_factory: pytest.TempPathFacto
     path = archives.files(folder)[0]
     target = path.rename(tmp_path_factory.mktemp("disk") / path.name)
     path.symlink_to(target)
+    target.with_suffix(".part").write_text("of a process that was killed")
     erase(folder)
     assert path.is_symlink()
+    assert list(target.parent.iterdir()) == [target]
     assert all(is_erased(line) for line in archives.read(target) if line["object_id"] != "pay_ben")
 
 

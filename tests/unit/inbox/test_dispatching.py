@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from payments_integration import inbox
+from payments_integration import inbox, telemetry
 from payments_integration.handlers import on_event, on_status
 from payments_integration.inbox import dispatching, processing
 from payments_integration.models import AccountState, Event, EventState, ObjectDispatch, Payment, StatusChange
@@ -30,6 +31,17 @@ def take_in(*events: dict[str, Any]) -> None:
     for item in events:
         inbox.receive("default", body(item))
     inbox.process()
+
+
+@contextmanager
+def told() -> Iterator[list[telemetry.Fact]]:
+    """What observers are told meanwhile."""
+    facts: list[telemetry.Fact] = []
+    observer = telemetry.Observer()
+    observer.happened = facts.append  # type: ignore[method-assign]
+    telemetry.observe(observer)
+    yield facts
+    telemetry.forget(observer)
 
 
 def ids(events: list[dict[str, Any]]) -> list[str]:
@@ -343,9 +355,11 @@ def test_a_process_that_dies_costs_only_the_event_in_hand_an_attempt(receiver: R
         take_in(lives[1][0])  # it goes before the deadly one
         assert inbox.dispatch() == 0, "all of them are claimed"
         later(seconds=11)
-        inbox.dispatch()
+        with told() as facts:
+            inbox.dispatch()
     finally:
         event_received.disconnect(die)
+    assert [fact.item.pk for fact in facts if isinstance(fact, telemetry.DispatchFailed)] == [deadly]
     assert list(Event.objects.filter(attempts__gt=0).values_list("id", "attempts")) == [(deadly, 1)]
     later(seconds=11)
     inbox.dispatch()

@@ -15,7 +15,7 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from payments_integration.models import AccountState, EventState, OperationState
+from payments_integration.models import AccountState, EventState, OperationState, ReconciliationRun
 from tests.factories import rows
 
 pytestmark = pytest.mark.django_db
@@ -98,6 +98,27 @@ def test_explain_lists_the_rows_of_each_problem() -> None:
     assert lines[-1] == "--explain lists the rows. The runbook (docs/runbook.md) has an entry for each code."
     assert "Ana" not in output
     assert "KeyError" not in run()[1]
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("IntegrityError: Duplicate entry 'ana@luna.example' for key", ", failed: IntegrityError"),
+        ("NoAnswer: GET /events: ConnectionError", ", failed: NoAnswer: GET /events: ConnectionError"),
+    ],
+)
+def test_explain_shows_the_text_of_our_own_errors_only(error: str, shown: str) -> None:
+    now = timezone.now()
+    ReconciliationRun.objects.filter(kind="events").delete()
+    for minutes in (10, 5):
+        began = now - timedelta(minutes=minutes)
+        ReconciliationRun.objects.create(
+            account="default", kind="events", state="failed", started_at=began, finished_at=began, error=error
+        )
+    _, output = run("--explain")
+    assert "keeps failing" in output
+    assert [line for line in output.splitlines() if line.endswith(shown)]
+    assert "ana@" not in output
 
 
 def test_explain_names_the_rows_of_removed_accounts() -> None:
