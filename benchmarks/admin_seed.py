@@ -50,14 +50,14 @@ STATEMENTS: dict[str, tuple[str, int]] = {
     ),
     "event": (
         f"""INSERT INTO payments_integration_event (id, account, type, created_at, object_kind, object_id,
-            received_at, source, body, content_hash, state, previous_status, attempts, error)
+            received_at, source, body, content_hash, state, previous_status, attempts, error, traceparent)
         SELECT 'evt_' || i || '_' || step, {_ACCOUNT},
             'payment.' || (ARRAY['created','requires_action','processing','succeeded'])[step], {_AT}, 'payment',
             'pay_' || i, {_AT}, CASE WHEN i %% 100 = 0 THEN 'reconciliation' ELSE 'webhook' END,
             CASE WHEN NOT {_IS_BLANKED} THEN convert_to('{{"id": "evt_' || i || '_' || step
                 || '", "data": {{"id": "pay_' || i || '", "note": "' || repeat('x', 200) || '"}}}}', 'UTF8') END,
             md5(i::text) || md5(step::text), CASE WHEN i %% 10007 = 5 AND step = 4 THEN 'parked' ELSE 'done' END,
-            '', 0, ''
+            '', 0, '', ''
         FROM generate_series(1, %(count)s) AS i, generate_series(1, {EVENTS}) AS step""",
         1,
     ),

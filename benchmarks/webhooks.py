@@ -81,10 +81,10 @@ DO $$ DECLARE name text; BEGIN
     END LOOP;
 END $$;
 INSERT INTO payments_integration_event (id, account, type, created_at, object_kind, object_id, received_at, source,
-    content_hash, state, previous_status, dispatched_at, attempts, error)
+    content_hash, state, previous_status, dispatched_at, attempts, error, traceparent)
 SELECT 'evt_' || left(md5(number::text), 22), 'default', 'payment.' || (ARRAY['created', 'processing', 'succeeded'])
     [1 + number % 3], at, 'payment', 'pay_' || left(md5((number / 4)::text), 22), at, 'webhook',
-    md5(number::text) || md5(number::text), 'done', '', at, 0, ''
+    md5(number::text) || md5(number::text), 'done', '', at, 0, '', ''
 FROM (
     SELECT number, now() - interval '38 days' + number * (interval '37 days' / {count}) AS at
     FROM generate_series(1, {count}) AS number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import ClassVar
 
 from django.db import models
 from django.utils import timezone
@@ -73,7 +74,7 @@ class Event(Row):
     class Meta:
         verbose_name = _("event")
         verbose_name_plural = _("events")
-        indexes = [
+        indexes: ClassVar[list[models.Index]] = [
             # Processing, dispatch and pruning; the admin's filter by state.
             models.Index(fields=["state", "created_at", "id"], name="pi_event_state"),
             # Dispatch, by state; answers (snapshot), sweeps, erasure; the history on an object's page.

@@ -43,7 +43,7 @@ def rights() -> list[tuple[Any, ...]]:
     """All rights on the views, without their owner's."""
     views = "SELECT table_name, grantee, privilege_type, is_grantable FROM information_schema.role_table_grants"
     columns = "SELECT column_name, grantee, privilege_type, is_grantable FROM information_schema.column_privileges"
-    ours = "WHERE table_name LIKE 'payments_v_%' AND grantee <> current_user ORDER BY 1, 2, 3"
+    ours = "WHERE table_name LIKE 'payments_v_%' AND grantee <> current_user ORDER BY 1, 2, 3, 4"
     return read(f"{views} {ours}") + read(f"{columns} {ours}")
 
 

@@ -188,9 +188,10 @@ class Traffic:
                 object_id = intent.ask()
             except OutcomeUnknown as error:
                 object_id = error.operation.result_id
-            if intent.object_id and object_id != intent.object_id:
+            # While the outcome is unknown there is no id yet: the operation's is compared when it is resolved.
+            if intent.object_id and object_id not in ("", intent.object_id):
                 wrong.append(f"{intent.key} was {intent.object_id} and is {object_id}")
-            intent.object_id = object_id
+            intent.object_id = object_id or intent.object_id
         return wrong
 
     def _problems(self) -> list[str]:

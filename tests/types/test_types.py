@@ -176,7 +176,10 @@ def test_each_public_name_has_a_type(typed: Path, project: Path) -> None:
     found = pyright(typed, project, "--verifytypes", "payments_integration", "--ignoreexternal")["typeCompleteness"]
     exported = [symbol for symbol in found["symbols"] if symbol["isExported"]]
     assert len(exported) > 4_000
+    # django-health-check, whose class they inherit, says nothing of its types.
+    checks = {f"payments_integration.contrib.health_check.{name}" for name in ("Liveness", "Readiness", "Money")}
     unknown = [symbol for symbol in exported if not symbol["isTypeKnown"] and not symbol["isTypeAmbiguous"]]
+    unknown = [symbol for symbol in unknown if symbol["name"] not in checks]
     assert unknown == []
     # A name is also ambiguous for pyright if its type has an attribute that is.
     guessed = [
