@@ -95,7 +95,7 @@ def site(events: int) -> Iterator[None]:
 
 
 def _level(payments: int) -> None:
-    """As many rows of every kind that needs work, whatever the size."""
+    """As many rows of every kind that needs work, at any size."""
     from django.db import connection
 
     some = range(payments // 2, payments // 2 + UNUSUAL)
