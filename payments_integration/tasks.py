@@ -9,6 +9,7 @@ long pass. The tasks set their own time limits, because a shorter one of the pro
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -19,10 +20,15 @@ from payments_integration import conf, reconciliation, services
 from payments_integration.db.transactions import drop_broken_connections
 from payments_integration.schedule import EXPIRES
 
+logger = logging.getLogger(__name__)
+
 #: Seconds after which Celery kills a task that hangs; tasks stop long before. A killed task loses nothing.
 SHORT = 25 * 60
 #: The same for tasks that may have to read weeks of events or every object.
 LONG = 12 * 3600
+#: ``process_events`` works for about so many seconds on events, and as long on objects to be read. Then it leaves the
+#: rest to a new message, behind those that wait: an account with a long backlog takes turns with the others.
+TURN_SECONDS = 2.0
 
 Work = Callable[[str | None], None]
 
@@ -52,7 +58,16 @@ def _task(limit: int) -> Callable[[Work], Any]:
 @_task(SHORT)
 def process_events(account: str | None = None) -> None:
     """Apply and dispatch events, send operations, read due objects. Runs on wake-ups and on schedule."""
-    reconciliation.process_due(account)
+    if reconciliation.process_due(account, step_seconds=TURN_SECONDS):
+        try:
+            wake_up(account)
+        except Exception:
+            logger.warning(
+                "No message for the rest of the work could be published; doing it now",
+                exc_info=True,
+                extra={"account": account},
+            )
+            reconciliation.process_due(account)
 
 
 @_task(LONG)
@@ -88,6 +103,6 @@ def prune(account: str | None = None) -> None:
     reconciliation.prune(account)
 
 
-def wake_up(account: str) -> None:
+def wake_up(account: str | None) -> None:
     """Publish one wake-up. It expires, because the schedule runs the same task every half minute."""
     process_events.apply_async(kwargs={"account": account}, retry=False, expires=60)

@@ -28,28 +28,38 @@ from payments_integration.signals import pass_ended
 STEP_SECONDS = 120.0
 
 
-def process_due(account: str | None = None, *, deadline: float | None = None) -> None:
+def process_due(
+    account: str | None = None, *, deadline: float | None = None, step_seconds: float | None = None
+) -> bool:
     """Apply and dispatch events, send and resolve operations, read objects that are due, dispatch what changed.
 
     ``deadline`` (``time.monotonic()``): a request is waiting for this call, so operations are left to the schedule.
-    Without it each step stops after STEP_SECONDS and leaves the rest to the next call.
+    Without it each step stops after ``step_seconds`` (STEP_SECONDS if None). Returns whether a step that got something
+    done stopped so: then more may be waiting.
     """
+    seconds = STEP_SECONDS if step_seconds is None else step_seconds
+    is_more = False
 
-    def end() -> float:
-        return time.monotonic() + STEP_SECONDS if deadline is None else deadline
+    def limited(step: Callable[..., int], **options: Any) -> int:
+        nonlocal is_more
+        end = time.monotonic() + seconds if deadline is None else deadline
+        done = step(account, deadline=end, **options)
+        is_more = is_more or (done > 0 and time.monotonic() >= end)
+        return done
 
     with RetryDeadline(deadline, using=router.db_for_write(Event)):
-        inbox.process(account, deadline=end())
+        limited(inbox.process)
         if deadline is None:
             inbox.release_overdue(account)
             send_overdue(account)
-        inbox.dispatch(account, deadline=end())
+        limited(inbox.dispatch)
         if deadline is None:
             services.resume_operations(account=account)
-        if refresh_due(account, deadline=end(), hurry=deadline is not None):
-            inbox.dispatch(account, deadline=end())
+        if limited(refresh_due, hurry=deadline is not None):
+            limited(inbox.dispatch)
     if deadline is None:
         pass_ended.send_robust(sender=None)
+    return is_more
 
 
 logger = logging.getLogger(__name__)

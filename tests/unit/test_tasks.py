@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from typing import Any
 from unittest import mock
 
 import pytest
 from celery import Celery
+from kombu.exceptions import OperationalError
 
 from payments_integration import inbox, tasks
 from payments_integration.apps import _on_wake, _publisher
@@ -136,6 +138,54 @@ def test_process_events_does_all_that_is_due(receiver: Receiver, woken: list[str
     tasks.process_events()
     assert Event.objects.get().state == "done"
     assert len(receiver.events) == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("account", [None, "default"])
+def test_a_long_backlog_takes_turns(
+    account: str | None, receiver: Receiver, woken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a turn leaves goes behind the messages that wait already, and a turn that leaves nothing is the last."""
+    monkeypatch.setattr(tasks, "TURN_SECONDS", 0.05)
+    receiver.fail = lambda what: time.sleep(0.1) or False
+    for event in factories.life():
+        inbox.receive("default", factories.body(event))
+    with mock.patch.object(tasks.process_events, "apply_async") as published:
+        tasks.process_events(account)
+        published.assert_called_once_with(kwargs={"account": account}, retry=False, expires=60)
+        assert 0 < len(receiver.events) < len(factories.life())
+        turns = 1
+        while published.call_count == turns:
+            tasks.process_events(account)
+            turns += 1
+    assert not Event.objects.exclude(state="done").exists()
+    assert [event_id for event_id, is_stale in receiver.events] == [event["id"] for event in factories.life()]
+
+
+@pytest.mark.django_db
+def test_without_a_broker_the_rest_is_done_at_once(
+    receiver: Receiver, woken: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tasks, "TURN_SECONDS", 0.05)
+    receiver.fail = lambda what: time.sleep(0.1) or False
+    for event in factories.life():
+        inbox.receive("default", factories.body(event))
+    with mock.patch.object(tasks.process_events, "apply_async", side_effect=OperationalError("refused")):
+        tasks.process_events()
+    assert not Event.objects.exclude(state="done").exists()
+    assert [record.levelname for record in caplog.records if record.name == tasks.__name__] == ["WARNING"]
+
+
+@pytest.mark.django_db
+def test_a_turn_in_which_nothing_could_be_done_is_the_last(
+    receiver: Receiver, woken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fails again and again is left to the schedule, and makes no chain of messages."""
+    monkeypatch.setattr(tasks, "TURN_SECONDS", 0.0)
+    inbox.receive("default", factories.body(factories.life()[0]))
+    with mock.patch.object(tasks.process_events, "apply_async") as published:
+        tasks.process_events()
+    published.assert_not_called()
 
 
 @pytest.mark.django_db
