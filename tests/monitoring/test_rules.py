@@ -16,6 +16,7 @@ import payments_integration.contrib.prometheus as package
 from payments_integration.contrib.prometheus import process
 from payments_integration.contrib.prometheus.collector import FAMILIES
 from payments_integration.reasons import Reason
+from tests.integration.runbook.page import PAGE as RUNBOOK
 from tests.monitoring.conftest import PAGE, Site
 from tests.servers import binary
 
@@ -108,7 +109,8 @@ def test_the_page_explains_each_metric_with_its_labels() -> None:
 
 
 def test_every_alert_has_a_summary_and_a_link_into_the_runbook() -> None:
-    codes = {code.value for code in Reason} | {"{{ $labels.code }}"}
+    codes = {code.value for code in Reason} | {"{{ $labels.code }}", "a-debt"}
+    assert "\n## A debt\n" in RUNBOOK.read_text()
     for alert in alerts():
         assert re.search(r'^ +summary: ".+"$', alert, re.MULTILINE), alert
         link = re.search(r'^ +runbook_url: "https://.+/docs/runbook\.md#(.+)"$', alert, re.MULTILINE)

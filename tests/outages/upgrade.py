@@ -21,7 +21,7 @@ from tests.outages.site import SCHEDULE, command, site_on
 from tests.servers import Redis
 
 NEXT = "tests.outages.next_version"
-#: A worker ends the pass that it is in, which may take two minutes under load: TimeoutStopSec of docs/deployment.md.
+#: A worker ends the task that it is in: TimeoutStopSec of docs/deployment.md.
 STOP_SECONDS = 150.0
 
 
