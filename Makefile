@@ -33,7 +33,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 .PHONY: help demo test lint format clean environment
 .PHONY: test-postgres test-mariadb test-brokers test-deploy test-monitoring test-browser test-contract test-bookkeeping test-office
 .PHONY: test-types test-quickstart test-sandbox test-foreign test-feeds matrix cases simulate simulate-record mutants fuzz load
-.PHONY: test-pgbouncer test-outages failover restore upgrade replica growth bench
+.PHONY: test-pgbouncer test-outages failover restore upgrade replica growth workers bench
 .PHONY: docs docs-serve dist sbom release-check
 
 help: ## Show this
@@ -127,6 +127,9 @@ replica: ## A replica that stands still under load
 
 growth: $(VENV)/.ready-postgres ## What is read of ten million events and of one million; needs 20 GB of disk below TMPDIR
 	$(RUN) benchmarks/growth.py $(ARGS)
+
+workers: $(VENV)/.ready-brokers ## How 1, 2, 4 and 8 Celery workers share the backlogs of two accounts with queues of their own
+	$(RUN) benchmarks/workers.py $(ARGS)
 
 bench: $(VENV)/.ready-brokers ## A short run of every benchmark against recorded ratios; ARGS=--record makes a long one and keeps it
 	$(RUN) benchmarks/bench.py $(ARGS)

@@ -51,6 +51,17 @@ def test_site_worker_and_beat_work_over_quorum_queues(installation: Installation
     assert beat.is_running
     assert Operation.objects.filter(operation="create_payout", state=OperationState.DONE).count() == 1
     assert len(installation.provider.engine.payouts) == 1
+
+    installation.broker.kill()
+    installation.paid()
+    installation.payout()
+    assert set(installation.deliver()) == {200}
+    installation.broker.start()
+    installation.wait_settled()
+    assert is_quorum(installation, "celery")
+    assert worker.is_running
+    assert beat.is_running
+    assert len(installation.provider.engine.payouts) == 2
     installation.deliver()
     installation.wait_settled()
     installation.assert_true()
