@@ -23,17 +23,17 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import environ
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.deliveries import deliveries
 from benchmarks.figures import Figure, report
 from benchmarks.handlers import connect, counting, create_tables
 from benchmarks.machine import StockPostgres
+from benchmarks.measuring import ROOT
 from example_project.demo.processes import raise_on_signals
 from payments_integration.schedule import route_by_account
 from tests.servers import Redis
@@ -201,7 +201,8 @@ def waited(server: StockPostgres, name: str, alias: str, began: datetime) -> tup
 
 
 def show(found: list[Shared]) -> None:
-    print("| workers | rate | statements per event | share of each | mean wait | longest wait |\n|---|---|---|---|---|---|")
+    print("| workers | rate | statements per event | share of each | mean wait | longest wait |")
+    print("|---|---|---|---|---|---|")
     for each in found:
         rate = found[0].seconds / each.seconds
         shares = ", ".join(f"{of_one / each.events:.0%}" for of_one in each.shares)

@@ -86,6 +86,8 @@ PAUSES = st.sampled_from(
         Fault("begin", WAIT, 1),
     )
 )
+#: Of an approval: before the balance is read, and before the decision is written.
+LOOKS = st.sampled_from((Fault("send", WAIT), Fault("begin", WAIT), Fault("begin", WAIT, 1)))
 LOSSES = st.sampled_from((Fault("answer", "lost", method="POST"), Fault("send", "drop", method="POST")))
 
 
@@ -211,6 +213,17 @@ class Schedule(RuleBasedStateMachine):
             world.start(
                 _pick(WEBS, web), f"approve {operation.pk}", partial(world.merchant.approve, operation, rejects)
             )
+
+    @rule(index=INDEX, look=LOOKS)
+    def decide_at_once(self, index: int, look: Fault) -> None:
+        """One person approves, and another one rejects it meanwhile."""
+        world = self._step("two people decide", [look])
+        waiting = draining.awaiting_approval()
+        if waiting:
+            operation = _pick(waiting, index)
+            for web, rejects in zip(WEBS, (False, True), strict=True):
+                name = f"{'reject' if rejects else 'approve'} {operation.pk}"
+                world.start(web, name, partial(world.merchant.approve, operation, rejects))
 
     # what payers, banks and the provider do
 

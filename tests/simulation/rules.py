@@ -286,6 +286,12 @@ MUTANTS = (
         "amount is not None and amount > limit",
     ),
     _one(
+        "an approval counts after a rejection at the same time",
+        "outbox/approvals.py",
+        "        _check(row, actor, who, digest)\n        if failure",
+        "        if failure",
+    ),
+    _one(
         "attention is known only to the process that calls it",
         "attention.py",
         "    due.save(using=using, force_insert=True)\n",
