@@ -46,7 +46,7 @@ def entries() -> dict[str, Entry]:
     """The entries by their codes, in the page's order."""
     found = {}
     for code, text in re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL):
-        screen = re.search(r"```text\n(.*?)```", text, re.DOTALL)
+        screen = re.search(r"```output\n(.*?)```", text, re.DOTALL)
         lines = re.findall(r"^- \*\*(.+?)\*\*: (.*?)(?=^- |\Z)", text, re.MULTILINE | re.DOTALL)
         assert len(dict(lines)) == len(lines), code
         found[code] = Entry(text, screen[1] if screen else "", {label: _plain(words) for label, words in lines})
