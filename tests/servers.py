@@ -355,11 +355,18 @@ def main(arguments: list[str]) -> int:
 
 def _run(command: list[str], url: str) -> int:
     """Run it to its end. A stop is passed on, so that it can end in order, before the server does."""
+    stops: list[int] = []
+    # Only noted: a signal that comes just before a wait without end would be handled after it.
+    signal.signal(signal.SIGTERM, lambda number, _: stops.append(number))
     with subprocess.Popen(command, env={**os.environ, "TEST_DATABASE_URL": url}) as process:
-        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         # A terminal sends Ctrl-C to the command as well.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        return process.wait()
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(0.2)
+            if stops:
+                process.terminate()
+                stops.clear()
 
 
 if __name__ == "__main__":

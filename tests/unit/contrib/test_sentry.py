@@ -282,6 +282,7 @@ def warned() -> list[str]:
     return [message.msg for message in check_sentry()]
 
 
+@pytest.mark.django_db  # Django's own checks ask the database
 def test_the_check_is_registered_for_deployment(init: Init) -> None:
     init()
     found = [message.id for message in checks.run_checks(include_deployment_checks=True)]

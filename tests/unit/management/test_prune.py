@@ -131,6 +131,7 @@ def test_an_unknown_account_is_refused() -> None:
 
 def many(number: int, days: float) -> None:
     at = ago(days)
+    connection.ensure_connection()  # Django 6.0.0 forgets to on SQLite
     Event.objects.bulk_create(
         Event(
             id=f"evt_{days}_{index:05d}",
