@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from django.db.models import Q
@@ -232,7 +233,9 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
     for item in touched:
         item.up_to_date_row()
     for model in MIRRORS.values():
-        statements.insert_many([item.row for item in touched if isinstance(item.row, model) and item.is_new])
+        new = [item.row for item in touched if isinstance(item.row, model) and item.is_new]
+        # In the same order in every process: two that insert the same objects would otherwise wait for each other.
+        statements.insert_many(sorted(new, key=attrgetter("account", "object_id")))
         statements.update_many([item.row for item in touched if isinstance(item.row, model) and not item.is_new])
     write_terms(
         [item.row for item in touched if item.row is not None and item.is_new],

@@ -19,6 +19,7 @@ from django.test import Client
 from django.utils import timezone
 
 from payments_integration import inbox, projection, schemas
+from payments_integration.db import statements
 from payments_integration.inbox import Receipt, dispatching, processing, receiving
 from payments_integration.models import Event, ObjectDispatch, Payment, StatusChange
 from payments_integration.projection import answers, events as projection_events
@@ -82,6 +83,26 @@ def test_eight_workers_apply_and_dispatch_each_event_once(
         mine = [item["id"] for item in factories.life(f"pay_{n}")]
         assert [item for item in receiver.dispatched if item in mine] == mine
     assert Payment.objects.filter(status="chargeback").count() == 20
+
+
+@pytest.mark.case(40)
+def test_new_rows_are_inserted_in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers that have the same new objects in their batches would otherwise wait for each other: a deadlock."""
+    orders: list[list[str]] = []
+    insert_many = statements.insert_many
+
+    def spied(rows: Any, **options: Any) -> None:
+        orders.append([row.pk for row in rows if isinstance(row, Payment)])
+        insert_many(rows, **options)
+
+    monkeypatch.setattr(statements, "insert_many", spied)
+    first = [factories.life(f"pay_{name}")[0] for name in ("c", "a", "b")]
+    events = [
+        {**event, "created_at": factories.iso(factories.T0 + timedelta(seconds=n))} for n, event in enumerate(first)
+    ]
+    inbox.receive_many("default", map(body, events), source="webhook")
+    inbox.process()
+    assert [order for order in orders if order] == [["pay_a", "pay_b", "pay_c"]]
 
 
 @pytest.mark.case(41)
