@@ -58,7 +58,7 @@ def _task(limit: int) -> Callable[[Work], Any]:
 @_task(SHORT)
 def process_events(account: str | None = None) -> None:
     """Apply and dispatch events, send operations, read due objects. Runs on wake-ups and on schedule."""
-    if reconciliation.process_due(account, step_seconds=TURN_SECONDS):
+    if reconciliation.process_due(account, turn_seconds=TURN_SECONDS):
         try:
             wake_up(account)
         except Exception:

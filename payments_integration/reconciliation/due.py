@@ -29,23 +29,27 @@ STEP_SECONDS = 120.0
 
 
 def process_due(
-    account: str | None = None, *, deadline: float | None = None, step_seconds: float | None = None
+    account: str | None = None, *, deadline: float | None = None, turn_seconds: float | None = None
 ) -> bool:
     """Apply and dispatch events, send and resolve operations, read objects that are due, dispatch what changed.
 
     ``deadline`` (``time.monotonic()``): a request is waiting for this call, so operations are left to the schedule.
-    Without it each step stops after ``step_seconds`` (STEP_SECONDS if None). Returns whether a step that got something
-    done stopped so: then more may be waiting.
+    Without it each step stops after STEP_SECONDS and leaves the rest to the next call. ``turn_seconds``: or after so
+    many seconds, if it has got anything done by then. Returns whether a step stopped then: more may be waiting.
     """
-    seconds = STEP_SECONDS if step_seconds is None else step_seconds
     is_more = False
 
     def limited(step: Callable[..., int], **options: Any) -> int:
         nonlocal is_more
-        end = time.monotonic() + seconds if deadline is None else deadline
-        done = step(account, deadline=end, **options)
-        is_more = is_more or (done > 0 and time.monotonic() >= end)
-        return done
+        if deadline is not None:
+            return step(account, deadline=deadline, **options)
+        if turn_seconds is not None:
+            end = time.monotonic() + turn_seconds
+            done = step(account, deadline=end, **options)
+            if done or time.monotonic() < end:
+                is_more = is_more or time.monotonic() >= end
+                return done
+        return step(account, deadline=time.monotonic() + STEP_SECONDS, **options)
 
     with RetryDeadline(deadline, using=router.db_for_write(Event)):
         limited(inbox.process)
