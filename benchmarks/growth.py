@@ -90,7 +90,7 @@ def site(events: int) -> Iterator[None]:
         seed(connection, events // EVENTS, tables=TABLES)
         _level(events // EVENTS)
         with connection.cursor() as cursor:
-            # So that no table is due for it: autovacuum would hold a snapshot, for which indexes keep deleted rows.
+            # Then autovacuum has nothing to analyse. Its snapshot would keep deleted rows in the indexes.
             cursor.execute("ANALYZE")
         yield
     finally:

@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 SHORT = 25 * 60
 #: The same for tasks that may have to read weeks of events or every object.
 LONG = 12 * 3600
-#: ``process_events`` works for about so many seconds on events, and as long on objects to be read. Then it leaves the
-#: rest to a new message, behind those that wait: an account with a long backlog takes turns with the others.
+#: Each step of ``process_events`` stops after about so many seconds. What is left goes into a new message, behind
+#: those that wait: an account with a long backlog takes turns with the others.
 TURN_SECONDS = 2.0
 
 Work = Callable[[str | None], None]
