@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -71,30 +72,39 @@ class Cost:
 Work = Callable[[], object]
 
 
+class QuietPostgres(Postgres):
+    """Its only transactions are those that are measured.
+
+    An open one keeps the entries of deleted rows in the indexes, whichever database it is in; autovacuum opens some.
+    """
+
+    def command(self) -> list[str]:
+        return [*super().command(), "-c", "autovacuum=off"]
+
+
 @contextmanager
-def site(events: int) -> Iterator[None]:
-    """The tables of the connected database, filled; nothing else reads them meanwhile."""
+def filled(server: QuietPostgres, events: int) -> Iterator[None]:
+    """The default connection leads to a new database of this server, with so many events and what belongs to them."""
+    import environ
+    import psycopg
+    from django.core.management import call_command
     from django.db import connection
 
-    names = [f"payments_integration_{table}" for table in (*TABLES, "searchterm")]
-
-    def say(setting: str) -> None:
-        with connection.cursor() as cursor:
-            for name in names:
-                cursor.execute(f"ALTER TABLE {name} {setting}")
-
-    say("SET (autovacuum_enabled = off)")
-    try:
-        with connection.cursor() as cursor:
-            fill(cursor, "searchterm", SEARCHED)
-        seed(connection, events // EVENTS, tables=TABLES)
-        _level(events // EVENTS)
-        with connection.cursor() as cursor:
-            # Then autovacuum has nothing to analyse. Its snapshot would keep deleted rows in the indexes.
-            cursor.execute("ANALYZE")
-        yield
-    finally:
-        say("RESET (autovacuum_enabled)")
+    address, name = server.url.rpartition("/")[0], f"growth_{events}"
+    with psycopg.connect(f"{address}/postgres", autocommit=True) as control:
+        control.execute(f"CREATE DATABASE {name}".encode())
+        connection.close()
+        with patch.dict(connection.settings_dict, environ.Env.db_url_config(f"{address}/{name}")):
+            try:
+                call_command("migrate", verbosity=0)
+                with connection.cursor() as cursor:
+                    fill(cursor, "searchterm", SEARCHED)
+                seed(connection, events // EVENTS, tables=TABLES)
+                _level(events // EVENTS)
+                yield
+            finally:
+                connection.close()
+        control.execute(f"DROP DATABASE {name}".encode())
 
 
 def _level(payments: int) -> None:
@@ -290,21 +300,20 @@ def _pages(newest: int) -> Iterator[tuple[str, Work]]:
 
 
 def measure(events: int, folder: Path, only: str = "") -> dict[str, Cost]:
-    """Fill the connected database and count what each work takes of it."""
+    """What each work takes of a database that is filled with so many events."""
     from payments_integration import inbox
     from payments_integration.signals import event_received
 
     def receiver(**_: Any) -> None:
         """It wants every event, so that all are dispatched."""
 
-    with site(events):
-        event_received.connect(receiver)
-        try:
-            # What a process does once.
-            inbox.receive("default", _bodies([1000])[0])
-            return {name: cost(work) for name, work in works(events, folder) if only in name}
-        finally:
-            event_received.disconnect(receiver)
+    event_received.connect(receiver)
+    try:
+        # What a process does once.
+        inbox.receive("default", _bodies([1000])[0])
+        return {name: cost(work) for name, work in works(events, folder) if only in name}
+    finally:
+        event_received.disconnect(receiver)
 
 
 def grown(first: dict[str, Cost], last: dict[str, Cost]) -> list[str]:
@@ -340,40 +349,26 @@ def show(found: dict[int, dict[str, Cost]]) -> None:
         print(f"| {name} | {statements} | {counts} | {ratios[0]:.2f} | {ratios[1]:.2f} |")
 
 
-def run(sizes: list[int], server: Postgres, only: str) -> bool:
+def run(sizes: list[int], server: QuietPostgres, only: str) -> bool:
     os.environ.update(DJANGO_SETTINGS_MODULE="tests.settings", TEST_DATABASE_URL=server.url)
     import django
-    import psycopg
-    from django.core.management import call_command
     from django.db import connection
 
     django.setup()
-    address = server.url.rpartition("/")[0]
     found: dict[int, dict[str, Cost]] = {}
-    with psycopg.connect(f"{address}/postgres", autocommit=True) as control:
-        for size in sizes:
-            connection.settings_dict["NAME"] = f"growth_{size}"
-            control.execute(f"CREATE DATABASE growth_{size}".encode())
-            call_command("migrate", verbosity=0)
-            began = time.perf_counter()
-            with tempfile.TemporaryDirectory(dir=server.directory) as folder:
-                found[size] = measure(size, Path(folder), only)
-            used = _size(control, size) / size
-            connection.close()
-            control.execute(f"DROP DATABASE growth_{size}".encode())
-            seconds = time.perf_counter() - began
-            print(
-                f"{size:,} events: {used:,.0f} bytes each with all that belongs to it, {seconds:.0f} s",
-                file=sys.stderr,
-            )
+    for size in sizes:
+        began = time.perf_counter()
+        with filled(server, size), tempfile.TemporaryDirectory(dir=server.directory) as folder:
+            found[size] = measure(size, Path(folder), only)
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_database_size(current_database()) / %s", [size])
+                (used,) = cursor.fetchone()
+        seconds = time.perf_counter() - began
+        print(f"{size:,} events: {used:,} bytes each with all that belongs to it, {seconds:.0f} s", file=sys.stderr)
     show(found)
     worse = grown(found[sizes[0]], found[sizes[-1]])
     print("\n".join(f"grows: {line}" for line in worse), file=sys.stderr)
     return not worse
-
-
-def _size(control: Any, size: int) -> int:
-    return int(control.execute("SELECT pg_database_size(%s)", [f"growth_{size}"]).fetchone()[0])
 
 
 def main() -> int:
@@ -388,7 +383,7 @@ def main() -> int:
     if free < needed:
         print("Set TMPDIR to a larger disk, or choose smaller --sizes.", file=sys.stderr)
         return 2
-    with Postgres() as server:
+    with QuietPostgres() as server:
         return 0 if run(options.sizes, server, options.only) else 1
 
 
