@@ -28,6 +28,9 @@ from payments_integration.validation.urls import is_base_url
 NAME = "PAYMENTS_INTEGRATION"
 DEFAULT_ACCOUNT = "default"
 
+#: The longest wait in RECEIVER_RETRIES, in seconds.
+LONGEST_RETRY = 3600
+
 #: An alias is part of URLs and of every row.
 ALIAS_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -304,8 +307,9 @@ def problems(raw: object) -> Iterator[Problem]:
             what = "a whole number" if kind is int else "a number"
             yield Problem("E007", f'{NAME}["{name}"] is wrong.', f"Write {what} from {low:g} to {high:g}.")
     retries = raw.get("RECEIVER_RETRIES", ())
-    if not isinstance(retries, list | tuple) or not all(_is_number(wait, int, 0, 3600) for wait in retries):
-        yield Problem("E008", f'{NAME}["RECEIVER_RETRIES"] is wrong.', "Write a list of seconds, 0 to 3600 each.")
+    if not isinstance(retries, list | tuple) or not all(_is_number(wait, int, 0, LONGEST_RETRY) for wait in retries):
+        hint = f"Write a list of seconds, 0 to {LONGEST_RETRY} each."
+        yield Problem("E008", f'{NAME}["RECEIVER_RETRIES"] is wrong.', hint)
     keys = raw.get("ENCRYPTION_KEYS", ())
     if not isinstance(keys, list | tuple) or not all(isinstance(key, str) and key for key in keys):
         yield Problem("E009", f'{NAME}["ENCRYPTION_KEYS"] is wrong.', "Write a list of non-empty strings.")

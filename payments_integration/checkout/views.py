@@ -219,7 +219,8 @@ def _is_due(payment: Payment, every: float) -> bool:
         return False
     if payment.account not in conf.current().ACCOUNTS:
         return False
-    if timezone.now() - payment.synced_at < timedelta(seconds=every):
+    # A time in the future was written while our clock was ahead.
+    if timedelta() <= timezone.now() - payment.synced_at < timedelta(seconds=every):
         return False
     # A read that fails leaves no trace in the mirror, so the cache counts attempts.
     key = hashlib.sha256(f"{payment.account} {payment.pk}".encode()).hexdigest()

@@ -244,9 +244,17 @@ CLOCK_SLACK = timedelta(minutes=5)
 
 
 def expired(field: str, length: timedelta, *, now: datetime | None = None) -> Q:
-    """Rows whose lease, which lasts ``length`` and ends at ``field``, has ended. Null does not count as ended.
+    """Rows whose lease or wait, which lasts ``length`` at most and ends at ``field``, has ended. Null does not count.
 
-    A lease that ends later than any lease can was taken while a clock was ahead: it counts as ended too.
+    One that ends later than any can was written while a clock was ahead: it counts as ended too.
     """
     now = now or timezone.now()
     return Q(**{f"{field}__lte": now}) | Q(**{f"{field}__gt": now + length + CLOCK_SLACK})
+
+
+def long_ago(field: str, length: timedelta) -> Q:
+    """Rows for which ``field``, a time in the past, was ``length`` ago or earlier. Null does not count.
+
+    A time in the future was written while a clock was ahead: it counts too.
+    """
+    return expired(field, length, now=timezone.now() - length)

@@ -35,7 +35,7 @@ from payments_integration import conf, telemetry
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.statements import in_index_order, is_any_in_state, of_account
-from payments_integration.db.transactions import WriterPauses, is_transient, locked, repeatable, updated
+from payments_integration.db.transactions import WriterPauses, expired, is_transient, locked, repeatable, updated
 from payments_integration.models import MIRRORS, Event, EventState, ObjectDispatch, ObjectKey, StatusChange
 from payments_integration.projection import MAX_AHEAD, clock_offset, of_objects
 from payments_integration.reasons import Reason
@@ -153,7 +153,7 @@ def _pages(account: str | None, using: str, deadline: float | None) -> Iterator[
 def _undispatched(model: Any, when: str, account: str | None, place: tuple[Any, Any] | None) -> QuerySet[Any]:
     """Undispatched items after a place in their order, without those that must wait."""
     of_it = {name: OuterRef(name) for name in ("account", "object_kind", "object_id")}
-    waiting = ObjectDispatch.objects.filter(**of_it, next_attempt_at__gt=timezone.now())
+    waiting = ObjectDispatch.objects.filter(~_is_free(timezone.now()), **of_it)
     older = Event.objects.filter(_WAITING, **of_it, created_at__lt=OuterRef(when))
     items: QuerySet[Any] = model._default_manager.filter(~Exists(waiting), ~Exists(older))
     items = of_account(items.filter(state=EventState.APPLIED), account)
@@ -161,6 +161,11 @@ def _undispatched(model: Any, when: str, account: str | None, place: tuple[Any, 
         # A range first: PostgreSQL would read all that is left twice for two alternatives, and sort it.
         items = items.filter(Q(**{f"{when}__gt": place[0]}) | Q(pk__gt=place[1]), **{f"{when}__gte": place[0]})
     return items.order_by(when, "pk")
+
+
+def _is_free(now: datetime) -> Q:
+    """Objects that no worker has and that wait for no retry. A claim lasts less than the longest retry."""
+    return Q(next_attempt_at=None) | expired("next_attempt_at", timedelta(seconds=conf.LONGEST_RETRY), now=now)
 
 
 def _claim(keys: set[ObjectKey], using: str) -> _Page:
@@ -175,8 +180,8 @@ def _claim(keys: set[ObjectKey], using: str) -> _Page:
 
     def claim() -> tuple[_Page, list[telemetry.DispatchFailed]]:
         page, now = _Page(using), timezone.now()
-        free = Q(next_attempt_at=None) | Q(next_attempt_at__lte=now)
-        rows = list(locked(ObjectDispatch.objects.filter(free, pk__in=known), skip_locked=True).order_by("pk"))
+        free = ObjectDispatch.objects.filter(_is_free(now), pk__in=known)
+        rows = list(locked(free, skip_locked=True).order_by("pk"))
         culprits = _in_hand([row for row in rows if row.claim])
         deaths = [death for row in culprits if (death := _count_death(row)) is not None]
         page.objects, page.is_whole = _load([row for row in rows if row not in culprits], using)

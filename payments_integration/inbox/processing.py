@@ -11,14 +11,13 @@ from typing import Any
 
 from django.db import DataError, IntegrityError, router
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, schemas, telemetry
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.statements import in_index_order, is_any_in_state, of_account
-from payments_integration.db.transactions import WriterPauses, locked, repeatable
+from payments_integration.db.transactions import WriterPauses, locked, long_ago, repeatable
 from payments_integration.inbox.receiving import quarantined, report_quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
 from payments_integration.projection import TOO_OLD_TO_DISPATCH, Applied, apply_events, erased
@@ -134,7 +133,7 @@ def _pending(account: str | None, *, stuck: bool = False) -> QuerySet[Event]:
     pending = pending.filter(attempts__gt=0) if stuck else pending.filter(attempts=0)
     pending = of_account(pending, account)
     if settings.PROCESSING == "celery" and settings.REORDER_WINDOW:
-        long_enough = Q(received_at__lte=timezone.now() - timedelta(seconds=settings.REORDER_WINDOW))
+        long_enough = long_ago("received_at", timedelta(seconds=settings.REORDER_WINDOW))
         # Events of a reconciliation pass are held back by window, and sorted when it is complete.
         pending = pending.filter(long_enough | Q(source=EventSource.RECONCILIATION))
     return pending.order_by("created_at", "id")

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from payments_integration import conf, sync, wakeup
 from payments_integration.client import get_client
-from payments_integration.db.transactions import CLOCK_SLACK, refuse_transaction
+from payments_integration.db.transactions import expired, refuse_transaction
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, RateLimited, WireError, request_id_of
 from payments_integration.models import Operation, OperationState, StatusChange
 from payments_integration.outbox import ledger, operations, outcomes, sending
@@ -273,9 +273,9 @@ def _is_held(operation: Operation) -> bool:
 
 
 def _due(now: datetime) -> Q:
-    """Operations whose time has come. A time further ahead than any wait was written under a wrong clock."""
-    latest = now + timedelta(seconds=outcomes.LONGEST_DELAY) + CLOCK_SLACK
-    return Q(next_attempt_at__isnull=True) | Q(next_attempt_at__lte=now) | Q(next_attempt_at__gt=latest)
+    """Operations whose time has come."""
+    longest = timedelta(seconds=outcomes.LONGEST_DELAY)
+    return Q(next_attempt_at__isnull=True) | expired("next_attempt_at", longest, now=now)
 
 
 def _hand_over(operation: Operation, why: str) -> bool:

@@ -17,7 +17,7 @@ from payments_integration import conf, inbox, services, sync
 from payments_integration.attention import send_overdue
 from payments_integration.client import at_most
 from payments_integration.db import statements
-from payments_integration.db.transactions import RetryDeadline, deleted, updated
+from payments_integration.db.transactions import RetryDeadline, deleted, expired, updated
 from payments_integration.exceptions import NotFound, PaymentsError, recorded_error, request_id_of
 from payments_integration.models import DueRefresh, Event
 from payments_integration.schemas import WireError
@@ -96,7 +96,7 @@ def refresh_due(
     if statements.is_empty(DueRefresh, using=router.db_for_write(DueRefresh)):
         return done
     while True:
-        due = DueRefresh.objects.filter(due_at__lte=begun)
+        due = DueRefresh.objects.filter(expired("due_at", LONGEST_WAIT, now=begun))
         if account is not None:
             due = due.filter(account=account)
         page = list(due.order_by("due_at", "pk")[:_PAGE])

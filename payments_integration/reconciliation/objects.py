@@ -14,12 +14,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import router
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf, erasure, inbox, projection
 from payments_integration.client import Answer, PageOf, get_client
-from payments_integration.db.transactions import expired, repeatable, updated
+from payments_integration.db.transactions import expired, long_ago, repeatable, updated
 from payments_integration.enums import (
     OPEN_PAYMENT_STATUSES,
     OPEN_PAYOUT_STATUSES,
@@ -136,12 +136,12 @@ def resync(account: str, *, progress: Progress | None = None) -> ReconciliationR
 
 
 def _request_silent(account: str) -> None:
-    quiet_since = timezone.now() - timedelta(seconds=conf.current().SILENT_AFTER)
+    is_silent = long_ago("synced_at", timedelta(seconds=conf.current().SILENT_AFTER))
     for model, statuses in _OPEN:
         # Objects that are due already keep their retry times and leave room for others.
         requested = DueRefresh.objects.filter(account=account, object_kind=model.kind, object_id=OuterRef("pk"))
         silent = model._default_manager.filter(
-            ~Exists(requested), account=account, status__in=statuses, synced_at__lt=quiet_since, gone_at=None
+            is_silent, ~Exists(requested), account=account, status__in=statuses, gone_at=None
         )
         _request(
             account,
@@ -167,8 +167,12 @@ def _request(account: str, model: type[Any], ids: Any, reason: str) -> None:
 
 def _sweep_is_due(account: str) -> bool:
     ensure_state(account)
-    swept_at = AccountState.objects.values_list("swept_at", flat=True).get(pk=account)
-    return swept_at is None or timezone.now() - swept_at >= SWEEP_EVERY
+    return _unswept(account).exists()
+
+
+def _unswept(account: str) -> QuerySet[AccountState]:
+    """The account's state, if its daily sweep is due."""
+    return AccountState.objects.filter(Q(swept_at=None) | long_ago("swept_at", SWEEP_EVERY), pk=account)
 
 
 def _claim_sweep(account: str) -> bool:
@@ -177,12 +181,9 @@ def _claim_sweep(account: str) -> bool:
     The claim is a ``swept_at`` with which the sweep becomes due again after SWEEP_CLAIM.
     """
     ensure_state(account)
-    state = AccountState.objects.get(pk=account)
-    if state.swept_at is not None and timezone.now() - state.swept_at < SWEEP_EVERY:
-        return False
     # A resync that is due or running compares everything that a sweep would.
-    as_read = AccountState.objects.filter(pk=account, swept_at=state.swept_at, resync_due_at=None)
-    return bool(updated(as_read, swept_at=_sweep_due_after(SWEEP_CLAIM)))
+    unswept = _unswept(account).filter(resync_due_at=None)
+    return bool(updated(unswept, swept_at=_sweep_due_after(SWEEP_CLAIM)))
 
 
 def _daily_sweep(run: ReconciliationRun, progress: Progress | None, deadline: float | None) -> None:

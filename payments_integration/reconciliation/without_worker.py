@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from payments_integration import inbox
 from payments_integration.client import get_client
+from payments_integration.db.transactions import long_ago
 from payments_integration.exceptions import KEY_REFUSED
 from payments_integration.models import AccountState, Event, EventSource, ReconciliationRun, RunKind
 from payments_integration.reconciliation.accounts import reconcile_balances
@@ -45,7 +46,7 @@ def run_due(account: str, *, reconcile_now: bool = False) -> list[Reconciliation
 
 def _is_due(account: str, kind: str, task: str) -> bool:
     interval = timedelta(seconds=float(BEAT_SCHEDULE[f"payments_integration.{task}"]["schedule"]))
-    recent = ReconciliationRun.objects.filter(account=account, kind=kind, started_at__gt=timezone.now() - interval)
+    recent = ReconciliationRun.objects.filter(~long_ago("started_at", interval), account=account, kind=kind)
     return all(error.startswith(KEY_REFUSED) for error in recent.values_list("error", flat=True))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -9,13 +11,11 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from payments_integration import reconciliation
-from payments_integration.models import (
-    AccountState,
-    Event,
-    Payment,
-)
+from payments_integration import inbox, projection, reconciliation, services
+from payments_integration.models import AccountState, Event, ObjectDispatch, Payment, RefreshReason
+from payments_integration.reconciliation.without_worker import run_due
 from payments_integration.testing import ProviderSandbox
+from tests import factories
 from tests.conftest import Receiver
 from tests.integration.reconciling import after_each_page, pass_time, pay
 
@@ -159,6 +159,76 @@ class TestClocks:
         reconciliation.reconcile_events()
         assert _missing(sandbox) == set()
         assert not attentions
+
+
+class TestAheadAndSetRight:
+    """Our clock was six hours ahead. Nothing waits for the times that were written meanwhile."""
+
+    @pytest.fixture
+    def ahead(self, sandbox: ProviderSandbox, clock: time_machine.Traveller) -> Callable[[], Any]:
+        @contextmanager
+        def ahead() -> Iterator[None]:
+            clock.shift(timedelta(hours=6))
+            _our_clock_is_slow(sandbox, -timedelta(hours=6))
+            yield
+            clock.shift(-timedelta(hours=6))
+            sandbox.engine.clock.set_offset(0)
+
+        return ahead
+
+    def test_an_object_that_is_due_is_read(self, sandbox: ProviderSandbox, ahead: Callable[[], Any]) -> None:
+        payment = pay(sandbox)
+        with ahead():
+            projection.request_refresh("default", "payment", payment.pk, RefreshReason.DRIFT)
+        reconciliation.process_due()
+        assert Payment.objects.get().status == "succeeded"
+
+    def test_a_silent_object_is_read(self, sandbox: ProviderSandbox, ahead: Callable[[], Any]) -> None:
+        with ahead():
+            payment = services.create_payment(amount=10000, currency="CLP", country="CL", method_code="cl_webpay_card")
+        AccountState.objects.update(swept_at=timezone.now())
+        sandbox.engine.pay(payment.pk)
+        reconciliation.reconcile_objects()
+        assert Payment.objects.get().status == "succeeded"
+
+    def test_lists_are_swept(self, sandbox: ProviderSandbox, ahead: Callable[[], Any]) -> None:
+        with ahead():
+            reconciliation.reconcile_objects()
+        payment = pay(sandbox)
+        Payment.objects.all().delete()
+        reconciliation.reconcile_objects()
+        assert Payment.objects.get().pk == payment.pk
+
+    def test_passes_without_a_worker_go_on(self, sandbox: ProviderSandbox, ahead: Callable[[], Any]) -> None:
+        with ahead():
+            run_due("default")
+        pay(sandbox)
+        run_due("default")
+        assert _missing(sandbox) == set()
+
+    def test_a_handler_that_failed_is_called_again(self, receiver: Receiver, ahead: Callable[[], Any]) -> None:
+        receiver.fail = lambda _what: True
+        with ahead():
+            inbox.receive("default", factories.body(factories.life()[0]))
+            reconciliation.process_due()
+        assert ObjectDispatch.objects.exclude(next_attempt_at=None).exists()
+        receiver.fail = lambda _what: False
+        receiver.events.clear()
+        reconciliation.process_due()
+        assert len(receiver.events) == 1
+
+    def test_an_event_waits_no_longer_than_the_reorder_window(
+        self, ahead: Callable[[], Any], settings: Any, receiver: Receiver
+    ) -> None:
+        settings.PAYMENTS_INTEGRATION = {
+            **settings.PAYMENTS_INTEGRATION, "PROCESSING": "celery", "REORDER_WINDOW": 60
+        }  # fmt: skip
+        with ahead():
+            inbox.receive("default", factories.body(factories.life()[0]))
+            reconciliation.process_due()
+            assert not receiver.events
+        reconciliation.process_due()
+        assert len(receiver.events) == 1
 
 
 def _dies(pages: int) -> None:

@@ -49,7 +49,7 @@ DAY = 24 * 3600.0
 #: handlers. The provider still has the last event of the gap, so many days later.
 GAPS = (31, 40)
 STILL_KEPT = 10
-SKEWS = (0, -600, -240, -30, 30, 240, 600, 1.5 * 3600, 3 * 3600, -7800, -6 * 3600)
+SKEWS = (0, -600, -240, -30, 30, 240, 600, 1.5 * 3600, 3 * 3600, 6 * 3600, -7800, -6 * 3600)
 
 _MOVES: dict[str, tuple[str, ...]] = {
     "payments": ("pay", "pay", "pay", "open_checkout", "process", "fail", "expire", "hold", "chargeback"),
@@ -372,17 +372,10 @@ class Schedule(RuleBasedStateMachine):
     @rule(amount=INDEX, reversed_after=st.booleans(), fault=st.sampled_from((WAIT, CRASH)), nth=st.integers(2, 3))
     def interrupted_pass(self, amount: int, reversed_after: bool, fault: str, nth: int) -> None:
         """Nothing was delivered for a while; a pass stops between two pages, and a worker comes by."""
-        world = self._step("deliveries fail")
-        engine = world.engine
+        self._step("deliveries fail")
         moves = ("open_checkout", "process", "pay", "chargeback") if reversed_after else ("process", "pay")
         for _ in range(2):
-            if len(world.intents) >= MOST_INTENTS:
-                break
-            intent = payment_intent(self._mark, "cl_webpay_card", _pick(AMOUNTS, amount), None)
-            self._ask(intent, 0, False, [])
-            for payment_id in intent.returned:
-                for move in moves:
-                    self._move(f"{move} {payment_id}", partial(getattr(engine, move), payment_id))
+            self._pay(amount, moves)
         self._give_up_deliveries()
         world = self._step("beat: reconcile_events")
         world.plan.add([Fault("send", fault, nth)])
@@ -429,6 +422,24 @@ class Schedule(RuleBasedStateMachine):
         self.pass_time((24.2 - back_at) * hour)
         world = self._step("beat: resume_operations")
         world.task(_pick(WORKERS, worker), "resume_operations")
+        self.set_clock(0)
+
+    @rule(ahead=st.sampled_from((1.5, 3.0, 6.0)), corrected=st.booleans(), amount=INDEX)
+    def pass_with_a_fast_clock(self, ahead: float, corrected: bool, amount: int) -> None:
+        """Our clock is ahead during a pass. What happens after it is never delivered, and the next pass comes when
+        that clock's time has come.
+        """
+        hour = 3600.0
+        self.set_clock(ahead * hour)
+        world = self._step("beat: reconcile_events")
+        world.task("worker-1", "reconcile_events")
+        if corrected:
+            self.set_clock(0)
+        self._pay(amount, ("process", "pay"))
+        self._give_up_deliveries()
+        self.pass_time(ahead * hour)
+        world = self._step("beat: reconcile_events")
+        world.task("worker-1", "reconcile_events")
         self.set_clock(0)
 
     @rule(payment=INDEX, amounts=st.sampled_from(((None, None), (600, 1000), (None, 600))), nth=st.integers(0, 3))
@@ -479,11 +490,7 @@ class Schedule(RuleBasedStateMachine):
         claim runs out and another worker takes over.
         """
         world = self._world
-        intent = payment_intent(self._mark, "cl_webpay_card", _pick(AMOUNTS, index), None)
-        self._ask(intent, 0, False, [])
-        for payment_id in intent.returned:
-            for move in ("open_checkout", "process", "pay"):
-                self._move(f"{move} {payment_id}", partial(getattr(world.engine, move), payment_id))
+        intent = self._pay(index, ("open_checkout", "process", "pay"))
         draining.deliver_due(world, all_of_them=True)
         world.plan.clear()
         self._step("a worker has a page in hand")
@@ -595,6 +602,15 @@ class Schedule(RuleBasedStateMachine):
         else:
             job = lambda: world.merchant.call(intent)  # noqa: E731
         world.start(_pick(WEBS, web), str(intent), job)
+
+    def _pay(self, amount: int, moves: tuple[str, ...]) -> Intent:
+        """A payment is made by card, and goes on at the provider."""
+        intent = payment_intent(self._mark, "cl_webpay_card", _pick(AMOUNTS, amount), None)
+        self._ask(intent, 0, False, [])
+        for payment_id in intent.returned:
+            for move in moves:
+                self._move(f"{move} {payment_id}", partial(getattr(self._world.engine, move), payment_id))
+        return intent
 
     def _move(self, name: str, move: Callable[[], Any]) -> None:
         world = self._step(f"at the provider: {name}")

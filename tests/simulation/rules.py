@@ -109,6 +109,12 @@ MUTANTS = (
     _one("an item is marked before its receivers run", "inbox/dispatching.py", _DISPATCH, _MARK_AND_DISPATCH),
     _one("the watermark moves before the pages are in", "reconciliation/events.py", _READ_WINDOW, _MOVE_AND_READ),
     _one(
+        "the watermark passes the provider's time",
+        "reconciliation/events.py",
+        "min(window.end, end.earlier)",
+        "window.read_to",
+    ),
+    _one(
         "a long gap is followed by no resync",
         "reconciliation/events.py",
         "    if (gap is None or gap > MAX_GAP) and state.resync_due_at is None:\n",
@@ -207,8 +213,8 @@ MUTANTS = (
     _one(
         "a claim outlives its holder",
         "inbox/dispatching.py",
-        "        free = Q(next_attempt_at=None) | Q(next_attempt_at__lte=now)\n",
-        '        free = Q(claim="") & (Q(next_attempt_at=None) | Q(next_attempt_at__lte=now))\n',
+        "ObjectDispatch.objects.filter(_is_free(now), pk__in=known)",
+        'ObjectDispatch.objects.filter(_is_free(now), pk__in=known, claim="")',
     ),
     Mutant(
         "after a failure in a page, the object goes on",

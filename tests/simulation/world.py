@@ -413,7 +413,7 @@ class World:
         """Stands for the release of all held events, of which one is overdue by our clock."""
         now = timezone.now()
         held = dict(Event.objects.filter(account=account, state=EventState.HELD).values_list("pk", "received_at"))
-        if not any(abs(now - received_at) >= LONGEST_HOLD for received_at in held.values()):
+        if held and not any(abs(now - received_at) >= LONGEST_HOLD for received_at in held.values()):
             self.violated("events are held for their pass", f"{sorted(held)} are released at {now}")
         self.overdue |= held.keys()
         return release(account)

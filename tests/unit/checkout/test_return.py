@@ -167,6 +167,15 @@ def test_a_payment_that_was_just_confirmed_is_not_read(client: Client, provider:
     assert provider.reads == []
 
 
+def test_a_payment_that_was_confirmed_in_the_future_is_read(
+    client: Client, provider: Fake, request_: HttpRequest
+) -> None:
+    """Our clock was ahead then."""
+    payment = rows.payment(synced_at=timezone.now() + timedelta(days=40))
+    at_provider(provider, payment, status="succeeded", amount_received=10_000)
+    assert "Thank you!" in come_back(client, back(request_))
+
+
 def test_the_return_page_works_before_the_payment_is_mirrored(
     client: Client, provider: Fake, request_: HttpRequest
 ) -> None:
