@@ -14,11 +14,13 @@ from django.contrib.admin.utils import quote
 from django.contrib.auth.models import Group
 from django.test import RequestFactory
 from django.urls import URLPattern, reverse
+from django.utils import timezone
 
 from payments_integration import notes, services
 from payments_integration.checkout import links
 from payments_integration.contrib.finance.models import ReceiptMail
 from payments_integration.models import DueRefresh, Payment, Refund
+from payments_integration.reconciliation.due import LONGEST_WAIT
 
 
 def create() -> None:
@@ -38,10 +40,10 @@ def create() -> None:
     services.sync_balances()
     services.sync_webhook_endpoints()
     ReceiptMail.objects.create(account="default", payment_id=payments[0].pk, state="sent")
-    # Deleted when it is done, and so due long after the walk.
+    # Deleted when it is done, and so due after the walk, as late as any can be.
     DueRefresh.objects.create(
         account="default", object_kind="payment", object_id=payments[3].pk, reason="drift",
-        due_at="2100-01-01T00:00:00Z",
+        due_at=timezone.now() + LONGEST_WAIT,
     )  # fmt: skip
     print(json.dumps([payment.pk for payment in payments]))
 
