@@ -220,6 +220,11 @@ def needs_person(claim: Claim, why: str, error: ProviderError | None = None) -> 
     )
 
 
+def late(claim: Claim) -> None:
+    """The request left, and another worker has settled the operation: its outcome stays."""
+    _record(operations.of(claim.operation).after_late_attempt(claim.operation))
+
+
 def with_note(operation: Operation, text: str) -> str:
     """The operation's note with another dated line, unless the last line says the same.
 

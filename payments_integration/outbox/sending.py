@@ -101,6 +101,17 @@ def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) 
     # The last step before the request: a process that stood still must not send what others have settled.
     claim.ensure_time(max_wait)
     try:
+        return _send(client, claim, before, max_wait=max_wait, close_when_limited=close_when_limited)
+    except LeaseLost:
+        outcomes.late(claim)
+        raise
+
+
+def _send(
+    client: Client, claim: Claim, before: projection.Snapshot, *, max_wait: float, close_when_limited: bool
+) -> Sent:
+    operation, call = claim.operation, operations.of(claim.operation)
+    try:
         with telemetry.during(telemetry.Sending(operation, is_repeated=claim.repeated)):
             answer = call.send(client, operation, max_wait=max_wait)
     except ProviderError as error:

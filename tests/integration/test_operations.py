@@ -40,6 +40,7 @@ from payments_integration.models import (
 from payments_integration.outbox import ledger, outcomes, sending
 from payments_integration.outbox.operations.payments import CreatePayment
 from payments_integration.outbox.operations.payouts import CreatePayout
+from payments_integration.outbox.operations.webhook_endpoints import RotateWebhookSecret
 from payments_integration.sandbox import Fault
 from payments_integration.sandbox.payments import Payments
 from payments_integration.testing.provider import API_KEY, ProviderSandbox
@@ -488,6 +489,34 @@ def test_the_secret_of_an_older_rotation_does_not_replace_a_newer_one(sandbox: P
     assert services.resume_operations() == {"done": 1}
     row.refresh_from_db()
     assert decrypt(row.secret_token) == sandbox.engine.endpoint(row.pk).secret != newer
+    assert not Operation.objects.exclude(state=OperationState.DONE).exists()
+
+
+@pytest.mark.case(63)
+@pytest.mark.promise(1)
+def test_a_rotation_that_leaves_after_its_lease_was_lost_is_followed_by_another(
+    sandbox: ProviderSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process stood still just before the request left. Others closed its operation and rotated again."""
+    row = services.create_webhook_endpoint(
+        url="https://testserver/payments/webhook/default/", events=["payment.created"]
+    )
+    send = RotateWebhookSecret.send
+
+    def overtaken(self: Any, client: Any, operation: Operation, **options: Any) -> Any:
+        monkeypatch.setattr(RotateWebhookSecret, "send", send)
+        Operation.objects.filter(pk=operation.pk).update(
+            state=OperationState.DONE, result_kind="webhook_endpoint", result_id=row.pk, lease_token=""
+        )
+        services.rotate_webhook_secret(row)
+        return send(self, client, operation, **options)
+
+    monkeypatch.setattr(RotateWebhookSecret, "send", overtaken)
+    services.rotate_webhook_secret(row)
+    late = sandbox.engine.endpoint(row.pk).secret
+    assert services.resume_operations() == {"done": 1}
+    row.refresh_from_db()
+    assert decrypt(row.secret_token) == sandbox.engine.endpoint(row.pk).secret != late
     assert not Operation.objects.exclude(state=OperationState.DONE).exists()
 
 

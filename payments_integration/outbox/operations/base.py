@@ -136,6 +136,10 @@ class ProviderCall:
         """Likewise where the operation ends without its answer: by a look-up or a person."""
         return None
 
+    def after_late_attempt(self, operation: Operation) -> Intent | None:
+        """A further call if a request may have been executed after another worker had settled the operation."""
+        return None
+
 
 class Creation(ProviderCall):
     """A call that makes an object."""

@@ -47,15 +47,7 @@ class _AnswersWithSecret(ProviderCall):
         return None if is_current else self.after_finding(operation, answer.id)
 
     def after_finding(self, operation: Operation, object_id: str) -> Intent | None:
-        return Intent(
-            operation=RotateWebhookSecret.name,
-            account=operation.account,
-            arguments={"endpoint": object_id},
-            target_id=object_id,
-            idempotency_key=f"{operation.pk}-again",
-            actor=operation.actor,
-            actor_id=operation.actor_id,
-        )
+        return _rotation(operation, object_id, f"{operation.pk}-again")
 
 
 class CreateWebhookEndpoint(_AnswersWithSecret, Creation):
@@ -96,6 +88,10 @@ class RotateWebhookSecret(_AnswersWithSecret, Change):
     def look_up(self, client: Client, operation: Operation) -> Happened:
         return Happened("its answer is lost; the secret is rotated again")
 
+    def after_late_attempt(self, operation: Operation) -> Intent | None:
+        # Its secret may be newer than the one that the other worker's rotation brought.
+        return _rotation(operation, operation.target_id, f"{operation.pk}-late-{operation.attempts}")
+
 
 class DeleteWebhookEndpoint(Change):
     name, label, kind = "delete_webhook_endpoint", _("deletion of a webhook endpoint"), Kind.WEBHOOK_ENDPOINT
@@ -123,6 +119,18 @@ class DeleteWebhookEndpoint(Change):
     def after_finding(self, operation: Operation, object_id: str) -> Intent | None:
         projection.mark_endpoint_deleted(operation.account, object_id)
         return None
+
+
+def _rotation(operation: Operation, endpoint_id: str, idempotency_key: str) -> Intent:
+    return Intent(
+        operation=RotateWebhookSecret.name,
+        account=operation.account,
+        arguments={"endpoint": endpoint_id},
+        target_id=endpoint_id,
+        idempotency_key=idempotency_key,
+        actor=operation.actor,
+        actor_id=operation.actor_id,
+    )
 
 
 def _has_rival_secret(operation: Operation, endpoint_id: str) -> bool:
