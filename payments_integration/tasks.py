@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 SHORT = 25 * 60
 #: The same for tasks that may have to read weeks of events or every object.
 LONG = 12 * 3600
-#: Each step of ``process_events`` stops after about so many seconds. What is left goes into a new message, behind
-#: those that wait: an account with a long backlog takes turns with the others.
+#: Each step of ``process_events`` stops after about so many seconds, and a new message at the end of the queue
+#: continues its work. So accounts take turns.
 TURN_SECONDS = 2.0
 
 Work = Callable[[str | None], None]

@@ -221,7 +221,7 @@ def needs_person(claim: Claim, why: str, error: ProviderError | None = None) -> 
 
 
 def late(claim: Claim) -> None:
-    """The request left, and another worker has settled the operation: its outcome stays."""
+    """The request left, but another worker holds or has settled the operation: what that one writes is the outcome."""
     _record(operations.of(claim.operation).after_late_attempt(claim.operation))
 
 
