@@ -10,8 +10,8 @@ import pytest
 
 
 @pytest.fixture
-def payments_sandbox() -> Iterator[Any]:
+def payments_sandbox(settings: Any) -> Iterator[Any]:
     """A running sandbox that the account "default" uses. See ``payments_integration.testing``."""
     # Not at the top, because the plugin is loaded before Django is configured.
-    with import_module("payments_integration.testing.provider").ProviderSandbox() as sandbox:
+    with import_module("payments_integration.testing.provider").ProviderSandbox(settings=settings) as sandbox:
         yield sandbox

@@ -27,8 +27,9 @@ class ProviderSandbox:
 
     It sends nothing on its own: :meth:`deliver` posts the due deliveries to your project's webhook view, and
     :meth:`settle` also does the work of a worker. ``webhook_url``: deliver over HTTP to this URL instead (a live
-    server). ``options`` overrides keys of PAYMENTS_INTEGRATION; other arguments go to the sandbox's ``Engine``. It has
-    money in every currency; ``funds={}`` starts without any, for tests of a refusal.
+    server). ``options`` overrides keys of PAYMENTS_INTEGRATION. ``settings``: pytest-django's fixture, in a fixture of
+    your own; then the changes of the sandbox and of the test are undone in the right order. Other arguments go to the
+    sandbox's ``Engine``. It has money in every currency; ``funds={}`` starts without any, for tests of a refusal.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class ProviderSandbox:
         account: str = conf.DEFAULT_ACCOUNT,
         webhook_url: str | None = None,
         options: dict[str, Any] | None = None,
+        settings: Any = None,
         **engine: Any,
     ) -> None:
         engine.setdefault("rate_limits", False)
@@ -46,6 +48,7 @@ class ProviderSandbox:
         self.webhook_secret = WEBHOOK_SECRET
         self._webhook_url = webhook_url
         self._options = options or {}
+        self._settings = settings
         self._server = SandboxServer(self.engine, deliver=False)
         self._override: override_settings | None = None
 
@@ -78,8 +81,12 @@ class ProviderSandbox:
             "API_KEY": API_KEY,
             "WEBHOOK_SECRETS": [self.webhook_secret],
         }
-        self._override = override_settings(**{conf.NAME: {**configured, **self._options, "ACCOUNTS": accounts}})
-        self._override.enable()
+        changed = {**configured, **self._options, "ACCOUNTS": accounts}
+        if self._settings is not None:
+            setattr(self._settings, conf.NAME, changed)
+        else:
+            self._override = override_settings(**{conf.NAME: changed})
+            self._override.enable()
         self._add_endpoint()
         self.engine.clock.subscribe(self._follow_clock)
         return self

@@ -61,6 +61,24 @@ def test_the_fixture_runs_a_whole_payment(payments_sandbox: ProviderSandbox) -> 
     assert Event.objects.filter(source="webhook").count() == len(payments_sandbox.project.events)
 
 
+def test_the_fixture_leaves_no_settings_behind(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        from payments_integration import conf
+
+        @pytest.mark.django_db
+        def test_a_change_over_the_sandbox(settings, payments_sandbox):
+            settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "BATCH_SIZE": 7}
+            assert (conf.account().base_url, conf.current().BATCH_SIZE) == (payments_sandbox.url, 7)
+
+        def test_afterwards():
+            assert (conf.account().base_url, conf.current().BATCH_SIZE) == ("http://127.0.0.1:9", 500)
+        """
+    )
+    pytester.runpytest_subprocess("--ds", "tests.settings", "-p", "no:randomly").assert_outcomes(passed=2)
+
+
 @pytest.mark.parametrize("method_code", ["cl_webpay_card", "cl_bank_transfer"])
 def test_the_first_payment_can_be_refunded(payments_sandbox: ProviderSandbox, method_code: str) -> None:
     refund = services.create_refund(paid(payments_sandbox, method_code), **DESTINATION[method_code])
