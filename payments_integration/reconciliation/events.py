@@ -108,7 +108,8 @@ def _end(run: ReconciliationRun, held: Lease) -> _End:
     """The provider's time, by the Date of an answer and as we know it; without a Date, our time minus a margin.
 
     Where the two disagree, either may be wrong. A pass that ended at the earlier one would find events hours late if
-    ours is slow; a watermark at the later one would pass events that do not exist yet.
+    ours is slow; a watermark at the later one would pass events that do not exist yet. Without a Date the Dates of the
+    pages limit the watermark.
     """
     events = get_client(run.account).events
     (answer,) = fetched_ahead((events.list_page(limit=1, background=True) for _ in range(1)), held.renew)
@@ -176,11 +177,11 @@ def _read_range(
     for window in _windows(start, end, resumed):
         if run.pages:
             check_deadline(run, deadline)
-        _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
+        complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
         _apply(held)
         inbox.release(run.account, window.read_to)
         if not explicit:
-            held.write(watermark=min(window.end, end.earlier), window_from=None, window_to=None, cursor="")
+            held.write(watermark=min(complete, end.earlier), window_from=None, window_to=None, cursor="")
 
 
 def _windows(start: datetime, end: _End, resumed: _Window | None) -> Iterator[_Window]:
@@ -207,9 +208,11 @@ def _read_window(
     save: bool,
     progress: Progress | None,
     deadline: float | None,
-) -> None:
-    fresh = 0
+) -> datetime:
+    """Store the window's events; returns how far it is complete: up to its end, or the Date of a page before it."""
+    fresh, complete = 0, window.end
     for answer in _pages(run, held, window):
+        complete = min(complete, answer.answered_at or complete)
         counts = receive_page(run.account, answer.data)
         new = counts[Receipt.NEW] + counts[Receipt.QUARANTINED]
         run.pages += 1
@@ -217,7 +220,7 @@ def _read_window(
         run.recovered += new
         fresh += new
         if save and answer.data.has_more and answer.data.cursor:
-            held.write(window_from=window.start, window_to=window.end, cursor=answer.data.cursor)
+            held.write(window_from=window.start, window_to=complete, cursor=answer.data.cursor)
             check_deadline(run, deadline)
         else:
             held.renew()
@@ -226,6 +229,7 @@ def _read_window(
             fresh = 0
         if progress is not None:
             progress(run)
+    return complete
 
 
 def receive_page(account: str, page: PageOf[RawEvent]) -> Counter[Receipt]:

@@ -14,6 +14,7 @@ from django.utils import timezone
 from payments_integration import inbox, projection, reconciliation, services
 from payments_integration.models import AccountState, Event, ObjectDispatch, Payment, RefreshReason
 from payments_integration.reconciliation.without_worker import run_due
+from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
 from tests import factories
 from tests.conftest import Receiver
@@ -147,6 +148,30 @@ class TestClocks:
         pay(sandbox)
         for _ in range(2):
             clock.shift(timedelta(hours=5))
+            reconciliation.reconcile_events()
+        assert _missing(sandbox) == set()
+
+    @pytest.mark.parametrize("is_interrupted", [False, True], ids=["whole", "interrupted"])
+    def test_an_undated_answer_and_a_fast_clock_hide_no_event(
+        self, sandbox: ProviderSandbox, clock: time_machine.Traveller, *, is_interrupted: bool
+    ) -> None:
+        """Without a Date our clock says where the pass ends. The Dates of its pages say how far it is complete."""
+        ahead = timedelta(hours=6)
+        clock.shift(ahead)
+        _our_clock_is_slow(sandbox, -ahead)
+        for _ in range(40):
+            pay(sandbox)
+        sandbox.engine.faults.add(Fault("no_date", operation="list_events"))
+        if is_interrupted:
+            with after_each_page(_dies), pytest.raises(KeyboardInterrupt):
+                reconciliation.reconcile_events()
+        else:
+            reconciliation.reconcile_events()
+        pay(sandbox)
+        clock.shift(-ahead)
+        sandbox.engine.clock.set_offset(0)
+        for _ in range(2):
+            clock.shift(timedelta(hours=7))
             reconciliation.reconcile_events()
         assert _missing(sandbox) == set()
 

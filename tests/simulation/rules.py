@@ -55,11 +55,13 @@ _GO_ON = """\
                 work.items.pop(0)
                 continue
 """
-_READ_WINDOW = "        _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)\n"
+_READ_WINDOW = (
+    "        complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)\n"
+)
 _MOVE_AND_READ = """\
         if not explicit:
             held.write(watermark=window.end)
-        _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
+        complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
 """
 _AS_READ = """\
     as_read = Operation.objects.filter(free(now), pk=operation.pk, state__in=states).filter(
@@ -111,7 +113,7 @@ MUTANTS = (
     _one(
         "the watermark passes the provider's time",
         "reconciliation/events.py",
-        "min(window.end, end.earlier)",
+        "min(complete, end.earlier)",
         "window.read_to",
     ),
     _one(
