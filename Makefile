@@ -52,7 +52,7 @@ test-mariadb: $(VENV)/.ready-mysql ## Those that use a database on MariaDB: TEST
 	$(SERVERS) mariadb -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
 
 test-pgbouncer: $(VENV)/.ready-postgres ## The same through PgBouncer in transaction mode, in front of a PostgreSQL of its own
-	$(RUN) -m tests.clusters pgbouncer -- $(RUN) -m pytest $(PYTEST_ARGS) --reuse-db $(SUITE)
+	$(RUN) -m tests.clusters pgbouncer -- $(RUN) -m pytest $(PYTEST_ARGS) --reuse-db -m "not own_session" $(SUITE)
 
 test-outages: $(VENV)/.ready-brokers ## Failover, restore, and load through PgBouncer, each small
 	$(RUN) -m pytest tests/outages

@@ -112,7 +112,9 @@ class PgBouncer(Server):
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
             f"auth_type = trust\nauth_file = {users}\npool_mode = transaction\n"
             f"max_client_conn = 500\ndefault_pool_size = {self._connections}\n"
-            # A connection that a test has broken is not given to the next one; DROP DATABASE waits 5 s for idle ones.
+            # What a test has set for its session, or has broken, does not reach the next one; DROP DATABASE waits 5 s
+            # for idle connections.
+            "server_reset_query = DISCARD ALL\nserver_reset_query_always = 1\n"
             "server_check_delay = 0\nserver_idle_timeout = 2\nlog_connections = 0\nlog_disconnections = 0\n"
         )
         for path in (users, settings):

@@ -114,7 +114,7 @@ def full() -> Iterator[None]:
 TROUBLE: dict[str, Callable[[], AbstractContextManager[None]]] = {"down": down, "read-only": read_only, "full": full}
 
 
-@pytest.mark.parametrize("trouble", TROUBLE)
+@pytest.mark.parametrize("trouble", ["down", pytest.param("read-only", marks=pytest.mark.own_session), "full"])
 @pytest.mark.parametrize("warm", [True, False], ids=["secrets known", "secrets unknown"])
 def test_a_delivery_is_answered_503_and_stored_when_it_is_sent_again(
     trouble: str, warm: bool, caplog: pytest.LogCaptureFixture
@@ -136,6 +136,7 @@ def test_a_delivery_is_answered_503_and_stored_when_it_is_sent_again(
     assert Payment.objects.get(pk="pay_1").metadata == {"note": "x" * 100_000}
 
 
+@pytest.mark.own_session
 def test_a_connection_that_the_server_closed_is_replaced() -> None:
     """A restart of the server, seen from a process that keeps its connection. SQLite has no server: it is closed."""
     assert deliver(factories.life("pay_2")[0]) == 200
@@ -157,6 +158,7 @@ def end_connection() -> None:
     at_once(lambda: execute(f"SELECT pg_terminate_backend({number})" if POSTGRES else f"KILL CONNECTION {number}"))
 
 
+@pytest.mark.own_session
 def test_processing_resumes_after_an_outage() -> None:
     """Processing meets the trouble too: nothing is marked, and all is done afterwards."""
     inbox.receive_many("default", map(factories.body, factories.life()), source="webhook")

@@ -77,6 +77,7 @@ def payment() -> Payment:
     return Payment.objects.get()
 
 
+@pytest.mark.own_session
 @pytest.mark.case(39)
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_lock_timeout_rolls_back_the_whole_transaction(
@@ -103,6 +104,7 @@ def test_a_lock_timeout_rolls_back_the_whole_transaction(
     assert payment.failure_reason == "ours"
 
 
+@pytest.mark.own_session
 @pytest.mark.case(39)
 @pytest.mark.parametrize("level", LEVELS)
 def test_an_answer_waits_for_a_row_that_merchant_code_has_locked(
@@ -123,6 +125,7 @@ def test_an_answer_waits_for_a_row_that_merchant_code_has_locked(
     assert list(changes) == [("", "created"), ("created", "processing")]
 
 
+@pytest.mark.own_session
 def test_an_endless_lock_wait_is_an_error_and_writes_nothing(
     payment: Payment, released: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
