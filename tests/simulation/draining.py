@@ -157,7 +157,7 @@ def people_decide(world: World) -> bool:
                 # Refunds have no reference: one of the dashboard stands for ours, which was never made.
                 services.mark_happened(operation, fitting, "Ana", "made in the dashboard instead")
             elif operation.operation == "rotate_webhook_secret" and operation.may_have_run:
-                # The provider shows no secret, so that nobody can know. The app asks for this, and rotates again.
+                # The dashboard shows no secret, so a person cannot tell. The app rotates again.
                 services.look_up(operation, "Ana")
             else:
                 services.mark_never_happened(operation, "Ana", "not in the dashboard")
