@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, ProgrammingError, transaction
+from django.db import DatabaseError, ProgrammingError, connection, transaction
 
 from payments_integration import sql_views
 from payments_integration.models import Payment
@@ -20,8 +20,11 @@ pytestmark = pytest.mark.skipif(not POSTGRES, reason="it is about PostgreSQL's r
 
 @pytest.fixture
 def reader(later: None) -> Iterator[str]:
-    """A role that may read two views and one column of a third."""
-    role = "payments test-reader"
+    """A role that may read two views and one column of a third.
+
+    Roles belong to the whole server, on which every pytest worker has a database: its name is part of the role's.
+    """
+    role = f"reader-of {connection.settings_dict['NAME']}"
     execute(
         f'CREATE ROLE "{role}"',
         f'GRANT SELECT ON payments_v_payment TO "{role}"',
