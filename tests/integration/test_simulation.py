@@ -65,6 +65,22 @@ def test_a_gap_in_which_the_provider_forgets_events_violates_no_invariant(
     assert "gap_too_long" in {reason for reason, _ in world.attentions}
 
 
+@pytest.mark.usefixtures("scheduler")
+def test_no_request_is_under_way_for_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    schedule = Schedule()
+    schedule.begin("celery", False, set(FAMILIES), sold=0, window=0, approvals=False, has_gaps=False)
+    schedule.create_payout(
+        0, 0, 0, False, [Fault("send", "wait", method="POST"), Fault("send", "late", method="POST")]
+    )
+    schedule.pass_time(25 * 3600)
+    schedule.teardown()
+    [world] = finished
+    [arrived] = [line for line in world.trace if "a late POST /v1/payouts reaches the provider: 201" in line]
+    assert arrived.startswith("01 12:"), "the schedule began on the 1st at 12:00"
+
+
 def test_a_fault_of_a_post_waits_for_one() -> None:
     plan = Plan()
     plan.add([Fault("send", "drop", method="POST"), Fault("send", "late", 1)])

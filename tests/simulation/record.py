@@ -123,7 +123,7 @@ def table(found: Iterable[Part]) -> str:
             f"{sum(each.steps for each in same):,}",
             f"{sum(each.kills for each in same):,}",
             f"{sum(each.faults for each in same):,}",
-            f"{violations} violations" if violations else "no violation",
+            f"{violations or 'no'} violation{'s' * (violations > 1)}",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

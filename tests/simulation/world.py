@@ -42,7 +42,7 @@ SECOND_SECRET = "whsec_second"
 FUNDS = 50_000
 #: A payout of so much needs a second person.
 LARGE = 4000
-#: Seconds that no request is under way for.
+#: A request reaches the provider within so many seconds, or never.
 LATEST = 60.0
 #: A process stands still for no longer between its last look at the clock and its request: who slept a day there would
 #: send under a key that the provider has forgotten, and nothing on this side can prevent it.
@@ -245,16 +245,21 @@ class World:
 
     def advance(self, seconds: float) -> None:
         """Time passes; the provider does what is due by then."""
-        # A request is late by seconds, not by the day after which its key is forgotten.
-        while self.network.stragglers and seconds >= LATEST:
-            self.network.arrive(0)
         until = self.time.now + timedelta(seconds=seconds)
+        self._bring_stragglers(seconds)
         while late := [actor for actor in self.waiting if actor.point == "send" and actor.since < until - STANDSTILL]:
             self.resume(self.waiting.index(late[0]))
+            # What it sent may be under way now.
+            self._bring_stragglers(seconds)
         self.time.advance(seconds)
         self.engine.tick()
         self.provider_acted()
         self.post.lose_patience()
+
+    def _bring_stragglers(self, seconds: float) -> None:
+        """Before that time passes: a request is late by seconds, not by the day after which its key is forgotten."""
+        while self.network.stragglers and seconds >= LATEST:
+            self.network.arrive(0)
 
     def task(self, process: str, name: str) -> Actor:
         """A worker runs one of the tasks."""

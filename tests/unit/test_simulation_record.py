@@ -33,7 +33,7 @@ def test_a_row_sums_the_parts_of_one_version_on_one_database() -> None:
     others = [replace(PART, database="mysql", seed=6), replace(PART, code="v2", seed=7)]
     rows = record.table([PART, more, *others]).splitlines()[2:]
     assert rows[0] == (
-        "| `dddddddddddd`, SQLite | 4, 5 | 1,105 of 30,000 | 6,000 | 240 | 1,400 | 1 violations |"
+        "| `dddddddddddd`, SQLite | 4, 5 | 1,105 of 30,000 | 6,000 | 240 | 1,400 | 1 violation |"
     )  # fmt: skip
     assert rows[1] == "| `cccccccccccc`, MariaDB | 6 | 105 of 5,000 | 3,000 | 120 | 700 | no violation |"
     assert len(rows) == 3
