@@ -95,7 +95,7 @@ def test_a_warm_shutdown_loses_nothing(installation: Installation) -> None:
     first = installation.paid(gate="leaving")
     others = [installation.paid() for _ in range(5)]
     assert set(installation.deliver()) == {200}
-    # It finds all of them: one that comes between two deliveries may read the status before its event arrives.
+    # Not before: between two deliveries, a worker may read the new status before its event arrives.
     worker = installation.worker(concurrency=1)
     installation.wait_entered("leaving")
     worker.send(signal.SIGTERM)
