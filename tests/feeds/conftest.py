@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -104,19 +105,21 @@ def by_object(messages: list[Message]) -> dict[str, list[str]]:
 
 def publish_and_die(settings: Any, *, after: str, nth: int = 1) -> None:
     """A process publishes to Kafka, and is killed before or after the nth call of ``send``."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.feeds.child", after, str(nth)],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "tests.feeds.settings",
-            "FEEDS_DATABASE": str(connection.settings_dict["NAME"]),
-            "FEEDS_BROKERS": settings.FEEDS_KAFKA["bootstrap.servers"],
-            "FEEDS_TOPIC": settings.FEEDS_TOPIC,
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-m", "tests.feeds.child", after, str(nth)],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "TMPDIR": folder,  # a killed process removes nothing
+                "DJANGO_SETTINGS_MODULE": "tests.feeds.settings",
+                "FEEDS_DATABASE": str(connection.settings_dict["NAME"]),
+                "FEEDS_BROKERS": settings.FEEDS_KAFKA["bootstrap.servers"],
+                "FEEDS_TOPIC": settings.FEEDS_TOPIC,
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
     assert done.returncode == -9, done.stdout + done.stderr
