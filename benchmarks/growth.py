@@ -76,7 +76,7 @@ class QuietPostgres(Postgres):
     """Its only transactions are those that are measured, and its plans are the same for every size.
 
     An open one keeps the entries of deleted rows in the indexes, whichever database it is in; autovacuum opens some.
-    The planner takes the few rows that are due for a part of a histogram's bucket, which is 1% of any table by default.
+    A bucket of a histogram is 1% of any table by default: of a larger one the planner expects more rows that are due.
     """
 
     def command(self) -> list[str]:
