@@ -54,7 +54,7 @@ test-mariadb: $(VENV)/.ready-mysql ## Those that use a database on MariaDB: TEST
 test-pgbouncer: $(VENV)/.ready-postgres ## The same through PgBouncer in transaction mode, in front of a PostgreSQL of its own
 	$(RUN) -m tests.clusters pgbouncer -- $(RUN) -m pytest $(PYTEST_ARGS) --reuse-db -m "not own_session" $(SUITE)
 
-test-outages: $(VENV)/.ready-brokers ## Failover, restore, and load through PgBouncer, each small
+test-outages: $(VENV)/.ready-brokers ## Failover, restore, upgrade, replica, and load through PgBouncer, each small
 	$(RUN) -m pytest tests/outages
 
 test-brokers: $(VENV)/.ready-brokers ## Celery workers and beat over Redis and RabbitMQ, on PostgreSQL

@@ -45,3 +45,16 @@ def test_a_failover_under_load_loses_and_doubles_nothing() -> None:
 @pytest.mark.promise(5)
 def test_a_restored_dump_sends_nothing_twice() -> None:
     assert_true(run("restore"))
+
+
+@pytest.mark.promise(1)
+@pytest.mark.promise(2)
+@pytest.mark.promise(5)
+def test_an_upgrade_under_load_loses_and_doubles_nothing() -> None:
+    assert_true(run("upgrade"))
+
+
+@pytest.mark.promise(2)
+@pytest.mark.promise(5)
+def test_the_app_decides_by_nothing_that_a_replica_says() -> None:
+    assert_true(run("replica"))
