@@ -73,10 +73,10 @@ Work = Callable[[], object]
 
 
 class QuietPostgres(Postgres):
-    """Its only transactions are those that are measured, and its plans are the same for every size.
+    """Its only transactions are those that are measured, and it estimates few rows as well in a large table.
 
-    An open one keeps the entries of deleted rows in the indexes, whichever database it is in; autovacuum opens some.
-    A bucket of a histogram is 1% of any table by default: of a larger one the planner expects more rows that are due.
+    An open transaction keeps the entries of deleted rows in the indexes, whichever database it is in; autovacuum opens
+    some. A bucket of a histogram is 1% of any table by default, so the estimate of what is due would grow with it.
     """
 
     def command(self) -> list[str]:
