@@ -113,6 +113,7 @@ def _end(run: ReconciliationRun, held: Lease) -> _End:
     """
     events = get_client(run.account).events
     (answer,) = fetched_ahead((events.list_page(limit=1, background=True) for _ in range(1)), held.renew)
+    projection.note_contact(run.account, answer.answered_at)
     now, expected, date = timezone.now(), projection.provider_time(run.account), answer.answered_at
     if date is None:
         return _End(now - UNDATED, now - UNDATED)
