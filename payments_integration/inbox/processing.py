@@ -180,12 +180,11 @@ def _mark(events: list[Event], applied: Applied, erased_ids: set[str]) -> None:
     """
     outcomes: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
     wanted = cache(is_wanted)
-    waiting = [
-        event
-        for event in events
-        if event.received_at - event.created_at <= TOO_OLD_TO_DISPATCH
-        and wanted(event.object_kind, event.type, applied.new_status.get(event.id))
-    ]
+    waiting = []
+    for event in events:
+        too_old = event.received_at - event.created_at > TOO_OLD_TO_DISPATCH
+        if not too_old and wanted(event.object_kind, event.type, applied.new_status.get(event.id)):
+            waiting.append(event)
     undispatched = {event.id for event in waiting} - _history(waiting)
     for event in events:
         state = EventState.DONE
@@ -250,9 +249,12 @@ def _note_mistake(event_id: str, error: Exception) -> None:
     repeatable(note, using=router.db_for_write(Event))
 
 
-def is_wanted(kind: str, event_type: str, new_status: str | None) -> bool:
-    """Whether any receiver wants such an event or its change of status; if not, there is nothing to dispatch."""
+def is_wanted(kind: str, event_type: str | None, new_status: str | None) -> bool:
+    """Whether any receiver wants such an event or its change of status; if not, there is nothing to dispatch.
+
+    ``event_type``: None if an answer brought the change.
+    """
     model = MIRRORS.get(kind, Event)
-    return has_listeners(event_received, model, event_type) or (
+    return (event_type is not None and has_listeners(event_received, model, event_type)) or (
         new_status is not None and has_listeners(status_changed, model, new_status)
     )

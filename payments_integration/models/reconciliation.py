@@ -88,6 +88,13 @@ class ReconciliationRun(Row):
     error: str = fields.TextField(_("error"), default="", blank=True)
     get_kind_display: Callable[[], str]
     get_state_display: Callable[[], str]
+    #: For the output while it runs, not stored: what it reads now, where an interrupted pass was resumed, and how many
+    #: objects were mirrored at the start.
+    reads: str = ""
+    resumed: str = ""
+    expected: int = 0
+    #: When the numbers were last saved, on the monotonic clock.
+    saved_at: float = 0.0
 
     class Meta:
         verbose_name = _("reconciliation run")

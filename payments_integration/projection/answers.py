@@ -124,7 +124,9 @@ def write_new(
     """
 
     def write() -> None:
-        offset, is_synced = statements.values_of(router.db_for_write(Event), clock_offset(account), _is_synced(account))
+        offset, is_synced = statements.values_of(
+            router.db_for_write(Event), clock_offset(account), _is_synced(account)
+        )
         at, seconds = ordering.when_read(answered_at, _ahead(offset), duration)
         erased = {object_id for _, _, object_id in keep_erased((account, resource) for resource in resources)}
         new = [
@@ -359,7 +361,9 @@ def _record(
 
 def _set_history_aside(account: str, changes: Iterable[StatusChange]) -> None:
     """Have unsaved changes from before the installation count as done, except those of our own operations' objects."""
-    old = [change for change in changes if change.state == EventState.APPLIED and history.is_history(account, change.at)]
+    old = [
+        change for change in changes if change.state == EventState.APPLIED and history.is_history(account, change.at)
+    ]
     ours = history.ours(account, (change.object_id for change in old))
     for change in old:
         if change.object_id not in ours:
