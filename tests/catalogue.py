@@ -148,6 +148,7 @@ CASES = (
     Case(116, "a handler swallows a database error; the handlers of two workers deadlock", (POSTGRES, MARIADB)),
     Case(117, "kill -9 at every boundary of dispatch while a page of objects is claimed", ALL),
     Case(118, "failover of PostgreSQL to a synchronous standby in the middle of load", (POSTGRES,)),
+    Case(129, "50,000 payments made before the installation; the first synchronisation", ALL),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}
