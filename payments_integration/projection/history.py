@@ -68,6 +68,7 @@ def note_contact(account: str, at: datetime | None) -> None:
     if abs(at - timezone.now()) > MAX_DATE_OFF or _first_contact(account) is not None:
         return
     repeatable(partial(_store_contact, account, at), using=router.db_for_write(AccountState))
+    _first_contact(account)  # known from now on
 
 
 def _store_contact(account: str, at: datetime) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,8 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "no key": ("E005", account(API_KEY=""), "API_KEY"),
     "key with newline": ("E005", account(API_KEY="sk\n"), "API_KEY"),
     "secrets as text": ("E005", account(WEBHOOK_SECRETS="whsec"), "WEBHOOK_SECRETS"),
+    "dispatch since a naive time": ("E005", account(DISPATCH_SINCE=datetime(2026, 1, 31)), "DISPATCH_SINCE"),  # noqa: DTZ001
+    "dispatch since a text": ("E005", account(DISPATCH_SINCE="2026-01-31T00:00:00Z"), "DISPATCH_SINCE"),
     "empty secret": ("E005", account(WEBHOOK_SECRETS=[""]), "WEBHOOK_SECRETS"),
     "one key twice": ("E005", {"ACCOUNTS": {"a": ACCOUNT, "b": ACCOUNT}}, "same key as 'a'"),
     "processing": ("E006", setting(PROCESSING="async"), "PROCESSING"),
@@ -484,6 +487,19 @@ def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
     assert {"ACCOUNTS", *written} == {option.name for option in dataclasses.fields(conf.Settings)}
     with override_settings(PAYMENTS_INTEGRATION=conf.from_env()):
         assert conf.current().RECEIVER_RETRIES == (1, 2)
+
+
+def test_from_env_reads_since_when_an_account_dispatches(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("PAYMENTS_ACCOUNTS", "default,br")
+    environment.setenv("PAYMENTS_BR_API_KEY", "sk_test_br")
+    environment.setenv("PAYMENTS_BR_DISPATCH_SINCE", "2026-01-31T12:00:00Z")
+    with override_settings(PAYMENTS_INTEGRATION=conf.from_env()):
+        assert conf.account("br").dispatch_since == datetime(2026, 1, 31, 12, tzinfo=UTC)
+        assert conf.account().dispatch_since is None
+    for wrong in ("yesterday", "2026-01-31T12:00:00"):
+        environment.setenv("PAYMENTS_BR_DISPATCH_SINCE", wrong)
+        with pytest.raises(ImproperlyConfigured, match="PAYMENTS_BR_DISPATCH_SINCE"):
+            conf.from_env()
 
 
 def test_from_env_reads_several_accounts(environment: pytest.MonkeyPatch) -> None:
