@@ -26,8 +26,8 @@ LINE_SECONDS = 60.0
 
 class Command(BaseCommand):
     help = (
-        "Finds missed events through GET /events; --full also compares every object. You can run it at any time. After "
-        "an interruption the same command goes on where it stopped. --dispatch-history reads nothing: it calls your "
+        "Finds missed events through GET /events; --full also compares every object. You can run it at any time. "
+        "After an interruption the same command goes on where it stopped. --dispatch-history reads nothing: it calls your "
         "handlers for what was never dispatched, such as what was before the installation. Exit code 1: something "
         "could not be read; 3: the provider refused the API key; 4: it could not be reached."
     )

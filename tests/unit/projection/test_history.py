@@ -128,7 +128,7 @@ def test_a_bug_that_an_old_event_triggers_calls_no_attention(attentions: list[di
     with mock.patch.object(events.rows, "row_values", side_effect=AttributeError("oops")):
         inbox.process()
     # Both are shown by payments_health.
-    assert Event.objects.filter(state="pending", attempts=1).count() == 2
+    assert Event.objects.filter(state="pending", attempts__gte=1).count() == 2
     assert [(seen["reason"], seen["instance"].pk) for seen in attentions] == [("event_not_applied", "evt_pay_new")]
 
 
