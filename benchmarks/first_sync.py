@@ -68,11 +68,13 @@ def bare(work: Work) -> None:
 
 def sync(work: Work) -> None:
     """The command of docs/existing-payments.md."""
+    from django.conf import settings
     from django.core.management import call_command
 
     from payments_integration.handlers import on_event, on_status
     from payments_integration.models import Event, Payment, ReconciliationRun
 
+    del settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]["DISPATCH_SINCE"]
     called = []
     on_status(Payment)(lambda payment, **kwargs: called.append(payment))
     on_event("*")(lambda event, **kwargs: called.append(event))

@@ -27,9 +27,9 @@ LINE_SECONDS = 60.0
 class Command(BaseCommand):
     help = (
         "Finds missed events through GET /events; --full also compares every object. You can run it at any time. "
-        "After an interruption the same command goes on where it stopped. --dispatch-history reads nothing: it calls your "
-        "handlers for what was never dispatched, such as what was before the installation. Exit code 1: something "
-        "could not be read; 3: the provider refused the API key; 4: it could not be reached."
+        "After an interruption the same command goes on where it stopped. --dispatch-history reads nothing: it calls "
+        "your handlers for what was never dispatched, such as what was before the installation. Exit code 1: "
+        "something could not be read; 3: the provider refused the API key; 4: it could not be reached."
     )
     # Cron would mail the warnings every time; manage.py check reports them.
     requires_system_checks: list[str] = []
@@ -65,7 +65,7 @@ class Command(BaseCommand):
             return
         runs: list[ReconciliationRun] = []
         for account in accounts:
-            with Progress(self) as progress:
+            with Progress(self, resumes=not (since or until)) as progress:
                 run = reconciliation.reconcile_events(
                     account, since=since, until=until, progress=progress.show, resync=not options["full"]
                 )
@@ -104,8 +104,10 @@ class Progress:
     A context: an interruption says that the next run goes on there.
     """
 
-    def __init__(self, command: BaseCommand) -> None:
+    def __init__(self, command: BaseCommand, *, resumes: bool = True) -> None:
+        """``resumes``: whether a pass that is interrupted is resumed by the next one."""
         self._stream = command.stderr
+        self._resumes = resumes
         self._is_terminal = bool(self._stream.isatty())
         self._begun = time.monotonic()
         #: Elsewhere a short pass shows nothing.
@@ -120,7 +122,8 @@ class Progress:
         if self._is_shown and self._is_terminal:
             self._write("\r\x1b[K")
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            raise CommandError("Interrupted. The same command goes on where it stopped.", returncode=130)
+            then = "goes on where it stopped" if self._resumes else "starts again"
+            raise CommandError(f"Interrupted. The same command {then}.", returncode=130)
 
     def show(self, run: ReconciliationRun) -> None:
         if run.resumed != self._resumed:
