@@ -155,7 +155,9 @@ class TestTheFirstSynchronisation:
         assert Refund.objects.get().status == "canceled"
         assert not calls
 
-    def test_the_contact_is_the_time_of_the_signature_not_of_the_event(self, sandbox: ProviderSandbox, calls: list[Any]) -> None:
+    def test_the_contact_is_the_time_of_the_signature_not_of_the_event(
+        self, sandbox: ProviderSandbox, calls: list[Any]
+    ) -> None:
         old = make(sandbox, 3)
         at_present(sandbox)
         response = Client().post("/payments/webhook/", data=b"{}", content_type="application/json")
