@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +12,7 @@ from django.db import router
 from django.db.models import F
 from django.utils import timezone
 
-from payments_integration import conf, inbox, services, sync
+from payments_integration import conf, inbox, projection, services, sync
 from payments_integration.attention import send_overdue
 from payments_integration.client import at_most
 from payments_integration.db import statements
@@ -31,7 +30,9 @@ STEP_SECONDS = 120.0
 def process_due(
     account: str | None = None, *, deadline: float | None = None, turn_seconds: float | None = None
 ) -> bool:
-    """Apply and dispatch events, send and resolve operations, read objects that are due, dispatch what changed.
+    """Apply events, dispatch those that wait for no read, read what the others wait for and dispatch them.
+
+    Then send and resolve operations, read the other objects that are due, and dispatch what changed.
 
     ``deadline`` (``time.monotonic()``): a request is waiting for this call, so operations are left to the schedule.
     Without it each step stops after STEP_SECONDS and leaves the rest to the next call. ``turn_seconds``: or after so
@@ -57,9 +58,12 @@ def process_due(
             inbox.release_overdue(account)
             send_overdue(account)
         limited(inbox.dispatch)
+        hurry = deadline is not None
+        if limited(refresh_due, only_awaited=True, hurry=hurry):
+            limited(inbox.dispatch)
         if deadline is None:
             services.resume_operations(account=account)
-        if limited(refresh_due, hurry=deadline is not None):
+        if limited(refresh_due, hurry=hurry):
             limited(inbox.dispatch)
     if deadline is None:
         pass_ended.send_robust(sender=None)
@@ -84,12 +88,14 @@ def refresh_due(
     *,
     deadline: float | None = None,
     hurry: bool = False,
+    only_awaited: bool = False,
     heartbeat: Callable[[], None] = lambda: None,
 ) -> int:
     """Read every object that is due by GET; returns how many were read.
 
-    Failures are recorded and retried later. ``deadline``: no GET starts after this ``time.monotonic()``. ``hurry``:
-    a request waits until the deadline, so no GET may outlast it. ``heartbeat`` is called before each GET.
+    Failures are recorded and retried later. ``deadline``: no GET starts after this ``time.monotonic()``. ``hurry``: a
+    request waits until the deadline, so no GET may outlast it. ``only_awaited``: read only the objects whose handlers
+    wait for it. ``heartbeat`` is called before each GET.
     """
     done = 0
     begun = timezone.now()
@@ -99,6 +105,8 @@ def refresh_due(
         due = DueRefresh.objects.filter(expired("due_at", LONGEST_WAIT, now=begun))
         if account is not None:
             due = due.filter(account=account)
+        if only_awaited:
+            due = due.filter(projection.is_awaited())
         page = list(due.order_by("due_at", "pk")[:_PAGE])
         for row in page:
             if deadline is not None and time.monotonic() >= deadline:
@@ -121,7 +129,14 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         _postpone(row, f"the account {row.account} is not configured any more")
         return False
     try:
-        _read(row, hurry=hurry)
+        sync.read(
+            row.object_kind, row.account, row.object_id, background=not hurry, wait=0.0 if hurry else RATE_LIMIT_WAIT
+        )
+    except NotFound as error:
+        # The row is marked as gone. While handlers wait, the provider may only be behind: it is asked again.
+        if DueRefresh.objects.filter(projection.is_awaited(), pk=row.pk).exists():
+            _postpone(row, recorded_error(error))
+            return False
     except (PaymentsError, WireError) as error:
         extra = {"account": row.account, "request_id": request_id_of(error)}
         logger.info("Reading %s failed: %s", row, error, extra=extra)
@@ -132,14 +147,6 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         return True
     updated(DueRefresh.objects.filter(pk=row.pk), due_at=_next_attempt(row), attempts=F("attempts") + 1)
     return False
-
-
-def _read(row: DueRefresh, *, hurry: bool) -> None:
-    # The mirror row of an object that is not found is kept and marked as gone.
-    with suppress(NotFound):
-        sync.read(
-            row.object_kind, row.account, row.object_id, background=not hurry, wait=0.0 if hurry else RATE_LIMIT_WAIT
-        )
 
 
 def _postpone(row: DueRefresh, error: str) -> None:
