@@ -235,5 +235,5 @@ def _mark_sql(item: type[Item], using: str, with_changes: bool) -> str:
 
 
 def _only_by_key(column: str) -> str:
-    """A column whose index is not used: MariaDB would also lock the gap beside the row there, in which others insert."""
+    """A column without its index: MariaDB would also lock the gap beside the row there, in which others insert."""
     return f"COALESCE({column}, '')"
