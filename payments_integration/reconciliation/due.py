@@ -17,7 +17,7 @@ from payments_integration.attention import send_overdue
 from payments_integration.client import at_most
 from payments_integration.db import statements
 from payments_integration.db.transactions import RetryDeadline, deleted, expired, updated
-from payments_integration.exceptions import NotFound, PaymentsError, recorded_error, request_id_of
+from payments_integration.exceptions import INTERRUPTIONS, NotFound, PaymentsError, recorded_error, request_id_of
 from payments_integration.models import DueRefresh, Event
 from payments_integration.schemas import WireError
 from payments_integration.signals import pass_ended
@@ -66,7 +66,12 @@ def process_due(
         if limited(refresh_due, hurry=hurry):
             limited(inbox.dispatch)
     if deadline is None:
-        pass_ended.send_robust(sender=None)
+        try:
+            pass_ended.send_robust(sender=None)
+        except INTERRUPTIONS:
+            raise
+        except BaseException:  # Django contains only an Exception
+            logger.exception("A receiver of pass_ended failed", extra={"account": account})
     return is_more
 
 
