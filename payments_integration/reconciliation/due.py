@@ -134,9 +134,7 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         _postpone(row, f"the account {row.account} is not configured any more")
         return False
     try:
-        sync.read(
-            row.object_kind, row.account, row.object_id, background=not hurry, wait=0.0 if hurry else RATE_LIMIT_WAIT
-        )
+        _read(row, hurry=hurry)
     except NotFound as error:
         # The row is marked as gone. While handlers wait, the provider may only be behind: it is asked again.
         if DueRefresh.objects.filter(projection.is_awaited(), pk=row.pk).exists():
@@ -152,6 +150,11 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         return True
     updated(DueRefresh.objects.filter(pk=row.pk), due_at=_next_attempt(row), attempts=F("attempts") + 1)
     return False
+
+
+def _read(row: DueRefresh, *, hurry: bool) -> None:
+    wait = 0.0 if hurry else RATE_LIMIT_WAIT
+    sync.read(row.object_kind, row.account, row.object_id, background=not hurry, wait=wait)
 
 
 def _postpone(row: DueRefresh, error: str) -> None:
