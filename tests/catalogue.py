@@ -152,6 +152,7 @@ CASES = (
     Case(120, "such a callback raises anything else, for half of the objects", ALL),
     Case(121, "a handler raises a BaseException, closes its connection, rolls back by hand, ends the process", ALL),
     Case(122, "an event up to five seconds after an answer about its object; the provider away", ALL),
+    Case(129, "50,000 payments made before the installation; the first synchronisation", ALL),
     Case(146, "the first concurrent events of a fresh process with several threads", (SQLITE,)),
 )
 
