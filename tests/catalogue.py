@@ -148,7 +148,12 @@ CASES = (
     Case(116, "a handler swallows a database error; the handlers of two workers deadlock", (POSTGRES, MARIADB)),
     Case(117, "kill -9 at every boundary of dispatch while a page of objects is claimed", ALL),
     Case(118, "failover of PostgreSQL to a synchronous standby in the middle of load", (POSTGRES,)),
+    Case(119, "a callback that a handler gave to on_commit meets a deadlock, a lock timeout, a locked database", ALL),
+    Case(120, "such a callback raises anything else, for half of the objects", ALL),
+    Case(121, "a handler raises a BaseException, closes its connection, rolls back by hand, ends the process", ALL),
+    Case(122, "an event up to five seconds after an answer about its object; the provider away", ALL),
     Case(129, "50,000 payments made before the installation; the first synchronisation", ALL),
+    Case(146, "the first concurrent events of a fresh process with several threads", (SQLITE,)),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}

@@ -35,7 +35,13 @@ from payments_integration.projection.history import (
     ours,
 )
 from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, UNDATED
-from payments_integration.projection.refreshes import of_objects, request_refresh, request_refreshes
+from payments_integration.projection.refreshes import (
+    awaiting_read,
+    is_awaited,
+    of_objects,
+    request_refresh,
+    request_refreshes,
+)
 from payments_integration.projection.rows import (
     TOO_OLD_TO_DISPATCH,
     differences,
@@ -56,6 +62,7 @@ __all__ = [
     "Snapshot",
     "active_secrets",
     "apply_events",
+    "awaiting_read",
     "balance_snapshots",
     "clock_offset",
     "differences",
@@ -64,6 +71,7 @@ __all__ = [
     "erased",
     "forget_contacts",
     "forget_secrets",
+    "is_awaited",
     "is_history",
     "mark_endpoint_deleted",
     "mark_gone",
