@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from payments_integration import conf, inbox, projection, reconciliation, services
 from payments_integration.handlers import on_event, on_status
+from payments_integration.inbox import replaying
 from payments_integration.models import (
     AccountState,
     Event,
@@ -222,9 +223,12 @@ class TestDispatchSince:
 
 @pytest.mark.case(129)
 class TestDispatchHistory:
+    @pytest.mark.parametrize("size", [1, 200])
     def test_it_dispatches_in_order_what_was_never_dispatched(
-        self, sandbox: ProviderSandbox, calls: list[tuple[str, str]]
+        self, sandbox: ProviderSandbox, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch, size: int
     ) -> None:
+        monkeypatch.setattr(replaying, "_PAGE", size)
+        monkeypatch.setattr(replaying, "_KEYS", size)
         listed, older, newer = make(sandbox, 33), make(sandbox, 20), make(sandbox, 5)
         at_present(sandbox)
         call_command("payments_reconcile", "--account", "default", "--full", stdout=io.StringIO())
