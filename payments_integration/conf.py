@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,6 +104,8 @@ class Settings:
     #: Dotted path of ``f(obj) -> str | None``: where the admin's links from a payment, payout or deposit reference to
     #: the order with its merchant_reference lead; empty: to the rows of ``Payable`` models.
     ORDER_URL: str = ""
+    #: Whether tests may open connections to other machines. Without it, they reach this machine only.
+    ALLOW_NETWORK_IN_TESTS: bool = False
 
     def account(self, alias: str = DEFAULT_ACCOUNT) -> Account:
         """The account of that alias. Raises ImproperlyConfigured, with the known aliases, if there is none."""
@@ -170,6 +173,7 @@ _ENV_CASTS: Mapping[str, Any] = {
     "API_QUERYSET": str,
     "API_REFERENCE_CHECK": str,
     "ORDER_URL": str,
+    "ALLOW_NETWORK_IN_TESTS": bool,
 }
 
 _cache: tuple[Any, Settings] | None = None
@@ -200,6 +204,13 @@ def account(alias: str = DEFAULT_ACCOUNT) -> Account:
 def aliases(only: str | None = None) -> list[str]:
     """Every alias in the order of the setting, or only that of ``only``, which must exist."""
     return [account(only).alias] if only is not None else list(current().ACCOUNTS)
+
+
+def in_test_environment() -> bool:
+    """Whether this process runs tests: Django's test runner or pytest-django has set up its test environment."""
+    # Not imported: a site does not load Django's test tools.
+    utils = sys.modules.get("django.test.utils")
+    return hasattr(getattr(utils, "_TestState", None), "saved_data")
 
 
 def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[str, Any]:
@@ -306,6 +317,8 @@ def problems(raw: object) -> Iterator[Problem]:
         if name in raw and not _is_number(raw[name], kind, low, high):
             what = "a whole number" if kind is int else "a number"
             yield Problem("E007", f'{NAME}["{name}"] is wrong.', f"Write {what} from {low:g} to {high:g}.")
+    if not isinstance(raw.get("ALLOW_NETWORK_IN_TESTS", False), bool):
+        yield Problem("E007", f'{NAME}["ALLOW_NETWORK_IN_TESTS"] is wrong.', "Write True or False.")
     retries = raw.get("RECEIVER_RETRIES", ())
     if not isinstance(retries, list | tuple) or not all(_is_number(wait, int, 0, LONGEST_RETRY) for wait in retries):
         hint = f"Write a list of seconds, 0 to {LONGEST_RETRY} each."

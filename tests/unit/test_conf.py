@@ -111,6 +111,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "negative": ("E007", setting(REORDER_WINDOW=-1), "REORDER_WINDOW"),
     "retention too short": ("E007", setting(EVENT_DAYS=30), "EVENT_DAYS"),
     "zero timeout": ("E007", setting(READ_TIMEOUT=0), "READ_TIMEOUT"),
+    "network as text": ("E007", setting(ALLOW_NETWORK_IN_TESTS="no"), "ALLOW_NETWORK_IN_TESTS"),
     "retries": ("E008", setting(RECEIVER_RETRIES=[10, -1]), "RECEIVER_RETRIES"),
     "keys": ("E009", setting(ENCRYPTION_KEYS="secret"), "ENCRYPTION_KEYS"),
     "limits no dict": ("E012", setting(APPROVAL_LIMITS=1000), "must be a dict"),
@@ -419,6 +420,19 @@ def test_a_missing_encryption_key_is_a_check_error(settings: Any) -> None:
     assert check_keys() == []
 
 
+def test_tests_are_told_from_a_site() -> None:
+    assert conf.in_test_environment()
+    code = (
+        "import sys; from payments_integration import conf; print(conf.in_test_environment(), 'django.test' in sys.modules);"
+        "import django.test; print(conf.in_test_environment());"
+        "from django.conf import settings; settings.configure(); from django.test.utils import *;"
+        "setup_test_environment(); print(conf.in_test_environment()); teardown_test_environment();"
+        "print(conf.in_test_environment())"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ended.stdout.split() == ["False", "False", "False", "True", "False"]
+
+
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """No variable of ours, and a working directory without a ``.env``."""
@@ -460,6 +474,7 @@ def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
         "API_QUERYSET": ("shop.api.rows", "shop.api.rows"),
         "API_REFERENCE_CHECK": ("shop.api.is_own_order", "shop.api.is_own_order"),
         "ORDER_URL": ("shop.orders.url_of", "shop.orders.url_of"),
+        "ALLOW_NETWORK_IN_TESTS": ("true", True),
     }
     for name, (text, _value) in written.items():
         environment.setenv(f"PAYMENTS_{name}", text)
