@@ -24,7 +24,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from payments_integration.enums import Currency
 from payments_integration.money import INT64_MAX
-from payments_integration.validation.urls import is_base_url
+from payments_integration.validation.urls import is_base_url, is_proxy_url
 
 NAME = "PAYMENTS_INTEGRATION"
 DEFAULT_ACCOUNT = "default"
@@ -44,13 +44,17 @@ class Account:
     base_url: str
     api_key: str = field(repr=False)
     webhook_secrets: tuple[str, ...] = field(default=(), repr=False)
+    #: The way out to an https:// address; "": directly. It may have a password.
+    proxy: str = field(default="", repr=False)
+    #: The file of authorities that sign certificates; "": those of the package certifi.
+    ca_bundle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Every option with its default. Times are in seconds unless the name ends in DAYS."""
 
-    #: Alias to BASE_URL, API_KEY and WEBHOOK_SECRETS; one account for each project of the provider.
+    #: Alias to BASE_URL, API_KEY, WEBHOOK_SECRETS, PROXY and CA_BUNDLE; one account for each project of the provider.
     ACCOUNTS: Mapping[str, Account] = field(default_factory=dict)
     #: "inline": apply within the request, after commit; "celery": in a worker.
     PROCESSING: str = "inline"
@@ -152,7 +156,7 @@ API_CLASSES: Mapping[str, str] = {
 _API_RATES = ("read", "write")
 _RATE = re.compile(r"[1-9][0-9]{0,8}/(?:s|sec|second|m|min|minute|h|hour|d|day)")
 _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
-_ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS")
+_ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS", "PROXY", "CA_BUNDLE")
 
 
 def _limits(text: str) -> dict[str, int]:
@@ -218,9 +222,9 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
 
     The account "default" is read from PAYMENTS_BASE_URL, PAYMENTS_API_KEY and PAYMENTS_WEBHOOK_SECRETS. With
     PAYMENTS_ACCOUNTS=default,br, the account "br" is read from PAYMENTS_BR_API_KEY and PAYMENTS_BR_WEBHOOK_SECRETS,
-    and from PAYMENTS_BR_BASE_URL if it differs from PAYMENTS_BASE_URL. Each other option has a variable of its name,
-    such as PAYMENTS_PROCESSING and PAYMENTS_ENCRYPTION_KEYS. Write lists as a,b and dicts as CLP=1000000,USD=50000. An
-    empty variable counts as not set.
+    and from PAYMENTS_BR_BASE_URL, PAYMENTS_BR_PROXY and PAYMENTS_BR_CA_BUNDLE if they differ from PAYMENTS_BASE_URL,
+    PAYMENTS_PROXY and PAYMENTS_CA_BUNDLE. Each other option has a variable of its name, such as PAYMENTS_PROCESSING.
+    Write lists as a,b and dicts as CLP=1000000,USD=50000. An empty variable counts as not set.
 
     Args:
         prefix: How the variables' names begin.
@@ -266,6 +270,9 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
             "API_KEY": read(f"{own}API_KEY"),
             "WEBHOOK_SECRETS": read(f"{own}WEBHOOK_SECRETS", list) or [],
         }
+        for key in ("PROXY", "CA_BUNDLE"):  # most accounts have neither
+            if value := read(f"{own}{key}") or read(key):
+                entry[key] = value
         for key, value in entry.items():
             check(f"{prefix}{own}{key}", {"ACCOUNTS": {alias: {**_VALID_ACCOUNT, key: value}}})
         found["ACCOUNTS"][alias] = entry
@@ -285,6 +292,8 @@ def _parse(raw: Mapping[str, Any]) -> Settings:
             base_url=entry["BASE_URL"].rstrip("/"),
             api_key=entry["API_KEY"],
             webhook_secrets=tuple(entry.get("WEBHOOK_SECRETS", ())),
+            proxy=(entry.get("PROXY") or "").rstrip("/"),
+            ca_bundle=os.fspath(entry.get("CA_BUNDLE") or ""),
         )
         for alias, entry in raw.get("ACCOUNTS", {}).items()
     }
@@ -431,6 +440,32 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
         secrets = entry.get("WEBHOOK_SECRETS", [])
         if not isinstance(secrets, list | tuple) or not all(isinstance(s, str) and s for s in secrets):
             yield Problem("E005", f'{here}["WEBHOOK_SECRETS"] is wrong.', "Write a list of non-empty strings.")
+        yield from _way_out_problems(here, entry)
+
+
+def _way_out_problems(here: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
+    proxy, bundle = entry.get("PROXY") or "", entry.get("CA_BUNDLE") or ""
+    if proxy and not (isinstance(proxy, str) and is_proxy_url(proxy)):
+        hint = "Write http://host:port, or http://user:password@host:port."
+        yield Problem("E005", f'{here}["PROXY"] is wrong.', hint)
+    if bundle and (why := _unreadable_bundle(bundle)):
+        hint = "Write the path of a file with the certificates of authorities, in PEM format."
+        yield Problem("E005", f'{here}["CA_BUNDLE"] is wrong: {why}.', hint)
+
+
+def _unreadable_bundle(path: object) -> str:
+    """Why authorities cannot be read from this file; "" if they can."""
+    import ssl  # noqa: PLC0415  (most sites name no file)
+
+    if not isinstance(path, str | os.PathLike):
+        return "it is no path"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
+    except ssl.SSLError:
+        return "the file has no certificates"
+    except (OSError, ValueError) as error:
+        return f"the file cannot be read ({getattr(error, 'strerror', None) or 'no path'})"
+    return ""
 
 
 def _is_header_value(value: str) -> bool:

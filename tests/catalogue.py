@@ -148,6 +148,12 @@ CASES = (
     Case(116, "a handler swallows a database error; the handlers of two workers deadlock", (POSTGRES, MARIADB)),
     Case(117, "kill -9 at every boundary of dispatch while a page of objects is claimed", ALL),
     Case(118, "failover of PostgreSQL to a synchronous standby in the middle of load", (POSTGRES,)),
+    Case(127, "an idle pooled connection that a NAT forgot", (SQLITE,)),
+    Case(130, "manage.py test without a sandbox, with a live key", (SQLITE,)),
+    Case(149, "the only way out is a proxy with its own certificate authority", (SQLITE,)),
+    Case(150, "the provider's address refuses the connection", (SQLITE,)),
+    Case(151, "slow DNS, black-holed addresses, a slow handshake", (SQLITE,)),
+    Case(152, "TLS fails (expired, wrong host, unknown authority)", (SQLITE,)),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}

@@ -423,7 +423,8 @@ def test_a_missing_encryption_key_is_a_check_error(settings: Any) -> None:
 def test_tests_are_told_from_a_site() -> None:
     assert conf.in_test_environment()
     code = (
-        "import sys; from payments_integration import conf; print(conf.in_test_environment(), 'django.test' in sys.modules);"
+        "import sys; from payments_integration import conf;"
+        "print(conf.in_test_environment(), 'django.test' in sys.modules);"
         "import django.test; print(conf.in_test_environment());"
         "from django.conf import settings; settings.configure(); from django.test.utils import *;"
         "setup_test_environment(); print(conf.in_test_environment()); teardown_test_environment();"
