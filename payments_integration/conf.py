@@ -156,7 +156,8 @@ API_CLASSES: Mapping[str, str] = {
 _API_RATES = ("read", "write")
 _RATE = re.compile(r"[1-9][0-9]{0,8}/(?:s|sec|second|m|min|minute|h|hour|d|day)")
 _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
-_ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS", "PROXY", "CA_BUNDLE")
+#: The keys of an account.
+ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS", "PROXY", "CA_BUNDLE")
 
 
 def _limits(text: str) -> dict[str, int]:
@@ -314,7 +315,7 @@ def problems(raw: object) -> Iterator[Problem]:
         return
     known = [option.name for option in dataclasses.fields(Settings)]
     for name in raw:
-        if name in _ACCOUNT_KEYS:
+        if name in ACCOUNT_KEYS:
             hint = 'It belongs to an account: write {"ACCOUNTS": {"default": {"BASE_URL": …, "API_KEY": …}}}.'
             yield Problem("E002", f"{NAME} has {name!r} outside of ACCOUNTS.", hint)
         elif name not in known:
@@ -417,11 +418,11 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
             yield Problem("E004", f"{where} has {twin!r} and {alias!r}.", "Use names that differ by more than case.")
         here = f'{where}["{alias}"]'
         if not isinstance(entry, Mapping):
-            yield Problem("E005", f"{here} must be a dict.", f"Give it {', '.join(_ACCOUNT_KEYS)}.")
+            yield Problem("E005", f"{here} must be a dict.", f"Give it {', '.join(ACCOUNT_KEYS)}.")
             continue
         for key in entry:
-            if key not in _ACCOUNT_KEYS:
-                yield Problem("E005", f"{here} has an unknown key {key!r}.", _known(key, _ACCOUNT_KEYS))
+            if key not in ACCOUNT_KEYS:
+                yield Problem("E005", f"{here} has an unknown key {key!r}.", _known(key, ACCOUNT_KEYS))
         base_url, api_key = entry.get("BASE_URL"), entry.get("API_KEY")
         if not isinstance(base_url, str) or not is_base_url(base_url):
             yield Problem(
