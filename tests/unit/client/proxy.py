@@ -23,9 +23,9 @@ def proxy(password: str = "") -> Iterator[Loopback]:
         host, _, port = request.split()[1].partition(":")
         with socket.create_connection((host, int(port)), timeout=30) as other:
             connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-            back = threading.Thread(target=_pass_on, args=(other, connection))
+            back = threading.Thread(target=pass_on, args=(other, connection))
             back.start()
-            _pass_on(connection, other)
+            pass_on(connection, other)
             back.join(30)
 
     script: Script = connect
@@ -33,7 +33,7 @@ def proxy(password: str = "") -> Iterator[Loopback]:
         yield server
 
 
-def _pass_on(source: socket.socket, target: socket.socket) -> None:
+def pass_on(source: socket.socket, target: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
             target.sendall(data)
