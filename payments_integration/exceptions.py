@@ -6,7 +6,14 @@ from typing import Any
 
 
 class PaymentsError(Exception):
-    """The base class of this app's errors."""
+    """The base class of this app's errors.
+
+    Attributes:
+        was_repeated (bool): The client sent the request twice with the same key, because its connection was lost
+            before an answer came. The first one may have been executed, whatever this error says.
+    """
+
+    was_repeated: bool = False
 
 
 class ProviderError(PaymentsError):
@@ -150,7 +157,7 @@ class NoAnswer(PaymentsError):
     Attributes:
         status_code (int | None): The HTTP status, if there was one.
         request_id (str): Names the request at the provider; may be empty.
-        was_connected (bool): False: there was no connection, so nothing was sent.
+        was_connected (bool): False: no byte of the request has left, so it was not executed.
     """
 
     def __init__(

@@ -152,8 +152,14 @@ CASES = (
     Case(120, "such a callback raises anything else, for half of the objects", ALL),
     Case(121, "a handler raises a BaseException, closes its connection, rolls back by hand, ends the process", ALL),
     Case(122, "an event up to five seconds after an answer about its object; the provider away", ALL),
+    Case(127, "an idle pooled connection that a NAT forgot", (SQLITE,)),
     Case(129, "50,000 payments made before the installation; the first synchronisation", ALL),
+    Case(130, "manage.py test without a sandbox, with a live key", (SQLITE,)),
     Case(146, "the first concurrent events of a fresh process with several threads", (SQLITE,)),
+    Case(149, "the only way out is a proxy with its own certificate authority", (SQLITE,)),
+    Case(150, "the provider's address refuses the connection", (SQLITE,)),
+    Case(151, "slow DNS, black-holed addresses, a slow handshake", (SQLITE,)),
+    Case(152, "TLS fails (expired, wrong host, unknown authority)", (SQLITE,)),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}

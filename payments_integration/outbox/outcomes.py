@@ -176,7 +176,7 @@ def not_connected(claim: Claim, error: NoAnswer) -> None:
         claim,
         state=OperationState.UNKNOWN,
         **_UNSENT,
-        note=with_note(operation, f"nothing was sent: {error}"),
+        note=with_note(operation, str(error)),
         next_attempt_at=_next_attempt(operation, error),
     )
 

@@ -10,7 +10,7 @@ from django.db import Error
 from django.utils import timezone
 
 from payments_integration import projection, schemas, telemetry, wakeup
-from payments_integration.client import INTERACTIVE_WAIT, Client, LatestAnswer, at_most, get_client
+from payments_integration.client import INTERACTIVE_WAIT, Client, LatestAnswer, at_most, before_sending, get_client
 from payments_integration.exceptions import (
     NoAnswer,
     OperationClosed,
@@ -21,7 +21,7 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes
-from payments_integration.outbox.ledger import Claim, LeaseLost, fingerprint
+from payments_integration.outbox.ledger import Claim, LeaseLost, LeaseTooShort, fingerprint
 
 #: The provider keeps keys for 24 hours (spec, "Limits"); an hour is left for slow requests.
 RESEND_FOR = timedelta(hours=23)
@@ -104,6 +104,8 @@ def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) 
     claim.ensure_time(max_wait)
     try:
         return _send(client, claim, before, max_wait=max_wait, close_when_limited=close_when_limited)
+    except LeaseTooShort:
+        raise  # nothing was sent
     except LeaseLost:
         outcomes.late(claim)
         raise
@@ -114,7 +116,11 @@ def _send(
 ) -> Sent:
     operation, call = claim.operation, operations.of(claim.operation)
     try:
-        with telemetry.during(telemetry.Sending(operation, is_repeated=claim.repeated)):
+        # Connecting takes time as well. The lease must last for the whole exchange when the first byte leaves.
+        with (
+            telemetry.during(telemetry.Sending(operation, is_repeated=claim.repeated)),
+            before_sending(claim.ensure_lasts),
+        ):
             answer = call.send(client, operation, max_wait=max_wait)
     except ProviderError as error:
         _judge(claim, error, close_when_limited=close_when_limited)

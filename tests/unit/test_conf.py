@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
@@ -107,6 +108,18 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "dispatch since a text": ("E005", account(DISPATCH_SINCE="2026-01-31T00:00:00Z"), "DISPATCH_SINCE"),
     "empty secret": ("E005", account(WEBHOOK_SECRETS=[""]), "WEBHOOK_SECRETS"),
     "one key twice": ("E005", {"ACCOUNTS": {"a": ACCOUNT, "b": ACCOUNT}}, "same key as 'a'"),
+    "proxy without a port": ("E005", account(PROXY="http://proxy.example"), "PROXY"),
+    "proxy without a scheme": ("E005", account(PROXY="proxy.example:3128"), "PROXY"),
+    "proxy over TLS": ("E005", account(PROXY="https://proxy.example:3128"), "PROXY"),
+    "socks": ("E005", account(PROXY="socks5://proxy.example:1080"), "PROXY"),
+    "proxy with a path": ("E005", account(PROXY="http://proxy.example:3128/x"), "PROXY"),
+    "proxy with a newline": ("E005", account(PROXY="http://proxy.example:3128\n"), "PROXY"),
+    "proxy as bool": ("E005", account(PROXY=True), "PROXY"),
+    "authorities that are not there": ("E005", account(CA_BUNDLE="/nowhere.pem"), "No such file"),
+    "authorities in a folder": ("E005", account(CA_BUNDLE="/"), "cannot be read"),
+    "authorities that are none": ("E005", account(CA_BUNDLE=__file__), "no certificates"),
+    "authorities as bool": ("E005", account(CA_BUNDLE=True), "no path"),
+    "authorities with a null": ("E005", account(CA_BUNDLE="\0"), "cannot be read"),
     "processing": ("E006", setting(PROCESSING="async"), "PROCESSING"),
     "number as text": ("E007", setting(BATCH_SIZE="500"), "BATCH_SIZE"),
     "number as bool": ("E007", setting(BATCH_SIZE=True), "BATCH_SIZE"),
@@ -516,6 +529,36 @@ def test_from_env_reads_several_accounts(environment: pytest.MonkeyPatch) -> Non
     }
 
 
+BUNDLE = certifi.where()
+
+
+@pytest.mark.case(149)
+@pytest.mark.parametrize("bundle", [BUNDLE, Path(BUNDLE)])
+def test_an_account_may_have_a_way_out(bundle: Any) -> None:
+    way_out = {"PROXY": "http://me:hid%20den@proxy.example:3128/", "CA_BUNDLE": bundle}
+    with override_settings(PAYMENTS_INTEGRATION=account(**way_out)):
+        found = conf.account()
+    assert (found.proxy, found.ca_bundle) == ("http://me:hid%20den@proxy.example:3128", BUNDLE)
+    assert "hid" not in repr(found)
+    with override_settings(PAYMENTS_INTEGRATION=account(PROXY="", CA_BUNDLE=None)):
+        assert (conf.account().proxy, conf.account().ca_bundle) == ("", "")
+
+
+@pytest.mark.case(149)
+def test_from_env_reads_the_way_out(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("PAYMENTS_ACCOUNTS", "default,br")
+    environment.setenv("PAYMENTS_BR_API_KEY", "sk_test_br")
+    environment.setenv("PAYMENTS_PROXY", "http://proxy.example:3128")
+    environment.setenv("PAYMENTS_CA_BUNDLE", BUNDLE)
+    environment.setenv("PAYMENTS_BR_PROXY", "http://other.example:3128")
+    found = conf.from_env()["ACCOUNTS"]
+    assert {key: found["default"][key] for key in ("PROXY", "CA_BUNDLE")} == {
+        "PROXY": "http://proxy.example:3128",
+        "CA_BUNDLE": BUNDLE,
+    }
+    assert (found["br"]["PROXY"], found["br"]["CA_BUNDLE"]) == ("http://other.example:3128", BUNDLE)
+
+
 def test_from_env_reads_another_prefix(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("SHOP_BASE_URL", "https://shop.example.com")
     environment.setenv("SHOP_API_KEY", "sk_test_shop")
@@ -540,6 +583,8 @@ def test_from_env_reads_a_file_that_the_environment_overrides(environment: pytes
         ("PAYMENTS_BASE_URL", "https://api.example.com/v1", "Leave /v1 off"),
         ("PAYMENTS_API_KEY", None, "Write the secret key"),
         ("PAYMENTS_API_KEY", "sk secret", "Write the secret key"),
+        ("PAYMENTS_PROXY", "http://me:secret@proxy.example", "Write http://host:port"),
+        ("PAYMENTS_CA_BUNDLE", "/secret.pem", "Write the path of a file"),
         ("PAYMENTS_PROCESSING", "secret", 'Write "inline" or "celery"'),
         ("PAYMENTS_BATCH_SIZE", "secret", "cannot be read"),
         ("PAYMENTS_BATCH_SIZE", "0", "Write a whole number from 1 to 1000"),
