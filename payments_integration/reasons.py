@@ -9,6 +9,7 @@ class Reason(StrEnum):
     """A stable code. ``attention`` sends it when it happens; ``payments_health`` shows it while it lasts."""
 
     # Sent as ``attention``.
+    DEFERRED_REFUSED = "deferred_refused"
     DEFERRED_REJECTED = "deferred_rejected"
     ENDPOINT = "endpoint"
     EVENT_NOT_APPLIED = "event_not_applied"
@@ -46,6 +47,8 @@ _WORKER = "check that the worker and beat run, or the cron job of payments_proce
 
 #: What to do, and where.
 ACTIONS: dict[Reason, str] = {
+    Reason.DEFERRED_REFUSED: "correct the account's API_KEY, or have the provider activate the merchant; it is then "
+    "sent by itself",
     Reason.DEFERRED_REJECTED: "read why the provider rejected it (admin: Operations); if you still need it, repeat it "
     "with a new key",
     Reason.ENDPOINT: "repair it in the provider's dashboard, or delete it (payments_endpoints delete) and create "

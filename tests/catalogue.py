@@ -148,6 +148,9 @@ CASES = (
     Case(116, "a handler swallows a database error; the handlers of two workers deadlock", (POSTGRES, MARIADB)),
     Case(117, "kill -9 at every boundary of dispatch while a page of objects is claimed", ALL),
     Case(118, "failover of PostgreSQL to a synchronous standby in the middle of load", (POSTGRES,)),
+    Case(123, "any exception after the commit that records an operation", ALL),
+    Case(125, "401, 403, 429 at the first call, then the same call; five deferred ones meanwhile", ALL),
+    Case(150, "the provider's address refuses the connection", (SQLITE,)),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}

@@ -10,7 +10,6 @@ import json
 from typing import Any, NoReturn
 
 from django.core.exceptions import ValidationError
-from django.db import Error, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
@@ -19,6 +18,7 @@ from payments_integration import permissions
 from payments_integration.db.transactions import ledger_database, refuse_transaction, repeatable, updated
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes, recovery, resolution, sending
+from payments_integration.outbox.guard import Progress, guarded
 from payments_integration.outbox.intents import Intent, PreconditionFailed
 from payments_integration.validation.validator import Json
 
@@ -47,11 +47,17 @@ def approve(operation: Operation | str, actor: object, comment: str = "", *, dig
         ValidationError: It cannot be approved as it is. Nothing was sent, and it still waits.
         PermissionDenied: The actor may not. Nothing was sent, and it still waits.
         TransactionRefused: The call is inside a transaction. Nothing was sent, and it still waits.
-        NoAnswer: Reading before the request failed; the same for PagingError. Nothing was sent, and it still waits.
-        ProviderError: Reading was refused and it still waits, or the provider refused the operation and it is closed:
-            see ``operation.state``.
+        NoAnswer: Reading before the request failed and it still waits, or there was no connection and it is closed:
+            see its state. Nothing was sent; the same for PagingError.
+        ProviderError: Reading was refused and it still waits, or the provider refused the operation and it is over:
+            see its state.
         OutcomeUnknown: Approved and kept, being resolved.
     """
+    return guarded(_approve, operation, actor, comment, digest)
+
+
+@sensitive_variables()
+def _approve(operation: Operation | str, actor: object, comment: str, digest: str | None, progress: Progress) -> Any:
     refuse_transaction("approve")
     operation = resolution.load(operation)
     who = resolution.decider(actor, comment, comment_required=False)
@@ -92,18 +98,12 @@ def approve(operation: Operation | str, actor: object, comment: str = "", *, dig
         }
         for name, value in fields.items():
             setattr(row, name, value)
+        progress.may_be_changed(row, approved_by=who, approved_at=now)
         row.save(update_fields=fields)
         return row
 
-    try:
-        approved = repeatable(write, using=ledger_database(), durable=True, lost_races=False)
-    except Error as error:
-        with ledger.ask_again(operation, error) as using, transaction.atomic(using=using, durable=True):
-            # A locking read waits for a commit that is still under way.
-            found = Operation.objects.select_for_update().filter(pk=operation.pk, lease_token=token).first()
-        if found is None:
-            raise
-        approved = found
+    approved = repeatable(write, using=ledger_database(), durable=True, lost_races=False)
+    progress.is_committed(approved)
     return sending.send_now(approved)
 
 

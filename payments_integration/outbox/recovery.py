@@ -13,13 +13,14 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db.models import F, Q
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from payments_integration import conf, sync, wakeup
 from payments_integration.client import get_client
-from payments_integration.db.transactions import expired, refuse_transaction
+from payments_integration.db.transactions import CLOCK_SLACK, expired, refuse_transaction
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, RateLimited, WireError, request_id_of
 from payments_integration.models import Operation, OperationState, StatusChange
 from payments_integration.outbox import ledger, operations, outcomes, sending
@@ -34,6 +35,8 @@ RESUMABLE = (OperationState.DUE, OperationState.UNKNOWN)
 SEND_WITHIN = timedelta(hours=24)
 #: If look-ups have failed for this long since the first attempt, a person decides.
 GIVE_UP_AFTER = timedelta(hours=48)
+#: What was recorded so short a time ago, and not sent since, is sent without a look.
+YOUNG = timedelta(hours=1)
 DEFAULT_LIMIT = 200
 #: A pass starts no further operation after this many seconds; the next pass continues.
 PASS_SECONDS = 240.0
@@ -133,6 +136,40 @@ def look_up(claim: Claim) -> None:
             outcomes.unknown(claim, f"looking it up failed: {why}")
     except WireError as error:
         outcomes.needs_person(claim, f"what was found cannot be read: {error}")
+
+
+def reopened(operation: Operation) -> ledger.Reopened | None:
+    """Whether an operation whose key is free may leave as a first attempt; None: it was executed, and is linked now.
+
+    The ledger knows of no execution, but it may have been restored from a backup. The provider's key protects while it
+    is younger than 23 hours there; after that, the operation is looked up.
+
+    Raises ValidationError if something may be its object, and what the reads raise: nothing was sent.
+    """
+    call, client = operations.of(operation), get_client(operation.account)
+    is_same_place = operation.sent_to == ledger.fingerprint(operation.account)
+    if is_same_place and sending.is_key_known(client, operation):
+        return ledger.Reopened(operation, key_is_known=True)
+    age = timezone.now() - operation.created_at
+    if not call.creates or -CLOCK_SLACK <= age < YOUNG:
+        # A second cancel changes nothing. A young one was not restored.
+        return ledger.Reopened(operation, key_is_known=False)
+    finding = call.look_up(client, operation)
+    mirrored = call.look_up_in_mirror(operation)
+    found = [each for each in (finding, mirrored) if isinstance(each, operations.Candidates)]
+    if not isinstance(finding, operations.Candidates) or not all(each.complete for each in found):
+        message = _("Whether this was executed before cannot be found out any more. Use another key.")
+        raise ValidationError({"idempotency_key": [message]})
+    fitting = {item.id: item for each in found for item in without_operation(operation, each)}
+    listed = [item for item in without_operation(operation, finding) if call.is_certain(operation, item)]
+    if len(fitting) == len(listed) == 1:
+        claim = ledger.claim_to_resolve(operation, (OperationState.CLOSED,))
+        if claim is not None and outcomes.link(claim, listed[0].id, "found before it was sent", resource=listed[0]):
+            return None
+    if fitting:
+        message = _("This may have been executed before: %(ids)s fits it. If it was not, use another key.")
+        raise ValidationError({"idempotency_key": [message % {"ids": _ids(list(fitting.values()))}]})
+    return ledger.Reopened(operation, key_is_known=False)
 
 
 def bring_up_to_date(precondition: Precondition, *, until: float | None = None) -> None:

@@ -39,12 +39,8 @@ def service(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
         # The arguments hold personal data: error reports leave out the variables of these frames.
         @sensitive_variables()
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            refuse_transaction(prepare.__name__)
-            with telemetry.during(telemetry.ServiceCall(prepare.__name__)) as service_call:
-                intent = _prepared(prepare, args, kwargs)
-                service_call.account = intent.account
-                outcome: R = outbox.submit(intent)
-            return outcome
+            row: R = outbox.guarded(_carry_out, prepare, args, kwargs)
+            return row
 
         public = wraps(prepare)(call)
         # Readers and tools see what the call returns, not the intent.
@@ -55,6 +51,17 @@ def service(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
         return public
 
     return decorate
+
+
+@sensitive_variables()
+def _carry_out(
+    prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any], progress: outbox.Progress
+) -> Any:
+    refuse_transaction(prepare.__name__)
+    with telemetry.during(telemetry.ServiceCall(prepare.__name__)) as service_call:
+        intent = _prepared(prepare, args, kwargs)
+        service_call.account = intent.account
+        return outbox.submit(intent, progress)
 
 
 @sensitive_variables()
@@ -81,12 +88,19 @@ def defer(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Oper
         ValidationError: As the function itself. Nothing was recorded.
         IdempotencyMismatch: The key belongs to a different call. Nothing was recorded.
         TypeError: The function is none that sends.
-        OutcomeUnknown: Outside a transaction: the database does not say whether it was recorded.
+        OutcomeUnknown: Outside a transaction: it is recorded, or the database does not say so; then something failed.
     """
     prepare = _prepare.get(function)
     if prepare is None:
         raise TypeError(f"{getattr(function, '__name__', function)!r} cannot be deferred")
-    return outbox.submit_later(_prepared(prepare, args, kwargs))
+    return outbox.guarded(_defer, prepare, args, kwargs)
+
+
+@sensitive_variables()
+def _defer(
+    prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any], progress: outbox.Progress
+) -> Operation:
+    return outbox.submit_later(_prepared(prepare, args, kwargs), progress)
 
 
 @sensitive_variables()

@@ -74,7 +74,7 @@ REPEATABLE_READ = {
 Do = Callable[[ProviderSandbox], Any]
 
 
-class Killed(BaseException):
+class Killed(SystemExit):
     """The process dies here."""
 
 

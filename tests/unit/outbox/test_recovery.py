@@ -405,13 +405,11 @@ def test_a_worker_sends_nothing_while_the_provider_is_away(fake: Fake) -> None:
     assert services.resume_operations() == {"done": 1}
 
 
-def test_a_request_that_found_no_connection_goes_out_as_if_for_the_first_time(fake: Fake) -> None:
-    fake.has_answered, fake.read_script = False, [timeout()]
+def test_a_deferred_request_that_found_no_connection_goes_out_as_if_for_the_first_time(fake: Fake) -> None:
     fake.script = [NoAnswer("POST /payouts: the connection failed", was_connected=False)]
-    with pytest.raises(OutcomeUnknown):
-        services.create_payout(**PAYOUT)
-    operation = only_operation()
-    assert (operation.state, operation.may_have_run) == (OperationState.UNKNOWN, False)
+    operation = services.defer(services.create_payout, **PAYOUT)
+    assert (operation.state, operation.may_have_run) == (OperationState.DUE, False)
+    assert "nothing was sent: POST /payouts: the connection failed" in operation.note
     make_due()
     assert services.resume_operations() == {"done": 1}
     assert len(fake.made("payout")) == 1
