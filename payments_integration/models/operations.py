@@ -16,7 +16,10 @@ from payments_integration.models.base import Row
 
 
 class OperationState(models.TextChoices):
-    """The state of an operation. DONE, REJECTED and CLOSED are final."""
+    """The state of an operation. DONE and REJECTED are final.
+
+    CLOSED is final too, unless a passing refusal closed it: then the same call opens it again (``ledger.is_free``).
+    """
 
     DUE = "due", _("recorded, to be sent")
     UNKNOWN = "unknown", _("sent, outcome not known yet")

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from payments_integration import attention, inbox, reconciliation, services, signals
 from payments_integration.enums import EVENT_TYPES
-from payments_integration.exceptions import IdempotencyError, InvalidRequest
+from payments_integration.exceptions import AuthenticationFailed, IdempotencyError, InvalidRequest
 from payments_integration.management.commands import payments_process
 from payments_integration.models import DueAttention, Event, EventSource, EventState, WebhookEndpoint
 from payments_integration.projection import events as projection_events
@@ -139,6 +139,11 @@ def refuse_a_deferred_call(fake: Fake) -> None:
     services.defer(services.create_payout, **PAYOUT)
 
 
+def refuse_access_to_a_deferred_call(fake: Fake) -> None:
+    fake.script = [refusal(AuthenticationFailed, 401, "api_key_invalid")]
+    services.defer(services.create_payout, **PAYOUT)
+
+
 def create_an_endpoint_without_secret(fake: Fake) -> None:
     fake.secrets = False
     services.create_webhook_endpoint(url="https://shop.example/webhook/", events=["payment.succeeded"])
@@ -194,6 +199,7 @@ def check_a_disabled_endpoint(fake: Fake) -> None:
 
 SITES: dict[Reason, list[Callable[[Fake], None]]] = {
     Reason.OPERATION_NEEDS_RESOLUTION: [refuse_a_key],
+    Reason.DEFERRED_REFUSED: [refuse_access_to_a_deferred_call],
     Reason.DEFERRED_REJECTED: [refuse_a_deferred_call],
     Reason.SECRET_MISSING: [create_an_endpoint_without_secret],
     Reason.OPERATION_AWAITS_APPROVAL: [ask_for_approval],

@@ -22,7 +22,7 @@ from payments_integration import conf, services
 from payments_integration.admin.shared import display, masking
 from payments_integration.admin.shared.buttons import Button, Outcome, Press, Tool, new_key
 from payments_integration.enums import Country, Kind
-from payments_integration.exceptions import ProviderError
+from payments_integration.exceptions import NoAnswer, ProviderError
 from payments_integration.models import Balance, Operation, OperationState, Payment, refundable_rest
 from payments_integration.money import format_money
 from payments_integration.permissions import with_names
@@ -206,6 +206,10 @@ def _allows(resolution: str, operation: Operation) -> bool:
     return resolution in services.possible_resolutions(operation)
 
 
+#: An operation has one of these, and the error, after a refusal.
+_REFUSED = (OperationState.REJECTED, OperationState.CLOSED)
+
+
 def _initial(operation: Operation) -> dict[str, Any]:
     call = services.operations.get(operation.operation)
     return {"object_id": operation.target_id} if call is not None and not call.creates else {}
@@ -218,7 +222,8 @@ def outcome(operation: Operation | None) -> Outcome:
     state = dict(OperationState.choices).get(operation.state, operation.state)
     words = _("The operation's state is: %(state)s.") % {"state": display.text(state)}
     detail = ""
-    if operation.state == OperationState.REJECTED and isinstance(operation.error, dict):
+    is_refused = operation.state in _REFUSED and isinstance(operation.error, dict)
+    if is_refused and operation.error is not None:
         values = (operation.error.get(name) for name in ("code", "message", "request_id"))
         detail = " · ".join(str(value) for value in values if value)
     elif operation.note:
@@ -226,17 +231,17 @@ def outcome(operation: Operation | None) -> Outcome:
     if detail:
         # It may quote the arguments, which not everyone who resolves operations may see.
         words += f" {display.text(with_names(masking.without(detail, operation.arguments)))}"
-    resolved = operation.state in (OperationState.DONE, OperationState.CLOSED)
+    resolved = operation.state in (OperationState.DONE, OperationState.CLOSED) and not is_refused
     return Outcome(words, messages.SUCCESS if resolved else messages.WARNING)
 
 
 def _approve(operation: Operation, press: Press) -> None:
     try:
         services.approve(operation, press.user, press.answers["comment"], digest=press.answers["digest"])
-    except ProviderError:
+    except (ProviderError, NoAnswer):
         # If the request itself was refused, that is the outcome. If a read before it was, the operation still waits.
         now = Operation.objects.filter(pk=operation.pk, approved_by__startswith=f"{press.user.pk}:").first()
-        if now is None or now.state != OperationState.REJECTED:
+        if now is None or now.state not in _REFUSED:
             raise
     except ValidationError as error:
         raise _with_major_units(error, operation.currency) from error

@@ -21,8 +21,6 @@ from payments_integration.exceptions import (
     InvalidState,
     OperationClosed,
     OutcomeUnknown,
-    ProviderError,
-    RateLimited,
 )
 from payments_integration.models import Operation, OperationState, Payment
 from payments_integration.outbox import ledger
@@ -509,4 +507,3 @@ def test_the_end_of_the_process_is_raised_again(fake: Fake, kind: type[BaseExcep
     with pytest.raises(kind):
         services.create_payout(**PAYOUT)
     assert only_operation().state == OperationState.UNKNOWN
-

@@ -189,9 +189,7 @@ def repeated(error: Any) -> Any:
         NoAnswer("it refused the connection", was_connected=False),
     ],
 )
-def test_a_refusal_of_a_request_that_the_client_repeated_is_unknown(
-    fake: Fake, call: Do, error: Exception
-) -> None:
+def test_a_refusal_of_a_request_that_the_client_repeated_is_unknown(fake: Fake, call: Do, error: Exception) -> None:
     fake.script = [repeated(error)]
     with pytest.raises(OutcomeUnknown):
         call()
