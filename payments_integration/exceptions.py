@@ -236,7 +236,7 @@ def _last(error: BaseException) -> str:
 def _next(operation: Any) -> str:
     at = f" after {operation.next_attempt_at:%H:%M:%S %Z}" if operation.next_attempt_at else ""
     if operation.state == "due":
-        return f"It was not sent yet; the app sends it{at}."
+        return f"The app sends it by itself{at}."
     if operation.state == "needs_person":
         return "A person decides about it: its note says why."
     if operation.state == "done":

@@ -31,7 +31,7 @@ from tests.fake_provider import PAYOUT, Fake, refusal
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken")]
 
 
-class Killed(BaseException):
+class Killed(SystemExit):
     """The process dies."""
 
 

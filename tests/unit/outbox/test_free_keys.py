@@ -382,5 +382,5 @@ def test_the_messages_say_what_was_and_what_is_next(fake: Fake) -> None:
     with pytest.raises(OutcomeUnknown, match="A person decides"):
         services.create_payment(**PAYMENT, idempotency_key="k1")
     Operation.objects.update(state=OperationState.DUE)
-    with pytest.raises(OutcomeUnknown, match="It was not sent yet"):
+    with pytest.raises(OutcomeUnknown, match="The app sends it by itself"):
         services.create_payment(**PAYMENT, idempotency_key="k1")
