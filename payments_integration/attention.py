@@ -17,6 +17,7 @@ from django.utils import timezone
 from payments_integration import signals
 from payments_integration.db.statements import of_account
 from payments_integration.db.transactions import deleted, updated
+from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.models import DueAttention
 from payments_integration.reasons import Reason
 
@@ -66,7 +67,9 @@ def send_overdue(account: str | None = None) -> None:
         if updated(mine, due_at=timezone.now() + OVERDUE_AFTER):
             try:
                 _send(due)
-            except Exception:
+            except INTERRUPTIONS:
+                raise
+            except BaseException:
                 # A record that cannot be sent must not end the pass. It is tried again in a minute.
                 logger.exception("Attention %s could not be sent", due.pk, extra=_ids(due))
 

@@ -308,3 +308,8 @@ def public_error(recorded: str) -> str:
     """
     name = recorded.partition(":")[0]
     return recorded if name in _OURS else name
+
+
+#: They end a process or a generator. Code of ours that contains every other error of a merchant's code raises these
+#: again, when it has released what it claimed.
+INTERRUPTIONS = (SystemExit, KeyboardInterrupt, GeneratorExit)

@@ -198,6 +198,10 @@ _event_decoder = msgspec.json.Decoder(Event)
 _page_decoder = msgspec.json.Decoder(Page)
 _error_decoder = msgspec.json.Decoder(ErrorEnvelope)
 _object_decoder = msgspec.json.Decoder(JsonObject)
+# msgspec fills a struct's table of types at its first use. Two threads that do so at once can crash the process, so
+# that a decoder of each struct fills it here.
+for _kind in (*RESOURCES.values(), PaymentMethod):
+    msgspec.json.Decoder(_kind)
 
 
 def decode_event(body: bytes) -> Event:

@@ -134,6 +134,18 @@ class DispatchFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class CallbackFailed:
+    """A function that a handler, or another app's receiver, gave to ``transaction.on_commit`` failed after a commit.
+
+    The transaction is committed and stays so.
+    """
+
+    #: Empty if the transaction was about no single account.
+    account: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
 class RateLimit:
     """What an answer says about the rate limit of an API key."""
 
@@ -145,7 +157,7 @@ class RateLimit:
 
 
 Activity = Delivery | Batch | Handling | ServiceCall | Sending | Exchange
-Fact = Refused | Received | Applied | Dispatched | DispatchFailed | RateLimit
+Fact = Refused | Received | Applied | Dispatched | DispatchFailed | CallbackFailed | RateLimit
 ActivityT = TypeVar("ActivityT", Delivery, Batch, Handling, ServiceCall, Sending, Exchange)
 #: Called at the end of an activity, with the exception that ended it.
 End = Callable[[BaseException | None], None]

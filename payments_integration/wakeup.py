@@ -14,6 +14,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from payments_integration.exceptions import INTERRUPTIONS
+
 logger = logging.getLogger(__name__)
 
 #: "inline" starts no further work after so many seconds of a request: the provider waits 10 seconds.
@@ -34,12 +36,14 @@ def set_hook(hook: Hook | None) -> Hook | None:
 
 
 def wake(account: str, *, deadline: float | None = None) -> None:
-    """Signal that the account has work. Never raises, because the caller has already committed."""
+    """Signal that the account has work. Raises no error, because the caller has already committed."""
     if _hook is None:
         return
     try:
         _hook(account, deadline)
-    except Exception:
+    except INTERRUPTIONS:
+        raise
+    except BaseException:  # also the time-outs of gevent
         logger.exception(
             "The wake-up for account %s failed; the scheduled sweeper will find the work",
             account,

@@ -151,6 +151,11 @@ CASES = (
     Case(123, "any exception after the commit that records an operation", ALL),
     Case(125, "401, 403, 429 at the first call, then the same call; five deferred ones meanwhile", ALL),
     Case(150, "the provider's address refuses the connection", (SQLITE,)),
+    Case(119, "a callback that a handler gave to on_commit meets a deadlock, a lock timeout, a locked database", ALL),
+    Case(120, "such a callback raises anything else, for half of the objects", ALL),
+    Case(121, "a handler raises a BaseException, closes its connection, rolls back by hand, ends the process", ALL),
+    Case(122, "an event up to five seconds after an answer about its object; the provider away", ALL),
+    Case(146, "the first concurrent events of a fresh process with several threads", (SQLITE,)),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}

@@ -9,17 +9,22 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from django.apps import apps
-from django.db import IntegrityError, OperationalError, connections, router, transaction
+from django.db import DatabaseError, IntegrityError, OperationalError, connections, router, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, Q, QuerySet
+from django.db.transaction import TransactionManagementError
 from django.utils import timezone
 
 from payments_integration.db import statements
+from payments_integration.db.callbacks import Callbacks
 from payments_integration.exceptions import TransactionRefused
 
 logger = logging.getLogger(__name__)
@@ -40,18 +45,51 @@ _PAUSE_SECONDS = 0.15
 _retry_until: ContextVar[float | None] = ContextVar("payments_integration_retry_until", default=None)
 
 
-def repeatable(function: Callable[[], T], *, using: str, durable: bool = False, lost_races: bool = True) -> T:
+def repeatable(
+    function: Callable[[], T],
+    *,
+    using: str,
+    durable: bool = False,
+    lost_races: bool = True,
+    about: Mapping[str, str] = MappingProxyType({}),
+) -> T:
     """Run ``function`` in a transaction, and again from the start after a conflict.
 
     Within an outer transaction it runs once: only the outermost transaction can be retried. ``lost_races``: an
     IntegrityError means that another transaction was faster, and the next attempt sees what it wrote.
+
+    Returns when the transaction is committed. An error of a callback that was registered inside it, by a handler or by
+    a receiver of another app, is logged with the fields of ``about`` and not raised; SystemExit, KeyboardInterrupt and
+    GeneratorExit are raised after the commit. In a caller's transaction, its callbacks are the caller's.
     """
+    connection = connections[using]
+    is_outermost = durable or not _is_nested(connection)
+    callbacks: Callbacks | None = None
 
     def transact() -> T:
+        nonlocal callbacks
+        callbacks = Callbacks(connection, about)
         with transaction.atomic(using=using, durable=durable):
-            return function()
+            result = function()
+            if connection.needs_rollback:
+                # Django would roll back without an error: the caller would take the work for committed.
+                raise TransactionManagementError(
+                    "code that was called within the transaction has marked it for rollback"
+                )
+            if is_outermost:
+                callbacks.contain()
+        return result
 
-    return _retry(transact, using=using, once=not durable, lost_races=lost_races)
+    result = _retry(transact, using=using, once=not durable, lost_races=lost_races)
+    if callbacks is not None:
+        callbacks.raise_interruption()
+    return result
+
+
+def _is_nested(connection: BaseDatabaseWrapper) -> bool:
+    """Whether a transaction is open, other than the one that a test case opens around its test."""
+    blocks: list[Any] = connection.atomic_blocks
+    return connection.in_atomic_block and not (blocks and blocks[-1]._from_testcase)
 
 
 def inserted(row: Model, *, using: str, then: Callable[[], None] | None = None) -> None:
@@ -89,9 +127,9 @@ def updated(rows: QuerySet[Any], **values: Any) -> int:
 
 
 def deleted(rows: QuerySet[Any]) -> int:
-    """DELETE rows, again after a conflict; returns how many."""
+    """DELETE rows, again after a conflict; returns how many. Django tells receivers of other apps of each row."""
     rows = rows.using(router.db_for_write(rows.model))
-    return _retry(lambda: rows.delete()[0], using=rows.db)
+    return repeatable(lambda: rows.delete()[0], using=rows.db, lost_races=False)
 
 
 def _retry(function: Callable[[], T], *, using: str, once: bool = True, lost_races: bool = False) -> T:
@@ -160,6 +198,20 @@ def drop_broken_connections() -> None:
             connection.close()
 
 
+def drop_if_broken(using: str) -> None:
+    """Close this thread's connection if it is lost, or if an exception in the middle of a commit left it in between.
+
+    Call it after such an exception, outside transactions. The next statement makes a new connection.
+    """
+    connection = connections[using]
+    if connection.connection is None or connection.in_atomic_block:
+        return
+    is_between = connection.get_autocommit() != connection.settings_dict["AUTOCOMMIT"]
+    if is_between or (connection.errors_occurred and not connection.is_usable()):
+        with suppress(DatabaseError):  # MariaDB's driver refuses to close a lost connection; Django drops it
+            connection.close()
+
+
 class WriterPauses:
     """Pauses between transactions, so that other writers get through on SQLite; elsewhere it does nothing.
 
@@ -221,8 +273,7 @@ def in_transaction() -> bool:
     if not connection.in_atomic_block:
         # With autocommit off, every statement opens a transaction that only the caller ends.
         return not connection.get_autocommit()
-    blocks: list[Any] = connection.atomic_blocks
-    return not (blocks and blocks[-1]._from_testcase)
+    return _is_nested(connection)
 
 
 def refuse_transaction(function: str) -> None:

@@ -13,7 +13,7 @@ from payments_integration import permissions
 from payments_integration.attention import call_attention
 from payments_integration.db.statements import of_account
 from payments_integration.db.transactions import repeatable, updated
-from payments_integration.inbox.dispatching import Item, key_of
+from payments_integration.inbox.loading import Item, key_of
 from payments_integration.inbox.receiving import read_again
 from payments_integration.models import Event, EventState, ObjectDispatch
 from payments_integration.projection import of_objects

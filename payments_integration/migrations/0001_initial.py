@@ -175,6 +175,7 @@ class Migration(migrations.Migration):
                 ('object_id', payments_integration.db.fields.ExactCharField(verbose_name='object id')),
                 ('reason', models.CharField(max_length=64, verbose_name='reason')),
                 ('due_at', models.DateTimeField(default=django.utils.timezone.now, verbose_name='due at')),
+                ('dispatch_waits_until', models.DateTimeField(blank=True, null=True)),
                 ('marks', models.PositiveIntegerField(default=1)),
                 ('attempts', models.PositiveIntegerField(default=0, verbose_name='attempts')),
                 ('error', models.TextField(blank=True, default='', verbose_name='error')),
@@ -182,7 +183,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'due refresh',
                 'verbose_name_plural': 'due refreshes',
-                'indexes': [models.Index(fields=['due_at'], name='pi_refresh_due')],
+                'indexes': [models.Index(fields=['due_at'], name='pi_refresh_due'), models.Index(fields=['dispatch_waits_until'], name='pi_refresh_awaited')],
                 'constraints': [models.UniqueConstraint(fields=('account', 'object_kind', 'object_id'), name='pi_refresh_object')],
             },
         ),
@@ -258,7 +259,9 @@ class Migration(migrations.Migration):
                 ('object_id', payments_integration.db.fields.ExactCharField(verbose_name='object id')),
                 ('next_attempt_at', models.DateTimeField(null=True, verbose_name='next attempt at')),
                 ('claim', payments_integration.db.fields.ExactCharField(db_index=True, default='', max_length=32)),
-                ('in_hand', payments_integration.db.fields.ExactCharField(default='', max_length=300)),
+                ('turn', models.PositiveIntegerField(default=0)),
+                ('event_in_hand', payments_integration.db.fields.ExactCharField(default='')),
+                ('change_in_hand', models.BigIntegerField(default=0)),
             ],
             options={
                 'verbose_name': 'object dispatch',

@@ -209,10 +209,13 @@ class ObjectDispatch(ObjectRef):
 
     #: When a failed item is retried, or a claim ends.
     next_attempt_at: datetime | None = fields.DateTimeField(_("next attempt at"), null=True)
-    #: The claim that a worker has on this object and others of its page; empty: nobody has claimed it.
+    #: The claim that a worker has on this object and others of its page; empty: no worker has claimed it.
     claim: str = fields.ExactCharField(max_length=32, default="", db_index=True)
-    #: The item that the worker dispatches next, while the object is claimed: an event's id, or "change <id>".
-    in_hand: str = fields.ExactCharField(default="", max_length=300)
+    #: A worker dispatches the objects of its claim in this order, and releases each when it is done with it.
+    turn: int = fields.PositiveIntegerField(default=0)
+    #: The item that the worker dispatches next, while the object is claimed: an event, or a status change without one.
+    event_in_hand: str = fields.ExactCharField(default="")
+    change_in_hand: int = fields.BigIntegerField(default=0)
 
     class Meta:
         verbose_name = _("object dispatch")

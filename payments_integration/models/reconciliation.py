@@ -139,6 +139,8 @@ class DueRefresh(ObjectRef):
 
     reason: str = fields.CharField(_("reason"), max_length=64)
     due_at: datetime = fields.DateTimeField(_("due at"), default=timezone.now)
+    #: Until then, the object's handlers wait for this read, because the row may be older than an event of theirs.
+    dispatch_waits_until: datetime | None = fields.DateTimeField(null=True, blank=True)
     #: Counts the requests: a GET answers only those that were made before it was sent.
     marks: int = fields.PositiveIntegerField(default=1)
     attempts: int = fields.PositiveIntegerField(_("attempts"), default=0)
@@ -150,5 +152,9 @@ class DueRefresh(ObjectRef):
         constraints = [
             models.UniqueConstraint(fields=["account", "object_kind", "object_id"], name="pi_refresh_object")
         ]
-        # The task that works off refreshes, and the admin list's order.
-        indexes = [models.Index(fields=["due_at"], name="pi_refresh_due")]
+        indexes = [
+            # The task that works off refreshes, and the admin list's order.
+            models.Index(fields=["due_at"], name="pi_refresh_due"),
+            # The same task: the few for which handlers wait.
+            models.Index(fields=["dispatch_waits_until"], name="pi_refresh_awaited"),
+        ]

@@ -26,7 +26,13 @@ from payments_integration.projection.endpoints import (
 )
 from payments_integration.projection.events import Applied, apply_events
 from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, UNDATED
-from payments_integration.projection.refreshes import of_objects, request_refresh, request_refreshes
+from payments_integration.projection.refreshes import (
+    awaiting_read,
+    is_awaited,
+    of_objects,
+    request_refresh,
+    request_refreshes,
+)
 from payments_integration.projection.rows import (
     TOO_OLD_TO_DISPATCH,
     differences,
@@ -47,12 +53,14 @@ __all__ = [
     "Snapshot",
     "active_secrets",
     "apply_events",
+    "awaiting_read",
     "balance_snapshots",
     "clock_offset",
     "differences",
     "erase_row",
     "erased",
     "forget_secrets",
+    "is_awaited",
     "mark_endpoint_deleted",
     "mark_gone",
     "of_objects",

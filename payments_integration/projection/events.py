@@ -102,6 +102,8 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied
     _note_erased(batch, objects)
     applied = Applied()
     refreshes: dict[ObjectKey, str] = {}
+    #: The objects whose rows may be older than an event: their handlers wait for the refresh.
+    awaited: set[ObjectKey] = set()
     for event, resource in batch:
         item = objects[_key(event)]
         if item.is_locked_elsewhere:
@@ -117,15 +119,20 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied
         reason = _apply(item, event, resource, now_at[event.account])
         if item.row is not None and item.row.erased_at:
             applied.erased.add(event.id)
+        key = (event.account, event.object_kind, event.object_id)
         if reason:
-            refreshes[(event.account, event.object_kind, event.object_id)] = reason
+            refreshes[key] = reason
+        if item.last_event is event:
+            awaited.discard(key)
+        elif reason:
+            awaited.add(key)
         if isinstance(resource, schemas.Refund) and item.last_event is event:
             # A refund may change its payment's refunded_amount without an event of the payment. If the payment is not
             # mirrored yet, the refresh inserts it.
             refreshes.setdefault((event.account, Kind.PAYMENT, resource.payment_id), RefreshReason.REFUND_CHANGED)
         owners[event.object_kind, event.object_id] = event.account
     applied.new_status = _save(objects.values())
-    request_refreshes(refreshes)
+    request_refreshes(refreshes, awaited=awaited)
     return applied
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
 
@@ -12,8 +12,11 @@ from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration.db import statements
-from payments_integration.db.transactions import repeatable
+from payments_integration.db.transactions import expired, repeatable
 from payments_integration.models import DueRefresh, ObjectKey, RefreshReason
+
+#: Handlers of an object wait so long for a read that must tell them its state.
+LONGEST_WAIT = timedelta(minutes=1)
 
 
 def request_refresh(account: str, kind: str, object_id: str, reason: str, *, due_at: datetime | None = None) -> None:
@@ -29,28 +32,55 @@ def request_refresh(account: str, kind: str, object_id: str, reason: str, *, due
         repeatable(request, using=router.db_for_write(DueRefresh))
 
 
-def request_refreshes(reasons: Mapping[ObjectKey, str], *, due_at: datetime | None = None) -> None:
+def request_refreshes(
+    reasons: Mapping[ObjectKey, str], *, due_at: datetime | None = None, awaited: Collection[ObjectKey] = ()
+) -> None:
     """Request refreshes of objects, within a transaction. One statement per hundred.
 
     If a refresh was requested before, the earlier time stays, and ``marks`` grows, so that a GET that is already under
     way does not count as an answer to this request. A worker that finishes one of them waits for this transaction.
+
+    ``awaited``: those of the objects whose handlers wait for the read, for LONGEST_WAIT at most.
     """
     due = due_at or timezone.now()
+    waits_until = timezone.now() + LONGEST_WAIT
     requests = [
-        DueRefresh(account=account, object_kind=kind, object_id=object_id, reason=str(reason), due_at=due)
-        for (account, kind, object_id), reason in sorted(reasons.items())
+        DueRefresh(
+            account=key[0],
+            object_kind=key[1],
+            object_id=key[2],
+            reason=str(reason),
+            due_at=due,
+            dispatch_waits_until=waits_until if key in awaited else None,
+        )
+        for key, reason in sorted(reasons.items())
     ]
     statements.insert_or_update(requests, unique=("account", "object_kind", "object_id"), changes=_REPEATED)
 
 
 #: A GET that requests another GET must not cancel the backoff, or the two would repeat for ever.
 _IS_EARLIER = f"{{new[due_at]}} < {{old}}.due_at AND {{new[reason]}} <> '{RefreshReason.CHANGED_MEANWHILE}'"
+#: While handlers wait for a read, another request does not make them wait longer.
+_STILL_WAITS = "{old}.dispatch_waits_until IS NOT NULL AND {old}.dispatch_waits_until > {new[due_at]}"
 #: What another request changes in the first one.
 _REPEATED = {
+    "dispatch_waits_until": f"CASE WHEN {_STILL_WAITS} THEN {{old}}.dispatch_waits_until"
+    " ELSE COALESCE({new[dispatch_waits_until]}, {old}.dispatch_waits_until) END",
     "marks": "{old}.marks + 1",
     "attempts": f"CASE WHEN {_IS_EARLIER} THEN 0 ELSE {{old}}.attempts END",
     "due_at": f"CASE WHEN {_IS_EARLIER} THEN {{new[due_at]}} ELSE {{old}}.due_at END",
 }
+
+
+def is_awaited() -> Q:
+    """Due reads for which handlers wait now."""
+    return Q(dispatch_waits_until__isnull=False) & ~expired("dispatch_waits_until", LONGEST_WAIT)
+
+
+def awaiting_read(keys: Collection[ObjectKey]) -> set[ObjectKey]:
+    """Those of the objects whose handlers wait for a read; one statement."""
+    waiting = DueRefresh.objects.filter(is_awaited(), of_objects(keys))
+    return set(waiting.values_list("account", "object_kind", "object_id"))
 
 
 def of_objects(keys: Iterable[ObjectKey]) -> Q:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -13,12 +12,12 @@ from django.db import router
 from django.db.models import F
 from django.utils import timezone
 
-from payments_integration import conf, inbox, services, sync
+from payments_integration import conf, inbox, projection, services, sync
 from payments_integration.attention import send_overdue
 from payments_integration.client import at_most
 from payments_integration.db import statements
 from payments_integration.db.transactions import RetryDeadline, deleted, expired, updated
-from payments_integration.exceptions import NotFound, PaymentsError, recorded_error, request_id_of
+from payments_integration.exceptions import INTERRUPTIONS, NotFound, PaymentsError, recorded_error, request_id_of
 from payments_integration.models import DueRefresh, Event
 from payments_integration.schemas import WireError
 from payments_integration.signals import pass_ended
@@ -31,7 +30,9 @@ STEP_SECONDS = 120.0
 def process_due(
     account: str | None = None, *, deadline: float | None = None, turn_seconds: float | None = None
 ) -> bool:
-    """Apply and dispatch events, send and resolve operations, read objects that are due, dispatch what changed.
+    """Apply events, dispatch those that wait for no read, read what the others wait for and dispatch them.
+
+    Then send and resolve operations, read the other objects that are due, and dispatch what changed.
 
     ``deadline`` (``time.monotonic()``): a request is waiting for this call, so operations are left to the schedule.
     Without it each step stops after STEP_SECONDS and leaves the rest to the next call. ``turn_seconds``: or after so
@@ -57,12 +58,20 @@ def process_due(
             inbox.release_overdue(account)
             send_overdue(account)
         limited(inbox.dispatch)
+        hurry = deadline is not None
+        if limited(refresh_due, only_awaited=True, hurry=hurry):
+            limited(inbox.dispatch)
         if deadline is None:
             services.resume_operations(account=account)
-        if limited(refresh_due, hurry=deadline is not None):
+        if limited(refresh_due, hurry=hurry):
             limited(inbox.dispatch)
     if deadline is None:
-        pass_ended.send_robust(sender=None)
+        try:
+            pass_ended.send_robust(sender=None)
+        except INTERRUPTIONS:
+            raise
+        except BaseException:  # Django contains only an Exception
+            logger.exception("A receiver of pass_ended failed", extra={"account": account})
     return is_more
 
 
@@ -84,12 +93,14 @@ def refresh_due(
     *,
     deadline: float | None = None,
     hurry: bool = False,
+    only_awaited: bool = False,
     heartbeat: Callable[[], None] = lambda: None,
 ) -> int:
     """Read every object that is due by GET; returns how many were read.
 
-    Failures are recorded and retried later. ``deadline``: no GET starts after this ``time.monotonic()``. ``hurry``:
-    a request waits until the deadline, so no GET may outlast it. ``heartbeat`` is called before each GET.
+    Failures are recorded and retried later. ``deadline``: no GET starts after this ``time.monotonic()``. ``hurry``: a
+    request waits until the deadline, so no GET may outlast it. ``only_awaited``: read only the objects whose handlers
+    wait for it. ``heartbeat`` is called before each GET.
     """
     done = 0
     begun = timezone.now()
@@ -99,6 +110,8 @@ def refresh_due(
         due = DueRefresh.objects.filter(expired("due_at", LONGEST_WAIT, now=begun))
         if account is not None:
             due = due.filter(account=account)
+        if only_awaited:
+            due = due.filter(projection.is_awaited())
         page = list(due.order_by("due_at", "pk")[:_PAGE])
         for row in page:
             if deadline is not None and time.monotonic() >= deadline:
@@ -122,6 +135,11 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         return False
     try:
         _read(row, hurry=hurry)
+    except NotFound as error:
+        # The row is marked as gone. While handlers wait, the provider may only be behind: it is asked again.
+        if DueRefresh.objects.filter(projection.is_awaited(), pk=row.pk).exists():
+            _postpone(row, recorded_error(error))
+            return False
     except (PaymentsError, WireError) as error:
         extra = {"account": row.account, "request_id": request_id_of(error)}
         logger.info("Reading %s failed: %s", row, error, extra=extra)
@@ -135,11 +153,8 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
 
 
 def _read(row: DueRefresh, *, hurry: bool) -> None:
-    # The mirror row of an object that is not found is kept and marked as gone.
-    with suppress(NotFound):
-        sync.read(
-            row.object_kind, row.account, row.object_id, background=not hurry, wait=0.0 if hurry else RATE_LIMIT_WAIT
-        )
+    wait = 0.0 if hurry else RATE_LIMIT_WAIT
+    sync.read(row.object_kind, row.account, row.object_id, background=not hurry, wait=wait)
 
 
 def _postpone(row: DueRefresh, error: str) -> None:

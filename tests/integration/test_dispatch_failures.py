@@ -12,7 +12,7 @@ import pytest
 from django.db import DatabaseError
 
 from payments_integration import inbox
-from payments_integration.inbox import dispatching
+from payments_integration.inbox import claiming
 from payments_integration.models import Event, ObjectDispatch
 from payments_integration.signals import event_received
 from tests import factories
@@ -80,8 +80,8 @@ def test_handlers_of_two_workers_that_deadlock_cost_one_of_them_an_attempt(
 ) -> None:
     """SQLite has one writer: there the second worker waits, and neither fails."""
     # One object per page, so that each worker has one.
-    monkeypatch.setattr(dispatching, "_FIRST_PAGE", 1)
-    monkeypatch.setattr(dispatching, "_PAGE_SECONDS", 0.0)
+    monkeypatch.setattr(claiming, "FIRST_PAGE", 1)
+    monkeypatch.setattr(claiming, "_PAGE_SECONDS", 0.0)
     rows = [ReceiverCall.objects.create(what="row", object_id="-").pk for _ in range(2)]
     both, met = threading.Barrier(2), set[str]()
 

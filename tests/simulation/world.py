@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from payments_integration import apps, conf, tasks, webhooks
 from payments_integration.client import resources, transport
-from payments_integration.inbox import dispatching, release, replaying
+from payments_integration.inbox import claiming, release, replaying
 from payments_integration.models import Event, EventState
 from payments_integration.projection import endpoints
 from payments_integration.reconciliation import events as event_passes, objects as object_passes
@@ -394,7 +394,7 @@ class World:
         }
         stack.enter_context(override_settings(**{conf.NAME: options}))
         # Several pages, even for the few objects of a schedule.
-        stack.enter_context(mock.patch.object(dispatching, "_FIRST_PAGE", 3))
+        stack.enter_context(mock.patch.object(claiming, "FIRST_PAGE", 3))
         stack.enter_context(mock.patch.object(transport, "Transport", self.network.transport))
         stack.enter_context(mock.patch.object(resources, "_clients", {}))
         stack.enter_context(mock.patch.object(endpoints, "_secrets", {}))

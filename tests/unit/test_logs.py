@@ -37,11 +37,14 @@ VALUES = {
     "request_id": r"request_id|(error|reply)\.request_id|request_id_of\(error\)",
     "api_request_id": r"(self\.)?request_id",
 }
+#: What the transactions are about whose callbacks are logged.
+ABOUT = {"account": "account", "event_id": "item.pk", "operation_id": "operation.pk"}
 #: Records about no account, event, operation or request.
 WITHOUT_IDS = {
     "%s stays paused: %s",
     "A scrape could not read the database: %s",
     "A %s was needed and not drawn, only its text is shown: %s",
+    "A claim could not be released (%s); it ends by itself",
     "A notice by %s about %s could not be sent: %s",
     "An observer failed: %r",
     "Retrying a transaction after %s",
@@ -105,11 +108,21 @@ def ids_of(extra: ast.expr | None, within: ast.FunctionDef, functions: list[ast.
             for key, value in zip(extra.keys, extra.values, strict=True)
             if key
         }
+    if ast.unparse(extra) == "dict(self._about)":
+        return ABOUT
     if isinstance(extra, ast.Call):
-        [maker] = [each for each in functions if each.name == ast.unparse(extra.func)]
+        name = ast.unparse(extra.func)
+        [maker] = [each for each in functions if each.name == name] or shared_makers(name)
         return variable(maker, functions)
     assert ast.unparse(extra) == "extra"
     return variable(within, functions)
+
+
+def shared_makers(name: str) -> list[ast.FunctionDef]:
+    """The function of another module of the package that makes ``extra``."""
+    sources = (path.read_text() for path in (ROOT / "payments_integration").rglob("*.py"))
+    trees = [ast.parse(source) for source in sources if f"def {name}(" in source]
+    return [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
 
 
 def variable(function: ast.FunctionDef, functions: list[ast.FunctionDef]) -> dict[str, str]:

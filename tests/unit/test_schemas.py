@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -103,3 +105,13 @@ def test_a_wire_error_shows_no_value() -> None:
     with pytest.raises(schemas.WireError) as error:
         schemas.parse_resource(factories.payment(amount="4111111111111111"), schemas.Payment)
     assert "4111" not in str(error.value)
+
+
+@pytest.mark.case(146)
+def test_threads_may_parse_the_first_objects_of_a_process() -> None:
+    """msgspec crashed in a third of such processes while each struct's table of types was filled at its first use."""
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.unit.first_use", "2000"],
+        check=True, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert run.stdout == "0\n"

@@ -45,6 +45,9 @@ class Instruments(telemetry.Observer):
         self._dispatched = meter.create_counter(
             "payments.events.dispatched", "{event}", "Events and changes of status, by what became of their handlers"
         )
+        self._callbacks = meter.create_counter(
+            "payments.callbacks.failed", "{callback}", "Functions given to on_commit that failed after the commit"
+        )
         self._handling = meter.create_histogram(
             "payments.handler.duration", "s", "Time that the handlers of one event took",
             explicit_bucket_boundaries_advisory=_SECONDS,
@@ -81,6 +84,8 @@ class Instruments(telemetry.Observer):
             case telemetry.DispatchFailed():
                 outcome = "parked" if fact.is_parked else "failed"
                 self._dispatched.add(1, {**_labels(fact.item), "payments.outcome": outcome})
+            case telemetry.CallbackFailed():
+                self._callbacks.add(1, {attributes.ACCOUNT: fact.account, **attributes.of_error(fact.error)})
 
 
 def _labels(item: Event) -> attributes.Attributes:

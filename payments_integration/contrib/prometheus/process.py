@@ -67,6 +67,11 @@ FAILURES = Counter("payments_handler_failures", "Attempts at which a handler fai
 PARKED = Counter(
     "payments_parked", "Events and changes that were parked after their last attempt.", ("account", "kind")
 )
+CALLBACKS = Counter(
+    "payments_callback_failures",
+    "Functions that handlers and other apps gave to on_commit, and that failed after the commit.",
+    ("account",),
+)
 REQUESTS = Counter(
     "payments_provider_requests",
     "Requests to the provider, by operation and outcome: 2xx, 3xx, 4xx, 429, 5xx or no_answer.",
@@ -110,6 +115,7 @@ def begin_at_zero() -> None:
     except ImproperlyConfigured:
         return  # the system checks report it
     for alias in aliases:
+        CALLBACKS.labels(alias)
         for counter, values in (
             (REFUSED, REFUSALS),
             (FAILURES, _KINDS),
@@ -151,6 +157,8 @@ class _Observer(telemetry.Observer):
                 FAILURES.labels(item.account, _kind(item)).inc()
                 if is_parked:
                     PARKED.labels(item.account, _kind(item)).inc()
+            case telemetry.CallbackFailed(account) if account:
+                CALLBACKS.labels(account).inc()
             case telemetry.RateLimit(account, bucket, limit, remaining):
                 LIMIT.labels(account, bucket).set(limit)
                 REMAINING.labels(account, bucket).set(remaining)

@@ -91,11 +91,11 @@ DISPATCHING = {
     "applied, nothing dispatched": Point("payments_integration.inbox:dispatch"),
     "before a receiver": Point("tests.conftest:Receiver.on_event", nth=2),
     "within the receivers": Point("tests.conftest:Receiver.on_event", after=True, nth=2),
-    "dispatched, not marked": Point("payments_integration.inbox.dispatching:_mark_dispatched", nth=2),
-    "marked, not committed": Point("payments_integration.inbox.dispatching:_mark_dispatched", after=True, nth=2),
+    "dispatched, not marked": Point("payments_integration.inbox.calling:_mark", nth=2),
+    "marked, not committed": Point("payments_integration.inbox.calling:_mark", after=True, nth=2),
     "dispatched, the next one not": Point("payments_integration.inbox.dispatching:_dispatch_next", after=True, nth=2),
-    "claimed, nothing dispatched": Point("payments_integration.inbox.dispatching:_claim", after=True),
-    "locked, no receiver called": Point("payments_integration.inbox.dispatching:_lock", after=True, nth=2),
+    "claimed, nothing dispatched": Point("payments_integration.inbox.claiming:claim", after=True),
+    "locked, no receiver called": Point("payments_integration.inbox.calling:_lock", after=True, nth=2),
 }
 
 
@@ -194,9 +194,9 @@ def test_a_kill_at_any_boundary_of_dispatch_costs_only_the_event_in_hand_an_atte
     for n in count(1):
         assert n < TOO_MANY
         end = site.run("dispatch", die_at=n)
-        first = ObjectDispatch.objects.exclude(claim="").order_by("pk").first()
+        first = ObjectDispatch.objects.exclude(claim="").order_by("turn").first()
         if first is not None:
-            in_hand[first.claim] = first.in_hand
+            in_hand[first.claim] = first.event_in_hand
         site.later(0.25)
         if not end.killed:
             break

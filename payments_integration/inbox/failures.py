@@ -1,0 +1,59 @@
+"""Counting the failed attempts of an item: when it is retried, and when it is parked."""
+
+from __future__ import annotations
+
+import traceback
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.utils import timezone
+
+from payments_integration import conf
+from payments_integration.attention import call_attention
+from payments_integration.inbox.loading import Item
+from payments_integration.models import EventState
+from payments_integration.reasons import Reason
+
+_MAX_TRACEBACK = 20_000
+
+
+class Failure(NamedTuple):
+    """A failed attempt that was counted."""
+
+    #: None: it was the last one, and the item is parked.
+    retry_at: datetime | None
+
+    @property
+    def is_parked(self) -> bool:
+        return self.retry_at is None
+
+
+def count_failure(item: Item, error: BaseException) -> Failure | None:
+    """Record a failed attempt; None if the item is not waiting any more. Call in a transaction."""
+    waits = conf.current().RECEIVER_RETRIES
+    attempts = item.attempts + 1
+    is_parked = attempts > len(waits)
+    text = "".join(traceback.format_exception(error))[-_MAX_TRACEBACK:]
+    waiting = type(item)._default_manager.filter(pk=item.pk, state=EventState.APPLIED)
+    if not waiting.update(
+        attempts=attempts,
+        error=text.replace("\x00", "\ufffd"),
+        state=EventState.PARKED if is_parked else EventState.APPLIED,
+    ):
+        return None
+    if not is_parked:
+        return Failure(timezone.now() + timedelta(seconds=waits[attempts - 1]))
+    call_attention(
+        type(item),
+        Reason.DISPATCH_PARKED,
+        account=item.account,
+        message=f"Receivers keep failing for {item}; it is parked after {attempts} attempts. Fix them and replay it.",
+        instance=item,
+    )
+    return Failure(None)
+
+
+def first_wait() -> datetime:
+    """When an item is tried again that did not fail, but met a conflict."""
+    waits = conf.current().RECEIVER_RETRIES
+    return timezone.now() + timedelta(seconds=waits[0] if waits else 10)

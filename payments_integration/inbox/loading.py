@@ -1,0 +1,157 @@
+"""What a worker must know to dispatch the items of objects, loaded with a few statements for many objects.
+
+An item is an event, or a status change that an answer brought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F, Max, Min, OuterRef, Q, QuerySet
+
+from payments_integration import conf
+from payments_integration.db import statements
+from payments_integration.models import MIRRORS, Event, EventState, ObjectDispatch, ObjectKey, StatusChange
+from payments_integration.projection import MAX_AHEAD, awaiting_read, clock_offset, of_objects
+
+#: Later items of the object wait for these events. Another worker may be applying a pending one, and a later batch may
+#: finish first. One with failed attempts needs an upgrade.
+WAITING = Q(state=EventState.HELD) | Q(state=EventState.PENDING, attempts=0)
+
+Item = Event | StatusChange
+
+
+@dataclass(slots=True)
+class Work:
+    """The items of an object that can be dispatched, oldest first."""
+
+    row: ObjectDispatch
+    items: list[Item] = field(default_factory=list)
+    #: The status changes that each event brought.
+    changes: dict[str, list[StatusChange]] = field(default_factory=dict)
+    #: The columns of the mirror row when the items were loaded; none if there is no row.
+    values: Sequence[Any] = ()
+    #: Its version, and whether its personal data was erased, which does not count as a version.
+    seen: Seen | None = None
+    #: ``created_at`` of the newest event that was dispatched before: earlier ones are stale.
+    dispatched_to: datetime | None = None
+    #: An event dated further ahead of its receipt makes no other event stale: all later ones would be. It includes the
+    #: difference of the clocks, because ``received_at`` is ours.
+    max_ahead: timedelta = MAX_AHEAD
+
+    def note_dispatched(self, item: Item) -> None:
+        """Remove the first item, which was dispatched."""
+        self.items.pop(0)
+        if isinstance(item, Event) and item.created_at < item.received_at + self.max_ahead:
+            self.dispatched_to = max(self.dispatched_to or item.created_at, item.created_at)
+
+    def is_stale(self, item: Item) -> bool:
+        return self.dispatched_to is not None and self.dispatched_to > time_of(item)
+
+
+#: The version of a mirror row, and whether it is erased.
+Seen = tuple[int, bool]
+
+
+def key_of(item: Item) -> ObjectKey:
+    """The object that an item belongs to."""
+    return (item.account, item.object_kind, item.object_id)
+
+
+def time_of(item: Item) -> datetime:
+    """The provider's time, in whose order an object's items are dispatched."""
+    return item.created_at if isinstance(item, Event) else item.at
+
+
+def ids_of(item: Item) -> dict[str, str]:
+    """For log records."""
+    extra = {"account": item.account}
+    if isinstance(item, Event):
+        extra["event_id"] = item.pk
+    return extra
+
+
+def key_column(kind: str) -> str:
+    """The column of a mirror that an item's ``object_id`` names."""
+    return "currency" if kind == "balance" else "id"
+
+
+def load(rows: Iterable[ObjectDispatch], using: str) -> tuple[list[Work], bool]:
+    """Those of the objects that have items to dispatch, and whether these are all of their items."""
+    works = {row.key: Work(row) for row in rows}
+    if not works:
+        return [], True
+    # Mirror rows and waiting events come first: what changes after that is noticed when the item is dispatched.
+    _load_mirrors(works, using)
+    of_them, most = of_objects(works), conf.current().BATCH_SIZE
+    waiting = Event.objects.filter(of_them, WAITING).order_by().values_list("account", "object_kind", "object_id")
+    blocked_from = {(account, kind, pk): at for account, kind, pk, at in waiting.annotate(Min("created_at"))}
+    events = list(_applied(Event, of_them).order_by("created_at", "pk")[:most])
+    answered = list(_applied(StatusChange, of_them).order_by("at", "pk")[:most])
+    # A read that an event needs is requested in the transaction that applies the event: look for it after the event.
+    unread = awaiting_read(works)
+    is_whole = max(len(events), len(answered)) < most
+    # An event goes before a change of the same time.
+    items: list[Item] = sorted([*events, *answered], key=time_of)
+    for item in items:
+        key = key_of(item)
+        work, first_blocked = works[key], blocked_from.get(key)
+        if not is_whole and time_of(item) > min(
+            time_of(found[-1]) for found in (events, answered) if len(found) == most
+        ):
+            break  # earlier items than this one are not loaded
+        if key not in unread and (first_blocked is None or time_of(item) < first_blocked):
+            work.items.append(item)
+            # Only a provider that is ahead of us adds to it. Our clock may have been set forward since the receipt:
+            # then every event of before would count as ahead.
+            offset: float = max(item.clock_offset or 0.0, 0.0)  # type: ignore[union-attr]
+            work.max_ahead = MAX_AHEAD + timedelta(seconds=offset)
+            work.changes[str(item.pk)] = [item] if isinstance(item, StatusChange) else []
+    by_id = {event.pk: event for event in events}
+    for change in StatusChange.objects.filter(event__in=by_id).order_by("pk"):
+        change.event = by_id[str(change.event_id)]
+        works[key_of(change.event)].changes.setdefault(change.event.pk, []).append(change)
+    loaded = [work for work in works.values() if work.items]
+    _load_staleness(loaded)
+    return loaded, is_whole
+
+
+def _applied(model: Any, of_them: Q) -> QuerySet[Any]:
+    """Items to dispatch, each with ``clock_offset``: the provider's clock minus ours in seconds."""
+    items: QuerySet[Any] = model._default_manager.filter(of_them, state=EventState.APPLIED)
+    with_offset: QuerySet[Any] = items.annotate(clock_offset=clock_offset(OuterRef("account")))
+    return with_offset
+
+
+def _load_mirrors(works: dict[ObjectKey, Work], using: str) -> None:
+    for kind, model in MIRRORS.items():
+        ids = [key[2] for key in works if key[1] == kind]
+        column, names = key_column(kind), statements.columns(model)
+        account_at, key_at, version_at, erased_at = map(names.index, ("account", column, "version", "erased_at"))
+        for values in statements.rows_in(model, column, ids, using) if ids else ():
+            work = works.get((values[account_at], kind, values[key_at]))
+            if work is not None:
+                work.values, work.seen = values, (values[version_at], values[erased_at] is not None)
+
+
+def _load_staleness(works: list[Work]) -> None:
+    if not works:
+        return
+    by_key = {work.row.key: work for work in works}
+    earliest = min(time_of(work.items[0]) for work in works)
+    not_far_ahead = Q()
+    for account, max_ahead in {work.row.account: work.max_ahead for work in works}.items():
+        not_far_ahead |= Q(account=account, created_at__lt=F("received_at") + max_ahead)
+    dispatched = Event.objects.filter(
+        of_objects(by_key),
+        not_far_ahead,
+        state=EventState.DONE,
+        dispatched_at__isnull=False,
+        created_at__gt=earliest,
+    )
+    newest = dispatched.order_by().values_list("account", "object_kind", "object_id").annotate(Max("created_at"))
+    for account, kind, object_id, created_at in newest:
+        by_key[account, kind, object_id].dispatched_to = created_at

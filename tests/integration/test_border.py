@@ -1,0 +1,344 @@
+"""The border with the merchant's code: what its handlers, and the callbacks of their commits, may do to dispatch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db.models.signals import post_save
+from django.test import TestCase
+
+from payments_integration import inbox, reconciliation, telemetry
+from payments_integration.db.transactions import repeatable
+from payments_integration.models import Event, EventState, ObjectDispatch
+from payments_integration.signals import event_received
+from tests import factories
+from tests.receivers.models import ReceiverCall
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken"), pytest.mark.promise(6)]
+
+NAMES = [f"pay_{number}" for number in range(6)]
+
+
+@contextmanager
+def connected(handler: Callable[..., None]) -> Iterator[None]:
+    event_received.connect(handler)
+    try:
+        yield
+    finally:
+        event_received.disconnect(handler)
+
+
+def take_in(*names: str, events: int = 2) -> None:
+    for name in names:
+        for item in factories.life(name)[:events]:
+            inbox.receive("default", factories.body(item))
+    inbox.process()
+
+
+def count(event: Event) -> None:
+    ReceiverCall.objects.create(what=event.id, object_id=event.object_id)
+
+
+def counted() -> dict[str, int]:
+    """How often each event's work is committed."""
+    found = ReceiverCall.objects.values_list("what", flat=True)
+    return {what: list(found).count(what) for what in set(found)}
+
+
+def everything_once(*names: str, events: int = 2) -> dict[str, int]:
+    return {item["id"]: 1 for name in names for item in factories.life(name)[:events]}
+
+
+def conflict() -> OperationalError:
+    """What the database in use says of a lock that was not free in time."""
+    cause: Any = {
+        "sqlite": Exception("database is locked"),
+        "postgresql": Exception("deadlock detected"),
+        "mysql": Exception(1205, "Lock wait timeout exceeded"),
+    }[connection.vendor]
+    cause.sqlstate = "40P01"
+    error = OperationalError(*cause.args)
+    error.__cause__ = cause
+    return error
+
+
+class Told(telemetry.Observer):
+    def __init__(self) -> None:
+        self.facts: list[telemetry.Fact] = []
+
+    def happened(self, fact: telemetry.Fact) -> None:
+        self.facts.append(fact)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    observer = Told()
+    telemetry.observe(observer)
+    yield observer
+    telemetry.forget(observer)
+
+
+@pytest.mark.case(119)
+def test_a_callback_that_meets_a_conflict_does_not_repeat_the_handler(
+    caplog: pytest.LogCaptureFixture, told: Told
+) -> None:
+    def callback() -> None:
+        raise conflict()
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        transaction.on_commit(callback)
+
+    with connected(handler):
+        take_in("pay_1", events=4)
+        assert inbox.dispatch() == 4
+    assert counted() == everything_once("pay_1", events=4)
+    assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
+    records = [record for record in caplog.records if record.name == "payments_integration.db.callbacks"]
+    assert [record.event_id for record in records] == list(everything_once("pay_1", events=4))  # type: ignore[attr-defined]
+    assert all(record.levelno == logging.ERROR and record.exc_info for record in records)
+    assert [fact.account for fact in told.of(telemetry.CallbackFailed)] == ["default"] * 4
+
+
+@pytest.mark.case(120)
+@pytest.mark.parametrize(
+    "error", [ConnectionError("no broker"), asyncio.CancelledError(), BaseException("a time-out")]
+)
+def test_callbacks_that_fail_cost_no_other_object_anything(error: BaseException) -> None:
+    after: list[str] = []
+
+    def fail() -> None:
+        raise error
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if event.object_id in NAMES[::2]:
+            transaction.on_commit(fail)
+        transaction.on_commit(lambda: after.append(event.id))
+
+    with connected(handler):
+        take_in(*NAMES)
+        reconciliation.process_due()
+    assert counted() == everything_once(*NAMES)
+    assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
+    assert sorted(after) == sorted(everything_once(*NAMES)), "the callbacks after the one that failed are called"
+    assert not ObjectDispatch.objects.exclude(claim="", next_attempt_at=None).exists()
+
+
+@pytest.mark.case(120)
+def test_an_interruption_by_a_callback_is_raised_after_the_commit_and_the_release() -> None:
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if event.object_id == "pay_1":
+            transaction.on_commit(interrupt)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with connected(handler):
+        take_in(*NAMES, events=1)
+        with pytest.raises(KeyboardInterrupt):
+            inbox.dispatch()
+        assert Event.objects.get(object_id="pay_1").state == EventState.DONE
+        assert not ObjectDispatch.objects.exclude(claim="", next_attempt_at=None).exists()
+        inbox.dispatch()
+    assert counted() == everything_once(*NAMES, events=1)
+    assert not Event.objects.filter(attempts__gt=0).exists()
+
+
+def _roll_back() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ROLLBACK")
+
+
+def _commit() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("COMMIT")
+
+
+def _raise(error: BaseException) -> Callable[[], None]:
+    def raise_it() -> None:
+        raise error
+
+    return raise_it
+
+
+def _close_the_drivers_connection() -> None:
+    raw: Any = connection.connection
+    raw.close()
+
+
+MISTAKES: dict[str, Callable[[], Any]] = {
+    "CancelledError": _raise(asyncio.CancelledError()),
+    "another BaseException": _raise(BaseException("gevent.Timeout")),
+    "closes its connection": connection.close,
+    "closes the driver's connection": _close_the_drivers_connection,
+    "marks for rollback": lambda: transaction.set_rollback(True),
+    "rolls back by hand": _roll_back,
+    "has the item marked": lambda: Event.objects.filter(object_id="pay_2").update(state=EventState.DONE),
+}
+
+
+@pytest.mark.case(121)
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_a_handler_does_costs_its_own_item_alone_an_attempt(mistake: str) -> None:
+    wrong = [True]
+    bad = factories.life("pay_2")[0]["id"]
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if event.id == bad and wrong:
+            MISTAKES[mistake]()
+
+    with connected(handler):
+        take_in(*NAMES)
+        reconciliation.process_due()
+        others = [name for name in NAMES if name != "pay_2"]
+        assert counted() == everything_once(*others), "the others are dispatched at once"
+        assert list(Event.objects.filter(attempts__gt=0).values_list("pk", "attempts", "state")) == [
+            (bad, 1, "applied")
+        ]
+        assert not ObjectDispatch.objects.exclude(claim="").exists()
+        wrong.clear()
+        ObjectDispatch.objects.update(next_attempt_at=None)
+        inbox.dispatch()
+    assert counted() == everything_once(*NAMES)
+
+
+@pytest.mark.case(121)
+@pytest.mark.parametrize("interruption", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_an_interruption_is_raised_again_after_the_release(interruption: type[BaseException]) -> None:
+    wrong = [True]
+    bad = factories.life("pay_2")[0]["id"]
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if event.id == bad and wrong:
+            raise interruption
+
+    with connected(handler):
+        take_in(*NAMES)
+        with pytest.raises(interruption):
+            reconciliation.process_due()
+        assert list(Event.objects.filter(attempts__gt=0).values_list("pk", "attempts")) == [(bad, 1)]
+        assert not ObjectDispatch.objects.exclude(claim="").exists()
+        wrong.clear()
+        inbox.dispatch()
+        assert counted() == everything_once(*(name for name in NAMES if name != "pay_2"))
+        ObjectDispatch.objects.update(next_attempt_at=None)
+        inbox.dispatch()
+    assert counted() == everything_once(*NAMES)
+
+
+@pytest.mark.case(121)
+def test_a_time_limit_between_two_lines_of_ours_releases_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery's SoftTimeLimitExceeded comes at any line, also in the middle of a COMMIT."""
+
+    class TimeLimit(Exception):
+        pass
+
+    real, left = connection.commit, [True]
+
+    def commit() -> None:
+        if left and Event.objects.filter(state=EventState.DONE).exists():
+            left.clear()
+            raise TimeLimit
+        real()
+
+    with connected(lambda event, **_: count(event)):
+        take_in(*NAMES)
+        monkeypatch.setattr(connection, "commit", commit)
+        with suppress(DatabaseError):  # PostgreSQL's driver says that the connection is in a transaction
+            inbox.dispatch()
+        assert not ObjectDispatch.objects.exclude(claim="").exists()
+        ObjectDispatch.objects.update(next_attempt_at=None)
+        inbox.dispatch()
+    assert not left
+    assert counted() == everything_once(*NAMES)
+
+
+@pytest.mark.case(119)
+def test_an_item_that_is_not_waiting_any_more_is_not_handled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another worker with an expired claim, or a person, has finished it since the page was loaded."""
+    first, second = factories.life("pay_1")[:2]
+
+    def handler(event: Event, **_: Any) -> None:
+        count(event)
+        if event.id == first["id"]:
+            transaction.on_commit(lambda: Event.objects.filter(pk=second["id"]).update(state=EventState.DONE))
+
+    with connected(handler):
+        take_in("pay_1")
+        assert inbox.dispatch() == 1
+    assert counted() == {first["id"]: 1}
+    assert not ObjectDispatch.objects.exclude(claim="", next_attempt_at=None).exists()
+
+
+class TestRepeatable:
+    """Callbacks of every transaction of ours, also those that receivers of other apps register on our rows."""
+
+    def test_a_callback_of_another_app_on_our_rows_stays_outside(self) -> None:
+        def index(sender: Any, **_: Any) -> None:
+            transaction.on_commit(_raise(conflict()))
+
+        post_save.connect(index, sender=ReceiverCall)
+        try:
+            repeatable(lambda: ReceiverCall.objects.create(what="once", object_id=""), using="default", durable=True)
+            repeatable(lambda: ReceiverCall.objects.create(what="twice", object_id=""), using="default")
+        finally:
+            post_save.disconnect(index, sender=ReceiverCall)
+        assert counted() == {"once": 1, "twice": 1}
+
+    def test_in_a_callers_transaction_callbacks_are_the_callers(self) -> None:
+        def inner() -> None:
+            transaction.on_commit(_raise(LookupError("the caller's own")))
+
+        with pytest.raises(LookupError), transaction.atomic():
+            repeatable(inner, using="default")
+
+    def test_callbacks_of_an_attempt_that_is_rolled_back_are_not_called(self) -> None:
+        calls: list[int] = []
+
+        def attempt() -> None:
+            number = len(attempts)
+            attempts.append(number)
+            transaction.on_commit(lambda: calls.append(number))
+            if not number:
+                raise conflict()
+
+        attempts: list[int] = []
+        repeatable(attempt, using="default", durable=True)
+        assert (attempts, calls) == ([0, 1], [1])
+
+    def test_a_rollback_without_an_error_is_an_error(self) -> None:
+        def lose() -> None:
+            ReceiverCall.objects.create(what="lost", object_id="")
+            transaction.set_rollback(True)
+
+        with pytest.raises(transaction.TransactionManagementError):
+            repeatable(lose, using="default", durable=True)
+        assert counted() == {}
+
+
+@pytest.mark.django_db
+class TestInATestCase:
+    """Merchants' tests see the callbacks, because Django still decides about them."""
+
+    pytestmark = pytest.mark.django_db
+
+    def test_capture_on_commit_callbacks(self) -> None:
+        calls: list[str] = []
+        with TestCase.captureOnCommitCallbacks(execute=True) as callbacks:
+            repeatable(lambda: transaction.on_commit(lambda: calls.append("called")), using="default", durable=True)
+            repeatable(lambda: transaction.on_commit(_raise(ConnectionError())), using="default", durable=True)
+        assert len(callbacks) == 2
+        assert calls == ["called"]
