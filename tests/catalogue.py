@@ -148,6 +148,10 @@ CASES = (
     Case(116, "a handler swallows a database error; the handlers of two workers deadlock", (POSTGRES, MARIADB)),
     Case(117, "kill -9 at every boundary of dispatch while a page of objects is claimed", ALL),
     Case(118, "failover of PostgreSQL to a synchronous standby in the middle of load", (POSTGRES,)),
+    Case(124, "a backup from before a payout restored; the person presses Send again, or approves", ALL),
+    Case(126, "an answer that names another merchant reference; a provider that trims references", ALL),
+    Case(153, "two servers of the provider with clocks 20 s to 4 min apart around a lost answer", ALL),
+    Case(154, "an account's alias is renamed, with open operations and old objects", ALL),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}

@@ -17,9 +17,11 @@ from django.utils.translation import gettext as _
 from payments_integration import conf, permissions, sync, wakeup
 from payments_integration.client import get_client
 from payments_integration.db.transactions import CLOCK_SLACK, refuse_transaction, updated
+from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
-from payments_integration.models import Operation, OperationState
+from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes, recovery, sending
+from payments_integration.validation.text import is_object_id
 from payments_integration.validation.validator import MAX_LONG_TEXT, Validator
 
 _OPEN = (OperationState.UNKNOWN, OperationState.NEEDS_PERSON)
@@ -168,13 +170,16 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
         refuse(_("It leaves no object. Look it up instead."))
     # Never sent as far as is known: it may have been before the database was restored.
     states = _OPEN if operation.may_have_run else _SENDABLE
+    if not is_object_id(object_id, ID_PREFIXES[call.kind]):
+        message = _("This is not the id of a %(model)s.") % {"model": MIRRORS[call.kind]._meta.verbose_name}
+        raise ValidationError({"object_id": message})
     if object_id not in _mirrored_matches(operation, call):
         _check_sent(operation)
     if not call.creates and object_id != operation.target_id:
         refuse(_("It was about another object."))
     row = sync.read(call.kind, operation.account, object_id)
     if call.contradicts(operation, row):
-        refuse(_("The object has another amount, currency or payment."))
+        refuse(_("The object has another amount, currency, payment or reference."))
     if not call.shows_it(row):
         refuse(_("It did not happen: the object is %(status)s.") % {"status": row.status})
     claim = _claimed(operation, ledger.claim_to_resolve(operation, states))

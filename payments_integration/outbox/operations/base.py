@@ -5,7 +5,7 @@ Admin, API, permissions, limits and recovery ask the class: none of them compare
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
@@ -151,6 +151,9 @@ class Creation(ProviderCall):
             return "the answer has no object"
         if operation.amount is not None and (answer.amount, answer.currency) != (operation.amount, operation.currency):
             return "the answer has another amount or currency"
+        reference = getattr(answer, "merchant_reference", None)
+        if reference and operation.merchant_reference and not same_reference(operation, reference):
+            return "the answer has another merchant reference"
         return ""
 
     def look_up_in_mirror(self, operation: Operation) -> Finding:
@@ -159,14 +162,12 @@ class Creation(ProviderCall):
 
     def mirrored(self, operation: Operation) -> QuerySet[Any]:
         """The rows among which the operation's object is, if it is mirrored."""
-        rows: QuerySet[Any] = MIRRORS[self.kind]._default_manager.filter(
-            merchant_reference=operation.merchant_reference
-        )
+        rows: QuerySet[Any] = MIRRORS[self.kind]._default_manager.filter(merchant_reference__in=references(operation))
         return rows
 
     def fits(self, operation: Operation, item: Any) -> bool:
         """Whether a listed object has the operation's amount, currency and merchant reference."""
-        return not self.contradicts(operation, item) and item.merchant_reference == operation.merchant_reference
+        return not self.contradicts(operation, item) and same_reference(operation, item.merchant_reference)
 
     def candidates(self, operation: Operation, items: Iterable[Any]) -> Candidates:
         """The objects that fit, of a list that runs newest to oldest."""
@@ -175,6 +176,12 @@ class Creation(ProviderCall):
         scanned = list(islice(recent, MAX_SCANNED + 1))
         fitting = [item for item in scanned[:MAX_SCANNED] if self.fits(operation, item)]
         return Candidates(fitting, complete=len(scanned) <= MAX_SCANNED)
+
+    def candidates_of(self, operation: Operation, listed: Callable[[str], Iterable[Any]]) -> Candidates:
+        """The same, of the list of each reference to search for: one, but for rows of earlier versions."""
+        found = [self.candidates(operation, listed(reference)) for reference in references(operation)]
+        items = {item.id: item for each in found for item in each.items}
+        return Candidates(list(items.values()), complete=all(each.complete for each in found))
 
 
 class Change(ProviderCall):
@@ -228,6 +235,17 @@ class StatusIs(Precondition):
 
     def refresh(self) -> None:
         self.row = sync.read(self.row.kind, self.row.account, self.row.object_id)
+
+
+def references(operation: Operation) -> list[str]:
+    """What to search for: earlier versions recorded references with outer blanks, which the provider may strip."""
+    reference = operation.merchant_reference
+    return list(dict.fromkeys((reference, reference.strip())))
+
+
+def same_reference(operation: Operation, reference: str | None) -> bool:
+    """Whether this is the operation's merchant reference, but for blanks at the ends."""
+    return (reference or "").strip() == operation.merchant_reference.strip()
 
 
 def sent_since(operation: Operation) -> datetime:
