@@ -474,7 +474,7 @@ def _key_column(kind: str) -> str:
 def _send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_stale: bool) -> None:
     sender: type[Any] = MIRRORS.get(item.object_kind, Event)
     event = item if isinstance(item, Event) else None
-    with dispatching():
+    with dispatching(item.created_at if isinstance(item, Event) else item.at):
         if event is not None:
             event_received.send(
                 sender=sender,

@@ -40,6 +40,7 @@ from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import operations
 from payments_integration.outbox.intents import Intent, Precondition
 from payments_integration.reasons import Reason
+from payments_integration.signals import dispatched_at
 
 #: These fields of the payer differ from one attempt of the same intent to the next.
 _NOT_COMPARED = ("ip", "device_id")
@@ -180,6 +181,7 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
         actor=intent.actor,
         actor_id=intent.actor_id,
         deferred=deferred,
+        caused_at=dispatched_at(),
     )
     body = dict(intent.body) if intent.body is not None else None
     if body is not None:

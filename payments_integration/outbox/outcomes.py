@@ -18,7 +18,7 @@ from payments_integration.attention import call_attention
 from payments_integration.client import Answer
 from payments_integration.db.statements import lock_row
 from payments_integration.db.transactions import ledger_database, repeatable
-from payments_integration.exceptions import NoAnswer, ProviderError, UnsendableRequest
+from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, UnsendableRequest, request_id_of
 from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import ledger, operations
 from payments_integration.outbox.intents import Intent
@@ -157,7 +157,7 @@ def unsent(claim: Claim, error: UnsendableRequest) -> None:
     )
 
 
-def due_again(claim: Claim, error: ProviderError | NoAnswer) -> None:
+def due_again(claim: Claim, error: ProviderError | NoAnswer | PagingError) -> None:
     """No attempt can have been executed, or nothing was sent: sent later, as if for the first time."""
     operation = claim.operation
     _settle(
@@ -165,7 +165,7 @@ def due_again(claim: Claim, error: ProviderError | NoAnswer) -> None:
         state=OperationState.DUE,
         **_UNSENT,
         next_attempt_at=_next_attempt(operation, error),
-        request_ids=_request_ids(operation, error.request_id),
+        request_ids=_request_ids(operation, request_id_of(error)),
     )
 
 
@@ -313,7 +313,7 @@ def _is_asked_for(operation: Operation, resource: Any) -> bool:
     return others.exists()
 
 
-def _next_attempt(operation: Operation, why: ProviderError | NoAnswer | str) -> datetime:
+def _next_attempt(operation: Operation, why: Exception | str) -> datetime:
     delay = min(MAX_DELAY, FIRST_DELAY * 2 ** min(max(operation.attempts - 1, 0), 20))
     delay *= random.uniform(0.8, 1.2)  # noqa: S311  (spreading, not secrecy)
     asked = why.retry_after if isinstance(why, ProviderError) else None
