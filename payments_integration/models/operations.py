@@ -103,7 +103,8 @@ class Operation(Row):
     attempts: int = fields.PositiveIntegerField(_("attempts"), default=0)
     #: An earlier attempt may have been executed, so a later refusal does not prove that nothing happened.
     may_have_run: bool = fields.BooleanField(_("may have run"), default=False)
-    #: A hash of the URL and API key of the first attempt: it is never repeated with others.
+    #: A hash of the URL and API key of the first attempt: it is never repeated with others. Before that, of those with
+    #: which it was recorded.
     sent_to: str = fields.CharField(max_length=64, default="", blank=True)
     #: The lease of the worker that sends it now.
     lease_until: datetime | None = fields.DateTimeField(null=True, blank=True)

@@ -34,7 +34,7 @@ MAX_DELAY = 900.0
 LONGEST_DELAY = MAX_DELAY * 1.2
 _KEPT_REQUEST_IDS = 20
 #: The fields of an operation that no attempt can have executed: the next attempt is its first.
-_UNSENT: dict[str, Any] = {"may_have_run": False, "first_sent_at": None, "sent_after": None, "sent_to": ""}
+_UNSENT: dict[str, Any] = {"may_have_run": False, "first_sent_at": None, "sent_after": None}
 
 
 def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
