@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import difflib
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -200,6 +201,12 @@ def account(alias: str = DEFAULT_ACCOUNT) -> Account:
 def aliases(only: str | None = None) -> list[str]:
     """Every alias in the order of the setting, or only that of ``only``, which must exist."""
     return [account(only).alias] if only is not None else list(current().ACCOUNTS)
+
+
+def fingerprint(alias: str) -> str:
+    """A hash of the address and API key of an account: two aliases that have one are the same account there."""
+    entry = account(alias)
+    return hashlib.sha256(f"{entry.base_url}\x00{entry.api_key}".encode()).hexdigest()
 
 
 def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[str, Any]:

@@ -16,6 +16,7 @@ class Reason(StrEnum):
     EVENT_QUARANTINED = "event_quarantined"
     EVENTS_HELD = "events_held"
     GAP_TOO_LONG = "gap_too_long"
+    LEDGER_INCOMPLETE = "ledger_incomplete"
     OPERATION_AWAITS_APPROVAL = "operation_awaits_approval"
     OPERATION_NEEDS_RESOLUTION = "operation_needs_resolution"
     PROVIDER_CLOCK = "provider_clock"
@@ -58,6 +59,9 @@ ACTIONS: dict[Reason, str] = {
     Reason.EVENT_QUARANTINED: "read it (admin: Events, state quarantined); upgrade to a version that understands it, "
     "then press Replay",
     Reason.GAP_TOO_LONG: "wait for the full comparison, or start it: payments_reconcile --full",
+    Reason.LEDGER_INCOMPLETE: "find out whether a backup was restored (follow docs/restore.md), or another "
+    "installation uses the API key (give it its own); until then, look in the provider's dashboard before you approve "
+    "or send",
     Reason.OPERATION_NEEDS_RESOLUTION: "look it up, then resolve it (admin: Operations, state “a person must decide”)",
     Reason.PROVIDER_CLOCK: "check this server's clock (NTP); deliveries are refused if it is wrong by five minutes",
     Reason.SECRET_MISSING: "rotate the secret: payments_endpoints rotate; deliveries cannot be verified until then",

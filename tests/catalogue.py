@@ -148,14 +148,18 @@ CASES = (
     Case(116, "a handler swallows a database error; the handlers of two workers deadlock", (POSTGRES, MARIADB)),
     Case(117, "kill -9 at every boundary of dispatch while a page of objects is claimed", ALL),
     Case(118, "failover of PostgreSQL to a synchronous standby in the middle of load", (POSTGRES,)),
-    Case(123, "any exception after the commit that records an operation", ALL),
-    Case(125, "401, 403, 429 at the first call, then the same call; five deferred ones meanwhile", ALL),
-    Case(150, "the provider's address refuses the connection", (SQLITE,)),
     Case(119, "a callback that a handler gave to on_commit meets a deadlock, a lock timeout, a locked database", ALL),
     Case(120, "such a callback raises anything else, for half of the objects", ALL),
     Case(121, "a handler raises a BaseException, closes its connection, rolls back by hand, ends the process", ALL),
     Case(122, "an event up to five seconds after an answer about its object; the provider away", ALL),
+    Case(123, "any exception after the commit that records an operation", ALL),
+    Case(124, "a backup from before a payout restored; the person presses Send again, or approves", ALL),
+    Case(125, "401, 403, 429 at the first call, then the same call; five deferred ones meanwhile", ALL),
+    Case(126, "an answer that names another merchant reference; a provider that trims references", ALL),
     Case(146, "the first concurrent events of a fresh process with several threads", (SQLITE,)),
+    Case(150, "the provider's address refuses the connection", (SQLITE,)),
+    Case(153, "two servers of the provider with clocks 20 s to 4 min apart around a lost answer", ALL),
+    Case(154, "an account's alias is renamed, with open operations and old objects", ALL),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}

@@ -34,6 +34,11 @@ class AccountState(Row):
     #: Events may be lost, so all objects must be compared from this time on. The pass that does it moves it ahead.
     resync_due_at: datetime | None = fields.DateTimeField(_("full resync due at"), null=True, blank=True)
 
+    #: The latest reference at the provider that is the id of an operation which this ledger does not have, and when it
+    #: was seen: a backup was restored, or another installation uses the account.
+    unknown_operation: str = fields.ExactCharField(default="", blank=True, editable=False)
+    unknown_operation_at: datetime | None = fields.DateTimeField(null=True, blank=True, editable=False)
+
     class Meta:
         verbose_name = _("account state")
         verbose_name_plural = _("account states")

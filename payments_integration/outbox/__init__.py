@@ -23,9 +23,11 @@ if TYPE_CHECKING:
         resume_operations as resume_operations,
     )
     from payments_integration.outbox.resolution import (
+        fitting_objects as fitting_objects,
         look_up as look_up,
         mark_happened as mark_happened,
         mark_never_happened as mark_never_happened,
+        mark_others as mark_others,
         possible_resolutions as possible_resolutions,
         retry as retry,
     )

@@ -43,19 +43,34 @@ from payments_integration.outbox import operations
 from payments_integration.outbox.guard import Progress
 from payments_integration.outbox.intents import Intent, Precondition
 from payments_integration.reasons import Reason
+from payments_integration.signals import dispatched_at
 
 #: These fields of the payer differ from one attempt of the same intent to the next.
 _NOT_COMPARED = ("ip", "device_id")
 
 
 def find(intent: Intent) -> Operation | None:
-    """The operation that the call's key belongs to; raises IdempotencyMismatch if that was a different call."""
+    """The operation that the call's key belongs to; raises IdempotencyMismatch if that was a different call.
+
+    Raises it too if the key belongs to an operation of another alias of the same account at the provider.
+    """
     if not intent.idempotency_key:
         return None
-    known = Operation.objects.filter(account=intent.account, idempotency_key=intent.idempotency_key)
+    known = Operation.objects.filter(idempotency_key=intent.idempotency_key)
     # Most keys are new, and Django answers EXISTS in a third of the time of a row.
-    operation = known.first() if known.exists() else None
-    return _same(operation, intent) if operation is not None else None
+    if not known.exists():
+        return None
+    operation = known.filter(account=intent.account).first()
+    if operation is not None:
+        return _same(operation, intent)
+    renamed = known.filter(sent_to=fingerprint(intent.account)).first()
+    if renamed is not None:
+        old, new = renamed.account, intent.account
+        raise IdempotencyMismatch(
+            f"this idempotency key belongs to operation {renamed.pk} of the account {old}, which has the address and "
+            f"API key of {new}; nothing was sent. If you renamed it, run payments_rename_account {old} {new}"
+        )
+    return None
 
 
 def record(
@@ -102,8 +117,6 @@ def record(
                 # The approver must be another person than the requester.
                 raise ValidationError({"actor": [_("This amount needs a second person's approval: say who asks.")]})
             operation.state = OperationState.AWAITING_APPROVAL
-            # The approval is valid only for the account as it is configured now.
-            operation.sent_to = fingerprint(operation.account)
         elif not deferred:
             fields = sending_fields(operation, new_token(), timezone.now(), latest)
             if known is not None and reopened is not None and reopened.key_is_known:
@@ -217,6 +230,7 @@ def _again(known: Operation, intent: Intent, *, deferred: bool) -> Operation:
     operation.deferred = deferred
     operation.actor, operation.actor_id = intent.actor, intent.actor_id
     operation.approved_by, operation.approved_at = "", None
+    operation.sent_to = fingerprint(operation.account)
     operation.error = operation.closed_at = operation.next_attempt_at = None
     return operation
 
@@ -252,6 +266,9 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
         actor=intent.actor,
         actor_id=intent.actor_id,
         deferred=deferred,
+        caused_at=dispatched_at(),
+        # An approval is valid only for the account as it is configured now, and a renamed account is recognised.
+        sent_to=fingerprint(intent.account),
     )
     body = dict(intent.body) if intent.body is not None else None
     if body is not None:
@@ -329,8 +346,7 @@ class Claim:
 
 def fingerprint(account: str) -> str:
     """A hash of the address and API key under which this account's operations are sent."""
-    entry = conf.account(account)
-    return hashlib.sha256(f"{entry.base_url}\x00{entry.api_key}".encode()).hexdigest()
+    return conf.fingerprint(account)
 
 
 def sending_fields(

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from payments_integration import projection, schemas, telemetry, wakeup
 from payments_integration.client import INTERACTIVE_WAIT, Client, LatestAnswer, at_most, get_client
+from payments_integration.db.transactions import CLOCK_SLACK
 from payments_integration.exceptions import (
     NoAnswer,
     OperationClosed,
@@ -162,18 +163,19 @@ def may_resend(operation: Operation) -> bool:
     )
 
 
-def is_key_known(client: Client, operation: Operation) -> bool:
+def is_key_known(operation: Operation) -> bool:
     """Whether the provider knows the key of an attempt that was refused, if it keeps the keys of such attempts.
 
     Asks for the provider's time; raises NoAnswer or RateLimited.
     """
-    date = _ask(client).date
+    date = _ask(get_client(operation.account)).date
     return date is not None and _is_key_valid(operation, date)
 
 
 def _is_key_valid(operation: Operation, date: datetime) -> bool:
     """Whether the provider still knows the key, by its own clock alone: ours may have been set since."""
-    return operation.sent_after is not None and timedelta(0) <= date - operation.sent_after < RESEND_FOR
+    # Two servers of the provider may differ by a little: a slightly negative age is an age of 0.
+    return operation.sent_after is not None and -CLOCK_SLACK <= date - operation.sent_after < RESEND_FOR
 
 
 def _ask(client: Client) -> LatestAnswer:

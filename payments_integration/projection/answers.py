@@ -30,6 +30,7 @@ from payments_integration.models import (
     searched,
 )
 from payments_integration.projection import ordering, rows
+from payments_integration.projection.ledgers import notice_unknown_operations
 from payments_integration.projection.refreshes import of_objects, request_refresh
 from payments_integration.projection.rows import keep_erased
 from payments_integration.projection.terms import write_terms
@@ -213,7 +214,9 @@ def _put(
     kind, object_id = rows.KIND_OF[type(resource)], rows.object_id_of(resource)
     if row is None:
         # A stored event that is not applied yet will be ordered against this row.
-        return _insert(account, resource, answered_at, duration, latest_change=latest_change)
+        row = _insert(account, resource, answered_at, duration, latest_change=latest_change)
+        notice_unknown_operations([row])
+        return row
     _same_account(row, account)
     differs = rows.differences(row, resource)
     if not differs and _orders_better(row, answered_at, duration):

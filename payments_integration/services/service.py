@@ -20,6 +20,7 @@ from payments_integration.db.transactions import refuse_transaction
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.models import Mirror, Operation
 from payments_integration.outbox import Intent
+from payments_integration.validation.text import is_object_id
 from payments_integration.validation.validator import MAX_BODY_BYTES, Json, Validator
 
 P = ParamSpec("P")
@@ -204,7 +205,7 @@ def find(
     if not isinstance(object_id, str):
         validator.fail(name, _("This must be a %(model)s or its id.") % {"model": model._meta.verbose_name})
         return account or conf.DEFAULT_ACCOUNT, "", None
-    if not _is_id(object_id, ID_PREFIXES[model.kind]):
+    if not is_object_id(object_id, ID_PREFIXES[model.kind]):
         validator.fail(name, _("This is not the id of a %(model)s.") % {"model": model._meta.verbose_name})
         return account or conf.DEFAULT_ACCOUNT, "", None
     known = Operation.objects.filter(account=OuterRef("account"), idempotency_key=key)
@@ -220,13 +221,6 @@ def find(
 def _key_is_free(row: Any) -> bool:
     """Whether ``find`` has found the object, and no operation of the key."""
     return row is not None and not row.key_is_taken
-
-
-def _is_id(text: str, prefix: str) -> bool:
-    """Whether an id can stand in a path: visible ASCII without characters that have a meaning in a URL."""
-    if not text.startswith(prefix) or not len(prefix) < len(text) <= 255:
-        return False
-    return text.isascii() and text.isprintable() and not set(text) & set(' /?#%\\"')
 
 
 def _check_size(validator: Validator, body: Mapping[str, Any]) -> None:

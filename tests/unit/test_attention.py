@@ -20,13 +20,14 @@ from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import AuthenticationFailed, IdempotencyError, InvalidRequest
 from payments_integration.management.commands import payments_process
 from payments_integration.models import DueAttention, Event, EventSource, EventState, WebhookEndpoint
+from payments_integration.models.operations import new_operation_id
 from payments_integration.projection import events as projection_events
 from payments_integration.reasons import Reason
 from payments_integration.reconciliation import accounts
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import rows
-from tests.fake_provider import PAYOUT, Fake, refusal
+from tests.fake_provider import PAYOUT, Fake, payout, refusal
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken")]
 
@@ -197,6 +198,11 @@ def check_a_disabled_endpoint(fake: Fake) -> None:
         reconciliation.check_endpoints()
 
 
+def list_what_another_ledger_had_made(fake: Fake) -> None:
+    rows.account_state(account="default")
+    services.refresh(fake.add(payout(merchant_reference=new_operation_id())).id)
+
+
 SITES: dict[Reason, list[Callable[[Fake], None]]] = {
     Reason.OPERATION_NEEDS_RESOLUTION: [refuse_a_key],
     Reason.DEFERRED_REFUSED: [refuse_access_to_a_deferred_call],
@@ -208,6 +214,7 @@ SITES: dict[Reason, list[Callable[[Fake], None]]] = {
     Reason.DISPATCH_PARKED: [park],
     Reason.EVENTS_HELD: [hold_for_long],
     Reason.ENDPOINT: [check_a_disabled_endpoint],
+    Reason.LEDGER_INCOMPLETE: [list_what_another_ledger_had_made],
 }
 
 

@@ -329,17 +329,6 @@ def test_what_only_the_mirror_shows_is_refused(fake: Fake, mirrored: Any) -> Non
             pay(merchant_reference="o1")
 
 
-def test_an_old_call_that_cannot_be_looked_up_needs_another_key(fake: Fake) -> None:
-    def call() -> Any:
-        return services.create_deposit_reference(**DEPOSIT, idempotency_key="k1")
-
-    with time_machine.travel(START, tick=False) as clock:
-        closed(fake, call)
-        clock.shift(timedelta(days=3))
-        with pytest.raises(ValidationError, match="another key"):
-            call()
-
-
 def test_a_young_call_needs_no_look(fake: Fake) -> None:
     """The sandbox was not running, so no answer told the time. Or the API key was wrong, and is another one now."""
     fake.has_answered, fake.read_script = False, [timeout()]

@@ -353,10 +353,25 @@ def test_without_a_date_the_age_of_a_key_is_uncertain(fake: Fake, when: str) -> 
     fake.has_dates = when != "sent"
     unknown(fake)
     fake.has_dates = when != "sent again"
-    fake.ahead = -timedelta(minutes=1) if when == "behind" else timedelta()
+    fake.ahead = -timedelta(minutes=6) if when == "behind" else timedelta()
     make_due()
     assert services.resume_operations() == {"done": 1}
     assert len(fake.calls) == 1
+
+
+@pytest.mark.case(153)
+@pytest.mark.parametrize("seconds", [20, 60, 240])
+@pytest.mark.parametrize("executed", [True, False])
+def test_servers_of_the_provider_whose_clocks_differ_leave_the_key_valid(
+    fake: Fake, seconds: int, executed: bool
+) -> None:
+    """The server that answers next is behind the one whose ``Date`` was stored."""
+    unknown(fake, executed=executed)
+    fake.ahead = -timedelta(seconds=seconds)
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.calls) == 2
+    assert len(fake.made("payout")) == 1
 
 
 @pytest.mark.promise(5)
