@@ -16,7 +16,7 @@ from django.db import connections, router
 from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils.module_loading import import_string
 
-from payments_integration import conf, handlers, webhook_urls
+from payments_integration import conf, handlers, reconciliation, webhook_urls
 from payments_integration.db.encryption import DecryptionError, decrypt
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, WebhookEndpoint
@@ -349,5 +349,29 @@ def check_keys(
             f"No key can read the secrets of {', '.join(unreadable)}; their deliveries are answered with 503.",
             hint=f'Put the missing key back into {conf.NAME}["ENCRYPTION_KEYS"], or rotate the secrets.',
             id=f"{ID}.E010",
+        )
+    ]
+
+
+def check_accounts(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[checks.CheckMessage]:
+    """With ``check --database``. E019: rows belong to an alias that is not configured."""
+    if (
+        not databases
+        or router.db_for_read(Event) not in databases
+        or any(conf.problems(getattr(settings, conf.NAME, {})))
+    ):
+        return []
+    unknown = [alias for alias in reconciliation.stored_accounts() if alias not in conf.current().ACCOUNTS]
+    if not unknown:
+        return []
+    return [
+        checks.Error(
+            f"Rows belong to accounts that are not configured: {', '.join(unknown)}. A renamed account is a stranger: "
+            "events about its objects are quarantined, and its keys protect no call.",
+            hint="If you renamed it, run manage.py payments_rename_account OLD NEW before you start anything. "
+            "Otherwise configure it again; if it is closed for good, silence this check.",
+            id=f"{ID}.E019",
         )
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import difflib
+import hashlib
 import os
 import re
 import sys
@@ -219,6 +220,12 @@ def in_test_environment() -> bool:
     # Not imported: a site does not load Django's test tools.
     utils = sys.modules.get("django.test.utils")
     return hasattr(getattr(utils, "_TestState", None), "saved_data")
+
+
+def fingerprint(alias: str) -> str:
+    """A hash of the address and API key of an account: two aliases that have one are the same account there."""
+    entry = account(alias)
+    return hashlib.sha256(f"{entry.base_url}\x00{entry.api_key}".encode()).hexdigest()
 
 
 def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[str, Any]:

@@ -22,7 +22,7 @@ from urllib3.exceptions import HTTPError
 from payments_integration import __version__, conf
 from payments_integration.client.connections import POOLS, Attempt, EndedEarly, NotConnected, Resolver, current_attempt
 from payments_integration.client.deadlines import Deadline, budget, current_check
-from payments_integration.exceptions import NoAnswer
+from payments_integration.exceptions import NoAnswer, nothing_sent
 
 logger = logging.getLogger("payments_integration.client")
 
@@ -136,7 +136,7 @@ class Transport:
             elif was_repeated:
                 message = f"{method} {url}: the connection ended, and there is no other one: {sent.problem}"
             else:
-                message = f"Nothing was sent: {sent.problem}"
+                message = nothing_sent(sent.problem)
             error = NoAnswer(message, was_connected=was_repeated or not sent.is_unsent)
             error.was_repeated = was_repeated
             raise error

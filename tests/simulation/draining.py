@@ -131,6 +131,25 @@ def awaiting_approval() -> list[Operation]:
     return list(Operation.objects.filter(state=OperationState.AWAITING_APPROVAL).order_by("created_at", "pk"))
 
 
+def callers_ask_again(world: World) -> bool:
+    """A caller who was refused for access or rate makes the same call when that is mended: it is sent, or answered.
+
+    Returns whether there was any.
+    """
+    keyed = {intent.arguments.get("idempotency_key"): intent for intent in world.intents.values()}
+    closed = Operation.objects.filter(
+        state=OperationState.CLOSED, error__isnull=False, idempotency_key__in=list(keyed)
+    )
+    asked = list(closed.order_by("created_at", "pk"))
+    for operation in asked:
+        intent = keyed[operation.idempotency_key]
+        world.start("web-1", f"{intent} once more", partial(world.merchant.call, intent))
+        operation.refresh_from_db()
+        if operation.state == OperationState.CLOSED and not isinstance(intent.errors[-1], ValidationError):
+            world.violated("a passing refusal uses up no key", f"{intent}: {intent.errors[-1]!r}")
+    return bool(asked)
+
+
 def people_approve(world: World) -> bool:
     """Nothing waits for a second person any more: who cannot approve rejects. Returns whether there was anything."""
     waiting = awaiting_approval()

@@ -649,9 +649,10 @@ class Schedule(RuleBasedStateMachine):
         for message in invariants.mirror_after_events(world):
             world.violated("the mirror follows from the events", message)
         draining.a_day_passes(world)
+        asked = draining.callers_ask_again(world)
         approved = draining.people_approve(world)
         decided = draining.people_decide(world)
-        if draining.replay_parked(world) or decided or approved:
+        if draining.replay_parked(world) or decided or approved or asked:
             draining.drain(world)
         draining.last_delivery(world)
         for name, check in invariants.AT_THE_END.items():

@@ -87,8 +87,10 @@ _UNDISPATCHED_OF_LATE = f"""\
     since = "received_at" if model is Event else "recorded_at"
     items = items.filter(**{{f"{{since}}__gt": timezone.now() - timedelta(seconds=20)}})
 """
-_DECIDED = "        decided = precondition.decide(intent) if precondition is not None else intent\n"
-_WRITTEN = "    written: Operation | None = None\n"
+_DECIDED = "        decided = precondition.decide(asked) if precondition is not None else asked\n"
+_EARLY = "    early = precondition.decide(intent) if precondition is not None else intent\n"
+_MUST_LOOK = "    must_look = not is_looked_up\n"
+_RECORDED = "            progress.may_be_inserted(operation)\n            operation.save(force_insert=True)\n"
 
 MUTANTS = (
     _one(
@@ -102,8 +104,8 @@ MUTANTS = (
         (
             (
                 "outbox/ledger.py",
-                "        operation.save(force_insert=True)\n        written = operation\n",
-                "        if deferred:\n            operation.save(force_insert=True)\n        written = operation\n",
+                _RECORDED,
+                "            if deferred:\n                operation.save(force_insert=True)\n",
             ),
             ("outbox/sending.py", _SEND, _SEND_AND_RECORD),
         ),
@@ -133,6 +135,18 @@ MUTANTS = (
         "inbox/processing.py",
         "event.received_at - event.created_at > TOO_OLD_TO_DISPATCH",
         "event.received_at < event.created_at - TOO_OLD_TO_DISPATCH",
+    ),
+    _one(
+        "an error after the commit reaches the caller",
+        "outbox/guard.py",
+        "        operation = progress.unsettled()\n",
+        "        operation = None\n",
+    ),
+    _one(
+        "a passing refusal uses up the key",
+        "outbox/ledger.py",
+        '    return error.get("type") == NOT_CONNECTED or is_passing(error)\n',
+        "    return False\n",
     ),
     _one(
         "a retry has a key of its own",
@@ -248,7 +262,7 @@ MUTANTS = (
         "the refundable rest is computed before the lock",
         (
             ("outbox/ledger.py", _DECIDED, "        decided = early\n"),
-            ("outbox/ledger.py", _WRITTEN, _WRITTEN + _DECIDED[4:].replace("decided", "early", 1)),
+            ("outbox/ledger.py", _MUST_LOOK, _MUST_LOOK + _EARLY),
         ),
     ),
     _one(

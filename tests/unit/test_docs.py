@@ -150,6 +150,7 @@ def test_every_command_that_is_named_exists() -> None:
     mine = set(own_commands())
     names = (
         "sandbox|trigger|reconcile|process|endpoints|listen|health|prune|archive|erase|groups|journal|quickstart|views"
+        "|rename_account"
     )
     assert set(re.findall(rf"\b(payments_(?:{names}))\b", ALL)) == mine
     assert set(re.findall(r"manage\.py (payments_\w+)", ALL)) <= mine
