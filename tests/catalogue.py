@@ -148,6 +148,11 @@ CASES = (
     Case(116, "a handler swallows a database error; the handlers of two workers deadlock", (POSTGRES, MARIADB)),
     Case(117, "kill -9 at every boundary of dispatch while a page of objects is claimed", ALL),
     Case(118, "failover of PostgreSQL to a synchronous standby in the middle of load", (POSTGRES,)),
+    Case(
+        128, "a card is declined, the order is paid again: failed, expired, canceled; two clicks, two processes", ALL
+    ),
+    Case(132, "a user of the API names another account", ALL),
+    Case(136, "two agents refund, cancel or bulk-refund the same thing", ALL),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}
