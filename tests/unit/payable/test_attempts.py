@@ -270,7 +270,7 @@ class TestAtTheProvider:
         assert second.method_code == "cl_khipu"
         assert len(provider.engine.payments) == 2
 
-    @pytest.mark.parametrize("reference", ["año-7º", "Ñ" * 255])
+    @pytest.mark.parametrize("reference", ["año-7º", "Ñ" * 32])
     def test_a_reference_that_is_not_ascii_is_paid_again(self, provider: ProviderSandbox, reference: str) -> None:
         order = Order.objects.create(number=reference)
         first = pay(order)
