@@ -131,7 +131,9 @@ def check_webhook_urls(app_configs: Any = None, **kwargs: Any) -> list[checks.Ch
 
 
 def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E014: an option of the REST API, or ORDER_URL, names what cannot be imported or is of another type."""
+    """E014: an option of the REST API, or ORDER_URL, names what cannot be imported or is of another type. W014: there
+    are several accounts, and nothing says who may use which.
+    """
     raw = getattr(settings, conf.NAME, {})
     if any(conf.problems(raw)):
         return []  # reported as E001 to E013
@@ -140,14 +142,31 @@ def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessag
         (option, path, method) for option, method in conf.API_CLASSES.items() for path in getattr(current, option)
     ]
     found = [*named, ("API_QUERYSET", current.API_QUERYSET, "")]
-    for option in ("API_REFERENCE_CHECK", "ORDER_URL"):
+    for option in ("API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "ORDER_URL"):
         if path := getattr(current, option):
             found.append((option, path, ""))
-    return [
+    messages: list[checks.CheckMessage] = [
         checks.Error(f'{conf.NAME}["{option}"] names {path!r}: {why}.', hint=_API_HINT, id=f"{ID}.E014")
         for option, path, method in found
         if (why := _unusable(path, method))
     ]
+    if len(current.ACCOUNTS) > 1 and not current.API_ACCOUNT_CHECK and _is_opened(current):
+        messages.append(
+            checks.Warning(
+                f"There are several accounts, and nothing says who may use which in the REST API: customers, and "
+                f'staff under your own API_QUERYSET, may use "{conf.DEFAULT_ACCOUNT}" only.',
+                hint=f'Set {conf.NAME}["API_ACCOUNT_CHECK"] to the dotted path of f(user, account) -> bool, or '
+                "silence this check.",
+                id=f"{ID}.W014",
+            )
+        )
+    return messages
+
+
+def _is_opened(current: conf.Settings) -> bool:
+    """Whether the REST API lets in others than staff who see all rows."""
+    usual = conf.Settings()
+    return any(getattr(current, name) != getattr(usual, name) for name in ("API_PERMISSION_CLASSES", "API_QUERYSET"))
 
 
 _API_HINT = "Correct the dotted path, or leave the option out for the default."

@@ -109,6 +109,9 @@ class Settings:
     #: Dotted path of ``f(user, reference) -> bool``: whether a customer may create something under this
     #: merchant_reference there; empty: none may.
     API_REFERENCE_CHECK: str = ""
+    #: Dotted path of ``f(user, account) -> bool``: whether a user may use this account there; empty: staff may use
+    #: every account, and "default" only if API_QUERYSET is the project's own; all other users "default" only.
+    API_ACCOUNT_CHECK: str = ""
     #: Dotted path of ``f(obj) -> str | None``: where the admin's links from a payment, payout or deposit reference to
     #: the order with its merchant_reference lead; empty: to the rows of ``Payable`` models.
     ORDER_URL: str = ""
@@ -181,6 +184,7 @@ _ENV_CASTS: Mapping[str, Any] = {
     "API_THROTTLE_RATES": dict,
     "API_QUERYSET": str,
     "API_REFERENCE_CHECK": str,
+    "API_ACCOUNT_CHECK": str,
     "ORDER_URL": str,
     "ALLOW_NETWORK_IN_TESTS": bool,
 }
@@ -376,7 +380,7 @@ def _api_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
         )
     if "API_QUERYSET" in raw and not _is_path(raw["API_QUERYSET"]):
         yield Problem("E013", f'{NAME}["API_QUERYSET"] is wrong.', "Write the dotted path of a function.")
-    for name in ("API_REFERENCE_CHECK", "ORDER_URL"):
+    for name in ("API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "ORDER_URL"):
         if (path := raw.get(name, "")) != "" and not _is_path(path):
             yield Problem("E013", f'{NAME}["{name}"] is wrong.', "Write the dotted path of a function.")
     rates = raw.get("API_THROTTLE_RATES", {})

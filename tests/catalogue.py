@@ -157,8 +157,13 @@ CASES = (
     Case(125, "401, 403, 429 at the first call, then the same call; five deferred ones meanwhile", ALL),
     Case(126, "an answer that names another merchant reference; a provider that trims references", ALL),
     Case(127, "an idle pooled connection that a NAT forgot", (SQLITE,)),
+    Case(
+        128, "a card is declined, the order is paid again: failed, expired, canceled; two clicks, two processes", ALL
+    ),
     Case(129, "50,000 payments made before the installation; the first synchronisation", ALL),
     Case(130, "manage.py test without a sandbox, with a live key", (SQLITE,)),
+    Case(132, "a user of the API names another account", ALL),
+    Case(136, "two agents refund, cancel or bulk-refund the same thing", ALL),
     Case(146, "the first concurrent events of a fresh process with several threads", (SQLITE,)),
     Case(149, "the only way out is a proxy with its own certificate authority", (SQLITE,)),
     Case(150, "the provider's address refuses the connection", (SQLITE,)),

@@ -157,6 +157,16 @@ class Operation(Row):
         return str(self.pk)
 
     @property
+    def has_free_key(self) -> bool:
+        """Whether the same call may be made again under its key: it ended because of access, rate or a connection.
+
+        Only such an end leaves an error in a closed operation; a person who closes one leaves at most the provider's
+        complaint about the key itself.
+        """
+        error = self.error or {}
+        return self.state == OperationState.CLOSED and bool(error) and error.get("type") != "idempotency_error"
+
+    @property
     def request(self) -> bytes:
         """The exact bytes of the request; empty for a call without a body, and after an erasure."""
         return bytes(self.body or b"")

@@ -143,6 +143,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "rows by a function": ("E013", setting(API_QUERYSET=print), "API_QUERYSET"),
     "orders by a function": ("E013", setting(ORDER_URL=print), "ORDER_URL"),
     "references by a function": ("E013", setting(API_REFERENCE_CHECK=print), "API_REFERENCE_CHECK"),
+    "accounts by a function": ("E013", setting(API_ACCOUNT_CHECK=print), "API_ACCOUNT_CHECK"),
     "rates no dict": ("E013", setting(API_THROTTLE_RATES="5/min"), "must be a dict"),
     "a rate of no name": ("E013", setting(API_THROTTLE_RATES={"reads": "5/min"}), "unknown name 'reads'"),
     "a rate as a number": ("E013", setting(API_THROTTLE_RATES={"read": 5}), '["read"]'),
@@ -203,6 +204,7 @@ def test_a_throttle_rate_that_is_not_given_keeps_its_default() -> None:
         ({"API_REFERENCE_CHECK": "", "ORDER_URL": ""}, []),
         ({"ORDER_URL": "nowhere.order"}, ["ORDER_URL", "'nowhere.order'", "cannot be imported"]),
         ({"API_REFERENCE_CHECK": "nowhere.mine"}, ["API_REFERENCE_CHECK", "'nowhere.mine'", "cannot be imported"]),
+        ({"API_ACCOUNT_CHECK": "nowhere.may"}, ["API_ACCOUNT_CHECK", "'nowhere.may'", "cannot be imported"]),
         ({"API_QUERYSET": "payments_integration.conf.NAME"}, ["API_QUERYSET", "conf.NAME", "not a function"]),
         (
             {"API_PERMISSION_CLASSES": ["payments_integration.api.permissions.Missing"]},
@@ -221,6 +223,33 @@ def test_an_api_option_with_an_unusable_path_is_a_check_error(options: dict[str,
     assert [message.id for message in found] == ["payments_integration.E014"] * bool(says)
     for text in says:
         assert text in found[0].msg
+
+
+_OPENED = {"API_PERMISSION_CLASSES": ["payments_integration.api.permissions.StaffAndCustomers"]}
+_OWN_ROWS = {"API_QUERYSET": "payments_integration.api.querysets.own"}
+
+
+@pytest.mark.case(132)
+@pytest.mark.parametrize(
+    ("accounts", "options", "warns"),
+    [
+        (2, {}, False),
+        (2, _OPENED, True),
+        (2, _OWN_ROWS, True),
+        (1, _OPENED, False),
+        (2, {**_OPENED, "API_ACCOUNT_CHECK": "payments_integration.permissions.may"}, False),
+    ],
+)
+def test_several_accounts_need_a_rule_about_who_may_use_which(
+    accounts: int, options: dict[str, Any], warns: bool
+) -> None:
+    entries = {
+        alias: {"BASE_URL": "https://provider.example", "API_KEY": f"sk_{alias}"}
+        for alias in ("default", "second")[:accounts]
+    }
+    with override_settings(PAYMENTS_INTEGRATION=setting(ACCOUNTS=entries, **options)):
+        found = check_api()
+    assert [message.id for message in found] == ["payments_integration.W014"] * warns
 
 
 def test_api_paths_are_not_imported_while_the_setting_is_wrong() -> None:
@@ -490,6 +519,7 @@ def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
         "API_THROTTLE_RATES": ("read=9/minute,write=3/hour", {"read": "9/minute", "write": "3/hour"}),
         "API_QUERYSET": ("shop.api.rows", "shop.api.rows"),
         "API_REFERENCE_CHECK": ("shop.api.is_own_order", "shop.api.is_own_order"),
+        "API_ACCOUNT_CHECK": ("shop.api.may_use", "shop.api.may_use"),
         "ORDER_URL": ("shop.orders.url_of", "shop.orders.url_of"),
         "ALLOW_NETWORK_IN_TESTS": ("true", True),
     }

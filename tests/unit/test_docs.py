@@ -278,7 +278,7 @@ def test_the_first_example_of_the_readme_runs(
     redirected: list[Any] = []
     monkeypatch.setattr(shortcuts, "redirect", redirected.append)
     monkeypatch.setitem(sys.modules, "shop.models", SimpleNamespace(Order=Orders))
-    exec(block.group(1), {"order": SimpleNamespace(reference=order.number)})
+    exec(block.group(1), {"order": SimpleNamespace(reference=order.number, attempt_key=order.attempt_key)})
     payment = models.Payment.objects.get(merchant_reference="order-1")
     assert redirected == [payment.checkout_url]
     payments_sandbox.engine.pay(payment.pk)
