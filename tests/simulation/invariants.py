@@ -132,7 +132,7 @@ def _stands_in(world: World, operation: Operation) -> bool:
 def dispatched_once_and_in_order(world: World) -> Iterator[str]:
     """By the receivers' rows: every event once, and after a newer event of its object only as stale.
 
-    One that is found when it is too old is not dispatched.
+    One that is found when it is too old is not dispatched, and one that a person has marked as done.
     """
     dispatched: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     for row in ReceiverCall.objects.filter(what__startswith="event:").order_by("pk"):
@@ -141,7 +141,7 @@ def dispatched_once_and_in_order(world: World) -> Iterator[str]:
     created = {row.pk: row for row in Event.objects.exclude(state=EventState.QUARANTINED)}
     for event_id in created.keys() | dispatched.keys():
         event, times = created.get(event_id), len(dispatched.get(event_id, ()))
-        if times != (0 if event is not None and _is_found_too_late(event) else 1):
+        if times != (0 if event is not None and _is_not_dispatched(world, event) else 1):
             yield f"event {event or event_id} was dispatched {times} times"
     newest: dict[tuple[str, str], Event] = {}
     # Of those whose time orders, and of those whose time may order.
@@ -233,7 +233,7 @@ def changes_form_chains(world: World) -> Iterator[str]:
     last: dict[str, str] = {}
     silent: dict[str, list[StatusChange]] = defaultdict(list)
     for change in StatusChange.objects.select_related("event").order_by("pk"):
-        if _is_change_found_too_late(change):
+        if _is_change_not_dispatched(world, change):
             silent[change.object_id].append(change)
         if last.get(change.object_id, "") != change.previous_status:
             yield f"{change} does not follow {last.get(change.object_id, 'nothing')!r}"
@@ -255,16 +255,21 @@ def changes_form_chains(world: World) -> Iterator[str]:
         chain[row.object_id] = after
     for change in StatusChange.objects.select_related("event"):
         times = len(dispatched.pop(str(change.pk), ()))
-        if times != (0 if _is_change_found_too_late(change) else 1):
+        if times != (0 if _is_change_not_dispatched(world, change) else 1):
             yield f"{change} was dispatched {times} times"
     for number in dispatched:
         yield f"a change was dispatched that does not exist: {number}"
 
 
-def _is_change_found_too_late(change: StatusChange) -> bool:
-    """Whether its event was; or whether it says that an answer showed an object which is as old as that."""
+def _is_not_dispatched(world: World, event: Event) -> bool:
+    """Whether an event was found too late, or a person has marked it as done."""
+    return _is_found_too_late(event) or event.pk in world.finished
+
+
+def _is_change_not_dispatched(world: World, change: StatusChange) -> bool:
+    """Whether its event is not; or whether it says that an answer showed an object which was found too late."""
     if change.event is not None:
-        return _is_found_too_late(change.event)
+        return _is_not_dispatched(world, change.event)
     row = MIRRORS[change.object_kind]._default_manager.get(pk=change.object_id)
     return not change.previous_status and change.recorded_at - row.created_at > TOO_OLD
 

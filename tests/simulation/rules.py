@@ -62,6 +62,7 @@ _GO_ON = """\
                         work.items.pop(0)
                         continue
 """
+_AWAITING = '    return set(waiting.values_list("account", "object_kind", "object_id"))\n'
 _READ_WINDOW = (
     "        complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)\n"
 )
@@ -236,6 +237,14 @@ MUTANTS = (
             ("inbox/calling.py", _CHECK, _CHECK_ITEM),
         ),
     ),
+    _one(
+        "callbacks are called inside the retry",
+        "db/transactions.py",
+        "                callbacks.contain()\n",
+        "                pass\n",
+    ),
+    Mutant("an item is locked and marked though it is done", _ANY_ITEM),
+    _one("handlers wait for no read", "projection/refreshes.py", _AWAITING, "    return set()\n"),
     _one(
         "events of a pass are dispatched at once",
         "inbox/processing.py",
