@@ -11,8 +11,10 @@ import dataclasses
 import difflib
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -43,13 +45,15 @@ class Account:
     base_url: str
     api_key: str = field(repr=False)
     webhook_secrets: tuple[str, ...] = field(default=(), repr=False)
+    #: What the provider dates before this is mirrored and not dispatched; None: an hour before the first contact.
+    dispatch_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Every option with its default. Times are in seconds unless the name ends in DAYS."""
 
-    #: Alias to BASE_URL, API_KEY and WEBHOOK_SECRETS; one account for each project of the provider.
+    #: Alias to BASE_URL, API_KEY, WEBHOOK_SECRETS and DISPATCH_SINCE; one account for each project of the provider.
     ACCOUNTS: Mapping[str, Account] = field(default_factory=dict)
     #: "inline": apply within the request, after commit; "celery": in a worker.
     PROCESSING: str = "inline"
@@ -103,6 +107,8 @@ class Settings:
     #: Dotted path of ``f(obj) -> str | None``: where the admin's links from a payment, payout or deposit reference to
     #: the order with its merchant_reference lead; empty: to the rows of ``Payable`` models.
     ORDER_URL: str = ""
+    #: Whether tests may open connections to other machines. Without it, they reach this machine only.
+    ALLOW_NETWORK_IN_TESTS: bool = False
 
     def account(self, alias: str = DEFAULT_ACCOUNT) -> Account:
         """The account of that alias. Raises ImproperlyConfigured, with the known aliases, if there is none."""
@@ -149,7 +155,7 @@ API_CLASSES: Mapping[str, str] = {
 _API_RATES = ("read", "write")
 _RATE = re.compile(r"[1-9][0-9]{0,8}/(?:s|sec|second|m|min|minute|h|hour|d|day)")
 _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
-_ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS")
+_ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS", "DISPATCH_SINCE")
 
 
 def _limits(text: str) -> dict[str, int]:
@@ -170,6 +176,7 @@ _ENV_CASTS: Mapping[str, Any] = {
     "API_QUERYSET": str,
     "API_REFERENCE_CHECK": str,
     "ORDER_URL": str,
+    "ALLOW_NETWORK_IN_TESTS": bool,
 }
 
 _cache: tuple[Any, Settings] | None = None
@@ -202,12 +209,20 @@ def aliases(only: str | None = None) -> list[str]:
     return [account(only).alias] if only is not None else list(current().ACCOUNTS)
 
 
+def in_test_environment() -> bool:
+    """Whether this process runs tests: Django's test runner or pytest-django has set up its test environment."""
+    # Not imported: a site does not load Django's test tools.
+    utils = sys.modules.get("django.test.utils")
+    return hasattr(getattr(utils, "_TestState", None), "saved_data")
+
+
 def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[str, Any]:
     """Read the value of PAYMENTS_INTEGRATION from environment variables: ``PAYMENTS_INTEGRATION = from_env()``.
 
     The account "default" is read from PAYMENTS_BASE_URL, PAYMENTS_API_KEY and PAYMENTS_WEBHOOK_SECRETS. With
     PAYMENTS_ACCOUNTS=default,br, the account "br" is read from PAYMENTS_BR_API_KEY and PAYMENTS_BR_WEBHOOK_SECRETS,
-    and from PAYMENTS_BR_BASE_URL if it differs from PAYMENTS_BASE_URL. Each other option has a variable of its name,
+    and from PAYMENTS_BR_BASE_URL if it differs from PAYMENTS_BASE_URL. PAYMENTS_DISPATCH_SINCE and
+    PAYMENTS_BR_DISPATCH_SINCE are ISO 8601 times with a time zone. Each other option has a variable of its name,
     such as PAYMENTS_PROCESSING and PAYMENTS_ENCRYPTION_KEYS. Write lists as a,b and dicts as CLP=1000000,USD=50000. An
     empty variable counts as not set.
 
@@ -255,6 +270,8 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
             "API_KEY": read(f"{own}API_KEY"),
             "WEBHOOK_SECRETS": read(f"{own}WEBHOOK_SECRETS", list) or [],
         }
+        if (since := read(f"{own}DISPATCH_SINCE", datetime.fromisoformat)) is not None:
+            entry["DISPATCH_SINCE"] = since
         for key, value in entry.items():
             check(f"{prefix}{own}{key}", {"ACCOUNTS": {alias: {**_VALID_ACCOUNT, key: value}}})
         found["ACCOUNTS"][alias] = entry
@@ -274,6 +291,7 @@ def _parse(raw: Mapping[str, Any]) -> Settings:
             base_url=entry["BASE_URL"].rstrip("/"),
             api_key=entry["API_KEY"],
             webhook_secrets=tuple(entry.get("WEBHOOK_SECRETS", ())),
+            dispatch_since=entry.get("DISPATCH_SINCE"),
         )
         for alias, entry in raw.get("ACCOUNTS", {}).items()
     }
@@ -306,6 +324,8 @@ def problems(raw: object) -> Iterator[Problem]:
         if name in raw and not _is_number(raw[name], kind, low, high):
             what = "a whole number" if kind is int else "a number"
             yield Problem("E007", f'{NAME}["{name}"] is wrong.', f"Write {what} from {low:g} to {high:g}.")
+    if not isinstance(raw.get("ALLOW_NETWORK_IN_TESTS", False), bool):
+        yield Problem("E007", f'{NAME}["ALLOW_NETWORK_IN_TESTS"] is wrong.', "Write True or False.")
     retries = raw.get("RECEIVER_RETRIES", ())
     if not isinstance(retries, list | tuple) or not all(_is_number(wait, int, 0, LONGEST_RETRY) for wait in retries):
         hint = f"Write a list of seconds, 0 to {LONGEST_RETRY} each."
@@ -418,6 +438,14 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
         secrets = entry.get("WEBHOOK_SECRETS", [])
         if not isinstance(secrets, list | tuple) or not all(isinstance(s, str) and s for s in secrets):
             yield Problem("E005", f'{here}["WEBHOOK_SECRETS"] is wrong.', "Write a list of non-empty strings.")
+        since = entry.get("DISPATCH_SINCE")
+        if since is not None and not (isinstance(since, datetime) and since.utcoffset() is not None):
+            yield Problem(
+                "E005",
+                f'{here}["DISPATCH_SINCE"] is wrong.',
+                "Write an aware datetime, such as datetime(2026, 1, 31, tzinfo=UTC); in the environment "
+                "2026-01-31T00:00:00Z.",
+            )
 
 
 def _is_header_value(value: str) -> bool:

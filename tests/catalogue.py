@@ -153,6 +153,7 @@ CASES = (
     Case(121, "a handler raises a BaseException, closes its connection, rolls back by hand, ends the process", ALL),
     Case(122, "an event up to five seconds after an answer about its object; the provider away", ALL),
     Case(146, "the first concurrent events of a fresh process with several threads", (SQLITE,)),
+    Case(129, "50,000 payments made before the installation; the first synchronisation", ALL),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}

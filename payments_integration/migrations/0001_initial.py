@@ -26,8 +26,13 @@ class Migration(migrations.Migration):
                 ('lease_token', models.CharField(blank=True, default='', max_length=32)),
                 ('lease_until', models.DateTimeField(blank=True, null=True, verbose_name='claimed until')),
                 ('clock_offset', models.FloatField(blank=True, null=True, verbose_name='clock offset')),
+                ('first_contact_at', models.DateTimeField(blank=True, null=True)),
+                ('first_synced_at', models.DateTimeField(blank=True, null=True)),
                 ('swept_at', models.DateTimeField(blank=True, null=True, verbose_name='swept at')),
                 ('resync_due_at', models.DateTimeField(blank=True, null=True, verbose_name='full resync due at')),
+                ('resync_begun_at', models.DateTimeField(blank=True, null=True)),
+                ('resync_list', models.CharField(blank=True, default='', max_length=64)),
+                ('resync_cursor', payments_integration.db.fields.ExactCharField(blank=True, default='')),
             ],
             options={
                 'verbose_name': 'account state',

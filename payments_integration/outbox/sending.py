@@ -48,7 +48,9 @@ def latest_answer(account: str) -> LatestAnswer:
     and is never sent again.
     """
     client = get_client(account)
-    return client.latest_answer() or _ask(client)
+    latest = client.latest_answer() or _ask(client)
+    projection.note_contact(account, latest.date)
+    return latest
 
 
 def send_now(operation: Operation) -> Any:

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,8 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "no key": ("E005", account(API_KEY=""), "API_KEY"),
     "key with newline": ("E005", account(API_KEY="sk\n"), "API_KEY"),
     "secrets as text": ("E005", account(WEBHOOK_SECRETS="whsec"), "WEBHOOK_SECRETS"),
+    "dispatch since a naive time": ("E005", account(DISPATCH_SINCE=datetime(2026, 1, 31)), "DISPATCH_SINCE"),  # noqa: DTZ001
+    "dispatch since a text": ("E005", account(DISPATCH_SINCE="2026-01-31T00:00:00Z"), "DISPATCH_SINCE"),
     "empty secret": ("E005", account(WEBHOOK_SECRETS=[""]), "WEBHOOK_SECRETS"),
     "one key twice": ("E005", {"ACCOUNTS": {"a": ACCOUNT, "b": ACCOUNT}}, "same key as 'a'"),
     "processing": ("E006", setting(PROCESSING="async"), "PROCESSING"),
@@ -111,6 +114,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "negative": ("E007", setting(REORDER_WINDOW=-1), "REORDER_WINDOW"),
     "retention too short": ("E007", setting(EVENT_DAYS=30), "EVENT_DAYS"),
     "zero timeout": ("E007", setting(READ_TIMEOUT=0), "READ_TIMEOUT"),
+    "network as text": ("E007", setting(ALLOW_NETWORK_IN_TESTS="no"), "ALLOW_NETWORK_IN_TESTS"),
     "retries": ("E008", setting(RECEIVER_RETRIES=[10, -1]), "RECEIVER_RETRIES"),
     "keys": ("E009", setting(ENCRYPTION_KEYS="secret"), "ENCRYPTION_KEYS"),
     "limits no dict": ("E012", setting(APPROVAL_LIMITS=1000), "must be a dict"),
@@ -419,6 +423,19 @@ def test_a_missing_encryption_key_is_a_check_error(settings: Any) -> None:
     assert check_keys() == []
 
 
+def test_tests_are_told_from_a_site() -> None:
+    assert conf.in_test_environment()
+    code = (
+        "import sys; from payments_integration import conf; print(conf.in_test_environment(), 'django.test' in sys.modules);"
+        "import django.test; print(conf.in_test_environment());"
+        "from django.conf import settings; settings.configure(); from django.test.utils import *;"
+        "setup_test_environment(); print(conf.in_test_environment()); teardown_test_environment();"
+        "print(conf.in_test_environment())"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ended.stdout.split() == ["False", "False", "False", "True", "False"]
+
+
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """No variable of ours, and a working directory without a ``.env``."""
@@ -460,6 +477,7 @@ def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
         "API_QUERYSET": ("shop.api.rows", "shop.api.rows"),
         "API_REFERENCE_CHECK": ("shop.api.is_own_order", "shop.api.is_own_order"),
         "ORDER_URL": ("shop.orders.url_of", "shop.orders.url_of"),
+        "ALLOW_NETWORK_IN_TESTS": ("true", True),
     }
     for name, (text, _value) in written.items():
         environment.setenv(f"PAYMENTS_{name}", text)
@@ -469,6 +487,19 @@ def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
     assert {"ACCOUNTS", *written} == {option.name for option in dataclasses.fields(conf.Settings)}
     with override_settings(PAYMENTS_INTEGRATION=conf.from_env()):
         assert conf.current().RECEIVER_RETRIES == (1, 2)
+
+
+def test_from_env_reads_since_when_an_account_dispatches(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("PAYMENTS_ACCOUNTS", "default,br")
+    environment.setenv("PAYMENTS_BR_API_KEY", "sk_test_br")
+    environment.setenv("PAYMENTS_BR_DISPATCH_SINCE", "2026-01-31T12:00:00Z")
+    with override_settings(PAYMENTS_INTEGRATION=conf.from_env()):
+        assert conf.account("br").dispatch_since == datetime(2026, 1, 31, 12, tzinfo=UTC)
+        assert conf.account().dispatch_since is None
+    for wrong in ("yesterday", "2026-01-31T12:00:00"):
+        environment.setenv("PAYMENTS_BR_DISPATCH_SINCE", wrong)
+        with pytest.raises(ImproperlyConfigured, match="PAYMENTS_BR_DISPATCH_SINCE"):
+            conf.from_env()
 
 
 def test_from_env_reads_several_accounts(environment: pytest.MonkeyPatch) -> None:
