@@ -17,7 +17,7 @@ from payments_integration.attention import send_overdue
 from payments_integration.client import at_most
 from payments_integration.db import statements
 from payments_integration.db.transactions import RetryDeadline, deleted, expired, updated
-from payments_integration.exceptions import NotFound, PaymentsError, recorded_error, request_id_of
+from payments_integration.exceptions import INTERRUPTIONS, NotFound, PaymentsError, recorded_error, request_id_of
 from payments_integration.models import DueRefresh, Event
 from payments_integration.schemas import WireError
 from payments_integration.signals import pass_ended
@@ -66,7 +66,12 @@ def process_due(
         if limited(refresh_due, hurry=hurry):
             limited(inbox.dispatch)
     if deadline is None:
-        pass_ended.send_robust(sender=None)
+        try:
+            pass_ended.send_robust(sender=None)
+        except INTERRUPTIONS:
+            raise
+        except BaseException:  # Django contains only an Exception
+            logger.exception("A receiver of pass_ended failed", extra={"account": account})
     return is_more
 
 
@@ -129,9 +134,7 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         _postpone(row, f"the account {row.account} is not configured any more")
         return False
     try:
-        sync.read(
-            row.object_kind, row.account, row.object_id, background=not hurry, wait=0.0 if hurry else RATE_LIMIT_WAIT
-        )
+        _read(row, hurry=hurry)
     except NotFound as error:
         # The row is marked as gone. While handlers wait, the provider may only be behind: it is asked again.
         if DueRefresh.objects.filter(projection.is_awaited(), pk=row.pk).exists():
@@ -147,6 +150,11 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         return True
     updated(DueRefresh.objects.filter(pk=row.pk), due_at=_next_attempt(row), attempts=F("attempts") + 1)
     return False
+
+
+def _read(row: DueRefresh, *, hurry: bool) -> None:
+    wait = 0.0 if hurry else RATE_LIMIT_WAIT
+    sync.read(row.object_kind, row.account, row.object_id, background=not hurry, wait=wait)
 
 
 def _postpone(row: DueRefresh, error: str) -> None:
