@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 
@@ -51,6 +52,8 @@ NEXT_LOOKS = st.sampled_from((1, 11, 31, 61, 65))
 #: handlers. The provider still has the last event of the gap, so many days later.
 GAPS = (31, 40)
 STILL_KEPT = 10
+#: How long before the installation the provider's objects changed.
+AGES = (timedelta(days=40), timedelta(days=10), timedelta(hours=3), timedelta(minutes=20))
 SKEWS = (0, -600, -240, -30, 30, 240, 600, 1.5 * 3600, 3 * 3600, 6 * 3600, -7800, -6 * 3600)
 
 _MOVES: dict[str, tuple[str, ...]] = {
@@ -121,6 +124,7 @@ class Schedule(RuleBasedStateMachine):
         window=st.sampled_from((0, 0, 5)),
         approvals=st.booleans(),
         has_gaps=st.sampled_from((False, False, True)),
+        is_new=st.sampled_from((False, False, True)),
     )
     def begin(
         self,
@@ -131,16 +135,27 @@ class Schedule(RuleBasedStateMachine):
         window: int,
         approvals: bool,
         has_gaps: bool,
+        is_new: bool = False,
     ) -> None:
+        """``is_new``: the provider has had objects for weeks when the app is installed."""
         empty()
-        AccountState.objects.create(account=ACCOUNT, watermark=START, clock_offset=0.0, swept_at=START)
+        if not is_new:
+            known = {"first_contact_at": START, "first_synced_at": START}
+            AccountState.objects.create(account=ACCOUNT, watermark=START, clock_offset=0.0, swept_at=START, **known)
         self.families, self.has_gaps = families, has_gaps
         window = window if mode == "celery" else 0
         self.world = World(
-            self.scheduler, mode=mode, receiver_defers=receiver_defers, window=window, approvals=approvals
+            self.scheduler,
+            mode=mode,
+            receiver_defers=receiver_defers,
+            window=window,
+            approvals=approvals,
+            begins_at=START - AGES[0] if is_new else START,
         )
         Schedule.last = self.world
         self.world.note(f"{mode}, {'a receiver that pays out, ' if receiver_defers else ''}{sorted(families)}")
+        if is_new:
+            self._happened_before()
         for number in range(sold):
             self._sell(number)
 
@@ -689,6 +704,27 @@ class Schedule(RuleBasedStateMachine):
         self._move(f"pay {payment_id}", lambda: world.engine.pay(payment_id))
         draining.deliver_due(world, all_of_them=True)
         world.task("worker-1", "process_events")
+
+    def _happened_before(self) -> None:
+        """Money moves at the provider before the app is installed; no delivery arrives."""
+        world = self._world
+        made = {"currency": "CLP", "country": "CL"}
+        payment = made | {"amount": 1000, "method_code": "cl_webpay_card"}
+        payout = made | {"amount": 700, "method_code": "cl_bank_transfer", "destination": DESTINATION}
+        for age in AGES:
+            self.pass_time((START - age - world.time.now).total_seconds())
+            for path, body, move in (
+                ("/payments", payment, "pay"),
+                ("/payments", payment, ""),
+                ("/payouts", payout, "succeed_payout"),
+            ):
+                object_id = world.elsewhere(path, body)
+                if object_id and move:
+                    self._move(f"{move} {object_id}", partial(getattr(world.engine, move), object_id))
+                if object_id and move == "pay":
+                    world.refund_elsewhere(object_id, {"payment_id": object_id, "amount": 400})
+        self.pass_time(AGES[-1].total_seconds())
+        self._give_up_deliveries()
 
     def _give_up_deliveries(self) -> None:
         """None of what is due arrives, ever."""

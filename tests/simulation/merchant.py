@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from payments_integration import services
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError
 from payments_integration.inbox.loading import Item
-from payments_integration.models import Event, Operation
+from payments_integration.models import Event, Operation, StatusChange
 from tests.receivers.models import ReceiverCall
 from tests.simulation.database import BrokenConnection, conflict
 from tests.simulation.scheduler import GO, Killed
@@ -48,6 +48,8 @@ class Endings(Protocol):
     def violated(self, invariant: str, message: str) -> None: ...
 
     def receives(self, event: Event, instance: Any) -> None: ...
+
+    def receives_change(self, change: StatusChange) -> None: ...
 
     def fails(self, item: Item) -> None: ...
 
@@ -154,6 +156,8 @@ class Merchant:
     def on_status(self, sender: type[Any], instance: Any, previous_status: str, status: str, **kwargs: Any) -> None:
         change = kwargs["status_change"]
         self._record(f"status:{change.pk}:{previous_status}>{status}", instance.pk)
+        if kwargs["event"] is None:
+            self._world.receives_change(change)
         self._may_fail(kwargs["event"] or change)
 
     def _record(self, what: str, object_id: str) -> None:

@@ -244,6 +244,12 @@ MUTANTS = (
         "                pass\n",
     ),
     Mutant("an item is locked and marked though it is done", _ANY_ITEM),
+    _one(
+        "what was before the installation is dispatched",
+        "projection/history.py",
+        "    return begins_at is not None and at < begins_at\n",
+        "    return False\n",
+    ),
     _one("handlers wait for no read", "projection/refreshes.py", _AWAITING, "    return set()\n"),
     _one(
         "events of a pass are dispatched at once",

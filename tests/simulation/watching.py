@@ -72,6 +72,8 @@ class History:
     states: list[State] = field(default_factory=list)
     position: int = -1
     mirrored: State | None = None
+    #: When the provider came to the last of the states.
+    changed_at: datetime | None = None
 
 
 class Watch:
@@ -81,7 +83,7 @@ class Watch:
         self._project = engine.default_project.state
         self.histories: dict[Key, History] = {}
         #: Every event that the provider has ever made, also those that it has forgotten since.
-        self.emitted: set[str] = set()
+        self.emitted: dict[str, datetime] = {}
         #: Event id to the place of what it brought among the states of its object.
         self._brought: dict[str, int] = {}
         #: Event id to the provider's time when it was stored here.
@@ -100,7 +102,7 @@ class Watch:
         announce = store._on_emit
 
         def emitted(event: dict[str, Any], body: bytes) -> None:
-            self.emitted.add(event["id"])
+            self.emitted[event["id"]] = datetime.fromisoformat(event["created_at"])
             self._brought[event["id"]] = self._add(event["data"])
             announce(event, body)
 
@@ -233,6 +235,11 @@ class Watch:
         cursor.execute(_OVERDRAWN)
         return [f"{given} of {received} of {pk} are on their way back" for pk, received, given in cursor.fetchall()]
 
+    def changed_at(self, kind: str, object_id: str) -> datetime | None:
+        """When the provider's object last changed, as far as the mirror shows it."""
+        history = self.histories.get((kind, object_id))
+        return None if history is None else history.changed_at
+
     def _add(self, item: dict[str, Any]) -> int:
         """Returns the place of the item's state."""
         kind = item["object"]
@@ -241,4 +248,5 @@ class Watch:
         state = tuple(item.get(name) for name in fields)
         if not history.states or history.states[-1] != state:
             history.states.append(state)
+            history.changed_at = self._project.clock.now()
         return len(history.states) - 1

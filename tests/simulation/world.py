@@ -20,13 +20,21 @@ from payments_integration import apps, conf, tasks, webhooks
 from payments_integration.client import resources, transport
 from payments_integration.inbox import claiming, release, replaying
 from payments_integration.inbox.loading import Item
-from payments_integration.models import DueRefresh, Event, EventState, ObjectDispatch
-from payments_integration.projection import endpoints
+from payments_integration.models import (
+    AccountState,
+    DueRefresh,
+    Event,
+    EventState,
+    ObjectDispatch,
+    Operation,
+    StatusChange,
+)
+from payments_integration.projection import endpoints, history
 from payments_integration.reconciliation import events as event_passes, objects as object_passes
 from payments_integration.sandbox import Engine
 from payments_integration.sandbox.deliveries import signature
 from payments_integration.signals import attention, event_received, status_changed
-from tests.simulation.clock import ProviderClock, Time, simulated
+from tests.simulation.clock import START, ProviderClock, Time, simulated
 from tests.simulation.database import BrokenConnection
 from tests.simulation.faults import FAMILIES
 from tests.simulation.fetching import ahead
@@ -82,6 +90,7 @@ class World:
         receiver_defers: bool = False,
         window: int = 0,
         approvals: bool = False,
+        begins_at: datetime = START,
     ) -> None:
         self.scheduler = scheduler
         self.mode = mode
@@ -95,7 +104,7 @@ class World:
         self.foreign_events: set[str] = set()
         #: Refunds made in the provider's dashboard, by their payment.
         self.refunded_elsewhere: defaultdict[str, list[str]] = defaultdict(list)
-        self.time = Time()
+        self.time = Time(begins_at)
         self.plan = Plan()
         self.trace: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -188,6 +197,7 @@ class World:
         """A handler sees the state that its event brought, or a newer one, unless the read that would tell failed for
         a minute.
         """
+        self._must_be_told(event, event.created_at)
         if instance is None or not self.watch.is_behind(event.id, instance):
             return
         key = {name: getattr(event, name) for name in ("account", "object_kind", "object_id")}
@@ -195,6 +205,17 @@ class World:
         now = timezone.now()
         if until is None or now < until <= now + CLOCK_SET_BACK:
             self.violated("a handler sees what its event brought", f"{event}: {instance.status}, waits until {until}")
+
+    def receives_change(self, change: StatusChange) -> None:
+        """A handler is called for a change that an answer has brought."""
+        if (changed_at := self.watch.changed_at(change.object_kind, change.object_id)) is not None:
+            self._must_be_told(change, changed_at)
+
+    def _must_be_told(self, item: Item, happened_at: datetime) -> None:
+        """What the provider dates more than an hour before the first contact is history, except of our operations."""
+        border = history_ends_at()
+        if (border is None or happened_at < border) and item.object_id not in made_by_us():
+            self.violated("no handler is called for history", f"{item} of {happened_at}, the border is {border}")
 
     def fails(self, item: Item) -> None:
         self.watch.fails(str(item.pk))
@@ -337,17 +358,23 @@ class World:
 
         return self.start(process, f"{name} {attempt.delivery.event_type}", respond, answered)
 
-    def refund_elsewhere(self, payment_id: str, body: dict[str, Any]) -> None:
-        """A refund that is not ours."""
+    def elsewhere(self, path: str, body: dict[str, Any]) -> str:
+        """A request of the provider's dashboard that is not ours; returns the id of what it makes, or nothing."""
         key = f"dashboard-{self.counts['refunds elsewhere']}"
         self.counts["refunds elsewhere"] += 1
         account = conf.account(ACCOUNT)
         answer = self.network.carry_out(
-            self.network.request(account, "POST", "/refunds", None, json.dumps(body).encode(), key)
+            self.network.request(account, "POST", path, None, json.dumps(body).encode(), key)
         )
         self.note(f"answered {answer.status}")
-        if answer.status == 201:
-            self.refunded_elsewhere[payment_id].append(json.loads(answer.body)["id"])
+        return str(json.loads(answer.body)["id"]) if answer.status == 201 else ""
+
+    def refund_elsewhere(self, payment_id: str, body: dict[str, Any]) -> str:
+        """A refund that is not ours."""
+        made = self.elsewhere("/refunds", body)
+        if made:
+            self.refunded_elsewhere[payment_id].append(made)
+        return made
 
     def deliver_foreign(self, process: str, event: dict[str, Any]) -> Actor:
         """A delivery to the second account."""
@@ -387,6 +414,7 @@ class World:
     def _act(self, actor: Actor) -> None:
         endpoints._secrets = actor.process.memory.setdefault("secrets", {})
         resources._clients = actor.process.memory.setdefault("clients", {})
+        history._contacts = actor.process.memory.setdefault("contacts", {})
         self.scheduler.act(actor)
         if actor.is_done:
             if actor.then is not None:
@@ -475,6 +503,9 @@ class World:
         stack.enter_context(mock.patch.object(transport, "Transport", self.network.transport))
         stack.enter_context(mock.patch.object(resources, "_clients", {}))
         stack.enter_context(mock.patch.object(endpoints, "_secrets", {}))
+        stack.enter_context(mock.patch.object(history, "_contacts", {}))
+        # In Django's test environment there is no history.
+        stack.enter_context(mock.patch.object(conf, "in_test_environment", return_value=False))
         stack.enter_context(mock.patch.object(apps, "_publisher", self))
         stack.enter_context(mock.patch.object(replaying, "release", self._release))
         for module in (event_passes, object_passes):
@@ -503,6 +534,18 @@ class World:
     def _on_attention(self, sender: type[Any], reason: str, instance: Any = None, **kwargs: Any) -> None:
         self.note(f"attention: {reason}: {kwargs.get('message', '')}")
         self.attentions.append((reason, None if instance is None else instance.pk))
+
+
+def history_ends_at() -> datetime | None:
+    """An hour before the account's first contact with the provider, which was not before the schedule began."""
+    state = AccountState.objects.filter(account=ACCOUNT).first()
+    contact = None if state is None else state.first_contact_at
+    return None if contact is None else max(contact, START - timedelta(seconds=1)) - timedelta(hours=1)
+
+
+def made_by_us() -> set[str]:
+    """The objects that operations have made or changed."""
+    return set(Operation.objects.filter(account=ACCOUNT).values_list("result_id", flat=True))
 
 
 def _restore(signal: Any, receivers: list[Any]) -> None:
