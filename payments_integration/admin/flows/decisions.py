@@ -373,6 +373,7 @@ OTHERS = Button(
     call=lambda operation, press: services.mark_others(
         operation, press.answers["object_ids"].replace(",", " ").split(), press.user, press.answers["comment"]
     ),
+    twin=None,
     done=gettext_lazy("These objects do not keep it from being sent any more. Nothing was sent."),
     logged=gettext_lazy("Objects that fit it were marked as others."),
     shown=partial(_allows, "mark_others"),
