@@ -25,8 +25,8 @@ _MONOTONIC_START = 1000.0
 class Time:
     """True time, which is the provider's; the merchant's machines may be off by ``skew``."""
 
-    def __init__(self) -> None:
-        self.now = START
+    def __init__(self, begins_at: datetime = START) -> None:
+        self.now = begins_at
         self.skew = timedelta()
         self._traveller: Any = None
 

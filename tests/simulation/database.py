@@ -30,6 +30,19 @@ class BrokenConnection(OperationalError):
     """The database's own trouble, as the schedule wants it."""
 
 
+def conflict() -> OperationalError:
+    """What the database in use says of a lock that was not free in time, or of a deadlock."""
+    cause: Any = {
+        "sqlite": Exception("database is locked"),
+        "postgresql": Exception("deadlock detected"),
+        "mysql": Exception(1205, "Lock wait timeout exceeded"),
+    }[connection.vendor]
+    cause.sqlstate = "40P01"
+    error = OperationalError(*cause.args)
+    error.__cause__ = cause
+    return error
+
+
 def hook(watched: Callable[[], Watched | None]) -> None:
     """Put boundaries into this thread's connection. ``watched`` gives the world, or None between schedules."""
     tables: set[str] = set()

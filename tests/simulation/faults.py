@@ -18,7 +18,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "respond": (CRASH, "lost"),  # after a delivery was stored, before the provider has the status
     "publish": (CRASH, "drop", "twice"),  # a wake-up on its way to the broker
     "task": (WAIT, CRASH),  # before a task does anything
-    "receiver": ("fail", "fail", CRASH),  # inside the transaction of the dispatch
+    # inside the transaction of the dispatch; "cancel" raises CancelledError, "exit" SystemExit, "rollback" marks it
+    "receiver": ("fail", "fail", "cancel", "exit", "close", "rollback", CRASH),
+    "callback": ("conflict", "conflict", "fail", "cancel", "exit", CRASH),  # of a receiver's, after that commit
     "sleep": (CRASH,),  # while a process waits
 }
 #: The boundaries of requests to the provider.
@@ -29,7 +31,7 @@ FAMILIES: dict[str, frozenset[str]] = {
     "waits": frozenset({WAIT}),
     "database": frozenset({"begin", "commit", "write", "written"}),
     "network": frozenset({"send", "answer", "respond"}),
-    "merchant": frozenset({"receiver", "publish", "task", "sleep"}),
+    "merchant": frozenset({"receiver", "callback", "publish", "task", "sleep"}),
 }
 
 ALL: tuple[tuple[str, str], ...] = tuple((point, kind) for point, kinds in KINDS.items() for kind in kinds)

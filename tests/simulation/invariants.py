@@ -27,7 +27,7 @@ from tests.integration.mirror import plain, row_plain
 from tests.receivers.models import ReceiverCall
 from tests.simulation.accounting import MADE_BY, executions, objects_by_mark
 from tests.simulation.merchant import mark_of
-from tests.simulation.world import ACCOUNT, LARGE, World
+from tests.simulation.world import ACCOUNT, LARGE, World, history_ends_at, made_by_us
 
 _KINDS: tuple[tuple[str, type[Any]], ...] = (
     ("payments", Payment),
@@ -45,6 +45,8 @@ MAX_AHEAD = timedelta(minutes=5)
 CREDIBLE = timedelta(minutes=15)
 _BUCKETS = ("available", "pending", "reserve", "hold", "debt")
 _NOTHING_HAPPENED = (OperationState.REJECTED, OperationState.CLOSED)
+
+_NEVER, _EVER_ONCE = {0}, {1}
 
 Check = Callable[[World], Iterator[str]]
 
@@ -132,7 +134,7 @@ def _stands_in(world: World, operation: Operation) -> bool:
 def dispatched_once_and_in_order(world: World) -> Iterator[str]:
     """By the receivers' rows: every event once, and after a newer event of its object only as stale.
 
-    One that is found when it is too old is not dispatched.
+    One that is found when it is too old is not dispatched, and one that a person has marked as done.
     """
     dispatched: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     for row in ReceiverCall.objects.filter(what__startswith="event:").order_by("pk"):
@@ -141,7 +143,7 @@ def dispatched_once_and_in_order(world: World) -> Iterator[str]:
     created = {row.pk: row for row in Event.objects.exclude(state=EventState.QUARANTINED)}
     for event_id in created.keys() | dispatched.keys():
         event, times = created.get(event_id), len(dispatched.get(event_id, ()))
-        if times != (0 if event is not None and _is_found_too_late(event) else 1):
+        if times not in (_EVER_ONCE if event is None else _dispatches(world, event)):
             yield f"event {event or event_id} was dispatched {times} times"
     newest: dict[tuple[str, str], Event] = {}
     # Of those whose time orders, and of those whose time may order.
@@ -209,7 +211,8 @@ def events_complete(world: World) -> Iterator[str]:
     for event in world.engine.default_project.events:
         if event["id"] not in held:
             yield f"{event['id']} ({event['type']}) was never found"
-    lost = world.watch.emitted - held
+    border = history_ends_at()
+    lost = {key for key, at in world.watch.emitted.items() if key not in held and (border is None or at >= border)}
     if lost and not any(reason == Reason.GAP_TOO_LONG for reason, _ in world.attentions):
         yield f"{sorted(lost)} are lost, and attention was not sent"
     for row in Event.objects.filter(account=ACCOUNT).exclude(state=EventState.DONE):
@@ -232,8 +235,10 @@ def changes_form_chains(world: World) -> Iterator[str]:
     """
     last: dict[str, str] = {}
     silent: dict[str, list[StatusChange]] = defaultdict(list)
+    calls = list(ReceiverCall.objects.filter(what__startswith="status:").order_by("pk"))
+    called = {int(row.what.split(":")[1]) for row in calls}
     for change in StatusChange.objects.select_related("event").order_by("pk"):
-        if _is_change_found_too_late(change):
+        if change.pk not in called and 0 in _dispatches_of_change(world, change):
             silent[change.object_id].append(change)
         if last.get(change.object_id, "") != change.previous_status:
             yield f"{change} does not follow {last.get(change.object_id, 'nothing')!r}"
@@ -244,7 +249,7 @@ def changes_form_chains(world: World) -> Iterator[str]:
                 yield f"{row.pk} is {row.status}, its last change says {last.get(row.pk)}"
     dispatched: dict[str, list[str]] = defaultdict(list)
     chain: dict[str, str] = {}
-    for row in ReceiverCall.objects.filter(what__startswith="status:").order_by("pk"):
+    for row in calls:
         _, number, change = row.what.split(":")
         dispatched[number].append(change)
         before, after = change.split(">")
@@ -255,18 +260,35 @@ def changes_form_chains(world: World) -> Iterator[str]:
         chain[row.object_id] = after
     for change in StatusChange.objects.select_related("event"):
         times = len(dispatched.pop(str(change.pk), ()))
-        if times != (0 if _is_change_found_too_late(change) else 1):
+        if times not in _dispatches_of_change(world, change):
             yield f"{change} was dispatched {times} times"
     for number in dispatched:
         yield f"a change was dispatched that does not exist: {number}"
 
 
-def _is_change_found_too_late(change: StatusChange) -> bool:
-    """Whether its event was; or whether it says that an answer showed an object which is as old as that."""
+def _dispatches(world: World, event: Event) -> set[int]:
+    """How often it may have been dispatched: not if it was found too late, or a person has marked it as done."""
+    if _is_found_too_late(event) or event.pk in world.finished:
+        return _NEVER
+    return _of_history(event.created_at, event.object_id)
+
+
+def _of_history(at: datetime, object_id: str) -> set[int]:
+    """What was before the installation is not dispatched. An operation of ours ends the history of its object."""
+    border = history_ends_at()
+    if border is None or at >= border:
+        return _EVER_ONCE
+    return _NEVER | _EVER_ONCE if object_id in made_by_us() else _NEVER
+
+
+def _dispatches_of_change(world: World, change: StatusChange) -> set[int]:
+    """As often as its event. One that an answer brought: not if it shows an object that was found too late."""
     if change.event is not None:
-        return _is_found_too_late(change.event)
+        return _dispatches(world, change.event)
     row = MIRRORS[change.object_kind]._default_manager.get(pk=change.object_id)
-    return not change.previous_status and change.recorded_at - row.created_at > TOO_OLD
+    if not change.previous_status and change.recorded_at - row.created_at > TOO_OLD:
+        return _NEVER
+    return _of_history(change.at, change.object_id)
 
 
 def refunds_fit(world: World) -> Iterator[str]:

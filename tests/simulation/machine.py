@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from payments_integration.models import AccountState, Payment
+from payments_integration.models import (
+    AccountState,
+    Event,
+    EventState,
+    ObjectDispatch,
+    Operation,
+    OperationState,
+    Payment,
+)
 from payments_integration.sandbox import SandboxError
 from tests import factories
 from tests.simulation import draining, invariants
 from tests.simulation.clock import START
-from tests.simulation.faults import ALL, FAMILIES, REQUESTS, family
+from tests.simulation.faults import ALL, FAMILIES, KINDS, REQUESTS, family
 from tests.simulation.merchant import (
     AMOUNTS,
     DESTINATION,
@@ -28,7 +37,7 @@ from tests.simulation.merchant import (
 )
 from tests.simulation.scheduler import CRASH, WAIT, Fault, Scheduler
 from tests.simulation.tables import empty
-from tests.simulation.world import ACCOUNT, World
+from tests.simulation.world import ACCOUNT, LARGE, World
 
 #: Few of each, so that things meet.
 MOST_INTENTS = 12
@@ -45,10 +54,14 @@ TASKS = (
 #: Seconds that pass: between requests, beyond leases, backoffs, the key's 24 hours.
 JUMPS = (1, 4, 11, 31, 65, 130, 400, 1000, 3700, 6 * 3600, 12 * 3600, 23.5 * 3600, 25 * 3600)
 DAY = 24 * 3600.0
+#: Until a worker looks again: within the minute for which handlers wait for a read, and after it.
+NEXT_LOOKS = st.sampled_from((1, 11, 31, 61, 65))
 #: Days for which none of our machines runs: longer than the provider keeps events, and until they are too old for
 #: handlers. The provider still has the last event of the gap, so many days later.
 GAPS = (31, 40)
 STILL_KEPT = 10
+#: How long before the installation the provider's objects changed.
+AGES = (timedelta(days=40), timedelta(days=10), timedelta(hours=3), timedelta(minutes=20))
 SKEWS = (0, -600, -240, -30, 30, 240, 600, 1.5 * 3600, 3 * 3600, 6 * 3600, -7800, -6 * 3600)
 
 _MOVES: dict[str, tuple[str, ...]] = {
@@ -86,6 +99,10 @@ PAUSES = st.sampled_from(
         Fault("begin", WAIT, 1),
     )
 )
+#: What receivers and their callbacks do wrong.
+MISTAKES = st.sampled_from([(point, kind) for point in ("receiver", "callback") for kind in KINDS[point]])
+#: What becomes of the reads that follow, in which a handler's object is.
+NO_READS = st.lists(st.sampled_from(("drop", "error", "page", "limit")), max_size=3)
 #: Of an approval: before the balance is read, and before the decision is written.
 LOOKS = st.sampled_from((Fault("send", WAIT), Fault("begin", WAIT), Fault("begin", WAIT, 1)))
 LOSSES = st.sampled_from((Fault("answer", "lost", method="POST"), Fault("send", "drop", method="POST")))
@@ -115,6 +132,7 @@ class Schedule(RuleBasedStateMachine):
         window=st.sampled_from((0, 0, 5)),
         approvals=st.booleans(),
         has_gaps=st.sampled_from((False, False, True)),
+        is_new=st.sampled_from((False, False, True)),
     )
     def begin(
         self,
@@ -125,16 +143,27 @@ class Schedule(RuleBasedStateMachine):
         window: int,
         approvals: bool,
         has_gaps: bool,
+        is_new: bool = False,
     ) -> None:
+        """``is_new``: the provider has had objects for weeks when the app is installed."""
         empty()
-        AccountState.objects.create(account=ACCOUNT, watermark=START, clock_offset=0.0, swept_at=START)
+        if not is_new:
+            known = {"first_contact_at": START, "first_synced_at": START}
+            AccountState.objects.create(account=ACCOUNT, watermark=START, clock_offset=0.0, swept_at=START, **known)
         self.families, self.has_gaps = families, has_gaps
         window = window if mode == "celery" else 0
         self.world = World(
-            self.scheduler, mode=mode, receiver_defers=receiver_defers, window=window, approvals=approvals
+            self.scheduler,
+            mode=mode,
+            receiver_defers=receiver_defers,
+            window=window,
+            approvals=approvals,
+            begins_at=START - AGES[0] if is_new else START,
         )
         Schedule.last = self.world
         self.world.note(f"{mode}, {'a receiver that pays out, ' if receiver_defers else ''}{sorted(families)}")
+        if is_new:
+            self._happened_before()
         for number in range(sold):
             self._sell(number)
 
@@ -424,6 +453,60 @@ class Schedule(RuleBasedStateMachine):
         world.task(_pick(WORKERS, worker), "resume_operations")
         self.set_clock(0)
 
+    @rule(behind=st.sampled_from((20, 60, 240)), fate=LOSSES, worker=INDEX)
+    def another_server(self, behind: float, fate: Fault, worker: int) -> None:
+        """An answer is lost, and the next one comes from a server of the provider whose clock is behind."""
+        world = self._step("the provider has two servers")
+        world.plan.clear()
+        intent = payout_intent(self._mark, 1000, None)
+        self._ask(intent, 0, False, [fate])
+        world.network.behind = behind
+        self.resume_later(65, worker, [])
+        world.network.behind = 0.0
+        for operation in draining.of_intent(intent):
+            if operation.state == OperationState.NEEDS_PERSON and operation.sent_after is not None:
+                world.violated("two clocks of the provider need no person", f"{operation}: {operation.note}")
+
+    @rule(fate=LOSSES, worker=INDEX)
+    def trimmed_reference(self, fate: Fault, worker: int) -> None:
+        """A reference ends with a blank, which the provider strips; the answer is lost, and the key is forgotten."""
+        world = self._step("the provider strips references")
+        world.network.trims = True
+        self._ask(payout_intent(self._mark, 1000, "order-3 "), 0, False, [fate])
+        world.network.trims = False
+        self.pass_time(23.5 * 3600)
+        world = self._step("beat: resume_operations")
+        world.task(_pick(WORKERS, worker), "resume_operations")
+
+    @rule(hours=st.sampled_from((2, 26)), approves=st.booleans(), worker=INDEX)
+    def restored_ledger(self, hours: float, approves: bool, worker: int) -> None:
+        """The ledger is restored to a time at which a payout waited, and since then it was made."""
+        world = self._step("a payout waits")
+        world.plan.clear()
+        intent = payout_intent(self._mark, LARGE if approves and world.approvals else 1000, None)
+        if approves and world.approvals:
+            self._ask(intent, 0, False, [])
+        else:
+            world.plan.add([Fault("send", "limit", method="POST")])
+            self._ask(intent, 0, False, [], in_transaction=True)
+        backup = [operation for operation in draining.of_intent(intent) if not operation.may_have_run]
+        for operation in backup:
+            if operation.state == OperationState.AWAITING_APPROVAL:
+                world.start("web-1", f"approve {operation.pk}", partial(world.merchant.approve, operation, False))
+            else:
+                self.resume_later(65, worker, [])
+        for operation in backup:
+            if Operation.objects.get(pk=operation.pk).state != OperationState.DONE:
+                continue
+            self._step("the ledger is restored")
+            operation.save()
+            self.pass_time(hours * 3600.0)
+            if operation.state == OperationState.AWAITING_APPROVAL:
+                world.start("web-1", f"approve {operation.pk}", partial(world.merchant.approve, operation, False))
+            else:
+                self.resume_later(65, worker, [])
+                world.start("web-1", f"send {operation.pk} again", partial(world.merchant.retry, operation))
+
     @rule(ahead=st.sampled_from((1.5, 3.0, 6.0)), corrected=st.booleans(), amount=INDEX)
     def pass_with_a_fast_clock(self, ahead: float, corrected: bool, amount: int) -> None:
         """Our clock is ahead during a pass. What happens after it is never delivered, and the next pass comes when
@@ -510,6 +593,60 @@ class Schedule(RuleBasedStateMachine):
             world.task("worker-2", "process_events")
         if worker in world.waiting:
             self.go_on(world.waiting.index(worker), False, [])
+
+    @rule(index=INDEX, nth=st.integers(2, 7), which=INDEX)
+    @precondition(lambda self: self.world is not None and self.world.mode == "celery")
+    def finish_by_hand(self, index: int, nth: int, which: int) -> None:
+        """A worker stands still between two events of a page; a person marks one that it has in hand as done."""
+        world = self._world
+        for _ in range(2):
+            self._pay(index, ("process", "pay"))
+        draining.deliver_due(world, all_of_them=True)
+        world.plan.clear()
+        self._step("a worker has a page in hand, and a person marks one of its events as done")
+        world.plan.add([Fault("begin", WAIT, nth)])
+        worker = world.task("worker-1", "process_events")
+        in_hand = ObjectDispatch.objects.exclude(claim="").exclude(event_in_hand="").order_by("turn", "pk")
+        if ids := list(in_hand.values_list("event_in_hand", flat=True)):
+            event = Event.objects.filter(pk=_pick(ids, which), state=EventState.APPLIED)
+            world.finished |= set(event.values_list("pk", flat=True))
+            event.update(state=EventState.DONE)
+        if worker in world.waiting:
+            self.go_on(world.waiting.index(worker), False, [])
+
+    @rule(index=INDEX, mistakes=st.lists(st.tuples(MISTAKES, st.integers(0, 5)), min_size=1, max_size=3))
+    def mistakes_at_the_border(self, index: int, mistakes: list[tuple[tuple[str, str], int]]) -> None:
+        """Several objects are dispatched together, and the merchant's code is wrong for some of their items."""
+        for _ in range(3):
+            self._pay(index, ("process", "pay"))
+        world = self._step("the merchant's code makes mistakes")
+        world.plan.add([Fault(point, kind, nth) for (point, kind), nth in mistakes])
+        draining.deliver_due(world, all_of_them=True)
+        world.task("worker-1", "process_events")
+
+    @rule(kind=st.sampled_from(("payment", "payout", "refund")), index=INDEX, fates=NO_READS, wait=NEXT_LOOKS)
+    def succeed_at_once(self, kind: str, index: int, fates: list[str], wait: float) -> None:
+        """What was just made succeeds, so that its event leaves the order unclear. The read may fail."""
+        rows = self._paid()
+        if kind == "payment":
+            intent, move = payment_intent(self._mark, "cl_webpay_card", _pick(AMOUNTS, index), None), "pay"
+        elif kind == "payout" or not rows:
+            intent, move = payout_intent(self._mark, 700, None), "succeed_payout"
+        else:
+            row = _pick(rows, index)
+            intent, move = (
+                refund_intent(self._mark, row.pk, 400, by_card=row.method_family == "card"),
+                "succeed_refund",
+            )
+        self._ask(intent, 0, False, [])
+        world = self._world
+        for object_id in intent.returned:
+            self._move(f"{move} {object_id}", partial(getattr(world.engine, move), object_id))
+        world.plan.add([Fault("send", fate, method="GET") for fate in fates])
+        draining.deliver_due(world, all_of_them=True)
+        world.task("worker-1", "process_events")
+        self.pass_time(wait)
+        world.task("worker-1", "process_events")
 
     @rule(pause=PAUSES, first=st.one_of(st.just([]), REFUSAL), keyed=st.booleans(), faults=FAULTS)
     def overtake(self, pause: Fault, first: list[Fault], keyed: bool, faults: list[Fault]) -> None:
@@ -630,6 +767,27 @@ class Schedule(RuleBasedStateMachine):
         draining.deliver_due(world, all_of_them=True)
         world.task("worker-1", "process_events")
 
+    def _happened_before(self) -> None:
+        """Money moves at the provider before the app is installed; no delivery arrives."""
+        world = self._world
+        made = {"currency": "CLP", "country": "CL"}
+        payment = made | {"amount": 1000, "method_code": "cl_webpay_card"}
+        payout = made | {"amount": 700, "method_code": "cl_bank_transfer", "destination": DESTINATION}
+        for age in AGES:
+            self.pass_time((START - age - world.time.now).total_seconds())
+            for path, body, move in (
+                ("/payments", payment, "pay"),
+                ("/payments", payment, ""),
+                ("/payouts", payout, "succeed_payout"),
+            ):
+                object_id = world.elsewhere(path, body)
+                if object_id and move:
+                    self._move(f"{move} {object_id}", partial(getattr(world.engine, move), object_id))
+                if object_id and move == "pay":
+                    world.refund_elsewhere(object_id, {"payment_id": object_id, "amount": 400})
+        self.pass_time(AGES[-1].total_seconds())
+        self._give_up_deliveries()
+
     def _give_up_deliveries(self) -> None:
         """None of what is due arrives, ever."""
         post = self._world.post
@@ -649,9 +807,10 @@ class Schedule(RuleBasedStateMachine):
         for message in invariants.mirror_after_events(world):
             world.violated("the mirror follows from the events", message)
         draining.a_day_passes(world)
+        asked = draining.callers_ask_again(world)
         approved = draining.people_approve(world)
         decided = draining.people_decide(world)
-        if draining.replay_parked(world) or decided or approved:
+        if draining.replay_parked(world) or decided or approved or asked:
             draining.drain(world)
         draining.last_delivery(world)
         for name, check in invariants.AT_THE_END.items():

@@ -6,20 +6,22 @@ own books say what became of it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import connection, transaction
 
 from payments_integration import services
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError
-from payments_integration.models import Event, Operation
+from payments_integration.inbox.loading import Item
+from payments_integration.models import Event, Operation, StatusChange
 from tests.receivers.models import ReceiverCall
-from tests.simulation.database import BrokenConnection
-from tests.simulation.scheduler import Killed
+from tests.simulation.database import BrokenConnection, conflict
+from tests.simulation.scheduler import GO, Killed
 
 DESTINATION = {
     "type": "bank_account",
@@ -45,6 +47,14 @@ class Endings(Protocol):
 
     def violated(self, invariant: str, message: str) -> None: ...
 
+    def receives(self, event: Event, instance: Any) -> None: ...
+
+    def receives_change(self, change: StatusChange) -> None: ...
+
+    def fails(self, item: Item) -> None: ...
+
+    def called_back(self, what: str) -> None: ...
+
 
 @dataclass
 class Intent:
@@ -57,6 +67,8 @@ class Intent:
     outcomes: list[str] = field(default_factory=list)
     #: Ids of the objects that calls returned.
     returned: list[str] = field(default_factory=list)
+    #: The errors of the calls that were refused.
+    errors: list[Exception] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"{self.function} [{self.mark}]"
@@ -94,6 +106,15 @@ class Merchant:
             if not is_expected(error):
                 raise
 
+    def retry(self, operation: Operation) -> None:
+        """A person has an operation sent again."""
+        try:
+            services.retry(operation, "Ana")
+        except Exception as error:
+            self._world.note(f"{operation} is not sent again: {type(error).__name__}: {error}")
+            if not is_expected(error):
+                raise
+
     def defer(self, intent: Intent, *, rolls_back: bool) -> None:
         """The same inside a transaction of the merchant's."""
 
@@ -108,7 +129,7 @@ class Merchant:
     def _run(self, intent: Intent, run: Callable[[], Any], *, commits: bool = False) -> None:
         try:
             row = run()
-        except Killed:
+        except (Killed, SystemExit):
             intent.outcomes.append("died")
             raise
         except OutcomeUnknown:
@@ -120,6 +141,7 @@ class Merchant:
         except Exception as error:
             # Where the commit is the caller's own, only the caller can know that it may have happened.
             outcome = "unknown" if commits and isinstance(error, BrokenConnection) else "refused"
+            intent.errors.append(error)
             self._world.note(f"{intent} raised {type(error).__name__}: {error}")
             if not is_expected(error):
                 raise
@@ -134,20 +156,55 @@ class Merchant:
 
     def on_event(self, sender: type[Any], event: Event, instance: Any, is_stale: bool, **kwargs: Any) -> None:
         age = "stale" if is_stale else "fresh"
-        ReceiverCall.objects.create(what=f"event:{event.id}:{age}", object_id=event.object_id)
+        self._record(f"event:{event.id}:{age}", event.object_id)
+        self._world.receives(event, instance)
         stored = None if instance is None else type(instance)._default_manager.get(pk=instance.pk)
         if stored is not None and stored.version != instance.version:
             self._world.violated("a receiver gets the row as it is now", f"{event}: {instance.version}")
         if self._world.receiver_defers and event.type == "payment.succeeded":
             self._pay_on(event)
-        if self._world.at("receiver", may_wait=False) == "fail":
-            raise ReceiverFailed(event.id)
+        self._may_fail(event)
 
     def on_status(self, sender: type[Any], instance: Any, previous_status: str, status: str, **kwargs: Any) -> None:
         change = kwargs["status_change"]
-        ReceiverCall.objects.create(what=f"status:{change.pk}:{previous_status}>{status}", object_id=instance.pk)
-        if self._world.at("receiver", may_wait=False) == "fail":
-            raise ReceiverFailed(f"{previous_status}>{status}")
+        self._record(f"status:{change.pk}:{previous_status}>{status}", instance.pk)
+        if kwargs["event"] is None:
+            self._world.receives_change(change)
+        self._may_fail(kwargs["event"] or change)
+
+    def _record(self, what: str, object_id: str) -> None:
+        """The receiver's work, and what follows its commit: a callback that may fail, and one that must still come."""
+        ReceiverCall.objects.create(what=what, object_id=object_id)
+        transaction.on_commit(self._callback)
+        transaction.on_commit(lambda: self._world.called_back(what))
+
+    def _callback(self) -> None:
+        match self._world.at("callback", may_wait=False):
+            case "conflict":
+                raise conflict()
+            case "fail":
+                raise ConnectionError("the broker is away")
+            case "cancel":
+                raise asyncio.CancelledError
+            case "exit":
+                raise SystemExit
+
+    def _may_fail(self, item: Item) -> None:
+        kind = self._world.at("receiver", may_wait=False)
+        if kind == GO:
+            return
+        self._world.fails(item)
+        match kind:
+            case "fail":
+                raise ReceiverFailed(item)
+            case "cancel":
+                raise asyncio.CancelledError
+            case "exit":
+                raise SystemExit
+            case "close":
+                connection.close()
+            case "rollback":
+                transaction.set_rollback(True)
 
     def _pay_on(self, event: Event) -> None:
         """Pay out the received amount: recorded with the dispatch, once per event."""

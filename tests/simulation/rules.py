@@ -25,16 +25,17 @@ _SEND_AND_RECORD = """\
             if operation._state.adding:
                 operation.save(force_insert=True)
 """
-_DISPATCH = "    repeatable(dispatch_next, using=page.using, durable=True, lost_races=False)\n"
+_DISPATCH = "        repeatable(call, using=page.using, durable=True, lost_races=False, about=ids_of(item))\n"
 _MARK_AND_DISPATCH = """\
-    with transaction.atomic(using=page.using):
-        instance = _lock(page, work)
-        _mark_dispatched(item, page.using, has_changes=True)
-    try:
+        from django.db import transaction
         with transaction.atomic(using=page.using):
-            _send(item, work.changes[str(item.pk)], instance, is_stale=_is_stale(item, work))
-    except Exception as error:
-        raise _ReceiverFailed(str(item.pk)) from error
+            instance, lock = _lock(page, work)
+            _mark(item, lock, page.using, has_changes=bool(changes))
+        try:
+            with transaction.atomic(using=page.using):
+                _send(item, changes, instance, is_stale=work.is_stale(item))
+        except Exception as error:
+            raise ReceiverFailed(str(item.pk)) from error
 """
 _CAME_AT = """\
 def _came_at(item):
@@ -42,19 +43,26 @@ def _came_at(item):
 
 
 """
-_LOCK = " WHERE id = %s AND claim = %s"
+_LOCK = " WHERE id = %s AND {_only_by_key('claim')} = %s"
 _LOCK_ANY = " WHERE id = %s AND %s IS NOT NULL"
-_CHECK = "    if is_late or version != work.version:\n"
-_NO_CHECK = "    if is_late is None:\n"
+_SEEN = "(None if version is None else (version, bool(is_erased))) != work.seen"
+_CHECK = f"    if not is_waiting or is_late or {_SEEN}:\n"
+_CHECK_ITEM = "    if not is_waiting:\n"
+_CHECK_OBJECT = f"    if is_late or {_SEEN}:\n"
+_MARK = " WHERE id = %s AND {_only_by_key('state')} = 'applied'"
+_MARK_ANY = " WHERE id = %s"
+#: The lock and the mark of an item, whether it is still waiting or not.
+_ANY_ITEM = (("inbox/calling.py", _CHECK, _CHECK_OBJECT), ("inbox/calling.py", _MARK, _MARK_ANY))
 _LEAVE = """\
-                _record_failure(page, work, failure.__cause__ or failure)
-                break
+                    if not _dispatch_next(page, work):
+                        break
 """
 _GO_ON = """\
-                _record_failure(page, work, failure.__cause__ or failure)
-                work.items.pop(0)
-                continue
+                    if not _dispatch_next(page, work):
+                        work.items.pop(0)
+                        continue
 """
+_AWAITING = '    return set(waiting.values_list("account", "object_kind", "object_id"))\n'
 _READ_WINDOW = (
     "        complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)\n"
 )
@@ -87,8 +95,10 @@ _UNDISPATCHED_OF_LATE = f"""\
     since = "received_at" if model is Event else "recorded_at"
     items = items.filter(**{{f"{{since}}__gt": timezone.now() - timedelta(seconds=20)}})
 """
-_DECIDED = "        decided = precondition.decide(intent) if precondition is not None else intent\n"
-_WRITTEN = "    written: Operation | None = None\n"
+_DECIDED = "        decided = precondition.decide(asked) if precondition is not None else asked\n"
+_EARLY = "    early = precondition.decide(intent) if precondition is not None else intent\n"
+_MUST_LOOK = "    must_look = not is_looked_up\n"
+_RECORDED = "            progress.may_be_inserted(operation)\n            operation.save(force_insert=True)\n"
 
 MUTANTS = (
     _one(
@@ -102,13 +112,13 @@ MUTANTS = (
         (
             (
                 "outbox/ledger.py",
-                "        operation.save(force_insert=True)\n        written = operation\n",
-                "        if deferred:\n            operation.save(force_insert=True)\n        written = operation\n",
+                _RECORDED,
+                "            if deferred:\n                operation.save(force_insert=True)\n",
             ),
             ("outbox/sending.py", _SEND, _SEND_AND_RECORD),
         ),
     ),
-    _one("an item is marked before its receivers run", "inbox/dispatching.py", _DISPATCH, _MARK_AND_DISPATCH),
+    _one("an item is marked before its receivers run", "inbox/calling.py", _DISPATCH, _MARK_AND_DISPATCH),
     _one("the watermark moves before the pages are in", "reconciliation/events.py", _READ_WINDOW, _MOVE_AND_READ),
     _one(
         "the watermark passes the provider's time",
@@ -133,6 +143,18 @@ MUTANTS = (
         "inbox/processing.py",
         "event.received_at - event.created_at > TOO_OLD_TO_DISPATCH",
         "event.received_at < event.created_at - TOO_OLD_TO_DISPATCH",
+    ),
+    _one(
+        "an error after the commit reaches the caller",
+        "outbox/guard.py",
+        "        operation = progress.unsettled()\n",
+        "        operation = None\n",
+    ),
+    _one(
+        "a passing refusal uses up the key",
+        "outbox/ledger.py",
+        '    return error.get("type") == NOT_CONNECTED or is_passing(error)\n',
+        "    return False\n",
     ),
     _one(
         "a retry has a key of its own",
@@ -183,38 +205,41 @@ MUTANTS = (
     Mutant(
         "a look-up does not compare the money",
         (
-            ("outbox/operations/base.py", "return not self.contradicts(operation, item) and item", "return item"),
+            ("outbox/operations/base.py", "return not self.contradicts(operation, item) and same", "return same"),
             ("outbox/operations/refunds.py", "return not self.contradicts(operation, item)", "return True"),
         ),
     ),
     _one(
         "a look-up ignores other operations with the same arguments",
         "outbox/recovery.py",
-        "    elif _has_rival(operation):\n",
-        '    elif operation.operation == "" and _has_rival(operation):\n',
+        "    if _has_rival(operation):\n",
+        '    if operation.operation == "" and _has_rival(operation):\n',
     ),
     _one("a known event is applied again", "inbox/receiving.py", _KNOWN, _KNOWN_AND_APPLIED_AGAIN),
     Mutant(
         "events are dispatched in the order of their arrival",
         (
             (
-                "inbox/dispatching.py",
-                "    items: list[Item] = sorted([*events, *answered], key=_at)\n",
+                "inbox/loading.py",
+                "    items: list[Item] = sorted([*events, *answered], key=time_of)\n",
                 "    items: list[Item] = sorted([*events, *answered], key=_came_at)\n",
             ),
             (
-                "inbox/dispatching.py",
-                "def _at(item: Item) -> datetime:\n",
-                _CAME_AT + "def _at(item: Item) -> datetime:\n",
+                "inbox/loading.py",
+                "def time_of(item: Item) -> datetime:\n",
+                _CAME_AT + "def time_of(item: Item) -> datetime:\n",
             ),
-            ("inbox/dispatching.py", _CHECK, _NO_CHECK),
+            ("inbox/calling.py", _CHECK, _CHECK_ITEM),
         ),
     ),
-    _one("a page is dispatched as it was loaded", "inbox/dispatching.py", _CHECK, _NO_CHECK),
-    _one("a worker goes on after its claim has run out", "inbox/dispatching.py", _LOCK, _LOCK_ANY),
+    _one("a page is dispatched as it was loaded", "inbox/calling.py", _CHECK, _CHECK_ITEM),
+    Mutant(
+        "a worker goes on after its claim has run out",
+        (("inbox/calling.py", _LOCK, _LOCK_ANY), *_ANY_ITEM),
+    ),
     _one(
         "a claim outlives its holder",
-        "inbox/dispatching.py",
+        "inbox/claiming.py",
         "ObjectDispatch.objects.filter(_is_free(now), pk__in=known)",
         'ObjectDispatch.objects.filter(_is_free(now), pk__in=known, claim="")',
     ),
@@ -222,10 +247,24 @@ MUTANTS = (
         "after a failure in a page, the object goes on",
         (
             ("inbox/dispatching.py", _LEAVE, _GO_ON),
-            ("inbox/dispatching.py", _LOCK, _LOCK_ANY),
-            ("inbox/dispatching.py", _CHECK, _NO_CHECK),
+            ("inbox/calling.py", _LOCK, _LOCK_ANY),
+            ("inbox/calling.py", _CHECK, _CHECK_ITEM),
         ),
     ),
+    _one(
+        "callbacks are called inside the retry",
+        "db/transactions.py",
+        "                callbacks.contain()\n",
+        "                pass\n",
+    ),
+    Mutant("an item is locked and marked though it is done", _ANY_ITEM),
+    _one(
+        "what was before the installation is dispatched",
+        "projection/history.py",
+        "    return begins_at is not None and at < begins_at\n",
+        "    return False\n",
+    ),
+    _one("handlers wait for no read", "projection/refreshes.py", _AWAITING, "    return set()\n"),
     _one(
         "events of a pass are dispatched at once",
         "inbox/processing.py",
@@ -248,12 +287,12 @@ MUTANTS = (
         "the refundable rest is computed before the lock",
         (
             ("outbox/ledger.py", _DECIDED, "        decided = early\n"),
-            ("outbox/ledger.py", _WRITTEN, _WRITTEN + _DECIDED[4:].replace("decided", "early", 1)),
+            ("outbox/ledger.py", _MUST_LOOK, _MUST_LOOK + _EARLY),
         ),
     ),
     _one(
         "the sweeper ignores items that are applied and not dispatched",
-        "inbox/dispatching.py",
+        "inbox/claiming.py",
         _UNDISPATCHED,
         _UNDISPATCHED_OF_LATE,
     ),
@@ -286,6 +325,30 @@ MUTANTS = (
         "outbox/sending.py",
         "        if date is None or not _is_key_valid(operation, date):\n",
         "        if date is None:\n",
+    ),
+    _one(
+        "a slightly negative age of a key is uncertain",
+        "outbox/sending.py",
+        "-CLOCK_SLACK <= date",
+        "timedelta(0) <= date",
+    ),
+    _one(
+        "what seems unsent is sent without a look",
+        "outbox/recovery.py",
+        "    if operation.may_have_run:\n        return False\n",
+        "    if operation.pk:\n        return False\n",
+    ),
+    Mutant(
+        "references may end with a blank, and are compared exactly",
+        (
+            ("validation/validator.py", "        if text != text.strip():\n", "        if text != text:\n"),
+            ("outbox/operations/base.py", "dict.fromkeys((reference, reference.strip()))", "(reference,)"),
+            (
+                "outbox/operations/base.py",
+                '(reference or "").strip() == operation.merchant_reference.strip()',
+                "reference == operation.merchant_reference",
+            ),
+        ),
     ),
     _one(
         "a payout over its limit is sent without approval",

@@ -26,8 +26,8 @@ CRASH = "crash"
 WAIT = "wait"
 
 
-class Killed(BaseException):
-    """The process is dead; every further call in it raises this."""
+class Killed(SystemExit):
+    """The process is dead; every further call in it raises this. The app raises a SystemExit again."""
 
 
 class Stuck(Exception):
@@ -107,7 +107,11 @@ class Actor:
     is_done: bool = False
     was_killed: bool = False
     result: Any = None
-    error: Exception | None = None
+    error: BaseException | None = None
+    #: The boundaries at which it met a fault; "wait": it stood still.
+    met: set[str] = field(default_factory=set)
+    #: The claims that it has taken.
+    claims: set[str] = field(default_factory=set)
     thread: Worker | None = field(default=None, repr=False)
 
 
@@ -142,7 +146,7 @@ class Worker(threading.Thread):
                 actor.result = actor.job()
             except Killed:
                 actor.was_killed = True
-            except Exception as error:
+            except BaseException as error:  # a receiver of the merchant's may raise any
                 actor.error = error
             actor.is_done = True
             if actor.was_killed or actor.process.is_dead:

@@ -16,6 +16,7 @@ from payments_integration.models import (
     Payment,
     Payout,
     Refund,
+    StatusChange,
 )
 from payments_integration.sandbox import Engine
 from tests.receivers.models import ReceiverCall
@@ -47,10 +48,21 @@ _OVERDRAWN = f"""
     GROUP BY payment.id, payment.amount_received
     HAVING SUM(operation.amount) > payment.amount_received
 """
-_EVENTS, _CALLS, _DISPATCHES = (model._meta.db_table for model in (Event, ReceiverCall, ObjectDispatch))
+_EVENTS, _CHANGES, _CALLS, _DISPATCHES = (
+    model._meta.db_table for model in (Event, StatusChange, ReceiverCall, ObjectDispatch)
+)
 
 State = tuple[Any, ...]
 Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim on one object, as last committed: its turn in the claim, and the item in hand."""
+
+    claim: str
+    turn: int
+    in_hand: str
 
 
 @dataclass
@@ -60,6 +72,8 @@ class History:
     states: list[State] = field(default_factory=list)
     position: int = -1
     mirrored: State | None = None
+    #: When the provider came to the last of the states.
+    changed_at: datetime | None = None
 
 
 class Watch:
@@ -69,29 +83,37 @@ class Watch:
         self._project = engine.default_project.state
         self.histories: dict[Key, History] = {}
         #: Every event that the provider has ever made, also those that it has forgotten since.
-        self.emitted: set[str] = set()
+        self.emitted: dict[str, datetime] = {}
+        #: Event id to the place of what it brought among the states of its object.
+        self._brought: dict[str, int] = {}
         #: Event id to the provider's time when it was stored here.
         self.stored_at: dict[str, datetime] = {}
         #: Event id to the moment of the commit by which it was applied, and dispatched.
         self.applied: dict[str, int] = {}
         self.dispatched: dict[str, int] = {}
         self._moment = self._last_dispatched = 0
-        #: Object to its claim, as last committed; the claims whose holder's death cost an attempt, and the attempts.
-        self._claims: dict[tuple[str, str], str] = {}
+        self._claims: dict[Key, Claim] = {}
+        #: The claims whose holder's death cost an attempt.
         self._dead_claims: set[str] = set()
-        self._deaths: set[tuple[str, int]] = set()
+        #: Items whose receivers fail, until that has cost them an attempt; and how many attempts have failed.
+        self._failing: set[str] = set()
+        self._attempts: dict[str, int] = {}
         store = self._project.events
         announce = store._on_emit
 
         def emitted(event: dict[str, Any], body: bytes) -> None:
-            self.emitted.add(event["id"])
-            self._add(event["data"])
+            self.emitted[event["id"]] = datetime.fromisoformat(event["created_at"])
+            self._brought[event["id"]] = self._add(event["data"])
             announce(event, body)
 
         store._on_emit = emitted
 
-    def inbox_changed(self, cursor: Any, tables: Iterable[str]) -> None:
-        """Record the order in which events are applied and dispatched: clocks may be set back meanwhile."""
+    def inbox_changed(self, cursor: Any, tables: Iterable[str]) -> list[str]:
+        """Record the order in which events are applied and dispatched: clocks may be set back meanwhile.
+
+        Returns what receivers have done in this commit.
+        """
+        done: list[str] = []
         self._moment += 1
         if _EVENTS in tables:
             now = self._project.clock.now()
@@ -103,28 +125,79 @@ class Watch:
         if _CALLS in tables:
             cursor.execute(f"SELECT id, what FROM {_CALLS} WHERE id > %s ORDER BY id", [self._last_dispatched])
             for self._last_dispatched, what in cursor.fetchall():
+                done.append(what)
                 kind, _, rest = what.partition(":")
                 if kind == "event":
                     self.dispatched.setdefault(rest.partition(":")[0], self._moment)
+        return done
 
-    def claims_changed(self, cursor: Any, tables: Iterable[str]) -> list[str]:
-        """The events that were charged with a death that another event was charged with before."""
+    def fails(self, item: str) -> None:
+        """A receiver of this item fails now, which may cost it one attempt."""
+        self._failing.add(item)
+
+    def charged(self, cursor: Any, tables: Iterable[str]) -> list[str]:
+        """The items that were charged with a failure or a death that is not theirs.
+
+        Call it before ``claims_changed``.
+        """
         wrong: list[str] = []
-        if _EVENTS in tables:
-            died = "SELECT id, attempts, object_kind, object_id FROM {} WHERE error LIKE %s"
-            cursor.execute(died.format(_EVENTS), ["%the process died%"])
-            for event_id, attempts, *key in cursor.fetchall():
-                if (event_id, attempts) in self._deaths:
+        for table in (_EVENTS, _CHANGES):
+            if table not in tables:
+                continue
+            cursor.execute(
+                f"SELECT id, attempts, error, object_kind, object_id FROM {table}"
+                " WHERE attempts > 0 AND state IN ('applied', 'parked')"
+            )
+            for pk, attempts, error, *key in cursor.fetchall():
+                item = str(pk)
+                before, self._attempts[item] = self._attempts.get(item, 0), attempts
+                if attempts == before:
                     continue
-                self._deaths.add((event_id, attempts))
-                claim = self._claims.get((key[0], key[1]), "")
-                if not claim or claim in self._dead_claims:
-                    wrong.append(f"{event_id}, claim {claim or 'none'}")
-                self._dead_claims.add(claim)
-        if _DISPATCHES in tables:
-            cursor.execute(f"SELECT object_kind, object_id, claim FROM {_DISPATCHES}")
-            self._claims = {(kind, object_id): claim for kind, object_id, claim in cursor.fetchall()}
+                if "the process died" not in error:
+                    is_right = item in self._failing
+                    self._failing.discard(item)
+                else:
+                    claim = self._claims.get((key[0], key[1]))
+                    is_right = claim is not None and claim.in_hand == item and self._is_first(claim)
+                    if claim is not None:
+                        self._dead_claims.add(claim.claim)
+                if attempts > before + 1 or not is_right:
+                    wrong.append(f"{item}, attempt {attempts} after {before}: {error.splitlines()[-1:]}")
         return wrong
+
+    def _is_first(self, claim: Claim) -> bool:
+        """Whether the holder of this claim died over this object, and no other was charged with that death."""
+        return claim.claim not in self._dead_claims and claim.turn == min(
+            each.turn for each in self._claims.values() if each.claim == claim.claim
+        )
+
+    def claims_changed(self, cursor: Any, tables: Iterable[str]) -> set[str]:
+        """Returns the claims that are new."""
+        if _DISPATCHES not in tables:
+            return set()
+        before = self.claims
+        cursor.execute(
+            f"SELECT object_kind, object_id, claim, turn, event_in_hand, change_in_hand FROM {_DISPATCHES}"
+            " WHERE claim <> ''"
+        )
+        self._claims = {
+            (kind, object_id): Claim(claim, turn, event or str(change))
+            for kind, object_id, claim, turn, event, change in cursor.fetchall()
+        }
+        return self.claims - before
+
+    @property
+    def claims(self) -> set[str]:
+        """The claims as last committed."""
+        return {claim.claim for claim in self._claims.values()}
+
+    def is_behind(self, event_id: str, instance: Any) -> bool:
+        """Whether a row shows an older state than the event brought."""
+        kind = instance.kind
+        if event_id not in self._brought or kind == "balance":
+            return False
+        state = tuple(getattr(instance, name) for name in _SHOWN[kind][1])
+        return state not in self.histories[kind, instance.pk].states[self._brought[event_id] :]
 
     def provider_acted(self) -> None:
         """Note what changed without an event."""
@@ -162,10 +235,18 @@ class Watch:
         cursor.execute(_OVERDRAWN)
         return [f"{given} of {received} of {pk} are on their way back" for pk, received, given in cursor.fetchall()]
 
-    def _add(self, item: dict[str, Any]) -> None:
+    def changed_at(self, kind: str, object_id: str) -> datetime | None:
+        """When the provider's object last changed, as far as the mirror shows it."""
+        history = self.histories.get((kind, object_id))
+        return None if history is None else history.changed_at
+
+    def _add(self, item: dict[str, Any]) -> int:
+        """Returns the place of the item's state."""
         kind = item["object"]
         _, fields, name = _SHOWN[kind]
         history = self.histories.setdefault((kind, item[name]), History())
         state = tuple(item.get(name) for name in fields)
         if not history.states or history.states[-1] != state:
             history.states.append(state)
+            history.changed_at = self._project.clock.now()
+        return len(history.states) - 1

@@ -19,14 +19,24 @@ from django.utils import timezone
 from payments_integration import apps, conf, tasks, webhooks
 from payments_integration.client import resources, transport
 from payments_integration.inbox import claiming, release, replaying
-from payments_integration.models import Event, EventState
-from payments_integration.projection import endpoints
+from payments_integration.inbox.loading import Item
+from payments_integration.models import (
+    AccountState,
+    DueRefresh,
+    Event,
+    EventState,
+    ObjectDispatch,
+    Operation,
+    StatusChange,
+)
+from payments_integration.projection import endpoints, history
 from payments_integration.reconciliation import events as event_passes, objects as object_passes
 from payments_integration.sandbox import Engine
 from payments_integration.sandbox.deliveries import signature
 from payments_integration.signals import attention, event_received, status_changed
-from tests.simulation.clock import ProviderClock, Time, simulated
+from tests.simulation.clock import START, ProviderClock, Time, simulated
 from tests.simulation.database import BrokenConnection
+from tests.simulation.faults import FAMILIES
 from tests.simulation.fetching import ahead
 from tests.simulation.merchant import Intent, Merchant
 from tests.simulation.network import Attempt, Network, Post
@@ -49,6 +59,8 @@ LATEST = 60.0
 STANDSTILL = timedelta(minutes=30)
 #: Events wait no longer for the pass that holds them.
 LONGEST_HOLD = timedelta(hours=1)
+#: Handlers wait so long for a read, as our clock says. If the wait ends much later than that, the clock was set back.
+LONGEST_WAIT, CLOCK_SET_BACK = timedelta(minutes=1), timedelta(minutes=6)
 #: A wake-up expires: the sweeper does the same every half minute.
 MESSAGE_LIFE = timedelta(seconds=60)
 
@@ -78,6 +90,7 @@ class World:
         receiver_defers: bool = False,
         window: int = 0,
         approvals: bool = False,
+        begins_at: datetime = START,
     ) -> None:
         self.scheduler = scheduler
         self.mode = mode
@@ -91,7 +104,7 @@ class World:
         self.foreign_events: set[str] = set()
         #: Refunds made in the provider's dashboard, by their payment.
         self.refunded_elsewhere: defaultdict[str, list[str]] = defaultdict(list)
-        self.time = Time()
+        self.time = Time(begins_at)
         self.plan = Plan()
         self.trace: list[str] = []
         self.counts: Counter[str] = Counter()
@@ -101,6 +114,12 @@ class World:
         self.acknowledged: set[str] = set()
         #: Events that were let go before the pass that held them had completed their window.
         self.overdue: set[str] = set()
+        #: Events that a person has marked as done.
+        self.finished: set[str] = set()
+        #: What receivers have done and committed, until the last callback of that commit is called; and who it was.
+        self._callbacks_due: dict[str, Actor] = {}
+        #: What was called back in the scheduler's thread, whose commits are not watched.
+        self._called_back: set[str] = set()
         self.waiting: list[Actor] = []
         self.messages: list[tuple[str, datetime]] = []
         self.processes = {name: Process(name) for name in ("web-1", "web-2", "worker-1", "worker-2")}
@@ -141,6 +160,7 @@ class World:
         self._digest.update(f"{actor.name} {point} {kind}\n".encode())
         if kind == GO:
             return GO
+        actor.met.add("wait" if kind == WAIT else point)
         self.counts[f"{point} {kind}"] += 1
         self.counts["faults of a POST"] += method == "POST"
         self.note(f"{kind.upper()} at {point}")
@@ -156,14 +176,59 @@ class World:
 
     def committed(self, tables: set[str]) -> None:
         """The database has new rows: what the mirror shows now must be what the provider has been."""
+        actor = self._actor()
         with self._observe.cursor() as cursor:
             for message in self.watch.mirror_changed(cursor, tables):
                 self.violated("no status goes back", message)
             for message in self.watch.ledger_changed(cursor, tables):
                 self.violated("no more is refunded than was received", message)
-            self.watch.inbox_changed(cursor, tables)
-            for message in self.watch.claims_changed(cursor, tables):
-                self.violated("a death costs one event an attempt", message)
+            for what in self.watch.inbox_changed(cursor, tables):
+                if actor is not None and what not in self._called_back:
+                    self._callbacks_due[what] = actor
+            for message in self.watch.charged(cursor, tables):
+                self.violated("a failure costs the item in hand an attempt", message)
+            claims = self.watch.claims_changed(cursor, tables)
+            if actor is not None:
+                actor.claims |= claims
+
+    # by the merchant's receivers
+
+    def receives(self, event: Event, instance: Any) -> None:
+        """A handler sees the state that its event brought, or a newer one, unless the read that would tell failed for
+        a minute.
+        """
+        self._must_be_told(event, event.created_at)
+        if instance is None or not self.watch.is_behind(event.id, instance):
+            return
+        key = {name: getattr(event, name) for name in ("account", "object_kind", "object_id")}
+        until = DueRefresh.objects.filter(**key).values_list("dispatch_waits_until", flat=True).first()
+        now = timezone.now()
+        if until is None or now < until <= now + CLOCK_SET_BACK:
+            self.violated("a handler sees what its event brought", f"{event}: {instance.status}, waits until {until}")
+
+    def receives_change(self, change: StatusChange) -> None:
+        """A handler is called for a change that an answer has brought."""
+        if (changed_at := self.watch.changed_at(change.object_kind, change.object_id)) is not None:
+            self._must_be_told(change, changed_at)
+
+    def _must_be_told(self, item: Item, happened_at: datetime) -> None:
+        """What the provider dates more than an hour before the first contact is history, except of our operations."""
+        border = history_ends_at()
+        if (border is None or happened_at < border) and item.object_id not in made_by_us():
+            self.violated("no handler is called for history", f"{item} of {happened_at}, the border is {border}")
+
+    def fails(self, item: Item) -> None:
+        self.watch.fails(str(item.pk))
+
+    def called_back(self, what: str) -> None:
+        """The last callback of a commit."""
+        self.check_alive()
+        if self._actor() is None:
+            self._called_back.add(what)
+        elif self._callbacks_due.pop(what, None) is None:
+            self.violated("callbacks follow their commit", f"{what} was not committed, or called back before")
+
+    # in the thread of an actor or of the scheduler
 
     def sleep(self, seconds: float) -> None:
         """A process waits: time goes on, for everybody."""
@@ -293,17 +358,23 @@ class World:
 
         return self.start(process, f"{name} {attempt.delivery.event_type}", respond, answered)
 
-    def refund_elsewhere(self, payment_id: str, body: dict[str, Any]) -> None:
-        """A refund that is not ours."""
+    def elsewhere(self, path: str, body: dict[str, Any]) -> str:
+        """A request of the provider's dashboard that is not ours; returns the id of what it makes, or nothing."""
         key = f"dashboard-{self.counts['refunds elsewhere']}"
         self.counts["refunds elsewhere"] += 1
         account = conf.account(ACCOUNT)
         answer = self.network.carry_out(
-            self.network.request(account, "POST", "/refunds", None, json.dumps(body).encode(), key)
+            self.network.request(account, "POST", path, None, json.dumps(body).encode(), key)
         )
         self.note(f"answered {answer.status}")
-        if answer.status == 201:
-            self.refunded_elsewhere[payment_id].append(json.loads(answer.body)["id"])
+        return str(json.loads(answer.body)["id"]) if answer.status == 201 else ""
+
+    def refund_elsewhere(self, payment_id: str, body: dict[str, Any]) -> str:
+        """A refund that is not ours."""
+        made = self.elsewhere("/refunds", body)
+        if made:
+            self.refunded_elsewhere[payment_id].append(made)
+        return made
 
     def deliver_foreign(self, process: str, event: dict[str, Any]) -> Actor:
         """A delivery to the second account."""
@@ -343,12 +414,21 @@ class World:
     def _act(self, actor: Actor) -> None:
         endpoints._secrets = actor.process.memory.setdefault("secrets", {})
         resources._clients = actor.process.memory.setdefault("clients", {})
+        history._contacts = actor.process.memory.setdefault("contacts", {})
         self.scheduler.act(actor)
         if actor.is_done:
             if actor.then is not None:
                 actor.then(actor)
-            if actor.error is not None and not actor.was_killed:
+            if isinstance(actor.error, SystemExit) and not actor.was_killed:
+                self.note(f"{actor.process.name} exits")
+                self._ended(actor)
+                self.kill(actor.process)
+            elif actor.error is not None and not actor.was_killed:
                 self._failed(actor, actor.error)
+            else:
+                self._ended(actor)
+            for what in [what for what, mine in self._callbacks_due.items() if mine is actor]:
+                del self._callbacks_due[what]
         if actor.process.is_dead:
             self._bury(actor.process)
 
@@ -365,7 +445,32 @@ class World:
             if cursor.fetchone() != (1,):
                 self.violated("what was acknowledged is there", event_id)
 
-    def _failed(self, actor: Actor, error: Exception) -> None:
+    def _ended(self, actor: Actor) -> None:
+        """A process has done what it was to do; whether it has left anything undone, where the database allowed it."""
+        if actor.process.is_dead or actor.met & FAMILIES["database"]:
+            return
+        for claim in sorted(actor.claims & self.watch.claims):
+            self.violated("a pass releases what it has claimed", claim)
+        for what in [what for what, mine in self._callbacks_due.items() if mine is actor]:
+            self.violated("callbacks follow their commit", f"{what} is committed and was not called back")
+        if actor.name == "process_events" and "wait" not in actor.met and actor.error is None:
+            for event in self._left_over():
+                self.violated("the other objects of a page go on", f"{event} waits for nothing")
+
+    def _left_over(self) -> Iterable[Event]:
+        """Events that a whole pass has left, although their objects have not failed and wait for nothing."""
+        waiting, names = set(), ("object_kind", "object_id")
+        waits: tuple[Any, ...] = (
+            ObjectDispatch.objects.exclude(claim="", next_attempt_at=None),
+            Event.objects.filter(state__in=(EventState.HELD, EventState.PENDING)),
+            DueRefresh.objects.exclude(dispatch_waits_until=None),
+        )
+        for rows in waits:
+            waiting |= set(rows.filter(account=ACCOUNT).values_list(*names))
+        left = Event.objects.filter(account=ACCOUNT, state=EventState.APPLIED)
+        return [event for event in left if (event.object_kind, event.object_id) not in waiting]
+
+    def _failed(self, actor: Actor, error: BaseException) -> None:
         self.note(f"{actor.name} ended with {type(error).__name__}: {error}")
         if not isinstance(error, BrokenConnection):
             self.violated("no unexpected error", f"{actor.name}: {type(error).__name__}: {error}")
@@ -398,6 +503,9 @@ class World:
         stack.enter_context(mock.patch.object(transport, "Transport", self.network.transport))
         stack.enter_context(mock.patch.object(resources, "_clients", {}))
         stack.enter_context(mock.patch.object(endpoints, "_secrets", {}))
+        stack.enter_context(mock.patch.object(history, "_contacts", {}))
+        # In Django's test environment there is no history.
+        stack.enter_context(mock.patch.object(conf, "in_test_environment", return_value=False))
         stack.enter_context(mock.patch.object(apps, "_publisher", self))
         stack.enter_context(mock.patch.object(replaying, "release", self._release))
         for module in (event_passes, object_passes):
@@ -426,6 +534,18 @@ class World:
     def _on_attention(self, sender: type[Any], reason: str, instance: Any = None, **kwargs: Any) -> None:
         self.note(f"attention: {reason}: {kwargs.get('message', '')}")
         self.attentions.append((reason, None if instance is None else instance.pk))
+
+
+def history_ends_at() -> datetime | None:
+    """An hour before the account's first contact with the provider, which was not before the schedule began."""
+    state = AccountState.objects.filter(account=ACCOUNT).first()
+    contact = None if state is None else state.first_contact_at
+    return None if contact is None else max(contact, START - timedelta(seconds=1)) - timedelta(hours=1)
+
+
+def made_by_us() -> set[str]:
+    """The objects that operations have made or changed."""
+    return set(Operation.objects.filter(account=ACCOUNT).values_list("result_id", flat=True))
 
 
 def _restore(signal: Any, receivers: list[Any]) -> None:
