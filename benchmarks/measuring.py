@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -192,14 +193,18 @@ def site(events: int) -> Iterator[Site]:
 def configure(work: Work) -> None:
     from django.conf import settings
 
+    account = {
+        "BASE_URL": f"http://127.0.0.1:{work.port}",
+        "API_KEY": "sk_test_benchmark",
+        # The stub's events are older than the first contact.
+        "DISPATCH_SINCE": datetime.fromtimestamp(0, UTC),
+    }
     settings.configure(
         SECRET_KEY="benchmark",
         USE_TZ=True,
         INSTALLED_APPS=["rest_framework", "payments_integration"],
         DATABASES={"default": environ.Env.db_url_config(work.database)},
-        PAYMENTS_INTEGRATION={
-            "ACCOUNTS": {"default": {"BASE_URL": f"http://127.0.0.1:{work.port}", "API_KEY": "sk_test_benchmark"}}
-        },
+        PAYMENTS_INTEGRATION={"ACCOUNTS": {"default": account}},
     )
     import django
 

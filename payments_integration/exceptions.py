@@ -6,7 +6,14 @@ from typing import Any
 
 
 class PaymentsError(Exception):
-    """The base class of this app's errors."""
+    """The base class of this app's errors.
+
+    Attributes:
+        was_repeated (bool): The client sent the request twice with the same key, because its connection was lost
+            before an answer came. The first one may have been executed, whatever this error says.
+    """
+
+    was_repeated: bool = False
 
 
 class ProviderError(PaymentsError):
@@ -150,7 +157,7 @@ class NoAnswer(PaymentsError):
     Attributes:
         status_code (int | None): The HTTP status, if there was one.
         request_id (str): Names the request at the provider; may be empty.
-        was_connected (bool): False: there was no connection, so nothing was sent.
+        was_connected (bool): False: no byte of the request has left, so it was not executed.
     """
 
     def __init__(
@@ -163,17 +170,25 @@ class NoAnswer(PaymentsError):
 
     def fields(self) -> dict[str, Any]:
         """What the ledger stores of a call that found no connection; see :func:`closing_error`."""
-        return {"status_code": 0, "type": NOT_CONNECTED, "code": NOT_CONNECTED, "message": str(self)}
+        return {"status_code": 0, "type": NOT_CONNECTED, "code": NOT_CONNECTED, "message": unsent_reason(self)}
 
 
 #: ``type`` and ``code`` of an operation's ``error`` if there was no connection.
 NOT_CONNECTED = "not_connected"
 
 
+_UNSENT = "Nothing was sent: "
+
+
+def unsent_reason(error: NoAnswer) -> str:
+    """Why no byte of a request left."""
+    return str(error).removeprefix(_UNSENT)
+
+
 def not_connected(text: str) -> NoAnswer:
     """The error of a call that was not sent because there was no connection. ``text``: why."""
     text = text if text.endswith((".", "?", "!")) else f"{text}."
-    return NoAnswer(f"Nothing was sent: {text} Call again with the same key.", was_connected=False)
+    return NoAnswer(f"{_UNSENT}{text} Call again with the same key.", was_connected=False)
 
 
 def closing_error(fields: dict[str, Any]) -> ProviderError | NoAnswer:

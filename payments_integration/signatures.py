@@ -38,6 +38,11 @@ def sign(body: bytes, secret: str, *, now: float | None = None) -> str:
     return f"t={timestamp},v1={_digest(timestamp, body, secret)}"
 
 
+def signed_at(header: str) -> int:
+    """The time ``t`` of a header that ``verify`` has accepted, in Unix seconds."""
+    return _parse(header)[0]
+
+
 def verify(
     body: bytes, header: str, *, secrets: Iterable[str], now: float | None = None, tolerance: int = TOLERANCE
 ) -> None:

@@ -39,6 +39,7 @@ def read(kind: str, account: str, object_id: str, *, background: bool = False, w
     except NotFound:
         projection.mark_gone(account, kind, object_id)
         raise
+    projection.note_contact(account, answer.answered_at)
     return projection.write_answer(
         account, answer.data, answered_at=answer.answered_at, duration=answer.duration, before=before
     )
@@ -48,6 +49,7 @@ def read_balances(account: str, *, background: bool = False, wait: float | None 
     """GET /balances into the mirror; returns a row per currency."""
     before = projection.balance_snapshots(account)
     answer = get_client(account).balances.list(max_wait=wait, background=background)
+    projection.note_contact(account, answer.answered_at)
     return projection.write_balances(
         account, answer.data, answered_at=answer.answered_at, duration=answer.duration, before=before
     )
@@ -57,6 +59,7 @@ def read_endpoints(account: str, *, background: bool = False, wait: float | None
     """GET /webhook-endpoints into the mirror; returns the rows that are listed and marks the others as gone."""
     wait = WORKER_WAIT if wait is None and background else wait
     answer = get_client(account).webhook_endpoints.list(max_wait=wait, background=background)
+    projection.note_contact(account, answer.answered_at)
     return projection.write_endpoints(account, answer.data, answered_at=answer.answered_at, duration=answer.duration)
 
 
@@ -70,6 +73,7 @@ def read_refunds(account: str, payment_id: str) -> list[Refund]:
     before = {pk: projection.snapshot(Kind.REFUND, account, pk) for pk in mirrored}
     rows = []
     for answer in client.refunds.pages(payment_id=payment_id):
+        projection.note_contact(account, answer.answered_at)
         if answer.data.unreadable:
             raise NoAnswer(f"a refund of {payment_id} cannot be read: {answer.data.unreadable[0]}")
         rows += [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
@@ -20,7 +21,7 @@ from payments_integration.db.encryption import DecryptionError
 from payments_integration.db.transactions import RetryDeadline
 from payments_integration.exceptions import SignatureError
 from payments_integration.models import Event
-from payments_integration.signatures import HEADER, verify
+from payments_integration.signatures import HEADER, signed_at, verify
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +57,11 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
         body = request.body if request.META.get("CONTENT_LENGTH") else request.read(settings.MAX_WEBHOOK_BYTES + 1)
         if len(body) > settings.MAX_WEBHOOK_BYTES:
             return _refused(account, 413, "too_large")
-        verify(body, request.META.get(_SIGNATURE, ""), secrets=projection.active_secrets(account))
+        signature = request.META.get(_SIGNATURE, "")
+        verify(body, signature, secrets=projection.active_secrets(account))
         deadline = RetryDeadline(started + _STORE_SECONDS, using=router.db_for_write(Event))
         with telemetry.during(telemetry.Delivery(account)), deadline:
+            projection.note_contact(account, datetime.fromtimestamp(signed_at(signature), UTC))
             inbox.receive(account, body)
     except RequestDataTooBig:
         return _refused(account, 413, "too_large")

@@ -13,7 +13,7 @@ from django.db import connections, transaction
 
 from payments_integration import attention as attention_module, signals, wakeup
 from payments_integration.models import Event
-from payments_integration.projection import forget_secrets
+from payments_integration.projection import forget_contacts, forget_secrets
 from payments_integration.signals import attention, event_received, status_changed
 from tests.databases import SQLITE, uses_database
 from tests.receivers.models import ReceiverCall
@@ -61,6 +61,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(autouse=True)
 def _fresh_secrets() -> None:
     forget_secrets()
+    forget_contacts()
 
 
 @pytest.fixture(autouse=True)

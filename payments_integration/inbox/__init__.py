@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         receive_unread as receive_unread,
     )
     from payments_integration.inbox.replaying import (
+        dispatch_history as dispatch_history,
         release as release,
         release_overdue as release_overdue,
         replay as replay,

@@ -20,7 +20,7 @@ from payments_integration.db.statements import in_index_order, is_any_in_state, 
 from payments_integration.db.transactions import WriterPauses, locked, long_ago, repeatable
 from payments_integration.inbox.receiving import quarantined, report_quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
-from payments_integration.projection import TOO_OLD_TO_DISPATCH, Applied, apply_events, erased
+from payments_integration.projection import TOO_OLD_TO_DISPATCH, Applied, apply_events, erased, is_history, ours
 from payments_integration.reasons import Reason
 from payments_integration.signals import event_received, has_listeners, status_changed
 
@@ -179,17 +179,37 @@ def _mark(events: list[Event], applied: Applied, erased_ids: set[str]) -> None:
     object is deleted.
     """
     outcomes: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
-    wanted = cache(_is_wanted)
+    wanted = cache(is_wanted)
+    waiting = []
     for event in events:
-        state = EventState.DONE
         too_old = event.received_at - event.created_at > TOO_OLD_TO_DISPATCH
         if not too_old and wanted(event.object_kind, event.type, applied.new_status.get(event.id)):
+            waiting.append(event)
+    undispatched = {event.id for event in waiting} - _history(waiting)
+    for event in events:
+        state = EventState.DONE
+        if event.id in undispatched:
             held = event.source == EventSource.RECONCILIATION
             state = EventState.HELD if held else EventState.APPLIED
         outcomes[(state, applied.previous_status.get(event.id, ""), event.id in erased_ids)].append(event.id)
     for (outcome, status, is_erased), ids in sorted(outcomes.items(), key=str):
         gone = {"body": None} if is_erased else {}
         Event.objects.filter(pk__in=ids).update(state=outcome, previous_status=status, attempts=0, error="", **gone)
+
+
+def _history(events: list[Event]) -> set[str]:
+    """Ids of those events that are from before the installation. Objects of our own operations have no such events."""
+    old: dict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        if is_history(event.account, event.created_at):
+            old[event.account].append(event)
+    return {
+        event.id
+        for account, found in old.items()
+        for known in [ours(account, {event.object_id for event in found})]
+        for event in found
+        if event.object_id not in known
+    }
 
 
 def _quarantine(events: list[Event], reasons: dict[str, str]) -> None:
@@ -222,16 +242,19 @@ def _note_mistake(event_id: str, error: Exception) -> None:
             return
         event.attempts, event.error = event.attempts + 1, f"it cannot be applied: {type(error).__name__}"
         Event.objects.filter(pk=event_id).update(attempts=event.attempts, error=event.error)
-        if event.attempts == 1:
+        if event.attempts == 1 and event.id not in _history([event]):
             message = f"{event}: {event.error}"
             call_attention(Event, Reason.EVENT_NOT_APPLIED, account=event.account, message=message, instance=event)
 
     repeatable(note, using=router.db_for_write(Event))
 
 
-def _is_wanted(kind: str, event_type: str, new_status: str | None) -> bool:
-    """Whether any receiver wants such an event or its change of status; if not, there is nothing to dispatch."""
+def is_wanted(kind: str, event_type: str | None, new_status: str | None) -> bool:
+    """Whether any receiver wants such an event or its change of status; if not, there is nothing to dispatch.
+
+    ``event_type``: None if an answer brought the change.
+    """
     model = MIRRORS.get(kind, Event)
-    return has_listeners(event_received, model, event_type) or (
+    return (event_type is not None and has_listeners(event_received, model, event_type)) or (
         new_status is not None and has_listeners(status_changed, model, new_status)
     )

@@ -1,12 +1,13 @@
-"""Letting items be dispatched: events that a pass has held back, and items that a person replays."""
+"""Letting items be dispatched: events that a pass has held back, items that a person replays, and history."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from django.db import router
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import permissions
@@ -14,11 +15,14 @@ from payments_integration.attention import call_attention
 from payments_integration.db.statements import of_account
 from payments_integration.db.transactions import repeatable, updated
 from payments_integration.inbox.loading import Item, key_of
+from payments_integration.inbox.processing import is_wanted
 from payments_integration.inbox.receiving import read_again
-from payments_integration.models import Event, EventState, ObjectDispatch
+from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange
 from payments_integration.projection import of_objects
 from payments_integration.reasons import Reason
 
+#: Objects per transaction of ``dispatch_history``.
+_PAGE = 200
 #: Events wait no longer than this for a pass that does not complete their window.
 LONGEST_HOLD = timedelta(hours=1)
 
@@ -78,3 +82,45 @@ def replay(item: Item, actor: object = None) -> None:
     finished = type(item)._default_manager.filter(pk=item.pk, state__in=(EventState.PARKED, EventState.DONE))
     updated(finished, state=EventState.APPLIED, attempts=0, error="", dispatched_at=None)
     updated(ObjectDispatch.objects.filter(of_objects([key_of(item)]), claim=""), next_attempt_at=None)
+
+
+def dispatch_history(account: str, since: datetime) -> int:
+    """Let what was never dispatched be dispatched now; returns how many events and changes.
+
+    That is what the provider dates from ``since`` on, is done, and is wanted by a receiver now: history, and what no
+    receiver wanted when it came. It is stale where a newer event of its object was dispatched before.
+    """
+    return sum(_dispatch_objects(model, account, since) for model in (Event, StatusChange))
+
+
+def _dispatch_objects(model: Any, account: str, since: datetime) -> int:
+    """All items of an object are released in one transaction, so that they are dispatched in order."""
+    count, last = 0, ("", "")
+    names = ("object_kind", "object_id")
+    while True:
+        after = Q(object_kind__gt=last[0]) | Q(object_kind=last[0], object_id__gt=last[1])
+        left = _never_dispatched(model, since).filter(after, account=account).order_by(*names)
+        keys = list(left.values_list(*names).distinct()[:_PAGE])
+        if not keys:
+            return count
+        release = partial(_release_objects, account, since, keys)
+        count += repeatable(release, using=router.db_for_write(Event), durable=True)
+        last = keys[-1]
+
+
+def _never_dispatched(model: Any, since: datetime) -> QuerySet[Any]:
+    if model is Event:
+        return Event.objects.filter(state=EventState.DONE, dispatched_at=None, created_at__gte=since)
+    return StatusChange.objects.filter(state=EventState.DONE, dispatched_at=None, at__gte=since, event=None)
+
+
+def _release_objects(account: str, since: datetime, keys: list[tuple[str, str]]) -> int:
+    of_them = of_objects((account, kind, object_id) for kind, object_id in keys)
+    events = list(_never_dispatched(Event, since).filter(of_them).values_list("pk", "object_kind", "type"))
+    brought = dict(StatusChange.objects.filter(event__in=[pk for pk, _, _ in events]).values_list("event", "status"))
+    changes = _never_dispatched(StatusChange, since).filter(of_them).values_list("pk", "object_kind", "status")
+    wanted_events = [pk for pk, kind, event_type in events if is_wanted(kind, event_type, brought.get(pk))]
+    wanted_changes = [pk for pk, kind, status in changes if is_wanted(kind, None, status)]
+    released = _never_dispatched(Event, since).filter(pk__in=wanted_events).update(state=EventState.APPLIED)
+    released += _never_dispatched(StatusChange, since).filter(pk__in=wanted_changes).update(state=EventState.APPLIED)
+    return int(released)

@@ -29,10 +29,18 @@ class AccountState(Row):
     lease_until: datetime | None = fields.DateTimeField(_("claimed until"), null=True, blank=True)
     #: The provider's clock minus ours in seconds; null: not measured yet.
     clock_offset: float | None = fields.FloatField(_("clock offset"), null=True, blank=True)
+    #: The provider's clock at the first answer, or the ``t`` of the first valid signature. Stored once.
+    first_contact_at: datetime | None = fields.DateTimeField(null=True, blank=True)
+    #: When the first full resync was complete; null: what an answer brings may be from before the installation.
+    first_synced_at: datetime | None = fields.DateTimeField(null=True, blank=True)
     #: When the last list sweep was started.
     swept_at: datetime | None = fields.DateTimeField(_("swept at"), null=True, blank=True)
     #: Events may be lost, so all objects must be compared from this time on. The pass that does it moves it ahead.
     resync_due_at: datetime | None = fields.DateTimeField(_("full resync due at"), null=True, blank=True)
+    #: The full resync that is not complete: its start, the list that it reads, and that list's last page.
+    resync_begun_at: datetime | None = fields.DateTimeField(null=True, blank=True)
+    resync_list: str = fields.CharField(max_length=64, default="", blank=True)
+    resync_cursor: str = fields.ExactCharField(default="", blank=True)
 
     #: The latest reference at the provider that is the id of an operation which this ledger does not have, and when it
     #: was seen: a backup was restored, or another installation uses the account.
@@ -85,6 +93,13 @@ class ReconciliationRun(Row):
     error: str = fields.TextField(_("error"), default="", blank=True)
     get_kind_display: Callable[[], str]
     get_state_display: Callable[[], str]
+    #: For the output while it runs, not stored: what it reads now, where an interrupted pass was resumed, and how many
+    #: objects were mirrored at the start.
+    reads: str = ""
+    resumed: str = ""
+    expected: int = 0
+    #: When the numbers were last saved, on the monotonic clock.
+    saved_at: float = 0.0
 
     class Meta:
         verbose_name = _("reconciliation run")

@@ -323,6 +323,10 @@ class LeaseLost(Exception):
     """Another worker has taken the operation over; this one writes nothing more."""
 
 
+class LeaseTooShort(LeaseLost):
+    """The lease does not last for a request, so it was not sent; another worker takes the operation over."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The right to send or resolve one operation, until the lease runs out."""
@@ -335,13 +339,19 @@ class Claim:
     since: float = field(default_factory=time.monotonic, compare=False)
 
     def ensure_time(self, wait: float) -> None:
-        """Raise LeaseLost unless a request, after waiting for up to ``wait`` seconds, ends within the lease.
+        """Raise LeaseTooShort unless a request, after waiting for up to ``wait`` seconds, ends within the lease.
 
         A process may be stopped between its claim and its request for any length of time.
         """
-        until, needed = self.operation.lease_until, timedelta(seconds=conf.current().REQUEST_DEADLINE + wait)
-        if until is None or timezone.now() + needed > until or time.monotonic() - self.since > LEASE_MARGIN - wait:
-            raise LeaseLost
+        self.ensure_lasts(conf.current().REQUEST_DEADLINE + wait)
+
+    def ensure_lasts(self, seconds: float) -> None:
+        """Raise LeaseTooShort unless the lease lasts for so many seconds more, by either clock."""
+        until, lasts = self.operation.lease_until, _duration().total_seconds()
+        if until is None or timezone.now() + timedelta(seconds=seconds) > until:
+            raise LeaseTooShort
+        if time.monotonic() - self.since > lasts - seconds:
+            raise LeaseTooShort
 
 
 def fingerprint(account: str) -> str:

@@ -25,6 +25,7 @@ from payments_integration.exceptions import (
     RateLimited,
     UnsendableRequest,
     request_id_of,
+    unsent_reason,
 )
 from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import ledger, operations
@@ -349,7 +350,7 @@ def _not_executed(error: ProviderError | NoAnswer | PagingError) -> str:
     """Why an attempt was certainly not executed. Without the envelope's message: it may quote an argument."""
     if isinstance(error, ProviderError):
         return f"the provider refused it: {error.code} (HTTP {error.status_code})"
-    return f"nothing was sent: {error}"
+    return f"nothing was sent: {unsent_reason(error) if isinstance(error, NoAnswer) else error}"
 
 
 def _request_ids(operation: Operation, request_id: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from django.utils import timezone
 
 from payments_integration import projection, schemas, telemetry, wakeup
-from payments_integration.client import INTERACTIVE_WAIT, Client, LatestAnswer, at_most, get_client
+from payments_integration.client import INTERACTIVE_WAIT, Client, LatestAnswer, at_most, before_sending, get_client
 from payments_integration.db.transactions import CLOCK_SLACK
 from payments_integration.exceptions import (
     NoAnswer,
@@ -19,10 +19,11 @@ from payments_integration.exceptions import (
     ProviderError,
     UnsendableRequest,
     not_connected,
+    unsent_reason,
 )
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes
-from payments_integration.outbox.ledger import Claim, LeaseLost, fingerprint
+from payments_integration.outbox.ledger import Claim, LeaseLost, LeaseTooShort, fingerprint
 
 #: The provider keeps keys for 24 hours (spec, "Limits"); an hour is left for slow requests.
 RESEND_FOR = timedelta(hours=23)
@@ -49,7 +50,9 @@ def latest_answer(account: str) -> LatestAnswer:
     and is never sent again.
     """
     client = get_client(account)
-    return client.latest_answer() or _ask(client)
+    latest = client.latest_answer() or _ask(client)
+    projection.note_contact(account, latest.date)
+    return latest
 
 
 def send_now(operation: Operation) -> Any:
@@ -72,7 +75,7 @@ def send_now(operation: Operation) -> Any:
         message = f"operation {operation.pk} could not be sent; it did not happen"
         raise OperationClosed(operation, message) from sent.error
     if ledger.is_free(operation) and isinstance(sent.error, NoAnswer):
-        raise not_connected(str(sent.error)) from sent.error
+        raise not_connected(unsent_reason(sent.error)) from sent.error
     if operation.state in (OperationState.REJECTED, OperationState.CLOSED) and sent.error is not None:
         raise sent.error
     raise OutcomeUnknown(operation, sent.error) from sent.error
@@ -100,6 +103,8 @@ def attempt(claim: Claim, *, max_wait: float, caller_waits: bool = False) -> Sen
     claim.ensure_time(max_wait)
     try:
         return _send(client, claim, before, max_wait=max_wait, caller_waits=caller_waits)
+    except LeaseTooShort:
+        raise  # nothing was sent
     except LeaseLost:
         outcomes.late(claim)
         raise
@@ -108,7 +113,11 @@ def attempt(claim: Claim, *, max_wait: float, caller_waits: bool = False) -> Sen
 def _send(client: Client, claim: Claim, before: projection.Snapshot, *, max_wait: float, caller_waits: bool) -> Sent:
     operation, call = claim.operation, operations.of(claim.operation)
     try:
-        with telemetry.during(telemetry.Sending(operation, is_repeated=claim.repeated)):
+        # Connecting takes time as well. The lease must last for the whole exchange when the first byte leaves.
+        with (
+            telemetry.during(telemetry.Sending(operation, is_repeated=claim.repeated)),
+            before_sending(claim.ensure_lasts),
+        ):
             answer = call.send(client, operation, max_wait=max_wait)
     except ProviderError as error:
         _judge(_of_exchange(claim, error), error, caller_waits=caller_waits)

@@ -1,6 +1,7 @@
 """Writes the provider's objects to mirror rows. Nothing else writes mirrors.
 
 ``events`` applies events in batches, ``answers`` writes answers, ``ordering`` decides which of two states is newer,
+``history`` knows what was before the installation,
 ``refreshes`` records which objects must be read again, ``rows`` converts structs to rows and compares them, ``terms``
 keeps the search index.
 """
@@ -16,6 +17,7 @@ from payments_integration.projection.answers import (
     snapshot,
     write_answer,
     write_balances,
+    write_new,
 )
 from payments_integration.projection.endpoints import (
     active_secrets,
@@ -25,6 +27,13 @@ from payments_integration.projection.endpoints import (
     write_endpoints,
 )
 from payments_integration.projection.events import Applied, apply_events
+from payments_integration.projection.history import (
+    dispatch_begins_at,
+    forget_contacts,
+    is_history,
+    note_contact,
+    ours,
+)
 from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, UNDATED
 from payments_integration.projection.refreshes import (
     awaiting_read,
@@ -57,13 +66,18 @@ __all__ = [
     "balance_snapshots",
     "clock_offset",
     "differences",
+    "dispatch_begins_at",
     "erase_row",
     "erased",
+    "forget_contacts",
     "forget_secrets",
     "is_awaited",
+    "is_history",
     "mark_endpoint_deleted",
     "mark_gone",
+    "note_contact",
     "of_objects",
+    "ours",
     "provider_time",
     "rebuild_terms",
     "record_identity",
@@ -76,4 +90,5 @@ __all__ = [
     "write_answer",
     "write_balances",
     "write_endpoints",
+    "write_new",
 ]

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from django.db import router
+from django.db import DatabaseError, router
 from django.db.models import CharField, Count, Exists, FloatField, OuterRef, Subquery, Value
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import schemas
 from payments_integration.db import statements
-from payments_integration.db.transactions import locked, repeatable, updated
+from payments_integration.db.transactions import is_transient, locked, repeatable, updated
 from payments_integration.enums import Kind
 from payments_integration.models import (
     AccountState,
     Balance,
     Erasure,
     Event,
+    EventState,
     Mirror,
     RefreshReason,
     Searched,
@@ -29,9 +30,9 @@ from payments_integration.models import (
     StatusChange,
     searched,
 )
-from payments_integration.projection import ordering, rows
+from payments_integration.projection import history, ordering, rows
 from payments_integration.projection.ledgers import notice_unknown_operations
-from payments_integration.projection.refreshes import of_objects, request_refresh
+from payments_integration.projection.refreshes import of_objects, request_refresh, request_refreshes
 from payments_integration.projection.rows import keep_erased
 from payments_integration.projection.terms import write_terms
 from payments_integration.signals import mirror_written
@@ -105,12 +106,68 @@ def write_answer(
     if is_new:
         now, may_be_erased = _facts_of_new(account, resource)
         at, duration = ordering.when_read(answered_at, now, duration)
-        return _insert(account, resource, at, duration, may_be_erased=may_be_erased)
+        return _insert(account, resource, at, duration, may_be_erased=may_be_erased, is_ours=True)
 
     def write() -> Any:
         return _write(account, resource, answered_at, duration, before)
 
     return repeatable(write, using=router.db_for_write(Event))
+
+
+@sensitive_variables()  # a report of an error would show payers
+def write_new(
+    account: str, resources: Sequence[schemas.AnyResource], *, answered_at: datetime | None, duration: float
+) -> None:
+    """Insert the objects of one kind that a list shows and that are not mirrored.
+
+    One transaction with a few statements, for any number of objects. If one of them was inserted meanwhile, or the
+    database refuses one, they are written one by one.
+    """
+
+    def write() -> None:
+        offset, is_synced = statements.values_of(
+            router.db_for_write(Event), clock_offset(account), _is_synced(account)
+        )
+        at, seconds = ordering.when_read(answered_at, _ahead(offset), duration)
+        erased = {object_id for _, _, object_id in keep_erased((account, resource) for resource in resources)}
+        new = [
+            rows.new_row(
+                account,
+                resource,
+                rows.row_values(resource),
+                at=at,
+                by=StateBy.ANSWER,
+                duration=seconds,
+                is_erased=rows.object_id_of(resource) in erased,
+            )
+            # In the same order in every process: two that insert the same objects would otherwise wait for each other.
+            for resource in sorted(resources, key=rows.object_id_of)
+        ]
+        statements.insert_many(new)
+        write_terms(new)
+        changes = [
+            change
+            for row in new
+            if (change := rows.status_change(row, "", at=at if is_synced else _own_time(row, at), event=None))
+        ]
+        _set_history_aside(account, changes)
+        statements.insert_many(changes, keys=False)
+        mirror_written(new)
+        request_refreshes(
+            {
+                (account, str(Kind.PAYMENT), resource.payment_id): RefreshReason.REFUND_CHANGED
+                for resource in resources
+                if isinstance(resource, schemas.Refund)
+            }
+        )
+
+    try:
+        repeatable(write, using=router.db_for_write(Event), lost_races=False)
+    except DatabaseError as error:
+        if is_transient(error):
+            raise
+        for resource in resources:
+            write_answer(account, resource, answered_at=answered_at, duration=duration, before=ABSENT)
 
 
 @sensitive_variables()  # a report of an error would show payers
@@ -132,7 +189,7 @@ def record_identity(account: str, resource: schemas.AnyResource, *, is_current: 
                 # Read at some time since its creation: events of that time leave the order to the refresh.
                 now = max(facts.provider_time, at)
                 at, seconds = now, seconds + (now - at).total_seconds()
-            row = _insert(account, resource, at, seconds, latest_change=facts.latest_change)
+            row = _insert(account, resource, at, seconds, latest_change=facts.latest_change, is_ours=True)
         _same_account(row, account)
         request_refresh(account, row.kind, row.object_id, RefreshReason.REPEATED_POST)
         return row
@@ -194,7 +251,7 @@ def _write(
     answered_at, duration = ordering.when_read(answered_at, facts.provider_time, duration)
     unchanged = row is not None and before == Snapshot(row.version, facts.events)
     writes = _Writes()
-    row = _put(account, resource, row, answered_at, duration, unchanged, writes, latest_change=facts.latest_change)
+    row = _put(account, resource, row, answered_at, duration, unchanged, writes, facts)
     writes.execute()
     return row
 
@@ -207,14 +264,18 @@ def _put(
     duration: float,
     unchanged: bool,
     writes: _Writes,
-    *,
-    latest_change: datetime | None = None,
+    facts: _Facts | None = None,
 ) -> Any:
-    """Apply an answer to a locked row (None: insert one). An update is collected in ``writes``."""
+    """Apply an answer to a locked row (None: insert one). An update is collected in ``writes``.
+
+    ``facts``: of an object with a status.
+    """
     kind, object_id = rows.KIND_OF[type(resource)], rows.object_id_of(resource)
     if row is None:
         # A stored event that is not applied yet will be ordered against this row.
-        row = _insert(account, resource, answered_at, duration, latest_change=latest_change)
+        is_synced = facts is None or facts.is_synced
+        latest_change = facts.latest_change if facts is not None else None
+        row = _insert(account, resource, answered_at, duration, latest_change=latest_change, is_synced=is_synced)
         notice_unknown_operations([row])
         return row
     _same_account(row, account)
@@ -234,7 +295,11 @@ def _put(
     rows.assign(row, rows.row_values(resource))
     rows.stamp(row, at=answered_at, by=StateBy.ANSWER, duration=duration)
     writes.changed.append(row)
-    _record(row, previous_status, amounts, at=max(answered_at, previous_at), latest_change=latest_change)
+    changed_at = max(answered_at, previous_at)
+    if facts is not None and not facts.is_synced and history.is_history(account, previous_at):
+        # Old events wrote the row, so the change may be as old as they are.
+        changed_at = max(_own_time(row, answered_at), previous_at)
+    _record(row, previous_status, amounts, at=changed_at, latest_change=facts.latest_change if facts else None)
     if isinstance(resource, schemas.Refund) and differs:
         request_refresh(account, Kind.PAYMENT, resource.payment_id, RefreshReason.REFUND_CHANGED)
     return row
@@ -253,22 +318,37 @@ def _insert(
     *,
     latest_change: datetime | None = None,
     may_be_erased: bool = True,
+    is_ours: bool = False,
+    is_synced: bool = True,
 ) -> Any:
+    """``is_ours``: an operation of ours created it. ``is_synced``: the first full resync was complete before."""
     is_erased = may_be_erased and bool(keep_erased([(account, resource)]))
     row = rows.new_row(
         account, resource, rows.row_values(resource), at=at, by=StateBy.ANSWER, duration=duration, is_erased=is_erased
     )
     row.save(force_insert=True)
     write_terms([row])
-    _record(row, "", (), at=at, latest_change=latest_change)
+    changed_at = at if is_ours or is_synced else _own_time(row, at)
+    _record(row, "", (), at=changed_at, latest_change=latest_change, is_ours=is_ours)
     mirror_written([row])
     if isinstance(resource, schemas.Refund):
         request_refresh(account, Kind.PAYMENT, resource.payment_id, RefreshReason.REFUND_CHANGED)
     return row
 
 
+def _own_time(row: Mirror, answered_at: datetime) -> datetime:
+    """When the object of an answer came into its status, as far as it says."""
+    return min(rows.own_time(row) or answered_at, answered_at)
+
+
 def _record(
-    row: Mirror, previous_status: str, amounts: tuple[int, ...], *, at: datetime, latest_change: datetime | None
+    row: Mirror,
+    previous_status: str,
+    amounts: tuple[int, ...],
+    *,
+    at: datetime,
+    latest_change: datetime | None,
+    is_ours: bool = False,
 ) -> None:
     if isinstance(row, Balance):
         if rows.balance_amounts(row) != amounts:
@@ -277,7 +357,20 @@ def _record(
         # A Date has whole seconds, so an answer that confirmed the row may have set its time back by part of a second.
         # The change must still be dispatched after the one before it.
         change.at = max(at, latest_change) if latest_change is not None else at
+        if not is_ours:
+            _set_history_aside(row.account, [change])
         change.save(force_insert=True)
+
+
+def _set_history_aside(account: str, changes: Iterable[StatusChange]) -> None:
+    """Have unsaved changes from before the installation count as done, except those of our own operations' objects."""
+    old = [
+        change for change in changes if change.state == EventState.APPLIED and history.is_history(account, change.at)
+    ]
+    ours = history.ours(account, (change.object_id for change in old))
+    for change in old:
+        if change.object_id not in ours:
+            change.state = EventState.DONE
 
 
 def _orders_better(row: Mirror, answered_at: datetime, duration: float) -> bool:
@@ -319,18 +412,25 @@ class _Facts(NamedTuple):
     events: int
     #: The time of its latest change of status.
     latest_change: datetime | None
+    #: Whether the account's first full resync is complete.
+    is_synced: bool
 
 
 def _facts(kind: str, account: str, object_id: str) -> _Facts:
     """Call it after the row was locked: what came until then is in it. One statement."""
     changes = StatusChange.objects.filter(account=account, object_kind=kind, object_id=object_id).order_by("-at")
-    offset, events, latest_change = statements.values_of(
+    offset, events, latest_change, is_synced = statements.values_of(
         router.db_for_write(Event),
         clock_offset(account),
         _number_of_events(kind, account, object_id),
         Subquery(changes.values("at")[:1]),
+        _is_synced(account),
     )
-    return _Facts(_ahead(offset), events or 0, latest_change)
+    return _Facts(_ahead(offset), events or 0, latest_change, bool(is_synced))
+
+
+def _is_synced(account: str) -> Exists:
+    return Exists(AccountState.objects.filter(account=account, first_synced_at__isnull=False))
 
 
 def _facts_of_new(account: str, resource: schemas.AnyResource) -> tuple[datetime, bool]:

@@ -145,6 +145,12 @@ TOO_OLD_TO_DISPATCH = timedelta(days=MIN_EVENT_DAYS)
 _BALANCE_FIELDS = ("available", "pending", "reserve", "hold", "debt")
 
 
+def own_time(row: Mirror) -> datetime | None:
+    """When the object came into its status, by its own times: ``succeeded_at`` if it fits, else its creation."""
+    succeeded_at: datetime | None = getattr(row, "succeeded_at", None)
+    return succeeded_at if succeeded_at and status_of(row) == "succeeded" else getattr(row, "created_at", None)
+
+
 def status_change(row: Mirror, previous_status: str, *, at: datetime, event: Event | None) -> StatusChange | None:
     """An unsaved StatusChange, or None if the status has not changed."""
     status = status_of(row)
@@ -162,7 +168,6 @@ def status_change(row: Mirror, previous_status: str, *, at: datetime, event: Eve
         at=at,
         event=event,
         state=EventState.APPLIED if waits else EventState.DONE,
-        dispatched_at=None if waits or event is not None else timezone.now(),
     )
 
 

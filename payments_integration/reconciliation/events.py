@@ -21,10 +21,10 @@ from django.utils import timezone
 from payments_integration import conf, inbox, projection
 from payments_integration.attention import call_attention
 from payments_integration.client import Answer, PageOf, RawEvent, get_client
-from payments_integration.exceptions import PagingError, ProviderError
 from payments_integration.inbox import Receipt
 from payments_integration.models import EventSource, ReconciliationRun, RunKind, RunState
 from payments_integration.reasons import Reason
+from payments_integration.reconciliation.due import refresh_due
 from payments_integration.reconciliation.objects import resync_if_due
 from payments_integration.reconciliation.runs import (
     HEARTBEAT_SECONDS,
@@ -34,6 +34,8 @@ from payments_integration.reconciliation.runs import (
     fetched_ahead,
     lease,
     recorded,
+    report,
+    resumed_pages,
 )
 
 #: An event may be listed late, so the hour before the watermark is read again.
@@ -77,12 +79,13 @@ def reconcile_events(
     until: datetime | None = None,
     progress: Progress | None = None,
     deadline: float | None = None,
+    resync: bool = True,
 ) -> ReconciliationRun:
     """Store every event that the inbox lacks, apply and dispatch it; returns the record of the pass.
 
     ``since`` and ``until`` read only that range and do not move the watermark. Errors of the provider are recorded in
     the run (``state``, ``error``), not raised. ``deadline`` (``time.monotonic()``): a request is waiting, so no page
-    is fetched after it and a resync that is due is left to the schedule.
+    is fetched after it and a resync that is due is left to the schedule. ``resync``: do a resync that is due.
     """
     conf.account(account)
     explicit = since is not None or until is not None
@@ -99,7 +102,9 @@ def reconcile_events(
     inbox.process(account, deadline=deadline)
     inbox.release_overdue(account)
     inbox.dispatch(account, deadline=deadline)
-    if run.state == RunState.DONE and not explicit and deadline is None:
+    if refresh_due(account, deadline=deadline, hurry=deadline is not None, only_awaited=True):
+        inbox.dispatch(account, deadline=deadline)
+    if run.state == RunState.DONE and resync and not explicit and deadline is None:
         resync_if_due(account, progress=progress)
     return run
 
@@ -113,6 +118,7 @@ def _end(run: ReconciliationRun, held: Lease) -> _End:
     """
     events = get_client(run.account).events
     (answer,) = fetched_ahead((events.list_page(limit=1, background=True) for _ in range(1)), held.renew)
+    projection.note_contact(run.account, answer.answered_at)
     now, expected, date = timezone.now(), projection.provider_time(run.account), answer.answered_at
     if date is None:
         return _End(now - UNDATED, now - UNDATED)
@@ -174,6 +180,7 @@ def _read_range(
     resumed = None
     if not explicit and state.cursor and state.window_from and state.window_to and state.window_to <= end.later:
         resumed = _Window(state.window_from, state.window_to, state.window_to, state.cursor)
+        run.resumed = f"the events up to {state.window_to:%Y-%m-%d %H:%M}"
     for window in _windows(start, end, resumed):
         if run.pages:
             check_deadline(run, deadline)
@@ -227,8 +234,7 @@ def _read_window(
         if fresh >= APPLY_EVERY:
             _apply(held, most=fresh, since=window.start - SEAM)
             fresh = 0
-        if progress is not None:
-            progress(run)
+        report(run, progress)
     return complete
 
 
@@ -254,7 +260,7 @@ def _apply(held: Lease, *, most: int | None = None, since: datetime | None = Non
 
 
 def _pages(run: ReconciliationRun, held: Lease, window: _Window) -> Iterator[Answer[PageOf[RawEvent]]]:
-    """The window's pages. If the provider does not know the saved cursor any more, the window starts again, once."""
+    """The window's pages. If the provider does not know the saved cursor any more, the window starts again."""
     events = get_client(run.account).events
 
     def walk(cursor: str | None) -> Iterator[Answer[PageOf[RawEvent]]]:
@@ -266,20 +272,7 @@ def _pages(run: ReconciliationRun, held: Lease, window: _Window) -> Iterator[Ans
         )
         return fetched_ahead(pages, held.renew)
 
-    if window.cursor is None:
-        yield from walk(None)
-        return
-    pages = walk(window.cursor)
-    try:
-        first = next(pages, None)
-    except (PagingError, ProviderError) as error:
-        if isinstance(error, ProviderError) and error.status_code >= 500:
-            raise
-        yield from walk(None)
-        return
-    if first is not None:
-        yield first
-        yield from pages
+    return resumed_pages(walk, window.cursor)
 
 
 def _floor(at: datetime) -> datetime:

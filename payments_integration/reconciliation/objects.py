@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import router
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Case, Exists, OuterRef, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from payments_integration import conf, erasure, inbox, projection
@@ -49,6 +49,8 @@ from payments_integration.reconciliation.runs import (
     ensure_state,
     fetched_ahead,
     recorded,
+    report,
+    resumed_pages,
 )
 from payments_integration.services import sync_balances
 
@@ -63,6 +65,10 @@ REPAIR_SECONDS = 240.0
 SWEEP_CLAIM = timedelta(minutes=30)
 #: How long a worker's claim on the full resync lasts; each page renews it. A failed resync is retried after it.
 RESYNC_CLAIM = timedelta(minutes=30)
+#: A full resync that was interrupted is resumed for so long. After that it starts again, because too much has changed.
+RESUME_WITHIN = timedelta(days=1)
+#: ``AccountState.resync_list`` when the lists are read: what they lack is read one by one.
+_LISTS_ARE_READ = "read"
 
 _OPEN: tuple[tuple[type[Any], frozenset[str]], ...] = (
     (Payment, OPEN_PAYMENT_STATUSES),
@@ -109,30 +115,58 @@ def resync_if_due(account: str, *, progress: Progress | None = None) -> Reconcil
 
 
 def resync(account: str, *, progress: Progress | None = None) -> ReconciliationRun:
-    """Read the lists to their ends, then every known object that was not in them; returns the record of the pass."""
+    """Read the lists to their ends, then every known object that was not in them; returns the record of the pass.
+
+    An interrupted one is resumed at its last page.
+    """
     state = AccountState.objects.filter(pk=account)
 
-    def heartbeat() -> None:
-        updated(state.exclude(resync_due_at=None), resync_due_at=timezone.now() + RESYNC_CLAIM)
-
-    def step(run: ReconciliationRun) -> None:
-        heartbeat()
-        if progress is not None:
-            progress(run)
+    def save(**place: str) -> None:
+        claimed_until = Value(timezone.now() + RESYNC_CLAIM)
+        updated(state, resync_due_at=Case(When(resync_due_at__isnull=False, then=claimed_until)), **place)
 
     with recorded(account, RunKind.FULL) as run:
+
+        def step(kind: str, cursor: str) -> None:
+            save(resync_list=kind, resync_cursor=cursor)
+            report(run, progress)
+
+        def heartbeat() -> None:
+            save()
+            report(run, progress)
+
         ensure_state(account)
-        begun = timezone.now()
-        _sweep(run, horizon=None, progress=step)
+        begun, kind, cursor = _place(run)
+        if progress is not None:
+            run.expected = sum(model._default_manager.filter(account=account).count() for model in _LISTED)
+        if kind != _LISTS_ARE_READ:
+            _sweep(run, horizon=None, step=step, heartbeat=heartbeat, kind=kind, cursor=cursor)
+        run.reads = "objects that the lists lack"
+        step(_LISTS_ARE_READ, "")
         for model, _ in _OPEN:
             _request_unconfirmed(model, account, before=begun)
             _repair(run, heartbeat)
         sync_balances(account=account)
         check_endpoints(account)
         # Also if single objects could not be read: the record names them, and another resync would not help.
-        updated(state, swept_at=begun, resync_due_at=None)
+        updated(state, swept_at=begun, resync_due_at=None, resync_begun_at=None, resync_list="", resync_cursor="")
+        updated(state.filter(first_synced_at=None), first_synced_at=timezone.now())
     inbox.dispatch(account)
     return run
+
+
+def _place(run: ReconciliationRun) -> tuple[datetime, str, str]:
+    """When the resync was begun, and the list and page to go on with; empty: from the start."""
+    account = AccountState.objects.filter(pk=run.account)
+    recent = account.filter(resync_begun_at__isnull=False).exclude(long_ago("resync_begun_at", RESUME_WITHIN)).first()
+    if recent is None or recent.resync_begun_at is None:
+        begun = timezone.now()
+        updated(account, resync_begun_at=begun, resync_list="", resync_cursor="")
+        return begun, "", ""
+    if recent.resync_list:
+        after = f" after {recent.resync_cursor}" if recent.resync_cursor else ""
+        run.resumed = f"the full resync of {recent.resync_begun_at:%Y-%m-%d %H:%M} ({recent.resync_list}{after})"
+    return recent.resync_begun_at, recent.resync_list, recent.resync_cursor
 
 
 def _request_silent(account: str) -> None:
@@ -189,14 +223,13 @@ def _claim_sweep(account: str) -> bool:
 def _daily_sweep(run: ReconciliationRun, progress: Progress | None, deadline: float | None) -> None:
     state = AccountState.objects.filter(pk=run.account)
 
-    def step(run: ReconciliationRun) -> None:
+    def step(kind: str, cursor: str) -> None:
         updated(state, swept_at=_sweep_due_after(SWEEP_CLAIM))
         check_deadline(run, deadline)
-        if progress is not None:
-            progress(run)
+        report(run, progress)
 
     try:
-        _sweep(run, horizon=timezone.now() - timedelta(days=conf.current().SWEEP_DAYS), progress=step)
+        _sweep(run, horizon=timezone.now() - timedelta(days=conf.current().SWEEP_DAYS), step=step)
     except BaseException:
         updated(state, swept_at=_sweep_due_after(timedelta()))
         raise
@@ -207,31 +240,54 @@ def _sweep_due_after(wait: timedelta) -> datetime:
     return timezone.now() - SWEEP_EVERY + wait
 
 
-def _sweep(run: ReconciliationRun, *, horizon: datetime | None, progress: Progress | None) -> None:
-    for model in _LISTED:
-        for answer in _pages(run.account, model, horizon):
+def _sweep(
+    run: ReconciliationRun,
+    *,
+    horizon: datetime | None,
+    step: Callable[[str, str], None],
+    heartbeat: Callable[[], None] = lambda: None,
+    kind: str = "",
+    cursor: str = "",
+) -> None:
+    """Compare every list down to the horizon.
+
+    ``step`` is called after each page with the list and the page to go on with, ``heartbeat`` while a page is awaited.
+    ``kind`` and ``cursor``: go on there.
+    """
+    kinds = [str(model.kind) for model in _LISTED]
+    first = kinds.index(kind) if kind in kinds else 0
+    for model in _LISTED[first:]:
+        run.reads = str(model._meta.verbose_name_plural)
+        for answer in _pages(run.account, model, horizon, heartbeat, cursor if model.kind == kind else ""):
             items = [item for item in answer.data.items if horizon is None or item.created_at >= horizon]
             _compare(run, model, answer, items)
             run.pages += 1
             if answer.data.unreadable:
                 run.error = "\n".join(filter(None, [run.error, *answer.data.unreadable]))[:MAX_ERROR]
-            if progress is not None:
-                progress(run)
+            if horizon is None and items:
+                run.window_from = items[-1].created_at
+            step(str(model.kind), answer.data.cursor or "")
             if len(items) < len(answer.data.items):  # the horizon is within this page
                 break
 
 
-def _pages(account: str, model: type[Any], horizon: datetime | None) -> Iterator[Answer[PageOf[Any]]]:
+def _pages(
+    account: str, model: type[Any], horizon: datetime | None, heartbeat: Callable[[], None], cursor: str
+) -> Iterator[Answer[PageOf[Any]]]:
     client = get_client(account)
-    pages: Iterator[Answer[PageOf[Any]]]
-    match model.kind:
-        case Kind.PAYMENT:
-            pages = client.payments.pages(created_from=horizon, background=True)
-        case Kind.PAYOUT:
-            pages = client.payouts.pages(background=True)
-        case _:
-            pages = client.refunds.pages(background=True)
-    return fetched_ahead(pages, lambda: None)
+
+    def walk(starting_after: str | None) -> Iterator[Answer[PageOf[Any]]]:
+        pages: Iterator[Answer[PageOf[Any]]]
+        match model.kind:
+            case Kind.PAYMENT:
+                pages = client.payments.pages(starting_after, created_from=horizon, background=True)
+            case Kind.PAYOUT:
+                pages = client.payouts.pages(starting_after, background=True)
+            case _:
+                pages = client.refunds.pages(starting_after, background=True)
+        return fetched_ahead(pages, heartbeat)
+
+    return resumed_pages(walk, cursor)
 
 
 def _compare(run: ReconciliationRun, model: type[Any], answer: Answer[PageOf[Any]], items: list[Any]) -> None:
@@ -239,22 +295,21 @@ def _compare(run: ReconciliationRun, model: type[Any], answer: Answer[PageOf[Any
     mirrored: dict[str, Mirror] = model._default_manager.in_bulk([item.id for item in items])
     equal: list[str] = []
     different: dict[str, dict[str, tuple[Any, Any]]] = {}
+    absent: dict[str, Any] = {}
     for item in items:
         row = mirrored.get(item.id)
         if row is None:
-            projection.write_answer(
-                run.account,
-                item,
-                answered_at=answer.answered_at,
-                duration=answer.duration,
-                before=projection.ABSENT,
-            )
-            run.recovered += 1
+            absent[item.id] = item
         elif differences := projection.differences(row, item):
             different[item.id] = differences
         else:
             equal.append(item.id)
     run.seen += len(items)
+    run.recovered += len(absent)
+    if absent:
+        projection.write_new(
+            run.account, list(absent.values()), answered_at=answer.answered_at, duration=answer.duration
+        )
     if equal:
         updated(model._default_manager.filter(pk__in=equal), synced_at=timezone.now(), gone_at=None)
     if different:

@@ -7,24 +7,34 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
-from django.db import DatabaseError, IntegrityError, router, transaction
+from django.db import DatabaseError, IntegrityError, router
 from django.db.models import Q
 from django.utils import timezone
 
-from payments_integration.db.transactions import expired, updated
-from payments_integration.exceptions import PaymentsError, recorded_error, request_id_of
+from payments_integration.db.transactions import expired, repeatable, updated
+from payments_integration.exceptions import (
+    PagingError,
+    PaymentsError,
+    ProviderError,
+    RateLimited,
+    recorded_error,
+    request_id_of,
+)
 from payments_integration.models import MIRRORS, AccountState, ReconciliationRun, RunState
 from payments_integration.schemas import WireError
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Called with the run after each page, for a progress bar.
+#: Called with the run after each page and while it waits, for a progress bar.
 Progress = Callable[[ReconciliationRun], None]
+#: While a pass runs, its numbers are saved at most this often.
+SAVE_SECONDS = 3.0
 
 LEASE = timedelta(seconds=15)
 #: How often a pass renews its lease while it waits: well within LEASE.
@@ -85,11 +95,9 @@ def ensure_state(account: str) -> None:
     """Create the account's row if it does not exist."""
     if AccountState.objects.filter(pk=account).exists():
         return
-    try:
-        with transaction.atomic(using=router.db_for_write(AccountState)):
-            AccountState.objects.create(account=account)
-    except IntegrityError:
-        pass  # another process was first
+    create = partial(AccountState.objects.create, account=account)
+    with suppress(IntegrityError):  # another process was first
+        repeatable(create, using=router.db_for_write(AccountState), lost_races=False)
 
 
 @contextmanager
@@ -99,7 +107,9 @@ def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
     Errors of the provider and of the database are recorded in ``error`` and not raised, so that the next account and
     the next pass run. Any other error is recorded and raised.
     """
-    run = ReconciliationRun.objects.create(account=account, kind=kind)
+    using = router.db_for_write(ReconciliationRun)
+    run = repeatable(partial(ReconciliationRun.objects.create, account=account, kind=kind), using=using)
+    run.saved_at = time.monotonic()
     try:
         yield run
     except LeaseTaken:
@@ -115,7 +125,18 @@ def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
         run.state = RunState.FAILED if run.error else RunState.DONE
     finally:
         run.finished_at = timezone.now()
-        run.save()
+        repeatable(run.save, using=using)
+
+
+def report(run: ReconciliationRun, progress: Progress | None) -> None:
+    """Show the numbers so far, and save them every few seconds: other processes see what a long pass does."""
+    if progress is not None:
+        progress(run)
+    if time.monotonic() >= run.saved_at + SAVE_SECONDS:
+        names = ("window_from", "window_to", "pages", "seen", "recovered", "drifted", "repaired", "drift")
+        values = {name: getattr(run, name) for name in names}
+        updated(ReconciliationRun.objects.filter(pk=run.pk), **values)
+        run.saved_at = time.monotonic()
 
 
 def check_deadline(run: ReconciliationRun, deadline: float | None) -> None:
@@ -143,6 +164,24 @@ def add_drift(run: ReconciliationRun, object_id: str, differences: dict[str, tup
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | bool | None) else str(value)
+
+
+def resumed_pages(walk: Callable[[str | None], Iterator[T]], cursor: str | None) -> Iterator[T]:
+    """The pages after a saved cursor, or from the start if the provider does not know the cursor any more."""
+    if not cursor:
+        yield from walk(None)
+        return
+    pages = walk(cursor)
+    try:
+        first = next(pages, None)
+    except (PagingError, ProviderError) as error:
+        if isinstance(error, ProviderError) and (error.status_code >= 500 or isinstance(error, RateLimited)):
+            raise
+        yield from walk(None)
+        return
+    if first is not None:
+        yield first
+        yield from pages
 
 
 def fetched_ahead(pages: Iterator[T], heartbeat: Callable[[], None]) -> Iterator[T]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from payments_integration import inbox
+from payments_integration import inbox, projection
 from payments_integration.client import get_client
 from payments_integration.db.transactions import long_ago
 from payments_integration.exceptions import KEY_REFUSED
@@ -67,6 +67,7 @@ def poll(account: str, *, since: datetime) -> Poll:
     begun = timezone.now()
     next_since: datetime | None = None
     for answer in get_client(account).events.pages(created_from=since, background=True):
+        projection.note_contact(account, answer.answered_at)
         receive_page(account, answer.data)
         if next_since is None:
             # The first page is the newest. Events created while the others are read are left to the next poll.

@@ -7,7 +7,7 @@ from typing import TypeVar, overload
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 
-from payments_integration import conf, schemas, sync, wakeup
+from payments_integration import conf, projection, schemas, sync, wakeup
 from payments_integration.client import get_client
 from payments_integration.db.transactions import refuse_transaction
 from payments_integration.enums import ID_PREFIXES, Country, Currency, kind_of
@@ -93,7 +93,9 @@ def list_payment_methods(
     if amount is not None:
         validator.amount("amount", amount)
     validator.finish()
-    return get_client(account).payment_methods.list(country, currency, amount).data
+    answer = get_client(account).payment_methods.list(country, currency, amount)
+    projection.note_contact(account, answer.answered_at)
+    return answer.data
 
 
 def sync_balances(*, account: str = conf.DEFAULT_ACCOUNT) -> list[Balance]:

@@ -6,9 +6,11 @@ import dataclasses
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
@@ -102,8 +104,22 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "no key": ("E005", account(API_KEY=""), "API_KEY"),
     "key with newline": ("E005", account(API_KEY="sk\n"), "API_KEY"),
     "secrets as text": ("E005", account(WEBHOOK_SECRETS="whsec"), "WEBHOOK_SECRETS"),
+    "dispatch since a naive time": ("E005", account(DISPATCH_SINCE=datetime(2026, 1, 31)), "DISPATCH_SINCE"),  # noqa: DTZ001
+    "dispatch since a text": ("E005", account(DISPATCH_SINCE="2026-01-31T00:00:00Z"), "DISPATCH_SINCE"),
     "empty secret": ("E005", account(WEBHOOK_SECRETS=[""]), "WEBHOOK_SECRETS"),
     "one key twice": ("E005", {"ACCOUNTS": {"a": ACCOUNT, "b": ACCOUNT}}, "same key as 'a'"),
+    "proxy without a port": ("E005", account(PROXY="http://proxy.example"), "PROXY"),
+    "proxy without a scheme": ("E005", account(PROXY="proxy.example:3128"), "PROXY"),
+    "proxy over TLS": ("E005", account(PROXY="https://proxy.example:3128"), "PROXY"),
+    "socks": ("E005", account(PROXY="socks5://proxy.example:1080"), "PROXY"),
+    "proxy with a path": ("E005", account(PROXY="http://proxy.example:3128/x"), "PROXY"),
+    "proxy with a newline": ("E005", account(PROXY="http://proxy.example:3128\n"), "PROXY"),
+    "proxy as bool": ("E005", account(PROXY=True), "PROXY"),
+    "authorities that are not there": ("E005", account(CA_BUNDLE="/nowhere.pem"), "No such file"),
+    "authorities in a folder": ("E005", account(CA_BUNDLE="/"), "cannot be read"),
+    "authorities that are none": ("E005", account(CA_BUNDLE=__file__), "no certificates"),
+    "authorities as bool": ("E005", account(CA_BUNDLE=True), "no path"),
+    "authorities with a null": ("E005", account(CA_BUNDLE="\0"), "cannot be read"),
     "processing": ("E006", setting(PROCESSING="async"), "PROCESSING"),
     "number as text": ("E007", setting(BATCH_SIZE="500"), "BATCH_SIZE"),
     "number as bool": ("E007", setting(BATCH_SIZE=True), "BATCH_SIZE"),
@@ -111,6 +127,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "negative": ("E007", setting(REORDER_WINDOW=-1), "REORDER_WINDOW"),
     "retention too short": ("E007", setting(EVENT_DAYS=30), "EVENT_DAYS"),
     "zero timeout": ("E007", setting(READ_TIMEOUT=0), "READ_TIMEOUT"),
+    "network as text": ("E007", setting(ALLOW_NETWORK_IN_TESTS="no"), "ALLOW_NETWORK_IN_TESTS"),
     "retries": ("E008", setting(RECEIVER_RETRIES=[10, -1]), "RECEIVER_RETRIES"),
     "keys": ("E009", setting(ENCRYPTION_KEYS="secret"), "ENCRYPTION_KEYS"),
     "limits no dict": ("E012", setting(APPROVAL_LIMITS=1000), "must be a dict"),
@@ -419,6 +436,20 @@ def test_a_missing_encryption_key_is_a_check_error(settings: Any) -> None:
     assert check_keys() == []
 
 
+def test_tests_are_told_from_a_site() -> None:
+    assert conf.in_test_environment()
+    code = (
+        "import sys; from payments_integration import conf;"
+        "print(conf.in_test_environment(), 'django.test' in sys.modules);"
+        "import django.test; print(conf.in_test_environment());"
+        "from django.conf import settings; settings.configure(); from django.test.utils import *;"
+        "setup_test_environment(); print(conf.in_test_environment()); teardown_test_environment();"
+        "print(conf.in_test_environment())"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert ended.stdout.split() == ["False", "False", "False", "True", "False"]
+
+
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """No variable of ours, and a working directory without a ``.env``."""
@@ -460,6 +491,7 @@ def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
         "API_QUERYSET": ("shop.api.rows", "shop.api.rows"),
         "API_REFERENCE_CHECK": ("shop.api.is_own_order", "shop.api.is_own_order"),
         "ORDER_URL": ("shop.orders.url_of", "shop.orders.url_of"),
+        "ALLOW_NETWORK_IN_TESTS": ("true", True),
     }
     for name, (text, _value) in written.items():
         environment.setenv(f"PAYMENTS_{name}", text)
@@ -469,6 +501,19 @@ def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
     assert {"ACCOUNTS", *written} == {option.name for option in dataclasses.fields(conf.Settings)}
     with override_settings(PAYMENTS_INTEGRATION=conf.from_env()):
         assert conf.current().RECEIVER_RETRIES == (1, 2)
+
+
+def test_from_env_reads_since_when_an_account_dispatches(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("PAYMENTS_ACCOUNTS", "default,br")
+    environment.setenv("PAYMENTS_BR_API_KEY", "sk_test_br")
+    environment.setenv("PAYMENTS_BR_DISPATCH_SINCE", "2026-01-31T12:00:00Z")
+    with override_settings(PAYMENTS_INTEGRATION=conf.from_env()):
+        assert conf.account("br").dispatch_since == datetime(2026, 1, 31, 12, tzinfo=UTC)
+        assert conf.account().dispatch_since is None
+    for wrong in ("yesterday", "2026-01-31T12:00:00"):
+        environment.setenv("PAYMENTS_BR_DISPATCH_SINCE", wrong)
+        with pytest.raises(ImproperlyConfigured, match="PAYMENTS_BR_DISPATCH_SINCE"):
+            conf.from_env()
 
 
 def test_from_env_reads_several_accounts(environment: pytest.MonkeyPatch) -> None:
@@ -482,6 +527,36 @@ def test_from_env_reads_several_accounts(environment: pytest.MonkeyPatch) -> Non
         "br": {**ACCOUNT, "API_KEY": "sk_test_br", "WEBHOOK_SECRETS": ["whsec_1", "whsec_2"]},
         "mx-2": {"BASE_URL": "https://other.example.com", "API_KEY": "sk_test_mx", "WEBHOOK_SECRETS": []},
     }
+
+
+BUNDLE = certifi.where()
+
+
+@pytest.mark.case(149)
+@pytest.mark.parametrize("bundle", [BUNDLE, Path(BUNDLE)])
+def test_an_account_may_have_a_way_out(bundle: Any) -> None:
+    way_out = {"PROXY": "http://me:hid%20den@proxy.example:3128/", "CA_BUNDLE": bundle}
+    with override_settings(PAYMENTS_INTEGRATION=account(**way_out)):
+        found = conf.account()
+    assert (found.proxy, found.ca_bundle) == ("http://me:hid%20den@proxy.example:3128", BUNDLE)
+    assert "hid" not in repr(found)
+    with override_settings(PAYMENTS_INTEGRATION=account(PROXY="", CA_BUNDLE=None)):
+        assert (conf.account().proxy, conf.account().ca_bundle) == ("", "")
+
+
+@pytest.mark.case(149)
+def test_from_env_reads_the_way_out(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("PAYMENTS_ACCOUNTS", "default,br")
+    environment.setenv("PAYMENTS_BR_API_KEY", "sk_test_br")
+    environment.setenv("PAYMENTS_PROXY", "http://proxy.example:3128")
+    environment.setenv("PAYMENTS_CA_BUNDLE", BUNDLE)
+    environment.setenv("PAYMENTS_BR_PROXY", "http://other.example:3128")
+    found = conf.from_env()["ACCOUNTS"]
+    assert {key: found["default"][key] for key in ("PROXY", "CA_BUNDLE")} == {
+        "PROXY": "http://proxy.example:3128",
+        "CA_BUNDLE": BUNDLE,
+    }
+    assert (found["br"]["PROXY"], found["br"]["CA_BUNDLE"]) == ("http://other.example:3128", BUNDLE)
 
 
 def test_from_env_reads_another_prefix(environment: pytest.MonkeyPatch) -> None:
@@ -508,6 +583,8 @@ def test_from_env_reads_a_file_that_the_environment_overrides(environment: pytes
         ("PAYMENTS_BASE_URL", "https://api.example.com/v1", "Leave /v1 off"),
         ("PAYMENTS_API_KEY", None, "Write the secret key"),
         ("PAYMENTS_API_KEY", "sk secret", "Write the secret key"),
+        ("PAYMENTS_PROXY", "http://me:secret@proxy.example", "Write http://host:port"),
+        ("PAYMENTS_CA_BUNDLE", "/secret.pem", "Write the path of a file"),
         ("PAYMENTS_PROCESSING", "secret", 'Write "inline" or "celery"'),
         ("PAYMENTS_BATCH_SIZE", "secret", "cannot be read"),
         ("PAYMENTS_BATCH_SIZE", "0", "Write a whole number from 1 to 1000"),

@@ -30,6 +30,7 @@ from payments_integration.contrib.finance.receipts import facts, paid_at
 from payments_integration.db.transactions import updated
 from payments_integration.enums import PAID_PAYMENT_STATUSES, Country
 from payments_integration.models import Payment, refundable_rest
+from payments_integration.projection import is_history, ours
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,11 @@ _NOT_SENT = (
 
 def queue(sender: type[Payment], instance: Payment, status: str, **_: Any) -> None:
     """A receiver of ``status_changed``: it commits with the mark that the event was dispatched."""
-    if status in PAID_PAYMENT_STATUSES and not _why_not(instance) and timezone.now() - paid_at(instance) <= MAX_AGE:
+    if status not in PAID_PAYMENT_STATUSES or _why_not(instance) or timezone.now() - paid_at(instance) > MAX_AGE:
+        return
+    # A payment that was paid before the installation may change after it, or its history may be dispatched.
+    was_before = is_history(instance.account, paid_at(instance)) and not ours(instance.account, [instance.pk])
+    if not was_before:
         ReceiptMail.objects.get_or_create(payment_id=instance.pk, defaults={"account": instance.account})
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from django.core.management import BaseCommand, CommandError
 
-from payments_integration import reconciliation
+from payments_integration import inbox, reconciliation
 from payments_integration.management.arguments import (
     add_account_argument,
     chosen_accounts,
@@ -17,31 +20,55 @@ from payments_integration.management.arguments import (
 )
 from payments_integration.models import ReconciliationRun, RunState
 
+#: Where the output is no terminal, a long pass prints a line this often.
+LINE_SECONDS = 60.0
+
 
 class Command(BaseCommand):
     help = (
-        "Finds missed events through GET /events; --full also compares every object. You can run it at any time. Exit "
-        "code 1: something could not be read; 3: the provider refused the API key; 4: it could not be reached."
+        "Finds missed events through GET /events; --full also compares every object. You can run it at any time. "
+        "After an interruption the same command goes on where it stopped. --dispatch-history reads nothing: it calls "
+        "your handlers for what was never dispatched, such as what was before the installation. Exit code 1: "
+        "something could not be read; 3: the provider refused the API key; 4: it could not be reached."
     )
     # Cron would mail the warnings every time; manage.py check reports them.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: Any) -> None:
         add_account_argument(parser)
-        parser.add_argument("--since", type=time_argument, help="read events from here (ISO 8601)")
+        parser.add_argument(
+            "--since", type=time_argument, help="read events, or dispatch what happened, from here (ISO 8601)"
+        )
         parser.add_argument("--until", type=time_argument, help="read events up to here (ISO 8601)")
         parser.add_argument("--full", action="store_true", help="also compare every object, field by field")
+        parser.add_argument(
+            "--dispatch-history",
+            action="store_true",
+            help="call handlers for what the mirror has since --since and what was never dispatched",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         since, until = options["since"], options["until"]
         if since and until and since >= until:
             raise CommandError("--since must be before --until.")
+        if options["dispatch_history"] and not since:
+            raise CommandError(
+                "--dispatch-history needs --since TIME: handlers are called for everything from that time on."
+            )
+        if options["dispatch_history"] and (until or options["full"]):
+            raise CommandError("--dispatch-history goes with --since and --account only.")
         accounts = chosen_accounts(options["account"])
         require_tables()
+        if options["dispatch_history"]:
+            for account in accounts:
+                self._dispatch_history(account, since)
+            return
         runs: list[ReconciliationRun] = []
         for account in accounts:
-            with Progress(self) as progress:
-                run = reconciliation.reconcile_events(account, since=since, until=until, progress=progress.show)
+            with Progress(self, resumes=not (since or until)) as progress:
+                run = reconciliation.reconcile_events(
+                    account, since=since, until=until, progress=progress.show, resync=not options["full"]
+                )
             runs.append(self._report(run))
             if options["full"]:
                 with Progress(self) as progress:
@@ -57,30 +84,71 @@ class Command(BaseCommand):
             f"{run.account} {run.kind}: {run.state}, {run.seen} seen, {run.recovered} recovered, "
             f"{run.drifted} drifted, {run.repaired} repaired, {run.pages} pages in {run.duration or 0:.1f} s"
         )
+        if run.resumed:
+            line += f"; resumed {run.resumed}"
         self.stdout.write(self.style.ERROR(f"{line}: {run.error}") if run.state == RunState.FAILED else line)
         return run
 
+    def _dispatch_history(self, account: str, since: datetime) -> None:
+        count = inbox.dispatch_history(account, since)
+        self.stdout.write(
+            f"{account}: {count} events and changes since {since:%Y-%m-%d %H:%M %Z} were never dispatched"
+        )
+        dispatched = inbox.dispatch(account)
+        self.stdout.write(f"{account}: {dispatched} dispatched; a worker calls again the handlers that failed")
+
 
 class Progress:
-    """One line on a terminal that is rewritten once a second; no output elsewhere."""
+    """One line on a terminal that is rewritten once a second; elsewhere a line a minute.
 
-    def __init__(self, command: BaseCommand) -> None:
+    A context: an interruption says that the next run goes on there.
+    """
+
+    def __init__(self, command: BaseCommand, *, resumes: bool = True) -> None:
+        """``resumes``: whether a pass that is interrupted is resumed by the next one."""
         self._stream = command.stderr
-        self._shown_at = 0.0
+        self._resumes = resumes
+        self._is_terminal = bool(self._stream.isatty())
+        self._begun = time.monotonic()
+        #: Elsewhere a short pass shows nothing.
+        self._next = self._begun + (0.0 if self._is_terminal else LINE_SECONDS)
+        self._is_shown = False
+        self._resumed = ""
 
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        if self._shown_at:
-            self._write("")
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if self._is_shown and self._is_terminal:
+            self._write("\r\x1b[K")
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            then = "goes on where it stopped" if self._resumes else "starts again"
+            raise CommandError(f"Interrupted. The same command {then}.", returncode=130)
 
     def show(self, run: ReconciliationRun) -> None:
-        if self._stream.isatty() and time.monotonic() >= self._shown_at + 1:
-            self._shown_at = time.monotonic()
-            self._write(f"{run.account} {run.kind}: {run.seen} objects")
+        if run.resumed != self._resumed:
+            self._resumed = run.resumed
+            self._write(f"{run.account} {run.kind}: resumes {run.resumed}\n")
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + (1.0 if self._is_terminal else LINE_SECONDS)
+            self._is_shown = True
+            line = f"{run.account} {run.kind}: {', '.join(self._parts(run, now - self._begun))}"
+            self._write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
+
+    def _parts(self, run: ReconciliationRun, seconds: float) -> Iterator[str]:
+        """How many, how fast, how far the newest-first list is, and the time left, if there is one to expect."""
+        rate = run.seen / seconds if seconds else 0.0
+        yield f"{run.seen} objects"
+        yield f"{rate:.0f}/s"
+        if run.reads:
+            yield run.reads
+        if run.window_from:
+            yield f"back to {run.window_from:%Y-%m-%d}"
+        if rate and run.expected > run.seen:
+            yield f"about {math.ceil((run.expected - run.seen) / rate / 60)} min left"
 
     def _write(self, text: str) -> None:
         # Not in the style of errors, which is that of stderr.
-        self._stream.write(f"\r\x1b[K{text}", style_func=str, ending="")
+        self._stream.write(text, style_func=str, ending="")
         self._stream.flush()

@@ -19,11 +19,11 @@ from django.db import transaction
 from django.test import Client, override_settings
 from django.utils import timezone
 
-from payments_integration import erasure, services, signals
+from payments_integration import conf, erasure, projection, services, signals
 from payments_integration.contrib.finance import receipt_mails, receipt_options
 from payments_integration.contrib.finance.apps import connect_receipts
 from payments_integration.contrib.finance.models import ReceiptMail, ReceiptState
-from payments_integration.models import Payment
+from payments_integration.models import Operation, Payment
 from payments_integration.testing import ProviderSandbox
 from tests.factories import checkout, rows
 from tests.unit.admin.conftest import boss as boss, browser, page  # the fixture is imported
@@ -133,6 +133,20 @@ def test_an_event_of_the_provider_leads_to_a_mail(payments_sandbox: ProviderSand
 def test_who_gets_no_receipt_is_not_queued(fields: dict[str, Any]) -> None:
     dispatched(paid(**fields))
     assert not ReceiptMail.objects.exists()
+
+
+@pytest.mark.case(129)
+def test_a_payment_of_before_the_installation_gets_no_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conf, "in_test_environment", lambda: False)
+    projection.note_contact("default", timezone.now())
+    before = timezone.now() - timedelta(hours=2)
+    # It changes, or its history is dispatched.
+    dispatched(paid(succeeded_at=before))
+    assert not ReceiptMail.objects.exists()
+    ours = paid(id="pay_ours", succeeded_at=before)
+    Operation.objects.create(id="op_1", account="default", operation="create_payment", result_id=ours.pk)
+    dispatched(ours)
+    assert ReceiptMail.objects.get().payment_id == "pay_ours"
 
 
 @pytest.mark.parametrize("status", ["created", "partially_paid", "on_hold", "failed", "chargeback"])

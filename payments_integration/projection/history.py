@@ -1,0 +1,96 @@
+"""What was before the installation is history: it is mirrored, and no receiver and no person is told of it.
+
+``is_history`` decides, by the provider's clock. The border is DISPATCH_SINCE of the account. Without that option it is
+an hour before the account's first contact: the first answer, or the first delivery with a valid signature.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from functools import partial
+
+from django.core.signals import setting_changed
+from django.db import router
+from django.utils import timezone
+
+from payments_integration import conf
+from payments_integration.db.transactions import repeatable
+from payments_integration.models import AccountState, Operation
+from payments_integration.projection.ordering import MAX_DATE_OFF
+
+#: What happened so shortly before the first contact is dispatched: the provider retries deliveries, clocks differ.
+BEFORE_CONTACT = timedelta(hours=1)
+#: How long a process uses the first contact that it has read. It never changes, unless the account is forgotten.
+CONTACT_CACHE_SECONDS = 60.0
+
+_contacts: dict[str, tuple[float, datetime]] = {}
+
+
+def is_history(account: str, at: datetime) -> bool:
+    """Whether something that the provider dates at this time was before the installation."""
+    begins_at = dispatch_begins_at(account)
+    return begins_at is not None and at < begins_at
+
+
+def dispatch_begins_at(account: str) -> datetime | None:
+    """The provider's time from which on changes are dispatched; None: all are.
+
+    At most one statement, which a process repeats after a minute. In Django's test environment all changes are
+    dispatched unless DISPATCH_SINCE is set, because tests deliver events with fixed dates.
+    """
+    configured = conf.current().ACCOUNTS.get(account)
+    if configured is not None and configured.dispatch_since is not None:
+        return configured.dispatch_since
+    if conf.in_test_environment():
+        return None
+    contact = _first_contact(account)
+    return None if contact is None else contact - BEFORE_CONTACT
+
+
+def ours(account: str, object_ids: Iterable[str]) -> set[str]:
+    """Those of the objects that an operation of this installation created or changed; they have no history."""
+    ids = list(object_ids)
+    made = Operation.objects.filter(account=account, result_id__in=ids).values_list("result_id", flat=True)
+    return set(made) if ids else set()
+
+
+def note_contact(account: str, at: datetime | None) -> None:
+    """Store the account's first contact, unless it is stored. No statement in a process that knows it.
+
+    ``at``: the Date of an answer, or the ``t`` of a valid signature; never a time in an event, which may be old. In
+    Django's test environment, where the first contact decides nothing, it is not stored.
+    """
+    if at is None or conf.in_test_environment():
+        return
+    # A wrong Date a year ahead would make everything of that year history. A later answer has a right one.
+    if abs(at - timezone.now()) > MAX_DATE_OFF or _first_contact(account) is not None:
+        return
+    repeatable(partial(_store_contact, account, at), using=router.db_for_write(AccountState))
+    _first_contact(account)  # known from now on
+
+
+def _store_contact(account: str, at: datetime) -> None:
+    state, _ = AccountState.objects.get_or_create(account=account, defaults={"first_contact_at": at})
+    if state.first_contact_at is None:
+        AccountState.objects.filter(pk=account, first_contact_at=None).update(first_contact_at=at)
+
+
+def _first_contact(account: str) -> datetime | None:
+    cached = _contacts.get(account)
+    if cached is not None and time.monotonic() < cached[0]:
+        return cached[1]
+    stored = AccountState.objects.filter(pk=account, first_contact_at__isnull=False)
+    contact = stored.values_list("first_contact_at", flat=True).first()
+    if contact is not None:
+        _contacts[account] = (time.monotonic() + CONTACT_CACHE_SECONDS, contact)
+    return contact
+
+
+def forget_contacts(**_: object) -> None:
+    """Clear this process's cache of first contacts."""
+    _contacts.clear()
+
+
+setting_changed.connect(forget_contacts, dispatch_uid="payments_integration.forget_contacts")
