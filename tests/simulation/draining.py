@@ -26,7 +26,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from tests.simulation.accounting import CANCELS, MADE_BY, executions, objects_by_mark
-from tests.simulation.merchant import mark_of
+from tests.simulation.merchant import Intent, mark_of
 from tests.simulation.world import World
 
 #: Seconds until the next round: leases, backoffs and the receivers' retries all lie within.
@@ -125,6 +125,12 @@ def deliver_due(world: World, *, all_of_them: bool = False) -> None:
         else:
             world.post.settle(attempt, acknowledged=True)
         left -= bool(left)
+
+
+def of_intent(intent: Intent) -> list[Operation]:
+    """The operations that the ledger has of an intent."""
+    found = Operation.objects.filter(operation=intent.function).order_by("created_at", "pk")
+    return [operation for operation in found if mark_of(operation.arguments) == intent.mark]
 
 
 def awaiting_approval() -> list[Operation]:

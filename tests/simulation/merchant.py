@@ -96,6 +96,15 @@ class Merchant:
             if not is_expected(error):
                 raise
 
+    def retry(self, operation: Operation) -> None:
+        """A person has an operation sent again."""
+        try:
+            services.retry(operation, "Ana")
+        except Exception as error:
+            self._world.note(f"{operation} is not sent again: {type(error).__name__}: {error}")
+            if not is_expected(error):
+                raise
+
     def defer(self, intent: Intent, *, rolls_back: bool) -> None:
         """The same inside a transaction of the merchant's."""
 

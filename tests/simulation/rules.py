@@ -197,15 +197,15 @@ MUTANTS = (
     Mutant(
         "a look-up does not compare the money",
         (
-            ("outbox/operations/base.py", "return not self.contradicts(operation, item) and item", "return item"),
+            ("outbox/operations/base.py", "return not self.contradicts(operation, item) and same", "return same"),
             ("outbox/operations/refunds.py", "return not self.contradicts(operation, item)", "return True"),
         ),
     ),
     _one(
         "a look-up ignores other operations with the same arguments",
         "outbox/recovery.py",
-        "    elif _has_rival(operation):\n",
-        '    elif operation.operation == "" and _has_rival(operation):\n',
+        "    if _has_rival(operation):\n",
+        '    if operation.operation == "" and _has_rival(operation):\n',
     ),
     _one("a known event is applied again", "inbox/receiving.py", _KNOWN, _KNOWN_AND_APPLIED_AGAIN),
     Mutant(
@@ -300,6 +300,30 @@ MUTANTS = (
         "outbox/sending.py",
         "        if date is None or not _is_key_valid(operation, date):\n",
         "        if date is None:\n",
+    ),
+    _one(
+        "a slightly negative age of a key is uncertain",
+        "outbox/sending.py",
+        "-CLOCK_SLACK <= date",
+        "timedelta(0) <= date",
+    ),
+    _one(
+        "what seems unsent is sent without a look",
+        "outbox/recovery.py",
+        "    if operation.may_have_run:\n        return False\n",
+        "    if operation.pk:\n        return False\n",
+    ),
+    Mutant(
+        "references may end with a blank, and are compared exactly",
+        (
+            ("validation/validator.py", "        if text != text.strip():\n", "        if text != text:\n"),
+            ("outbox/operations/base.py", "dict.fromkeys((reference, reference.strip()))", "(reference,)"),
+            (
+                "outbox/operations/base.py",
+                '(reference or "").strip() == operation.merchant_reference.strip()',
+                "reference == operation.merchant_reference",
+            ),
+        ),
     ),
     _one(
         "a payout over its limit is sent without approval",
