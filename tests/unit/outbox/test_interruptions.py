@@ -34,7 +34,7 @@ FOLDERS = tuple(f"{Path(str(module.__file__)).parent}{os.sep}" for module in (dj
 #: Django holds a lock of the connection for one line. An exception from the trace at its end would leave it taken.
 LOCKED = "allow_thread_sharing"
 #: How many lines of each call are tried, with each exception; 0: all.
-SAMPLE = int(os.environ.get("TEST_LINES", "100").replace("all", "0"))
+SAMPLE = int(os.environ.get("TEST_LINES", "50").replace("all", "0"))
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
