@@ -54,6 +54,8 @@ TASKS = (
 #: Seconds that pass: between requests, beyond leases, backoffs, the key's 24 hours.
 JUMPS = (1, 4, 11, 31, 65, 130, 400, 1000, 3700, 6 * 3600, 12 * 3600, 23.5 * 3600, 25 * 3600)
 DAY = 24 * 3600.0
+#: What happens so many seconds after an answer is clearly newer: handlers wait for no read.
+NO_READ_AFTER = 7
 #: Until a worker looks again: within the minute for which handlers wait for a read, and after it.
 NEXT_LOOKS = st.sampled_from((1, 11, 31, 61, 65))
 #: Days for which none of our machines runs: longer than the provider keeps events, and until they are too old for
@@ -566,14 +568,14 @@ class Schedule(RuleBasedStateMachine):
         if world.waiting:
             self.go_on(len(world.waiting) - 1, False, [])
 
-    @rule(index=INDEX, nth=st.integers(2, 7), reversed_after=st.booleans(), outlasts=st.booleans())
+    @rule(index=INDEX, nth=st.integers(2, 9), reversed_after=st.booleans(), outlasts=st.booleans())
     @precondition(lambda self: self.world is not None and self.world.mode == "celery")
     def page_in_hand(self, index: int, nth: int, reversed_after: bool, outlasts: bool) -> None:
         """A worker stands still between two events of a page. Meanwhile, an object of the page changes again, or the
         claim runs out and another worker takes over.
         """
         world = self._world
-        intent = self._pay(index, ("open_checkout", "process", "pay"))
+        intent = self._pay(index, ("open_checkout", "process", "pay"), after=NO_READ_AFTER)
         draining.deliver_due(world, all_of_them=True)
         world.plan.clear()
         self._step("a worker has a page in hand")
@@ -589,18 +591,19 @@ class Schedule(RuleBasedStateMachine):
             for payment_id in intent.returned:
                 move = "chargeback" if reversed_after else "hold"
                 self._move(f"{move} {payment_id}", partial(getattr(world.engine, move), payment_id))
+            self.pass_time(1)
             draining.deliver_due(world, all_of_them=True)
             world.task("worker-2", "process_events")
         if worker in world.waiting:
             self.go_on(world.waiting.index(worker), False, [])
 
-    @rule(index=INDEX, nth=st.integers(2, 7), which=INDEX)
+    @rule(index=INDEX, nth=st.integers(2, 9), which=INDEX)
     @precondition(lambda self: self.world is not None and self.world.mode == "celery")
     def finish_by_hand(self, index: int, nth: int, which: int) -> None:
         """A worker stands still between two events of a page; a person marks one that it has in hand as done."""
         world = self._world
         for _ in range(2):
-            self._pay(index, ("process", "pay"))
+            self._pay(index, ("process", "pay"), after=NO_READ_AFTER)
         draining.deliver_due(world, all_of_them=True)
         world.plan.clear()
         self._step("a worker has a page in hand, and a person marks one of its events as done")
@@ -618,7 +621,7 @@ class Schedule(RuleBasedStateMachine):
     def mistakes_at_the_border(self, index: int, mistakes: list[tuple[tuple[str, str], int]]) -> None:
         """Several objects are dispatched together, and the merchant's code is wrong for some of their items."""
         for _ in range(3):
-            self._pay(index, ("process", "pay"))
+            self._pay(index, ("process", "pay"), after=NO_READ_AFTER)
         world = self._step("the merchant's code makes mistakes")
         world.plan.add([Fault(point, kind, nth) for (point, kind), nth in mistakes])
         draining.deliver_due(world, all_of_them=True)
@@ -740,13 +743,17 @@ class Schedule(RuleBasedStateMachine):
             job = lambda: world.merchant.call(intent)  # noqa: E731
         world.start(_pick(WEBS, web), str(intent), job)
 
-    def _pay(self, amount: int, moves: tuple[str, ...]) -> Intent:
-        """A payment is made by card, and goes on at the provider."""
+    def _pay(self, amount: int, moves: tuple[str, ...], *, after: float = 0) -> Intent:
+        """A payment is made by card, and goes on at the provider, each time ``after`` so many seconds."""
         intent = payment_intent(self._mark, "cl_webpay_card", _pick(AMOUNTS, amount), None)
         self._ask(intent, 0, False, [])
         for payment_id in intent.returned:
             for move in moves:
+                if after:
+                    self.pass_time(after)
                 self._move(f"{move} {payment_id}", partial(getattr(self._world.engine, move), payment_id))
+        if after:
+            self.pass_time(1)  # its events have a time of their own, and are due then
         return intent
 
     def _move(self, name: str, move: Callable[[], Any]) -> None:
