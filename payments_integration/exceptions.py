@@ -178,6 +178,14 @@ NOT_CONNECTED = "not_connected"
 _NOTHING_SENT = "Nothing was sent: "
 
 
+def is_passing(error: dict[str, Any]) -> bool:
+    """Whether a refusal (``ProviderError.fields``) is about access or rate: it says nothing about the call itself."""
+    status, code = error.get("status_code"), error.get("code")
+    if code == "idempotency_conflict":
+        return False
+    return status in (401, 429) or (status == 403 and code == "merchant_not_active")
+
+
 def nothing_sent(why: object) -> str:
     """The text of an error before which no byte of a request left."""
     return f"{_NOTHING_SENT}{str(why).removeprefix(_NOTHING_SENT)}"

@@ -13,13 +13,14 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from payments_integration.db import fields
+from payments_integration.exceptions import NOT_CONNECTED, is_passing
 from payments_integration.models.base import Row
 
 
 class OperationState(models.TextChoices):
     """The state of an operation. DONE and REJECTED are final.
 
-    CLOSED is final too, unless a passing refusal closed it: then the same call opens it again (``ledger.is_free``).
+    CLOSED is final too, unless a passing refusal closed it: then the same call opens it again (``has_free_key``).
     """
 
     DUE = "due", _("recorded, to be sent")
@@ -158,13 +159,13 @@ class Operation(Row):
 
     @property
     def has_free_key(self) -> bool:
-        """Whether the same call may be made again under its key: it ended because of access, rate or a connection.
+        """Whether the same call may be sent again under its key: closed by a passing refusal, or without a connection.
 
-        Only such an end leaves an error in a closed operation; a person who closes one leaves at most the provider's
-        complaint about the key itself.
+        An erased request cannot be sent again.
         """
-        error = self.error or {}
-        return self.state == OperationState.CLOSED and bool(error) and error.get("type") != "idempotency_error"
+        if self.state != OperationState.CLOSED or self.body is None or not isinstance(self.error, dict):
+            return False
+        return self.error.get("type") == NOT_CONNECTED or is_passing(self.error)
 
     @property
     def request(self) -> bytes:

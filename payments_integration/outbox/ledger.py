@@ -29,7 +29,6 @@ from payments_integration.attention import call_attention
 from payments_integration.client import LatestAnswer
 from payments_integration.db.transactions import expired, ledger_database, repeatable, updated
 from payments_integration.exceptions import (
-    NOT_CONNECTED,
     ApprovalRequired,
     IdempotencyMismatch,
     OperationClosed,
@@ -201,20 +200,9 @@ class Reopened:
     key_is_known: bool
 
 
-def is_passing(error: dict[str, Any]) -> bool:
-    """Whether a refusal (``ProviderError.fields``) is about access or rate: it says nothing about the call itself."""
-    status, code = error.get("status_code"), error.get("code")
-    if code == "idempotency_conflict":
-        return False
-    return status in (401, 429) or (status == 403 and code == "merchant_not_active")
-
-
 def is_free(operation: Operation) -> bool:
-    """Whether the same call may be sent again under its key: closed by a passing refusal, or without a connection."""
-    error = operation.error
-    if operation.state != OperationState.CLOSED or operation.body is None or not isinstance(error, dict):
-        return False
-    return error.get("type") == NOT_CONNECTED or is_passing(error)
+    """Whether the same call may be sent again under its key."""
+    return operation.has_free_key
 
 
 def _as_recorded(intent: Intent, known: Operation) -> Intent:

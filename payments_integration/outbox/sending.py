@@ -26,6 +26,7 @@ from payments_integration.exceptions import (
     OutcomeUnknown,
     ProviderError,
     UnsendableRequest,
+    is_passing,
     not_connected,
 )
 from payments_integration.models import Operation, OperationState
@@ -208,7 +209,7 @@ def _judge(claim: Claim, error: ProviderError, *, caller_waits: bool) -> None:
         outcomes.happened(claim, "the provider says that it has taken effect")
     elif claim.repeated or not _is_refusal(error):
         outcomes.unknown(claim, error)
-    elif ledger.is_passing(error.fields()):
+    elif is_passing(error.fields()):
         # Access or rate: the same call is executed when that is mended.
         (outcomes.closed if caller_waits else outcomes.due_again)(claim, error)
     else:

@@ -66,7 +66,7 @@ def _operations(of: Key) -> list[Operation]:
     found = Operation.objects.using(ledger_database()).filter(operation=CREATES_PAYMENT, merchant_reference=reference)
     if account is not None:
         found = found.filter(account=account)
-    return list(found.only("account", "idempotency_key", "state", "error", "result_id", "created_at"))
+    return list(found.only("account", "idempotency_key", "state", "error", "body", "result_id", "created_at"))
 
 
 def _statuses(operations: Iterable[Operation]) -> dict[str, str]:

@@ -28,7 +28,7 @@ PASSING: dict[str, dict[str, Any]] = {
     "401": {"status_code": 401, "type": "authentication_error", "code": "api_key_revoked"},
     "403": {"status_code": 403, "type": "permission_error", "code": "merchant_not_active"},
     "429": {"status_code": 429, "type": "rate_limit_error", "code": "rate_limit_exceeded"},
-    "not connected": {"status_code": None, "type": "", "code": "not_connected"},
+    "not connected": {"status_code": 0, "type": "not_connected", "code": "not_connected"},
 }
 
 
@@ -98,6 +98,10 @@ class TestTheLedgerCounts:
         operation = attempt(order, state=OperationState.CLOSED, error=error)
         assert operation.has_free_key
         assert order.attempt_key() == key
+
+    def test_an_erased_call_cannot_be_made_again(self, order: Order) -> None:
+        attempt(order, state=OperationState.CLOSED, error=PASSING["429"], body=None)
+        assert number(order) == 2
 
     def test_only_payments_of_this_reference_and_account_count(self, order: Order) -> None:
         for fields in (
