@@ -355,7 +355,7 @@ def _refuse_if_it_happened(operation: Operation) -> None:
     call = operations.get(operation.operation)
     if call is None:
         return  # another version of the app recorded it, and this one cannot look it up
-    is_looked_up = operation.may_have_run or recovery.must_look_first(operation)
+    is_looked_up = operation.may_have_run or _may_be_sent_before(operation, call)
     if is_looked_up and operation.account in conf.aliases():
         refuse_transaction("mark_never_happened")
         with _reading():

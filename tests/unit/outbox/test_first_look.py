@@ -289,6 +289,15 @@ def test_it_never_happened_reads_the_provider_of_an_old_operation(fake: Fake) ->
         services.mark_never_happened(operation, "ana", "checked")
 
 
+def test_a_rotation_that_was_never_sent_can_be_called_off(fake: Fake, mirrored: Any) -> None:
+    """A look-up of a rotation always says that it happened."""
+    row = mirrored(endpoint())
+    with dispatching():
+        operation = services.defer(services.rotate_webhook_secret, row)
+    Operation.objects.update(created_at=timezone.now() - OLD)
+    assert services.mark_never_happened(operation, "ana", "not needed").state == OperationState.CLOSED
+
+
 def test_a_cancel_that_took_effect_is_not_sent_again(fake: Fake, mirrored: Any) -> None:
     row = mirrored(payment())
     with dispatching():
