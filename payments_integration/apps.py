@@ -28,6 +28,7 @@ class PaymentsIntegrationConfig(AppConfig):
         checks.register(app_checks.check_deployment, checks.Tags.security, deploy=True)
         checks.register(app_checks.check_sentry, checks.Tags.security, deploy=True)
         checks.register(app_checks.check_keys, checks.Tags.database)
+        checks.register(app_checks.check_accounts, checks.Tags.database)
         import_module("payments_integration.sql_views").connect(self)
         wakeup.set_hook(_on_wake)
         autodiscover_modules("payment_handlers")

@@ -16,7 +16,7 @@ from django.db import connections, router
 from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils.module_loading import import_string
 
-from payments_integration import conf, handlers, webhook_urls
+from payments_integration import conf, handlers, reconciliation, webhook_urls
 from payments_integration.db.encryption import DecryptionError, decrypt
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, WebhookEndpoint
@@ -131,7 +131,9 @@ def check_webhook_urls(app_configs: Any = None, **kwargs: Any) -> list[checks.Ch
 
 
 def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E014: an option of the REST API, or ORDER_URL, names what cannot be imported or is of another type."""
+    """E014: an option of the REST API, or ORDER_URL, names what cannot be imported or is of another type. W014: there
+    are several accounts, and nothing says who may use which.
+    """
     raw = getattr(settings, conf.NAME, {})
     if any(conf.problems(raw)):
         return []  # reported as E001 to E013
@@ -140,14 +142,31 @@ def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessag
         (option, path, method) for option, method in conf.API_CLASSES.items() for path in getattr(current, option)
     ]
     found = [*named, ("API_QUERYSET", current.API_QUERYSET, "")]
-    for option in ("API_REFERENCE_CHECK", "ORDER_URL"):
+    for option in ("API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "ORDER_URL"):
         if path := getattr(current, option):
             found.append((option, path, ""))
-    return [
+    messages: list[checks.CheckMessage] = [
         checks.Error(f'{conf.NAME}["{option}"] names {path!r}: {why}.', hint=_API_HINT, id=f"{ID}.E014")
         for option, path, method in found
         if (why := _unusable(path, method))
     ]
+    if len(current.ACCOUNTS) > 1 and not current.API_ACCOUNT_CHECK and _is_opened(current):
+        messages.append(
+            checks.Warning(
+                f"There are several accounts, and nothing says who may use which in the REST API: customers, and "
+                f'staff under your own API_QUERYSET, may use "{conf.DEFAULT_ACCOUNT}" only.',
+                hint=f'Set {conf.NAME}["API_ACCOUNT_CHECK"] to the dotted path of f(user, account) -> bool, or '
+                "silence this check.",
+                id=f"{ID}.W014",
+            )
+        )
+    return messages
+
+
+def _is_opened(current: conf.Settings) -> bool:
+    """Whether the REST API lets in others than staff who see all rows."""
+    usual = conf.Settings()
+    return any(getattr(current, name) != getattr(usual, name) for name in ("API_PERMISSION_CLASSES", "API_QUERYSET"))
 
 
 _API_HINT = "Correct the dotted path, or leave the option out for the default."
@@ -349,5 +368,29 @@ def check_keys(
             f"No key can read the secrets of {', '.join(unreadable)}; their deliveries are answered with 503.",
             hint=f'Put the missing key back into {conf.NAME}["ENCRYPTION_KEYS"], or rotate the secrets.',
             id=f"{ID}.E010",
+        )
+    ]
+
+
+def check_accounts(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[checks.CheckMessage]:
+    """With ``check --database``. E019: rows belong to an alias that is not configured."""
+    if (
+        not databases
+        or router.db_for_read(Event) not in databases
+        or any(conf.problems(getattr(settings, conf.NAME, {})))
+    ):
+        return []
+    unknown = [alias for alias in reconciliation.stored_accounts() if alias not in conf.current().ACCOUNTS]
+    if not unknown:
+        return []
+    return [
+        checks.Error(
+            f"Rows belong to accounts that are not configured: {', '.join(unknown)}. A renamed account is a stranger: "
+            "events about its objects are quarantined, and its keys protect no call.",
+            hint="If you renamed it, run manage.py payments_rename_account OLD NEW before you start anything. "
+            "Otherwise configure it again; if it is closed for good, silence this check.",
+            id=f"{ID}.E019",
         )
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import difflib
+import hashlib
 import os
 import re
 import sys
@@ -25,7 +26,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from payments_integration.enums import Currency
 from payments_integration.money import INT64_MAX
-from payments_integration.validation.urls import is_base_url
+from payments_integration.validation.urls import is_base_url, is_proxy_url
 
 NAME = "PAYMENTS_INTEGRATION"
 DEFAULT_ACCOUNT = "default"
@@ -47,13 +48,17 @@ class Account:
     webhook_secrets: tuple[str, ...] = field(default=(), repr=False)
     #: What the provider dates before this is mirrored and not dispatched; None: an hour before the first contact.
     dispatch_since: datetime | None = None
+    #: The way out to an https:// address; "": directly. It may have a password.
+    proxy: str = field(default="", repr=False)
+    #: The file of authorities that sign certificates; "": those of the package certifi.
+    ca_bundle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Every option with its default. Times are in seconds unless the name ends in DAYS."""
 
-    #: Alias to BASE_URL, API_KEY, WEBHOOK_SECRETS and DISPATCH_SINCE; one account for each project of the provider.
+    #: Alias to the keys of an account (ACCOUNT_KEYS); one account for each project of the provider.
     ACCOUNTS: Mapping[str, Account] = field(default_factory=dict)
     #: "inline": apply within the request, after commit; "celery": in a worker.
     PROCESSING: str = "inline"
@@ -104,6 +109,9 @@ class Settings:
     #: Dotted path of ``f(user, reference) -> bool``: whether a customer may create something under this
     #: merchant_reference there; empty: none may.
     API_REFERENCE_CHECK: str = ""
+    #: Dotted path of ``f(user, account) -> bool``: whether a user may use this account there; empty: staff may use
+    #: every account, and "default" only if API_QUERYSET is the project's own; all other users "default" only.
+    API_ACCOUNT_CHECK: str = ""
     #: Dotted path of ``f(obj) -> str | None``: where the admin's links from a payment, payout or deposit reference to
     #: the order with its merchant_reference lead; empty: to the rows of ``Payable`` models.
     ORDER_URL: str = ""
@@ -155,7 +163,8 @@ API_CLASSES: Mapping[str, str] = {
 _API_RATES = ("read", "write")
 _RATE = re.compile(r"[1-9][0-9]{0,8}/(?:s|sec|second|m|min|minute|h|hour|d|day)")
 _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
-_ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS", "DISPATCH_SINCE")
+#: The keys of an account.
+ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS", "PROXY", "CA_BUNDLE", "DISPATCH_SINCE")
 
 
 def _limits(text: str) -> dict[str, int]:
@@ -175,6 +184,7 @@ _ENV_CASTS: Mapping[str, Any] = {
     "API_THROTTLE_RATES": dict,
     "API_QUERYSET": str,
     "API_REFERENCE_CHECK": str,
+    "API_ACCOUNT_CHECK": str,
     "ORDER_URL": str,
     "ALLOW_NETWORK_IN_TESTS": bool,
 }
@@ -216,15 +226,21 @@ def in_test_environment() -> bool:
     return hasattr(getattr(utils, "_TestState", None), "saved_data")
 
 
+def fingerprint(alias: str) -> str:
+    """A hash of the address and API key of an account: two aliases that have one are the same account there."""
+    entry = account(alias)
+    return hashlib.sha256(f"{entry.base_url}\x00{entry.api_key}".encode()).hexdigest()
+
+
 def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[str, Any]:
     """Read the value of PAYMENTS_INTEGRATION from environment variables: ``PAYMENTS_INTEGRATION = from_env()``.
 
     The account "default" is read from PAYMENTS_BASE_URL, PAYMENTS_API_KEY and PAYMENTS_WEBHOOK_SECRETS. With
     PAYMENTS_ACCOUNTS=default,br, the account "br" is read from PAYMENTS_BR_API_KEY and PAYMENTS_BR_WEBHOOK_SECRETS,
-    and from PAYMENTS_BR_BASE_URL if it differs from PAYMENTS_BASE_URL. PAYMENTS_DISPATCH_SINCE and
-    PAYMENTS_BR_DISPATCH_SINCE are ISO 8601 times with a time zone. Each other option has a variable of its name,
-    such as PAYMENTS_PROCESSING and PAYMENTS_ENCRYPTION_KEYS. Write lists as a,b and dicts as CLP=1000000,USD=50000. An
-    empty variable counts as not set.
+    and from PAYMENTS_BR_BASE_URL, PAYMENTS_BR_PROXY and PAYMENTS_BR_CA_BUNDLE if they differ from PAYMENTS_BASE_URL,
+    PAYMENTS_PROXY and PAYMENTS_CA_BUNDLE. PAYMENTS_DISPATCH_SINCE and PAYMENTS_BR_DISPATCH_SINCE are ISO 8601 times
+    with a time zone. Each other option has a variable of its name, such as PAYMENTS_PROCESSING. Write lists as a,b and
+    dicts as CLP=1000000,USD=50000. An empty variable counts as not set.
 
     Args:
         prefix: How the variables' names begin.
@@ -272,6 +288,9 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
         }
         if (since := read(f"{own}DISPATCH_SINCE", datetime.fromisoformat)) is not None:
             entry["DISPATCH_SINCE"] = since
+        for key in ("PROXY", "CA_BUNDLE"):  # most accounts have neither
+            if value := read(f"{own}{key}") or read(key):
+                entry[key] = value
         for key, value in entry.items():
             check(f"{prefix}{own}{key}", {"ACCOUNTS": {alias: {**_VALID_ACCOUNT, key: value}}})
         found["ACCOUNTS"][alias] = entry
@@ -292,6 +311,8 @@ def _parse(raw: Mapping[str, Any]) -> Settings:
             api_key=entry["API_KEY"],
             webhook_secrets=tuple(entry.get("WEBHOOK_SECRETS", ())),
             dispatch_since=entry.get("DISPATCH_SINCE"),
+            proxy=(entry.get("PROXY") or "").rstrip("/"),
+            ca_bundle=os.fspath(entry.get("CA_BUNDLE") or ""),
         )
         for alias, entry in raw.get("ACCOUNTS", {}).items()
     }
@@ -312,7 +333,7 @@ def problems(raw: object) -> Iterator[Problem]:
         return
     known = [option.name for option in dataclasses.fields(Settings)]
     for name in raw:
-        if name in _ACCOUNT_KEYS:
+        if name in ACCOUNT_KEYS:
             hint = 'It belongs to an account: write {"ACCOUNTS": {"default": {"BASE_URL": …, "API_KEY": …}}}.'
             yield Problem("E002", f"{NAME} has {name!r} outside of ACCOUNTS.", hint)
         elif name not in known:
@@ -359,7 +380,7 @@ def _api_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
         )
     if "API_QUERYSET" in raw and not _is_path(raw["API_QUERYSET"]):
         yield Problem("E013", f'{NAME}["API_QUERYSET"] is wrong.', "Write the dotted path of a function.")
-    for name in ("API_REFERENCE_CHECK", "ORDER_URL"):
+    for name in ("API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "ORDER_URL"):
         if (path := raw.get(name, "")) != "" and not _is_path(path):
             yield Problem("E013", f'{NAME}["{name}"] is wrong.', "Write the dotted path of a function.")
     rates = raw.get("API_THROTTLE_RATES", {})
@@ -415,11 +436,11 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
             yield Problem("E004", f"{where} has {twin!r} and {alias!r}.", "Use names that differ by more than case.")
         here = f'{where}["{alias}"]'
         if not isinstance(entry, Mapping):
-            yield Problem("E005", f"{here} must be a dict.", f"Give it {', '.join(_ACCOUNT_KEYS)}.")
+            yield Problem("E005", f"{here} must be a dict.", f"Give it {', '.join(ACCOUNT_KEYS)}.")
             continue
         for key in entry:
-            if key not in _ACCOUNT_KEYS:
-                yield Problem("E005", f"{here} has an unknown key {key!r}.", _known(key, _ACCOUNT_KEYS))
+            if key not in ACCOUNT_KEYS:
+                yield Problem("E005", f"{here} has an unknown key {key!r}.", _known(key, ACCOUNT_KEYS))
         base_url, api_key = entry.get("BASE_URL"), entry.get("API_KEY")
         if not isinstance(base_url, str) or not is_base_url(base_url):
             yield Problem(
@@ -446,6 +467,32 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
                 "Write an aware datetime, such as datetime(2026, 1, 31, tzinfo=UTC); in the environment "
                 "2026-01-31T00:00:00Z.",
             )
+        yield from _way_out_problems(here, entry)
+
+
+def _way_out_problems(here: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
+    proxy, bundle = entry.get("PROXY") or "", entry.get("CA_BUNDLE") or ""
+    if proxy and not (isinstance(proxy, str) and is_proxy_url(proxy)):
+        hint = "Write http://host:port, or http://user:password@host:port."
+        yield Problem("E005", f'{here}["PROXY"] is wrong.', hint)
+    if bundle and (why := _unreadable_bundle(bundle)):
+        hint = "Write the path of a file with the certificates of authorities, in PEM format."
+        yield Problem("E005", f'{here}["CA_BUNDLE"] is wrong: {why}.', hint)
+
+
+def _unreadable_bundle(path: object) -> str:
+    """Why authorities cannot be read from this file; "" if they can."""
+    import ssl  # noqa: PLC0415  (most sites name no file)
+
+    if not isinstance(path, str | os.PathLike):
+        return "it is no path"
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
+    except ssl.SSLError:
+        return "the file has no certificates"
+    except (OSError, ValueError) as error:
+        return f"the file cannot be read ({getattr(error, 'strerror', None) or 'no path'})"
+    return ""
 
 
 def _is_header_value(value: str) -> bool:

@@ -6,7 +6,14 @@ from typing import Any
 
 
 class PaymentsError(Exception):
-    """The base class of this app's errors."""
+    """The base class of this app's errors.
+
+    Attributes:
+        was_repeated (bool): The client sent the request twice with the same key, because its connection was lost
+            before an answer came. The first one may have been executed, whatever this error says.
+    """
+
+    was_repeated: bool = False
 
 
 class ProviderError(PaymentsError):
@@ -144,13 +151,13 @@ def provider_error(fields: dict[str, Any]) -> ProviderError:
 class NoAnswer(PaymentsError):
     """No usable answer arrived: a timeout, a reset, HTML, a redirect, or an object of another kind.
 
-    It is not known whether the provider did the work. For a call that moves money, ``services`` raises
-    :class:`OutcomeUnknown` instead; functions that only read raise this error.
+    Functions that only read raise this error. A call that changes something raises it only if nothing was sent: the
+    same call with the same key is then sent. If something may have been sent, it raises :class:`OutcomeUnknown`.
 
     Attributes:
         status_code (int | None): The HTTP status, if there was one.
         request_id (str): Names the request at the provider; may be empty.
-        was_connected (bool): False: there was no connection, so nothing was sent.
+        was_connected (bool): False: no byte of the request has left, so it was not executed.
     """
 
     def __init__(
@@ -160,6 +167,33 @@ class NoAnswer(PaymentsError):
         self.status_code = status_code
         self.request_id = request_id
         self.was_connected = was_connected
+
+    def fields(self) -> dict[str, Any]:
+        """What the ledger stores of a call that found no connection; see :func:`closing_error`."""
+        return {"status_code": 0, "type": NOT_CONNECTED, "code": NOT_CONNECTED, "message": str(self)}
+
+
+#: ``type`` and ``code`` of an operation's ``error`` if there was no connection.
+NOT_CONNECTED = "not_connected"
+_NOTHING_SENT = "Nothing was sent: "
+
+
+def nothing_sent(why: object) -> str:
+    """The text of an error before which no byte of a request left."""
+    return f"{_NOTHING_SENT}{str(why).removeprefix(_NOTHING_SENT)}"
+
+
+def not_connected(text: str) -> NoAnswer:
+    """The error of a call that was not sent because there was no connection. ``text``: why."""
+    text = text if text.endswith((".", "?", "!")) else f"{text}."
+    return NoAnswer(f"{nothing_sent(text)} Call again with the same key.", was_connected=False)
+
+
+def closing_error(fields: dict[str, Any]) -> ProviderError | NoAnswer:
+    """The stored error of an operation as an exception again."""
+    if fields.get("type") == NOT_CONNECTED:
+        return not_connected(str(fields.get("message", "")))
+    return provider_error(fields)
 
 
 def recorded_error(error: BaseException) -> str:
@@ -183,19 +217,44 @@ class PagingError(PaymentsError):
 class OutcomeUnknown(PaymentsError):
     """The request may have reached the provider; ``operation`` is kept and is being resolved.
 
-    Money may still move after this error and after :class:`ApprovalRequired`, and after no other. Do not repeat the
-    call with another key: wait until ``resume_operations`` settles the operation, or repeat it with the same key.
+    Money may still move after this error and after :class:`ApprovalRequired`, and after no other, but for
+    KeyboardInterrupt, SystemExit, GeneratorExit and the cancellation of an ``await``. Do not repeat the call with
+    another key: wait until ``resume_operations`` settles the operation, or repeat it with the same key.
+
+    The message says what happened last and what happens next.
 
     Attributes:
         operation (Operation): The row of the ledger.
     """
 
-    def __init__(self, operation: Any) -> None:
+    def __init__(self, operation: Any, last: BaseException | None = None) -> None:
+        happened = f" {_last(last)}" if last is not None else ""
         super().__init__(
-            f"the outcome of operation {operation.pk} ({operation.operation}) is not known yet; "
-            "it is kept until it is settled: see its state and note"
+            f"The outcome of operation {operation.pk} ({operation.operation}) is not known yet.{happened} "
+            f"{_next(operation)} Do not repeat the call with another key."
         )
         self.operation = operation
+
+
+def _last(error: BaseException) -> str:
+    """What happened, without texts that may repeat an argument: other libraries', and an envelope's message."""
+    if isinstance(error, ProviderError):
+        return f"The provider answered {error.code} (HTTP {error.status_code})."
+    if isinstance(error, NoAnswer):
+        text = str(error)
+        return text if text.endswith((".", "?", "!")) else f"{text}."
+    return f"{type(error).__name__} was raised while it was carried out."
+
+
+def _next(operation: Any) -> str:
+    at = f" after {operation.next_attempt_at:%H:%M:%S %Z}" if operation.next_attempt_at else ""
+    if operation.state == "due":
+        return f"The app sends it by itself{at}."
+    if operation.state == "needs_person":
+        return "A person decides about it: its note says why."
+    if operation.state == "done":
+        return "It was executed: the same call with the same key returns its object."
+    return f"The app sends it again with the same key, or looks it up,{at or ' soon'}."
 
 
 class ApprovalRequired(PaymentsError):

@@ -9,12 +9,14 @@ class Reason(StrEnum):
     """A stable code. ``attention`` sends it when it happens; ``payments_health`` shows it while it lasts."""
 
     # Sent as ``attention``.
+    DEFERRED_REFUSED = "deferred_refused"
     DEFERRED_REJECTED = "deferred_rejected"
     ENDPOINT = "endpoint"
     EVENT_NOT_APPLIED = "event_not_applied"
     EVENT_QUARANTINED = "event_quarantined"
     EVENTS_HELD = "events_held"
     GAP_TOO_LONG = "gap_too_long"
+    LEDGER_INCOMPLETE = "ledger_incomplete"
     OPERATION_AWAITS_APPROVAL = "operation_awaits_approval"
     OPERATION_NEEDS_RESOLUTION = "operation_needs_resolution"
     PROVIDER_CLOCK = "provider_clock"
@@ -46,6 +48,8 @@ _WORKER = "check that the worker and beat run, or the cron job of payments_proce
 
 #: What to do, and where.
 ACTIONS: dict[Reason, str] = {
+    Reason.DEFERRED_REFUSED: "correct the account's API_KEY, or have the provider activate the merchant; it is then "
+    "sent by itself",
     Reason.DEFERRED_REJECTED: "read why the provider rejected it (admin: Operations); if you still need it, repeat it "
     "with a new key",
     Reason.ENDPOINT: "repair it in the provider's dashboard, or delete it (payments_endpoints delete) and create "
@@ -55,6 +59,9 @@ ACTIONS: dict[Reason, str] = {
     Reason.EVENT_QUARANTINED: "read it (admin: Events, state quarantined); upgrade to a version that understands it, "
     "then press Replay",
     Reason.GAP_TOO_LONG: "wait for the full comparison, or start it: payments_reconcile --full",
+    Reason.LEDGER_INCOMPLETE: "find out whether a backup was restored (follow docs/restore.md), or another "
+    "installation uses the API key (give it its own); until then, look in the provider's dashboard before you approve "
+    "or send",
     Reason.OPERATION_NEEDS_RESOLUTION: "look it up, then resolve it (admin: Operations, state “a person must decide”)",
     Reason.PROVIDER_CLOCK: "check this server's clock (NTP); deliveries are refused if it is wrong by five minutes",
     Reason.SECRET_MISSING: "rotate the secret: payments_endpoints rotate; deliveries cannot be verified until then",

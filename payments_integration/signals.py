@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from functools import partial
 from inspect import isasyncgenfunction, iscoroutine
 from typing import Any
@@ -104,6 +105,7 @@ def mirror_written(rows: Sequence[Any]) -> None:
 
 
 _dispatching: ContextVar[bool] = ContextVar("payments_integration_dispatching", default=False)
+_dispatched_at: ContextVar[datetime | None] = ContextVar("payments_integration_dispatched_at", default=None)
 
 
 def is_dispatching() -> bool:
@@ -111,11 +113,20 @@ def is_dispatching() -> bool:
     return _dispatching.get()
 
 
+def dispatched_at() -> datetime | None:
+    """The provider's time of the event or change whose receiver runs now; None outside a receiver."""
+    return _dispatched_at.get()
+
+
 @contextmanager
-def dispatching() -> Iterator[None]:
-    """Mark the code within as a receiver that the inbox calls inside its transaction. Can be nested."""
-    token = _dispatching.set(True)
+def dispatching(at: datetime | None = None) -> Iterator[None]:
+    """Mark the code within as a receiver that the inbox calls inside its transaction. Can be nested.
+
+    ``at``: the provider's time of what it is called for.
+    """
+    token, token_at = _dispatching.set(True), _dispatched_at.set(at)
     try:
         yield
     finally:
         _dispatching.reset(token)
+        _dispatched_at.reset(token_at)

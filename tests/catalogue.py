@@ -152,8 +152,25 @@ CASES = (
     Case(120, "such a callback raises anything else, for half of the objects", ALL),
     Case(121, "a handler raises a BaseException, closes its connection, rolls back by hand, ends the process", ALL),
     Case(122, "an event up to five seconds after an answer about its object; the provider away", ALL),
-    Case(146, "the first concurrent events of a fresh process with several threads", (SQLITE,)),
+    Case(123, "any exception after the commit that records an operation", ALL),
+    Case(124, "a backup from before a payout restored; the person presses Send again, or approves", ALL),
+    Case(125, "401, 403, 429 at the first call, then the same call; five deferred ones meanwhile", ALL),
+    Case(126, "an answer that names another merchant reference; a provider that trims references", ALL),
+    Case(127, "an idle pooled connection that a NAT forgot", (SQLITE,)),
+    Case(
+        128, "a card is declined, the order is paid again: failed, expired, canceled; two clicks, two processes", ALL
+    ),
     Case(129, "50,000 payments made before the installation; the first synchronisation", ALL),
+    Case(130, "manage.py test without a sandbox, with a live key", (SQLITE,)),
+    Case(132, "a user of the API names another account", ALL),
+    Case(136, "two agents refund, cancel or bulk-refund the same thing", ALL),
+    Case(146, "the first concurrent events of a fresh process with several threads", (SQLITE,)),
+    Case(149, "the only way out is a proxy with its own certificate authority", (SQLITE,)),
+    Case(150, "the provider's address refuses the connection", (SQLITE,)),
+    Case(151, "slow DNS, black-holed addresses, a slow handshake", (SQLITE,)),
+    Case(152, "TLS fails (expired, wrong host, unknown authority)", (SQLITE,)),
+    Case(153, "two servers of the provider with clocks 20 s to 4 min apart around a lost answer", ALL),
+    Case(154, "an account's alias is renamed, with open operations and old objects", ALL),
 )
 
 BY_NUMBER = {case.number: case for case in CASES}

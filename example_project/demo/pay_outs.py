@@ -88,7 +88,7 @@ def answers_are_lost(stage: Stage) -> None:
     stage.screen.step("Two answers are lost on the way")
     order = _lose_a_payment(stage)
     _lose_a_payout(stage)
-    keys = [f"order-{order.reference}", f"payout-{INVOICE}"]
+    keys = [order.key, f"payout-{INVOICE}"]
     operations = Operation.objects.filter(idempotency_key__in=keys)
     took = stage.wait("both to be resolved", lambda: operations.filter(state="done").count() == len(keys))
     books = stage.provider.books()

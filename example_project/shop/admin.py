@@ -57,7 +57,7 @@ class OrderAdmin(ReadOnlyAdmin):
     date_hierarchy = "created_at"
     list_select_related = ["product"]
     fields = [
-        "reference", "product", "quantity", "price", "status", "note_shown", "money", "attempt", "payment_links",
+        "reference", "product", "quantity", "price", "status", "note_shown", "money", "key", "payment_links",
         "country", "method_code", "flow", "name", "email", "created_at", "paid_at",
     ]  # fmt: skip
 

@@ -23,28 +23,34 @@ class NotNow(Exception):
 
 def place(submission: str, **fields: Any) -> Order:
     """The order of this form: created now, or when the form was sent before."""
+    order = Order(submission=submission, **fields)
+    # Stored, so that a form sent twice is one attempt, even if the first is declined in between.
+    order.key = order.attempt_key()
     try:
         with transaction.atomic():
-            return Order.objects.create(submission=submission, **fields)
+            order.save(force_insert=True)
+            return order
     except IntegrityError:
         return Order.objects.get(submission=submission)
 
 
-def begin(order: Order, attempt: int, *, method_code: str, flow: str) -> Order:
-    """Open the attempt with the form's number; returns the order as it is now.
+def begin(order: Order, attempt: str, *, method_code: str, flow: str) -> Order:
+    """Open the attempt whose signed key the form has; returns the order as it is now.
 
-    If the form is sent twice, the second one finds the attempt of the first. Raises NotNow.
+    If the form is sent twice, the second one finds the attempt of the first. Raises NotNow; ValidationError for a key
+    that this order's form did not have.
     """
+    key = order.attempt_key(attempt)
     with transaction.atomic():
         order = Order.objects.select_for_update().select_related("product").get(pk=order.pk)
-        if (attempt, method_code, flow) == (order.attempt, order.method_code, order.flow):
+        if (key, method_code, flow) == (order.key, order.method_code, order.flow):
             return order
         settle_locked(order)
-        if attempt != order.attempt + 1 or not may_begin(order, current_attempt(order)):
+        if key != order.attempt_key() or not may_begin(order, current_attempt(order)):
             raise NotNow
-        order.attempt, order.method_code, order.flow = attempt, method_code, flow
+        order.key, order.method_code, order.flow = key, method_code, flow
         order.status, order.note, order.refusal = OrderStatus.NEW, "", ""
-        order.save(update_fields=["attempt", "method_code", "flow", "status", "note", "refusal"])
+        order.save(update_fields=["key", "method_code", "flow", "status", "note", "refusal"])
     return order
 
 
@@ -52,10 +58,10 @@ def pay(order: Order, *, return_url: str | None = None) -> Payment:
     """Create the payment of the order's attempt, or return the one that it has.
 
     Raises OutcomeUnknown (it is being resolved, and the order waits), NotNow (the attempt was never sent, and money
-    came since), ValidationError or any other PaymentsError (it did not happen and will not; the next attempt has a key
-    of its own).
+    came since), ValidationError or any other PaymentsError (it did not happen and will not; ``attempt_key`` has the
+    key for another try).
     """
-    if order.attempt > 1 and current_attempt(order).is_unsent and settle(order).status != OrderStatus.NEW:
+    if current_attempt(order).is_unsent and settle(order).status != OrderStatus.NEW:
         raise NotNow
     try:
         return services.create_payment(
@@ -68,7 +74,7 @@ def pay(order: Order, *, return_url: str | None = None) -> Payment:
             return_url=return_url,
             flow=order.flow,
             metadata={"product": order.product.slug},
-            idempotency_key=order.idempotency_key,
+            idempotency_key=order.key,
             actor="shop",
         )
     except (OutcomeUnknown, IdempotencyMismatch):
@@ -76,7 +82,7 @@ def pay(order: Order, *, return_url: str | None = None) -> Payment:
         raise
     except (PaymentsError, ValidationError) as error:
         code = error.code if isinstance(error, ProviderError) else type(error).__name__
-        Order.objects.filter(pk=order.pk, attempt=order.attempt).update(refusal=code[:MAX_CODE])
+        Order.objects.filter(pk=order.pk, key=order.key).update(refusal=code[:MAX_CODE])
         settle(order)
         raise
 

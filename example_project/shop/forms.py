@@ -84,8 +84,8 @@ class BuyForm(Person):
 
 
 class PayAgainForm(forms.Form):
-    #: The number of the attempt that this form begins: a form sent twice is one attempt.
-    attempt = forms.IntegerField(min_value=1, widget=forms.HiddenInput)
+    #: The signed key of the attempt that this form begins: a form sent twice is one attempt.
+    attempt = forms.CharField(widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, methods: list[Choice], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -91,8 +91,8 @@ class Order(Payable):
     amount = models.BigIntegerField(_("amount"))
     currency = models.CharField(_("currency"), max_length=3, choices=Currency)
     country = models.CharField(_("country"), max_length=2, choices=Country)
-    #: The number of the current attempt, from 1, and how it is paid.
-    attempt = models.PositiveIntegerField(_("attempt"), default=1)
+    #: The idempotency key of the current attempt (``attempt_key``), and how it is paid.
+    key = models.CharField(_("idempotency key"), max_length=255)
     method_code = models.CharField(_("method code"), max_length=255)
     flow = models.CharField(_("flow"), max_length=32, choices=Flow, default=Flow.HOSTED)
     #: Why this attempt was refused, as a code.
@@ -124,11 +124,6 @@ class Order(Payable):
     @property
     def price(self) -> str:
         return format_for_payer(self.amount, self.currency, self.country)
-
-    @property
-    def idempotency_key(self) -> str:
-        """One key per attempt: two calls with it create one payment."""
-        return f"order-{self.reference}" if self.attempt == 1 else f"order-{self.reference}-{self.attempt}"
 
     @property
     def payment(self) -> Payment | None:

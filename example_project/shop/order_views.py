@@ -132,11 +132,11 @@ def pay_again(request: HttpRequest, reference: str) -> HttpResponse:
                 return redirect(order)
             except (PaymentsError, ValidationError) as error:
                 problem = explain(error)
-            form = PayAgainForm(initial={"attempt": order.attempt + 1}, methods=offered)
+            form = PayAgainForm(initial={"attempt": order.signed_attempt_key()}, methods=offered)
     elif not may_begin(order, attempt):
         return redirect(order)
     else:
-        form = PayAgainForm(initial={"attempt": order.attempt + 1}, methods=offered)
+        form = PayAgainForm(initial={"attempt": order.signed_attempt_key()}, methods=offered)
     status = 422 if problem and request.method == "POST" else 200
     return render(request, "shop/pay_again.html", {"order": order, "form": form, "problem": problem}, status=status)
 

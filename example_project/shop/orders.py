@@ -32,7 +32,7 @@ MAX_CODE = 100
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """``create_payment`` under the order's idempotency key."""
+    """``create_payment`` under the order's key."""
 
     #: It was requested, or will be, and its payment is not known yet.
     is_pending: bool
@@ -43,7 +43,7 @@ class Attempt:
 
 
 def current_attempt(order: Order) -> Attempt:
-    operation = Operation.objects.filter(account="default", idempotency_key=order.idempotency_key).first()
+    operation = Operation.objects.filter(account="default", idempotency_key=order.key).first()
     if operation is None:
         # Either never requested, or refused before anything was recorded.
         return Attempt(is_pending=not order.refusal, is_unsent=not order.refusal, refusal=order.refusal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from django import forms
@@ -26,7 +27,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration import services
 from payments_integration.admin.lists.changelist import ListAdmin
-from payments_integration.admin.shared import columns, display
+from payments_integration.admin.shared import columns, display, twins
 from payments_integration.admin.shared.buttons import Button, Press, Tool, new_key
 from payments_integration.admin.shared.display import explain, validation_messages
 from payments_integration.admin.shared.sections import Page, Section
@@ -171,8 +172,10 @@ class ReadOnlyAdmin(ListAdmin):
         for button in self.buttons:
             if button.shown(obj) and getattr(self, f"has_{button.permission}_permission")(request, obj):
                 url = self.object_url(button.name, obj)
-                form = button.unbound(obj)
-                yield Tool(button.label, url, question=button.question, key=new_key(), form=form)
+                tool = Tool(button.label, url, question=button.question, key=new_key(), form=button.unbound(obj))
+                if button.twin and (twin := button.twin(obj)):
+                    tool = replace(tool, twin=twin.pk, warning=twins.warning(self.admin_site, twin))
+                yield tool
 
     def button_view(self, button: Button) -> ObjectView:
         """The view that a button posts to: one service call, then a message on the row's page."""
@@ -188,8 +191,14 @@ class ReadOnlyAdmin(ListAdmin):
                     self.message_user(request, text, messages.ERROR)
                 return self.back(request, obj)
             current: Any | None = obj
+            key = request.POST.get("idempotency_key") or None
+            # The service itself refuses what the row's status does not allow.
+            twin = button.twin(obj) if button.twin and button.shown(obj) else None
+            if twin is not None and not twins.is_confirmed(twin, request.POST.getlist(twins.TWIN), [key]):
+                self.message_user(request, twins.warning(self.admin_site, twin), messages.WARNING)
+                return self.back(request, obj)
             try:
-                button.call(obj, Press(request.user, request.POST.get("idempotency_key") or None, form.cleaned_data))
+                button.call(obj, Press(request.user, key, form.cleaned_data))
             except ValidationError as error:
                 for _argument, message in validation_messages(error):
                     self.message_user(request, message, messages.ERROR)
@@ -228,6 +237,7 @@ REFRESH = Button(
     label=_("Refresh"),
     permission="view",
     call=lambda obj, press: services.refresh(obj),
+    twin=None,
     done=_("Refreshed from the provider."),
 )
 

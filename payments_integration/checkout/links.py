@@ -11,6 +11,7 @@ A token cannot be guessed, but it is not encrypted: it shows the account's alias
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,32 +30,45 @@ _RETURN_SALT = "payments_integration.checkout.return"
 
 
 def return_url(
-    request: HttpRequest, merchant_reference: str, account: str = conf.DEFAULT_ACCOUNT, *, url_name: str = RETURN
+    request: HttpRequest,
+    merchant_reference: str,
+    account: str = conf.DEFAULT_ACCOUNT,
+    *,
+    pay_again_url: str = "",
+    url_name: str = RETURN,
 ) -> str:
     """The ``return_url`` for ``services.create_payment``: where the payer of this reference comes back to.
 
     Absolute, with the scheme and host of the request: behind a proxy SECURE_PROXY_SSL_HEADER makes it ``https``. Equal
     arguments give an equal address, so that a repeated call under the same idempotency key is the same call.
+    ``pay_again_url``: where the status page's button "Pay again" leads after the payment failed, expired or was
+    canceled, such as the order's page: a path of this site, or an absolute web address; without it there is no button.
     ``url_name``: the name of your own view's URL, if you subclass ``CheckoutReturnView``.
 
-    Raises ValueError for an empty reference, ImproperlyConfigured for an unknown account.
+    Raises ValueError for an empty reference or another kind of address, ImproperlyConfigured for an unknown account.
     """
-    subject = _of_reference(merchant_reference, account)
+    subject = _of_reference(merchant_reference, account, pay_again_url)
     return request.build_absolute_uri(reverse(url_name, kwargs={"token": return_token(subject)}))
 
 
 def status_url(
-    request: HttpRequest, target: Payment | str, account: str = conf.DEFAULT_ACCOUNT, *, url_name: str = STATUS
+    request: HttpRequest,
+    target: Payment | str,
+    account: str = conf.DEFAULT_ACCOUNT,
+    *,
+    pay_again_url: str = "",
+    url_name: str = STATUS,
 ) -> str:
     """The absolute address of the status page of a payment, or of a ``merchant_reference`` (a text).
 
     Anyone who has it sees the page, until ``CheckoutStatusView.max_age`` seconds from now. ``account`` is the account
-    of a reference; a payment has its own. Raises the same errors as :func:`return_url`.
+    of a reference; a payment has its own. ``pay_again_url`` is the same as for :func:`return_url`, and so are the
+    errors.
     """
     if isinstance(target, Payment):
-        subject = Subject(target.account, payment_id=target.pk)
+        subject = Subject(target.account, payment_id=target.pk, pay_again_url=_checked(pay_again_url))
     else:
-        subject = _of_reference(target, account)
+        subject = _of_reference(target, account, pay_again_url)
     return request.build_absolute_uri(reverse(url_name, kwargs={"token": status_token(subject)}))
 
 
@@ -69,6 +83,8 @@ class Subject:
     account: str
     payment_id: str = ""
     merchant_reference: str = ""
+    #: Where the payer may try again.
+    pay_again_url: str = ""
 
 
 def status_token(subject: Subject) -> str:
@@ -95,16 +111,27 @@ def read_return_token(token: str) -> Subject:
         raise InvalidToken from error
 
 
-def _of_reference(merchant_reference: str, account: str) -> Subject:
+def _of_reference(merchant_reference: str, account: str, pay_again_url: str) -> Subject:
     if not isinstance(merchant_reference, str) or not merchant_reference:
         raise ValueError("a checkout page needs the merchant_reference that the payment is created with")
-    return Subject(conf.account(account).alias, merchant_reference=merchant_reference)
+    alias = conf.account(account).alias
+    return Subject(alias, merchant_reference=merchant_reference, pay_again_url=_checked(pay_again_url))
+
+
+def _checked(pay_again_url: str) -> str:
+    """The address of a link. Raises ValueError for one that is no path of this site and no web address."""
+    if pay_again_url and not re.match(r"/(?![/\\])|https?://", pay_again_url):
+        raise ValueError("pay_again_url must be a path that begins with /, or begin with https:// or http://")
+    return pay_again_url
 
 
 def _content(subject: Subject) -> list[str]:
-    return [subject.account, subject.payment_id, subject.merchant_reference]
+    content = [subject.account, subject.payment_id, subject.merchant_reference]
+    # Without it, an address is the one that earlier versions made: it is an argument of recorded calls.
+    return [*content, subject.pay_again_url] if subject.pay_again_url else content
 
 
 def _subject(content: Any) -> Subject:
-    account, payment_id, merchant_reference = content
-    return Subject(account, payment_id, merchant_reference)
+    account, payment_id, merchant_reference, *further = content
+    (pay_again_url,) = further or [""]
+    return Subject(account, payment_id, merchant_reference, pay_again_url)

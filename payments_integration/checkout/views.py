@@ -31,7 +31,7 @@ from payments_integration.checkout.status import find_payment, shown_status
 from payments_integration.checkout.texts import visible
 from payments_integration.client import at_most
 from payments_integration.db.transactions import refuse_transaction
-from payments_integration.enums import PAID_PAYMENT_STATUSES, Kind, PaymentStatus
+from payments_integration.enums import PAID_PAYMENT_STATUSES, VAIN_PAYMENT_STATUSES, Kind, PaymentStatus
 from payments_integration.exceptions import PaymentsError, request_id_of
 from payments_integration.models import Payment
 from payments_integration.money import format_for_payer
@@ -89,8 +89,8 @@ class CheckoutStatusView(CheckoutView, TemplateView):
     """The payment's status and what the payer must do; the page updates itself.
 
     Templates get ``payment`` (None until the mirror has it), ``status``, ``amount``, ``reference``, ``receipt_url``
-    (empty unless the project has receipts) and ``has_receipt``. For a page of your own, subclass it and set
-    ``template_name`` or ``extra_context``.
+    (empty unless the project has receipts), ``has_receipt`` and ``pay_again_url``. For a page of your own, subclass it
+    and set ``template_name`` or ``extra_context``, or override :meth:`get_pay_again_url`.
     """
 
     template_name: str = "payments_integration/checkout/status.html"
@@ -114,12 +114,21 @@ class CheckoutStatusView(CheckoutView, TemplateView):
                 "reference": visible(reference or ""),
                 "receipt_url": _receipt_url(self.kwargs["token"]),
                 "has_receipt": _has_receipt(payment),
+                "pay_again_url": self.get_pay_again_url(payment),
+                "pay_again_statuses": sorted(VAIN_PAYMENT_STATUSES),
                 "action_fingerprint": wanted,
                 "data_url": reverse(self.data_url_name, kwargs={"token": self.kwargs["token"]}),
                 "reload_seconds": self.reload_seconds_with_action if wanted else self.reload_seconds,
                 **kwargs,
             }
         )
+
+    def get_pay_again_url(self, payment: Payment | None) -> str:
+        """Where the button "Pay again" leads: what the address was made with; empty for no button.
+
+        The page shows it once the payment has failed, expired or was canceled.
+        """
+        return self.subject.pay_again_url
 
 
 class CheckoutStatusDataView(CheckoutView):

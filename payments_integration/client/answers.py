@@ -36,6 +36,8 @@ class Answer(Generic[T]):
     answered_at: datetime | None
     #: Seconds from before sending until the last byte, of the last attempt.
     duration: float
+    #: The request was sent twice at once, with the same key: it may have been executed before this answer.
+    was_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ def answer(reply: Reply, data: T) -> Answer[T]:
         request_id=reply.request_id,
         answered_at=http_date(reply.headers.get("Date", "")),
         duration=reply.duration,
+        was_repeated=reply.was_repeated,
     )
 
 

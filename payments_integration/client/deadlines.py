@@ -1,19 +1,15 @@
-"""How long an HTTP exchange may take, from connecting to the last byte of the answer.
-
-A read timeout limits only the silence between two bytes: an answer that sends one byte per second never ends it.
-:class:`DeadlineReader` shortens the socket's timeout before each read to the time that is left.
-"""
+"""How long an HTTP exchange may take, from looking up the host to the last byte of the answer."""
 
 from __future__ import annotations
 
-import io
-import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+
+#: Called with the seconds within which the exchange ends.
+Check = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,52 +19,20 @@ class Deadline:
     at: float
     silence: float
 
-    def timeout(self) -> float:
-        """Seconds that the next read may take. Raises TimeoutError after the deadline."""
+    def left(self) -> float:
+        """Seconds until the deadline. Raises TimeoutError after it."""
         left = self.at - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the deadline has passed")
-        return min(left, self.silence)
+            raise TimeoutError("timed out")
+        return left
+
+    def timeout(self) -> float:
+        """Seconds that the next read or write may take. Raises TimeoutError after the deadline."""
+        return min(self.left(), self.silence)
 
 
-class DeadlineReader(io.RawIOBase):
-    """Reads from a socket until the deadline, then raises TimeoutError."""
-
-    def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: Deadline) -> None:
-        self._raw = raw
-        self._sock = sock
-        self._deadline = deadline
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(self._deadline.timeout())
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            self._raw.close()
-
-
-_deadline: ContextVar[Deadline | None] = ContextVar("payments_integration_deadline", default=None)
 _budget: ContextVar[float | None] = ContextVar("payments_integration_budget", default=None)
-
-
-@contextmanager
-def within(seconds: float, silence: float) -> Iterator[None]:
-    """Every answer that this thread reads in this block ends within ``seconds`` from now."""
-    token = _deadline.set(Deadline(time.monotonic() + seconds, silence))
-    try:
-        yield
-    finally:
-        _deadline.reset(token)
-
-
-def current_deadline() -> Deadline | None:
-    """The deadline of the surrounding :func:`within` block; None outside one."""
-    return _deadline.get()
+_check: ContextVar[Check | None] = ContextVar("payments_integration_check", default=None)
 
 
 @contextmanager
@@ -88,3 +52,22 @@ def budget(allowed: float) -> float:
     """``allowed`` seconds for a request, or less inside :func:`at_most`."""
     seconds = _budget.get()
     return allowed if seconds is None else max(0.01, min(allowed, seconds))
+
+
+@contextmanager
+def before_sending(check: Check) -> Iterator[None]:
+    """Call ``check`` right before the first byte of each request that this thread sends in this block.
+
+    Looking up the host and connecting take time, in which a lease may end. ``check`` gets the seconds within which the
+    exchange ends. If it raises an error, the request is not sent, and the call raises this error.
+    """
+    token = _check.set(check)
+    try:
+        yield
+    finally:
+        _check.reset(token)
+
+
+def current_check() -> Check | None:
+    """The check of the surrounding :func:`before_sending` block; None outside one."""
+    return _check.get()

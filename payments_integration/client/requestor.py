@@ -160,7 +160,9 @@ class Requestor:
                 self._latest = LatestAnswer(http_date(reply.headers.get("Date", "")), self._monotonic())
                 if refusal is None:
                     return reply
-                if not isinstance(refusal, RateLimited) or reply.status_code != TOO_MANY:
+                # Of a POST that was sent twice, the first one may have been executed: its caller decides.
+                is_unclear = reply.was_repeated and method != "GET"
+                if not isinstance(refusal, RateLimited) or reply.status_code != TOO_MANY or is_unclear:
                     raise refusal
                 error, wait, retries = refusal, refusal.retry_after or 0.0, retries + 1
             if self._monotonic() + wait > last_start:
@@ -168,7 +170,9 @@ class Requestor:
             self._sleep(wait)
 
     def _refusal(self, reply: Reply, body: bytes | None) -> ProviderError | NoAnswer:
-        return error_of(reply, mask=(self._account.api_key, *personal_texts(body)))
+        error = error_of(reply, mask=(self._account.api_key, *personal_texts(body)))
+        error.was_repeated = reply.was_repeated
+        return error
 
     def _own_state(self) -> _ProcessState:
         if self._state.pid != os.getpid():

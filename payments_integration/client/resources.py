@@ -301,17 +301,17 @@ class Client:
         return f"Client({self.account.alias!r})"
 
 
-_Key = tuple[str, str, str]
+_Key = tuple[str, ...]
 _clients: dict[_Key, Client] = {}
 
 
 def get_client(alias: str = conf.DEFAULT_ACCOUNT) -> Client:
-    """The process's client for that account. A new one replaces it when the account's BASE_URL or API_KEY changes.
+    """The process's client for that account. A new one replaces it when the account's address, key or way out changes.
 
     Raises ImproperlyConfigured for an unknown alias.
     """
     account = conf.account(alias)
-    key = (account.alias, account.base_url, account.api_key)
+    key = (account.alias, account.base_url, account.api_key, account.proxy, account.ca_bundle)
     client = _clients.get(key)
     if client is None:
         # setdefault is atomic: two threads that arrive at once both get the first one's client.

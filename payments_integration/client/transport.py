@@ -5,29 +5,24 @@ Imported with a process's first request, because importing requests and urllib3 
 
 from __future__ import annotations
 
-import http.client
-import io
 import logging
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
-import urllib3
 from django.views.decorators.debug import sensitive_variables
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import HeaderParsingError
-from urllib3.util.response import assert_header_parsing
+from urllib3.exceptions import HTTPError
 
 from payments_integration import __version__, conf
-from payments_integration.client.deadlines import DeadlineReader, budget, current_deadline, within
-from payments_integration.exceptions import NoAnswer
+from payments_integration.client.connections import POOLS, Attempt, EndedEarly, NotConnected, Resolver, current_attempt
+from payments_integration.client.deadlines import Deadline, budget, current_check
+from payments_integration.exceptions import NoAnswer, nothing_sent
 
 logger = logging.getLogger("payments_integration.client")
 
@@ -55,6 +50,8 @@ class Reply:
     problem: str
     #: Seconds from before sending until the last byte.
     duration: float
+    #: The request was sent twice, because its connection was lost before the first byte of an answer.
+    was_repeated: bool = False
 
     @property
     def request_id(self) -> str:
@@ -72,7 +69,9 @@ class Reply:
     def no_answer(self, why: str) -> NoAnswer:
         """The error for a reply that cannot be used. ``why`` names a place, never a value."""
         message = f"{self.method} {self.path}: {why} (HTTP {self.status_code})"
-        return NoAnswer(message, status_code=self.status_code, request_id=self.request_id)
+        error = NoAnswer(message, status_code=self.status_code, request_id=self.request_id)
+        error.was_repeated = self.was_repeated
+        return error
 
 
 class Transport:
@@ -80,8 +79,10 @@ class Transport:
 
     def __init__(self, account: conf.Account) -> None:
         self._account = account.alias
-        self._url = f"{account.base_url}/v1"
-        self._session = _session(account.api_key)
+        self._base_url = account.base_url
+        self._proxy = _without_user(account.proxy)
+        self._resolver = Resolver()
+        self._session = _session(account)
 
     @sensitive_variables()  # also below: requests and urllib3 have the body and the key under names of their own
     def exchange(
@@ -93,53 +94,61 @@ class Transport:
         body: bytes | None = None,
         idempotency_key: str | None = None,
     ) -> Reply:
-        """Send once; ``path`` is already quoted. Raises NoAnswer if no status and headers arrive."""
+        """Send once; ``path`` is already quoted. Raises NoAnswer if no status and headers arrive, and the
+        error of :func:`before_sending` if that forbids to send.
+
+        A connection of the pool may be dead without a sign. If it ends before the first byte of the answer, the same
+        request is sent once more, at once and on a new connection. Only an idempotency key makes that safe for a POST.
+        """
         headers: dict[str, str] = {}
         if body is not None:
             headers["Content-Type"] = "application/json"
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
         limits = conf.current()
-        deadline = budget(limits.REQUEST_DEADLINE)
-        started = time.monotonic()
-        response: requests.Response | None = None
-        content, problem, was_connected = b"", "", True
-        # An error of requests holds the request with its headers and body. NoAnswer is raised outside the except
-        # block, so that this error is not even its context.
-        try:
-            with within(deadline, limits.READ_TIMEOUT):
-                response = self._session.request(
-                    method,
-                    self._url + path,
-                    params=params,
-                    data=body,
-                    headers=headers,
-                    timeout=(
-                        min(limits.CONNECT_TIMEOUT, deadline),
-                        min(limits.READ_TIMEOUT, deadline),
-                    ),
-                    allow_redirects=False,
-                    stream=True,
-                )
-                content, problem = _read(response)
-        except (OSError, urllib3.exceptions.HTTPError, HTTPException) as error:
-            problem, was_connected = _name(error), not _is_unconnected(error)
-        finally:
-            if response is not None:
-                response.close()
+        deadline = Deadline(time.monotonic() + budget(limits.REQUEST_DEADLINE), limits.READ_TIMEOUT)
+        url = f"{self._base_url}/v1{path}"
+        was_repeated = False
+        while True:
+            attempt = Attempt(
+                self._base_url,
+                self._proxy,
+                self._resolver,
+                deadline,
+                limits.CONNECT_TIMEOUT,
+                current_check(),
+                is_repetition=was_repeated,
+            )
+            started = time.monotonic()
+            sent = self._send(attempt, method, url, params=params, data=body, headers=headers)
+            if not sent.ended_early:
+                break
+            was_repeated = True
         duration = time.monotonic() - started
+        response = sent.response
+        if attempt.refusal is not None and not was_repeated:
+            raise attempt.refusal
         if response is None:
             extra = {"account": self._account}
-            logger.debug("%s %s: %s after %.3f s", method, path, problem, duration, extra=extra)
-            raise NoAnswer(f"{method} {path}: {problem}", was_connected=was_connected)
+            logger.debug("%s %s: %s after %.3f s", method, path, sent.problem, duration, extra=extra)
+            if not sent.is_unsent:
+                message = f"{method} {url}: {sent.problem}"
+            elif was_repeated:
+                message = f"{method} {url}: the connection ended, and there is no other one: {sent.problem}"
+            else:
+                message = nothing_sent(sent.problem)
+            error = NoAnswer(message, was_connected=was_repeated or not sent.is_unsent)
+            error.was_repeated = was_repeated
+            raise error
         reply = Reply(
             method,
             path,
             response.status_code,
             response.headers,
-            content,
-            problem,
+            sent.body,
+            sent.problem,
             duration,
+            was_repeated,
         )
         logger.debug(
             "%s %s: HTTP %d in %.3f s, request %s%s",
@@ -148,52 +157,61 @@ class Transport:
             reply.status_code,
             duration,
             reply.request_id or "-",
-            f", {problem}" if problem else "",
+            f", {sent.problem}" if sent.problem else "",
             extra={"account": self._account, "request_id": reply.request_id},
         )
         return reply
 
-
-class _DeadlineResponse(http.client.HTTPResponse):
-    """The status line, the headers and the body are read within the deadline."""
-
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
-        super().__init__(sock, *args, **kwargs)
-        deadline = current_deadline()
-        if deadline is not None:
-            self.fp = io.BufferedReader(DeadlineReader(self.fp.detach(), sock, deadline))
-
-    def begin(self) -> None:
-        super().begin()
+    @sensitive_variables()
+    def _send(self, attempt: Attempt, method: str, url: str, **request: Any) -> _Sent:
+        # An error of requests holds the request with its headers and body. NoAnswer is raised outside the except
+        # block, so that this error is not even its context.
+        response: requests.Response | None = None
         try:
-            assert_header_parsing(self.msg)
-        except HeaderParsingError:
-            # urllib3 would accept such an answer and log its URL, with the query, and its headers.
-            raise http.client.HTTPException("malformed headers") from None
+            with attempt.current():
+                # The timeouts are those of the connection, which knows the deadline.
+                response = self._session.request(method, url, allow_redirects=False, stream=True, **request)
+                return _Sent(response, *_read(response))
+        except EndedEarly:
+            return _Sent(ended_early=True)
+        except NotConnected as error:
+            return _Sent(problem=str(error), is_unsent=True)
+        except (OSError, HTTPError, HTTPException) as error:
+            return _Sent(problem=_name(error))
+        finally:
+            if response is not None:
+                response.close()
 
 
-class _DeadlineHTTPConnection(HTTPConnection):
-    response_class = _DeadlineResponse
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What became of one request."""
+
+    response: requests.Response | None = None
+    body: bytes = field(default=b"", repr=False)
+    problem: str = ""
+    ended_early: bool = False
+    #: No byte of it left. Of any other error, also one that a mock raises, it may have.
+    is_unsent: bool = False
 
 
-class _DeadlineHTTPSConnection(HTTPSConnection):
-    response_class = _DeadlineResponse
-
-
-class _DeadlineHTTPPool(HTTPConnectionPool):
-    ConnectionCls = _DeadlineHTTPConnection
-
-
-class _DeadlineHTTPSPool(HTTPSConnectionPool):
-    ConnectionCls = _DeadlineHTTPSConnection
-
-
-class DeadlineAdapter(HTTPAdapter):
-    """Pooled connections whose answers end within the deadline of ``deadlines.within``."""
+class _Adapter(HTTPAdapter):
+    """Pooled connections of :mod:`connections`."""
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": _DeadlineHTTPPool, "https": _DeadlineHTTPSPool}
+        self.poolmanager.pool_classes_by_scheme = POOLS
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        try:
+            super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]
+        except OSError:
+            raise current_attempt().without_authorities() from None
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **kwargs)
+        manager.pool_classes_by_scheme = POOLS
+        return manager
 
 
 class _Session(requests.Session):
@@ -202,23 +220,27 @@ class _Session(requests.Session):
         return None
 
 
-def _session(api_key: str) -> requests.Session:
+def _session(account: conf.Account) -> requests.Session:
     session = _Session()
     # With trust_env, a .netrc entry for the host would replace our Authorization header, and environment variables
-    # could put another proxy or CA between us and the provider.
+    # could put another proxy or CA between us and the provider. PROXY and CA_BUNDLE are for that.
     session.trust_env = False
+    if account.proxy:
+        session.proxies = {"https": account.proxy}  # http:// is this machine
+    if account.ca_bundle:
+        session.verify = account.ca_bundle
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # threads share it: no state
     session.headers.clear()
     session.headers.update(
         {
             "Accept": "application/json",
             "Accept-Encoding": "gzip",
-            "Authorization": f"Bearer {api_key}",
+            "Authorization": f"Bearer {account.api_key}",
             "User-Agent": f"payments_integration/{__version__}",
         }
     )
     # No retries by the library: only the owner of an idempotency key may send twice.
-    adapter = DeadlineAdapter(pool_connections=1, pool_maxsize=POOL_SIZE, max_retries=0)
+    adapter = _Adapter(pool_connections=1, pool_maxsize=POOL_SIZE, max_retries=0)
     session.mount("https://", adapter)
     session.mount("http://", adapter)
     return session
@@ -234,22 +256,13 @@ def _read(response: requests.Response) -> tuple[bytes, str]:
             if size > MAX_ANSWER_BYTES:
                 return b"".join(chunks), _TOO_LARGE
             chunks.append(chunk)
-    except (OSError, urllib3.exceptions.HTTPError, HTTPException) as error:
+    except (OSError, HTTPError, HTTPException) as error:
         return b"", _name(error)
     return b"".join(chunks), ""
 
 
-def _is_unconnected(error: Exception) -> bool:
-    """Whether no connection was made: refused, no such name, or no handshake in time."""
-    cause = error.args[0] if isinstance(error, requests.ConnectionError) and error.args else None
-    reason = getattr(cause, "reason", None)
-    return isinstance(reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.ConnectTimeoutError)
-
-
 def _name(error: Exception) -> str:
-    """A few words for an error, because its own text may hold the URL with its query."""
-    if isinstance(error, requests.ConnectTimeout):
-        return "no connection in time"
+    """A few words for an error after a byte has left, because its own text may hold the URL with its query."""
     if isinstance(error, requests.Timeout | TimeoutError) or "timed out" in str(error):
         return "no whole answer in time"
     if isinstance(error, requests.exceptions.SSLError):
@@ -257,3 +270,9 @@ def _name(error: Exception) -> str:
     if isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError):
         return "the answer is truncated"
     return "the connection failed"
+
+
+def _without_user(proxy: str) -> str:
+    """The address of a proxy for messages: its user and password are secret."""
+    parts = urlsplit(proxy)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if proxy else ""

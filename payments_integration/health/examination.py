@@ -43,14 +43,19 @@ ERASURE_ALERT = timedelta(days=1).total_seconds()
 #: At least so many events in a day without a single delivery are a problem, if deliveries arrived before.
 MIN_RECOVERED = 10
 
+#: SQLite takes 500 queries in one statement.
+_PARTS = 450
+#: Of a removed account, these are compared with the configured ones.
+_NEWEST_OPERATIONS = 20
+
 _UNFINISHED = (EventState.PENDING, EventState.HELD, EventState.APPLIED, EventState.PARKED)
 
 
 def examine(account: str | None = None) -> Report:
     """Examine one account, or all of them and those that were removed from the setting.
 
-    Takes seven statements for up to forty accounts, and six for one. Raises ImproperlyConfigured for an account that
-    is not in the setting, and what the database raises.
+    Takes seven statements for up to forty accounts, one more if accounts were removed, and six for one. Raises
+    ImproperlyConfigured for an account that is not in the setting, and what the database raises.
     """
     now = timezone.now()
     accounts = {
@@ -58,7 +63,8 @@ def examine(account: str | None = None) -> Report:
         for alias, statistics in read_statistics(conf.aliases(account), now).items()
     }
     removed = _removed_accounts() if account is None else {}
-    return Report(now, accounts, removed, _merged(_removed_problems(removed)))
+    renamed = _renamed(removed) if removed else {}
+    return Report(now, accounts, removed, _merged(_removed_problems(removed, renamed)))
 
 
 def unreachable(now: datetime, error_type: str) -> Report:
@@ -221,7 +227,23 @@ def _removed_accounts() -> dict[str, RemovedAccount]:
     }
 
 
-def _removed_problems(removed: dict[str, RemovedAccount]) -> Iterator[Problem]:
+def _renamed(removed: Iterable[str]) -> dict[str, str]:
+    """Removed aliases, and the configured alias that is the same account at the provider."""
+    fingerprints = {conf.fingerprint(alias): alias for alias in conf.current().ACCOUNTS}
+    newest = [
+        Operation.objects.filter(account=alias)
+        .order_by("-created_at", "-pk")
+        .values_list("account", "sent_to")[:_NEWEST_OPERATIONS]
+        for alias in list(removed)[:_PARTS]
+    ]
+    found = statements.union_of(newest, using=newest[0].db, convert=True)
+    return {alias: fingerprints[sent_to] for alias, sent_to in found if sent_to in fingerprints}
+
+
+def _removed_problems(removed: dict[str, RemovedAccount], renamed: dict[str, str]) -> Iterator[Problem]:
+    for old, new in renamed.items():
+        message = f"the account {old} seems to be called {new} now: run payments_rename_account {old} {new}"
+        yield _problem(Reason.REMOVED_ACCOUNT, 1, message)
     for alias, rows in removed.items():
         if rows.operations or rows.events:
             message = (

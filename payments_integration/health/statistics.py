@@ -28,7 +28,7 @@ from django.db.models.functions import Coalesce
 
 from payments_integration.db import statements
 from payments_integration.db.encryption import DecryptionError, decrypt
-from payments_integration.exceptions import provider_error, recorded_error
+from payments_integration.exceptions import closing_error, recorded_error
 from payments_integration.health.report import (
     AccountStatistics,
     Backlog,
@@ -221,7 +221,11 @@ _Answered = tuple[datetime, dict[str, Any] | None]
 
 
 def _last_answered(accounts: Sequence[str]) -> dict[str, _Answered]:
-    answered = Operation.objects.filter(state__in=(OperationState.DONE, OperationState.REJECTED))
+    # One that is closed has an error if the provider refused it, or could not be reached.
+    is_answered = Q(state__in=(OperationState.DONE, OperationState.REJECTED)) | Q(
+        state=OperationState.CLOSED, error__isnull=False
+    )
+    answered = Operation.objects.filter(is_answered)
     answered = answered.exclude(closed_at=None).order_by("-created_at", "-id")
     columns = answered.values_list("account", "closed_at", "error")
     newest = _union([columns.filter(account=alias)[:1] for alias in accounts])
@@ -234,7 +238,7 @@ def _provider_error(answered: _Answered | None, passes: list[_Pass]) -> str:
     if answered is not None:
         closed_at, error = answered
         if ended is None or closed_at > ended.started_at:
-            return recorded_error(provider_error(error)) if error else ""
+            return recorded_error(closing_error(error)) if error else ""
     return ended.error if ended is not None else ""
 
 

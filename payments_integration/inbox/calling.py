@@ -178,7 +178,7 @@ _TRANSACTION_ID = "pg_current_xact_id()::text"
 def _send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_stale: bool) -> None:
     sender: type[Any] = MIRRORS.get(item.object_kind, Event)
     event = item if isinstance(item, Event) else None
-    with dispatching():
+    with dispatching(item.created_at if isinstance(item, Event) else item.at):
         if event is not None:
             event_received.send(
                 sender=sender,

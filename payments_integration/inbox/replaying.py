@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -21,8 +22,9 @@ from payments_integration.models import Event, EventState, ObjectDispatch, Statu
 from payments_integration.projection import of_objects
 from payments_integration.reasons import Reason
 
-#: Objects per transaction of ``dispatch_history``.
+#: Objects per transaction of ``dispatch_history``, and rows per statement.
 _PAGE = 200
+_KEYS = 500
 #: Events wait no longer than this for a pass that does not complete their window.
 LONGEST_HOLD = timedelta(hours=1)
 
@@ -116,11 +118,23 @@ def _never_dispatched(model: Any, since: datetime) -> QuerySet[Any]:
 
 def _release_objects(account: str, since: datetime, keys: list[tuple[str, str]]) -> int:
     of_them = of_objects((account, kind, object_id) for kind, object_id in keys)
-    events = list(_never_dispatched(Event, since).filter(of_them).values_list("pk", "object_kind", "type"))
-    brought = dict(StatusChange.objects.filter(event__in=[pk for pk, _, _ in events]).values_list("event", "status"))
     changes = _never_dispatched(StatusChange, since).filter(of_them).values_list("pk", "object_kind", "status")
-    wanted_events = [pk for pk, kind, event_type in events if is_wanted(kind, event_type, brought.get(pk))]
-    wanted_changes = [pk for pk, kind, status in changes if is_wanted(kind, None, status)]
-    released = _never_dispatched(Event, since).filter(pk__in=wanted_events).update(state=EventState.APPLIED)
-    released += _never_dispatched(StatusChange, since).filter(pk__in=wanted_changes).update(state=EventState.APPLIED)
-    return int(released)
+    wanted = [pk for pk, kind, status in changes if is_wanted(kind, None, status)]
+    released = _release_rows(StatusChange, since, wanted)
+    events = list(_never_dispatched(Event, since).filter(of_them).values_list("pk", "object_kind", "type"))
+    brought: dict[str | None, str] = {}
+    for page in _pages([pk for pk, _, _ in events]):
+        brought |= dict(StatusChange.objects.filter(event__in=page).values_list("event", "status"))
+    wanted = [pk for pk, kind, event_type in events if is_wanted(kind, event_type, brought.get(pk))]
+    return released + _release_rows(Event, since, wanted)
+
+
+def _release_rows(model: Any, since: datetime, keys: list[Any]) -> int:
+    return sum(
+        _never_dispatched(model, since).filter(pk__in=page).update(state=EventState.APPLIED) for page in _pages(keys)
+    )
+
+
+def _pages(keys: list[Any]) -> Iterator[list[Any]]:
+    """An object such as a balance may have any number of events."""
+    return (keys[start : start + _KEYS] for start in range(0, len(keys), _KEYS))

@@ -31,7 +31,13 @@ from payments_integration.models.mirrors import (
     rest_after,
 )
 from payments_integration.models.notes import Note
-from payments_integration.models.operations import OPEN_OPERATION_STATES, Operation, OperationState
+from payments_integration.models.operations import (
+    OPEN_OPERATION_STATES,
+    OPERATION_PREFIX,
+    Operation,
+    OperationState,
+    unknown_operations,
+)
 from payments_integration.models.reconciliation import (
     AccountState,
     DueAttention,
@@ -48,6 +54,7 @@ __all__ = [
     "EMPTY_VALUES",
     "MIRRORS",
     "OPEN_OPERATION_STATES",
+    "OPERATION_PREFIX",
     "AccountState",
     "Balance",
     "BalanceChange",
@@ -90,4 +97,5 @@ __all__ = [
     "searched",
     "terms_from",
     "terms_of",
+    "unknown_operations",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +17,10 @@ from payments_integration.models.base import Row
 
 
 class OperationState(models.TextChoices):
-    """The state of an operation. DONE, REJECTED and CLOSED are final."""
+    """The state of an operation. DONE and REJECTED are final.
+
+    CLOSED is final too, unless a passing refusal closed it: then the same call opens it again (``ledger.is_free``).
+    """
 
     DUE = "due", _("recorded, to be sent")
     UNKNOWN = "unknown", _("sent, outcome not known yet")
@@ -38,8 +42,21 @@ OPEN_OPERATION_STATES = frozenset(
 )
 
 
+OPERATION_PREFIX = "op_"
+_OPERATION_ID = re.compile(OPERATION_PREFIX + "[0-9a-f]{32}")
+
+
 def new_operation_id() -> str:
-    return f"op_{uuid.uuid4().hex}"
+    return f"{OPERATION_PREFIX}{uuid.uuid4().hex}"
+
+
+def unknown_operations(references: Iterable[str | None]) -> set[str]:
+    """Those merchant references that are ids of operations which this ledger does not have.
+
+    Another ledger filled them in: this one before a backup was restored, or that of another installation.
+    """
+    ids = {reference for reference in references if reference and _OPERATION_ID.fullmatch(reference)}
+    return ids - set(Operation.objects.filter(pk__in=ids).values_list("pk", flat=True)) if ids else set()
 
 
 class Operation(Row):
@@ -74,6 +91,8 @@ class Operation(Row):
     approved_at: datetime | None = fields.DateTimeField(_("approved at"), null=True, blank=True)
     #: Recorded by ``defer`` in the caller's transaction.
     deferred: bool = fields.BooleanField(_("deferred"), default=False)
+    #: The provider's time of the event or change whose handler asked for it; null: no handler did.
+    caused_at: datetime | None = fields.DateTimeField(null=True, blank=True, editable=False)
 
     state: str = fields.CharField(_("state"), max_length=32, choices=OperationState, default=OperationState.DUE)
     created_at: datetime = fields.DateTimeField(_("created at"), default=timezone.now)
@@ -87,12 +106,15 @@ class Operation(Row):
     attempts: int = fields.PositiveIntegerField(_("attempts"), default=0)
     #: An earlier attempt may have been executed, so a later refusal does not prove that nothing happened.
     may_have_run: bool = fields.BooleanField(_("may have run"), default=False)
-    #: A hash of the URL and API key of the first attempt: it is never repeated with others.
+    #: A hash of the URL and API key of the first attempt: it is never repeated with others. Before that, of those with
+    #: which it was recorded.
     sent_to: str = fields.CharField(max_length=64, default="", blank=True)
     #: The lease of the worker that sends it now.
     lease_until: datetime | None = fields.DateTimeField(null=True, blank=True)
     lease_token: str = fields.CharField(max_length=32, default="", blank=True)
 
+    #: Ids of objects that seemed to be its result, and that belong to others, as a person has said.
+    other_objects: list[str] = fields.JSONField(default=list, blank=True, editable=False)
     #: The object that it created or changed.
     result_kind: str = fields.CharField(_("result"), max_length=64, default="", blank=True)
     result_id: str = fields.ExactCharField(_("result id"), default="", blank=True)
@@ -133,6 +155,16 @@ class Operation(Row):
 
     def __str__(self) -> str:
         return str(self.pk)
+
+    @property
+    def has_free_key(self) -> bool:
+        """Whether the same call may be made again under its key: it ended because of access, rate or a connection.
+
+        Only such an end leaves an error in a closed operation; a person who closes one leaves at most the provider's
+        complaint about the key itself.
+        """
+        error = self.error or {}
+        return self.state == OperationState.CLOSED and bool(error) and error.get("type") != "idempotency_error"
 
     @property
     def request(self) -> bytes:

@@ -42,6 +42,11 @@ class AccountState(Row):
     resync_list: str = fields.CharField(max_length=64, default="", blank=True)
     resync_cursor: str = fields.ExactCharField(default="", blank=True)
 
+    #: The latest reference at the provider that is the id of an operation which this ledger does not have, and when it
+    #: was seen: a backup was restored, or another installation uses the account.
+    unknown_operation: str = fields.ExactCharField(default="", blank=True, editable=False)
+    unknown_operation_at: datetime | None = fields.DateTimeField(null=True, blank=True, editable=False)
+
     class Meta:
         verbose_name = _("account state")
         verbose_name_plural = _("account states")

@@ -16,15 +16,18 @@ if TYPE_CHECKING:
         is_requester as is_requester,
         reject as reject,
     )
+    from payments_integration.outbox.guard import Progress as Progress, guarded as guarded
     from payments_integration.outbox.intents import Intent as Intent, PreconditionFailed as PreconditionFailed
     from payments_integration.outbox.recovery import (
         bring_up_to_date as bring_up_to_date,
         resume_operations as resume_operations,
     )
     from payments_integration.outbox.resolution import (
+        fitting_objects as fitting_objects,
         look_up as look_up,
         mark_happened as mark_happened,
         mark_never_happened as mark_never_happened,
+        mark_others as mark_others,
         possible_resolutions as possible_resolutions,
         retry as retry,
     )

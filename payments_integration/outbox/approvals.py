@@ -6,11 +6,11 @@ at approval, because days may have passed.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any, NoReturn
 
 from django.core.exceptions import ValidationError
-from django.db import Error, transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
@@ -19,6 +19,7 @@ from payments_integration import permissions
 from payments_integration.db.transactions import ledger_database, refuse_transaction, repeatable, updated
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes, recovery, resolution, sending
+from payments_integration.outbox.guard import Progress, guarded
 from payments_integration.outbox.intents import Intent, PreconditionFailed
 from payments_integration.validation.validator import Json
 
@@ -32,7 +33,9 @@ _WAITS = OperationState.AWAITING_APPROVAL
 def approve(operation: Operation | str, actor: object, comment: str = "", *, digest: str | None = None) -> Any:
     """Send an operation that waits for approval.
 
-    The refundable rest, or the available balance, is read and checked again.
+    The refundable rest, or the available balance, is read and checked again. What was asked for more than an hour ago
+    is looked up first, because a restored backup forgets approvals. If one object is certainly its result, it is
+    linked instead, and nothing is sent.
 
     Args:
         operation: An instance or its id.
@@ -44,14 +47,21 @@ def approve(operation: Operation | str, actor: object, comment: str = "", *, dig
         The mirror row that the operation made.
 
     Raises:
-        ValidationError: It cannot be approved as it is. Nothing was sent, and it still waits.
+        ValidationError: It cannot be approved as it is, or objects that the message names may be its result (see
+            ``mark_others``). Nothing was sent, and it still waits.
         PermissionDenied: The actor may not. Nothing was sent, and it still waits.
         TransactionRefused: The call is inside a transaction. Nothing was sent, and it still waits.
-        NoAnswer: Reading before the request failed; the same for PagingError. Nothing was sent, and it still waits.
-        ProviderError: Reading was refused and it still waits, or the provider refused the operation and it is closed:
-            see ``operation.state``.
+        NoAnswer: Reading before the request failed and it still waits, or there was no connection and it is closed:
+            see its state. Nothing was sent; the same for PagingError.
+        ProviderError: Reading was refused and it still waits, or the provider refused the operation and it is over:
+            see its state.
         OutcomeUnknown: Approved and kept, being resolved.
     """
+    return guarded(_approve, operation, actor, comment, digest)
+
+
+@sensitive_variables()
+def _approve(operation: Operation | str, actor: object, comment: str, digest: str | None, progress: Progress) -> Any:
     refuse_transaction("approve")
     operation = resolution.load(operation)
     who = resolution.decider(actor, comment, comment_required=False)
@@ -60,6 +70,9 @@ def approve(operation: Operation | str, actor: object, comment: str = "", *, dig
     permissions.require(actor, APPROVE, operation)
     # Before any request to the provider, and again under the lock.
     _check(operation, actor, who, digest)
+    verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None
+    if verdict is not None:
+        return _linked(operation, verdict, who)
     intent = _intent(operation)
     precondition = operations.of(operation).precondition(intent)
     if precondition is not None:
@@ -92,19 +105,28 @@ def approve(operation: Operation | str, actor: object, comment: str = "", *, dig
         }
         for name, value in fields.items():
             setattr(row, name, value)
+        progress.may_be_changed(row, approved_by=who, approved_at=now)
         row.save(update_fields=fields)
         return row
 
-    try:
-        approved = repeatable(write, using=ledger_database(), durable=True, lost_races=False)
-    except Error as error:
-        with ledger.ask_again(operation, error) as using, transaction.atomic(using=using, durable=True):
-            # A locking read waits for a commit that is still under way.
-            found = Operation.objects.select_for_update().filter(pk=operation.pk, lease_token=token).first()
-        if found is None:
-            raise
-        approved = found
+    approved = repeatable(write, using=ledger_database(), durable=True, lost_races=False)
+    progress.is_committed(approved)
     return sending.send_now(approved)
+
+
+def _linked(operation: Operation, verdict: recovery.Verdict, who: str) -> Any:
+    """Close an operation that was executed before the ledger forgot it; returns the row of its result."""
+    resolution.refuse_unclear(verdict)
+    claim = ledger.claim_to_resolve(operation, (_WAITS,))
+    if claim is None:
+        operation.refresh_from_db()
+        _refuse_settled(operation)
+    note = f"{who} wanted to approve it; {verdict.note}"
+    if not recovery.link(claim, dataclasses.replace(verdict, note=note)):
+        # Still waiting: a person who does not approve must not be able to send it.
+        ledger.release(claim, state=_WAITS, next_attempt_at=None)
+        resolution.refuse(_("The object belongs to another operation."))
+    return ledger.result(operation)
 
 
 def reject(operation: Operation | str, actor: object, comment: str) -> Operation:

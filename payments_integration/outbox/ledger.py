@@ -7,19 +7,19 @@ claims the operation when the lease has run out.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import json
 import time
 import uuid
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.db import Error, IntegrityError, connections, transaction
+from django.db import IntegrityError, connections
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -27,32 +27,50 @@ from django.utils.translation import gettext as _
 from payments_integration import conf, schemas, sync
 from payments_integration.attention import call_attention
 from payments_integration.client import LatestAnswer
-from payments_integration.db.transactions import expired, in_transaction, ledger_database, repeatable, updated
+from payments_integration.db.transactions import expired, ledger_database, repeatable, updated
 from payments_integration.exceptions import (
+    NOT_CONNECTED,
     ApprovalRequired,
     IdempotencyMismatch,
     OperationClosed,
     OutcomeUnknown,
     PaymentsError,
+    closing_error,
     provider_error,
 )
 from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import operations
+from payments_integration.outbox.guard import Progress
 from payments_integration.outbox.intents import Intent, Precondition
 from payments_integration.reasons import Reason
+from payments_integration.signals import dispatched_at
 
 #: These fields of the payer differ from one attempt of the same intent to the next.
 _NOT_COMPARED = ("ip", "device_id")
 
 
 def find(intent: Intent) -> Operation | None:
-    """The operation that the call's key belongs to; raises IdempotencyMismatch if that was a different call."""
+    """The operation that the call's key belongs to; raises IdempotencyMismatch if that was a different call.
+
+    Raises it too if the key belongs to an operation of another alias of the same account at the provider.
+    """
     if not intent.idempotency_key:
         return None
-    known = Operation.objects.filter(account=intent.account, idempotency_key=intent.idempotency_key)
+    known = Operation.objects.filter(idempotency_key=intent.idempotency_key)
     # Most keys are new, and Django answers EXISTS in a third of the time of a row.
-    operation = known.first() if known.exists() else None
-    return _same(operation, intent) if operation is not None else None
+    if not known.exists():
+        return None
+    operation = known.filter(account=intent.account).first()
+    if operation is not None:
+        return _same(operation, intent)
+    renamed = known.filter(sent_to=fingerprint(intent.account)).first()
+    if renamed is not None:
+        old, new = renamed.account, intent.account
+        raise IdempotencyMismatch(
+            f"this idempotency key belongs to operation {renamed.pk} of the account {old}, which has the address and "
+            f"API key of {new}; nothing was sent. If you renamed it, run payments_rename_account {old} {new}"
+        )
+    return None
 
 
 def record(
@@ -62,45 +80,55 @@ def record(
     deferred: bool,
     latest: LatestAnswer | None = None,
     is_looked_up: bool = False,
+    reopened: Reopened | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Operation, bool]:
-    """The operation of this intent, and whether it is new.
+    """The operation of this intent, and whether it is to be sent now as new.
 
     A call at once is committed when this returns, and claimed in the same commit, so that no other worker sends it;
     ``latest`` is the provider's latest answer, if there is one. A deferred call joins the caller's transaction,
     unclaimed. From the approval limit on, the operation is unclaimed until its approval. ``is_looked_up``: the caller
-    has already looked the key up; the unique constraint catches a call in between.
+    has already looked the key up and found ``reopened``, or nothing; the unique constraint catches a call in between.
 
-    Raises PreconditionFailed, IdempotencyMismatch, and OutcomeUnknown if the database does not say whether it
-    committed.
+    An operation whose key is free (``is_free``) is taken again as it was read: the same bytes under the same key.
+    ``progress`` learns what may be committed, and what is.
+
+    Raises PreconditionFailed and IdempotencyMismatch.
     """
     # Fixed before anything is written: it identifies what was committed although the database seemed to fail.
     intent = dataclasses.replace(intent, idempotency_key=intent.idempotency_key or str(uuid.uuid4()))
     call = operations.CALLS[intent.operation]
-    written: Operation | None = None
+    # In a caller's transaction, the caller's commit decides.
+    progress = progress or Progress()
     must_look = not is_looked_up
 
     def write() -> tuple[Operation, bool]:
-        nonlocal written, must_look
-        known = find(intent) if must_look else None
+        nonlocal must_look
+        known = find(intent) if must_look else reopened.operation if reopened is not None else None
         # If this is repeated, another call with this key was faster, or the commit took place after all.
         must_look = True
-        if known is not None:
+        if known is not None and not is_free(known):
             return known, False
-        decided = precondition.decide(intent) if precondition is not None else intent
-        operation = _build(decided, deferred=deferred)
+        asked = intent if known is None else _as_recorded(intent, known)
+        decided = precondition.decide(asked) if precondition is not None else asked
+        operation = _build(decided, deferred=deferred) if known is None else _again(known, intent, deferred=deferred)
         if call.needs_approval(decided):
             if not operation.actor:
                 # The approver must be another person than the requester.
                 raise ValidationError({"actor": [_("This amount needs a second person's approval: say who asks.")]})
             operation.state = OperationState.AWAITING_APPROVAL
-            # The approval is valid only for the account as it is configured now.
-            operation.sent_to = fingerprint(operation.account)
         elif not deferred:
             fields = sending_fields(operation, new_token(), timezone.now(), latest)
+            if known is not None and reopened is not None and reopened.key_is_known:
+                # The provider's key is as old as its first attempt.
+                fields |= {"first_sent_at": known.first_sent_at, "sent_after": known.sent_after}
             for name, value in fields.items():
                 setattr(operation, name, value)
-        operation.save(force_insert=True)
-        written = operation
+        if known is None:
+            progress.may_be_inserted(operation)
+            operation.save(force_insert=True)
+        elif not _take_again(known, operation, progress):
+            return _find_locked(intent) or known, False
         if operation.state == OperationState.AWAITING_APPROVAL:
             call_attention(
                 Operation,
@@ -113,20 +141,14 @@ def record(
 
     try:
         # Of two calls with one key, the database lets one insert; the other is repeated and finds it.
-        return repeatable(write, using=ledger_database(), durable=not deferred)
+        operation, is_new = repeatable(write, using=ledger_database(), durable=not deferred)
     except IntegrityError:
         known = _find_locked(intent)
         if known is None:
             raise
-        return known, False
-    except Error as error:
-        # Nothing can be committed before it was written; in a caller's transaction the caller commits.
-        if written is None or in_transaction():
-            raise
-        known = _find_committed(written, intent, error)
-        if known is None:
-            raise
-        return known, False
+        operation, is_new = known, False
+    progress.is_committed(operation)
+    return operation, is_new
 
 
 def claim_of_new(operation: Operation) -> Claim:
@@ -138,12 +160,15 @@ def replay(operation: Operation) -> Any:
     """The result of a repeated call with the same key. It never sends anything.
 
     Done: the mirror row as it is now; OutcomeUnknown if the row was deleted and cannot be read again. Rejected: the
-    same error. Closed: OperationClosed. Otherwise the outcome is open: OutcomeUnknown, or ApprovalRequired.
+    same error. Closed: OperationClosed, or the same error if its key is free. Otherwise the outcome is open:
+    OutcomeUnknown, or ApprovalRequired.
     """
     if operation.state == OperationState.DONE:
         return result(operation)
     if operation.state == OperationState.REJECTED:
         raise provider_error(operation.error or {})
+    if is_free(operation):
+        raise closing_error(operation.error or {})
     if operation.state == OperationState.CLOSED:
         raise OperationClosed(operation, f"operation {operation.pk} was closed; it did not happen and will not")
     if operation.state == OperationState.AWAITING_APPROVAL:
@@ -164,7 +189,68 @@ def result(operation: Operation) -> Any:
         return sync.read(operation.result_kind, operation.account, operation.result_id)
     except (PaymentsError, schemas.WireError) as error:
         # It happened. Any other error would say that it did not, and the caller would ask again.
-        raise OutcomeUnknown(operation) from error
+        raise OutcomeUnknown(operation, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """An operation whose key is free, to be sent again."""
+
+    operation: Operation
+    #: The provider may still know the key: it protects against a second object, for as long as from the first attempt.
+    key_is_known: bool
+
+
+def is_passing(error: dict[str, Any]) -> bool:
+    """Whether a refusal (``ProviderError.fields``) is about access or rate: it says nothing about the call itself."""
+    status, code = error.get("status_code"), error.get("code")
+    if code == "idempotency_conflict":
+        return False
+    return status in (401, 429) or (status == 403 and code == "merchant_not_active")
+
+
+def is_free(operation: Operation) -> bool:
+    """Whether the same call may be sent again under its key: closed by a passing refusal, or without a connection."""
+    error = operation.error
+    if operation.state != OperationState.CLOSED or operation.body is None or not isinstance(error, dict):
+        return False
+    return error.get("type") == NOT_CONNECTED or is_passing(error)
+
+
+def _as_recorded(intent: Intent, known: Operation) -> Intent:
+    """The intent with the request as it was recorded: what is decided about is what is sent."""
+    body = json.loads(known.request) if known.request else None
+    return dataclasses.replace(intent, body=body, amount=known.amount, currency=known.currency, recorded=known.pk)
+
+
+def _again(known: Operation, intent: Intent, *, deferred: bool) -> Operation:
+    """The operation as it is before it is sent, for the caller of now."""
+    operation = copy.copy(known)
+    operation.state = OperationState.DUE
+    operation.deferred = deferred
+    operation.actor, operation.actor_id = intent.actor, intent.actor_id
+    operation.approved_by, operation.approved_at = "", None
+    operation.sent_to = fingerprint(operation.account)
+    operation.error = operation.closed_at = operation.next_attempt_at = None
+    return operation
+
+
+#: What ``_again`` and sending change.
+_TAKEN_AGAIN = (
+    "state", "deferred", "actor", "actor_id", "approved_by", "approved_at", "error", "closed_at", "next_attempt_at",
+    "may_have_run", "first_sent_at", "last_sent_at", "sent_after", "sent_to", "attempts", "lease_token", "lease_until",
+)  # fmt: skip
+
+
+def _take_again(known: Operation, operation: Operation, progress: Progress) -> bool:
+    """Write it, if the row is as it was read; False if another call was faster."""
+    # No two calls have the same token; one that claims nothing is told by what it has not got any more.
+    mark = {"lease_token": operation.lease_token} if operation.lease_token else {"state": operation.state}
+    progress.may_be_changed(operation, **mark)
+    as_read = Operation.objects.filter(
+        free(timezone.now()), pk=known.pk, state=known.state, attempts=known.attempts, closed_at=known.closed_at
+    )
+    return bool(as_read.update(**{name: getattr(operation, name) for name in _TAKEN_AGAIN}))
 
 
 def _build(intent: Intent, *, deferred: bool) -> Operation:
@@ -180,6 +266,9 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
         actor=intent.actor,
         actor_id=intent.actor_id,
         deferred=deferred,
+        caused_at=dispatched_at(),
+        # An approval is valid only for the account as it is configured now, and a renamed account is recognised.
+        sent_to=fingerprint(intent.account),
     )
     body = dict(intent.body) if intent.body is not None else None
     if body is not None:
@@ -226,40 +315,16 @@ def _find_locked(intent: Intent) -> Operation | None:
     return _same(operation, intent) if operation is not None else None
 
 
-def _find_committed(operation: Operation, intent: Intent, error: Error) -> Operation | None:
-    """The operation of the key, if its commit took place although it seemed to fail; None if it did not."""
-    with ask_again(operation, error) as using:
-        try:
-            # Inserted again and taken back: an insert waits for a commit that is still under way, a read does not.
-            with transaction.atomic(using=using, durable=True):
-                operation.save(force_insert=True)
-                transaction.set_rollback(True, using=using)
-        except IntegrityError:
-            return find(intent)
-    return None
-
-
-@contextmanager
-def ask_again(operation: Operation, error: Error) -> Iterator[str]:
-    """Ask the database, on a working connection, whether a commit took place that seemed to fail.
-
-    A connection can break between COMMIT and its answer. Then the operation is recorded, claimed, and will be sent.
-    Yields the alias of the database. Raises OutcomeUnknown if the database cannot say.
-    """
-    using = ledger_database()
-    try:
-        connections[using].close_if_unusable_or_obsolete()
-        yield using
-    except Error:
-        raise OutcomeUnknown(operation) from error
-
-
 #: Beyond the request's own deadline: waiting on 429, saving the answer, and clocks that disagree a little.
 LEASE_MARGIN = 30.0
 
 
 class LeaseLost(Exception):
     """Another worker has taken the operation over; this one writes nothing more."""
+
+
+class LeaseTooShort(LeaseLost):
+    """The lease does not last for a request, so it was not sent; another worker takes the operation over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,19 +339,24 @@ class Claim:
     since: float = field(default_factory=time.monotonic, compare=False)
 
     def ensure_time(self, wait: float) -> None:
-        """Raise LeaseLost unless a request, after waiting for up to ``wait`` seconds, ends within the lease.
+        """Raise LeaseTooShort unless a request, after waiting for up to ``wait`` seconds, ends within the lease.
 
         A process may be stopped between its claim and its request for any length of time.
         """
-        until, needed = self.operation.lease_until, timedelta(seconds=conf.current().REQUEST_DEADLINE + wait)
-        if until is None or timezone.now() + needed > until or time.monotonic() - self.since > LEASE_MARGIN - wait:
-            raise LeaseLost
+        self.ensure_lasts(conf.current().REQUEST_DEADLINE + wait)
+
+    def ensure_lasts(self, seconds: float) -> None:
+        """Raise LeaseTooShort unless the lease lasts for so many seconds more, by either clock."""
+        until, lasts = self.operation.lease_until, _duration().total_seconds()
+        if until is None or timezone.now() + timedelta(seconds=seconds) > until:
+            raise LeaseTooShort
+        if time.monotonic() - self.since > lasts - seconds:
+            raise LeaseTooShort
 
 
 def fingerprint(account: str) -> str:
     """A hash of the address and API key under which this account's operations are sent."""
-    entry = conf.account(account)
-    return hashlib.sha256(f"{entry.base_url}\x00{entry.api_key}".encode()).hexdigest()
+    return conf.fingerprint(account)
 
 
 def sending_fields(

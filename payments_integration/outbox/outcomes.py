@@ -18,7 +18,15 @@ from payments_integration.attention import call_attention
 from payments_integration.client import Answer
 from payments_integration.db.statements import lock_row
 from payments_integration.db.transactions import ledger_database, repeatable
-from payments_integration.exceptions import NoAnswer, ProviderError, UnsendableRequest
+from payments_integration.exceptions import (
+    NoAnswer,
+    PagingError,
+    ProviderError,
+    RateLimited,
+    UnsendableRequest,
+    nothing_sent,
+    request_id_of,
+)
 from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import ledger, operations
 from payments_integration.outbox.intents import Intent
@@ -34,7 +42,7 @@ MAX_DELAY = 900.0
 LONGEST_DELAY = MAX_DELAY * 1.2
 _KEPT_REQUEST_IDS = 20
 #: The fields of an operation that no attempt can have executed: the next attempt is its first.
-_UNSENT: dict[str, Any] = {"may_have_run": False, "first_sent_at": None, "sent_after": None, "sent_to": ""}
+_UNSENT: dict[str, Any] = {"may_have_run": False, "first_sent_at": None, "sent_after": None}
 
 
 def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
@@ -157,27 +165,45 @@ def unsent(claim: Claim, error: UnsendableRequest) -> None:
     )
 
 
-def due_again(claim: Claim, error: ProviderError | NoAnswer) -> None:
-    """No attempt can have been executed, or nothing was sent: sent later, as if for the first time."""
+def closed(claim: Claim, error: ProviderError | NoAnswer) -> None:
+    """Refused because of access or rate, or no connection: not executed, and the caller gets the error.
+
+    Its key stays free: the same call is sent (``ledger.is_free``). The times of the attempt stay, because the provider
+    may know the key since.
+    """
     operation = claim.operation
     _settle(
         claim,
-        state=OperationState.DUE,
-        **_UNSENT,
-        next_attempt_at=_next_attempt(operation, error),
+        state=OperationState.CLOSED,
+        may_have_run=False,
+        error=error.fields(),
+        note=with_note(operation, _not_executed(error)),
+        next_attempt_at=None,
+        closed_at=timezone.now(),
         request_ids=_request_ids(operation, error.request_id),
     )
 
 
-def not_connected(claim: Claim, error: NoAnswer) -> None:
-    """Nothing was sent, and the caller is told that it is being resolved: sent later, as if for the first time."""
-    operation = claim.operation
+def due_again(claim: Claim, error: ProviderError | NoAnswer | PagingError) -> None:
+    """No attempt can have been executed, or nothing was sent: sent later, as if for the first time.
+
+    A person hears of a refusal of access, once: it may last until the API key is replaced.
+    """
+    operation, text = claim.operation, _not_executed(error)
+    is_new = isinstance(error, ProviderError) and not isinstance(error, RateLimited) and text not in operation.note
+
+    def write() -> None:
+        if is_new:
+            _attention(operation, Reason.DEFERRED_REFUSED, f"{text}; it is sent again by itself")
+
     _settle(
         claim,
-        state=OperationState.UNKNOWN,
+        write,
+        state=OperationState.DUE,
         **_UNSENT,
-        note=with_note(operation, f"nothing was sent: {error}"),
+        note=with_note(operation, text),
         next_attempt_at=_next_attempt(operation, error),
+        request_ids=_request_ids(operation, request_id_of(error)),
     )
 
 
@@ -313,11 +339,18 @@ def _is_asked_for(operation: Operation, resource: Any) -> bool:
     return others.exists()
 
 
-def _next_attempt(operation: Operation, why: ProviderError | NoAnswer | str) -> datetime:
+def _next_attempt(operation: Operation, why: Exception | str) -> datetime:
     delay = min(MAX_DELAY, FIRST_DELAY * 2 ** min(max(operation.attempts - 1, 0), 20))
     delay *= random.uniform(0.8, 1.2)  # noqa: S311  (spreading, not secrecy)
     asked = why.retry_after if isinstance(why, ProviderError) else None
     return timezone.now() + timedelta(seconds=min(max(delay, asked or 0.0), LONGEST_DELAY))
+
+
+def _not_executed(error: ProviderError | NoAnswer | PagingError) -> str:
+    """Why an attempt was certainly not executed. Without the envelope's message: it may quote an argument."""
+    if isinstance(error, ProviderError):
+        return f"the provider refused it: {error.code} (HTTP {error.status_code})"
+    return nothing_sent(error)
 
 
 def _request_ids(operation: Operation, request_id: str) -> list[str]:

@@ -10,18 +10,20 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db.models import F, Q
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from payments_integration import conf, sync, wakeup
 from payments_integration.client import get_client
 from payments_integration.db.transactions import expired, refuse_transaction
-from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, RateLimited, WireError, request_id_of
-from payments_integration.models import Operation, OperationState, StatusChange
+from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError, request_id_of
+from payments_integration.models import Mirror, Operation, OperationState, StatusChange
 from payments_integration.outbox import ledger, operations, outcomes, sending
 from payments_integration.outbox.intents import Precondition
 from payments_integration.outbox.ledger import Claim
@@ -37,6 +39,8 @@ GIVE_UP_AFTER = timedelta(hours=48)
 DEFAULT_LIMIT = 200
 #: A pass starts no further operation after this many seconds; the next pass continues.
 PASS_SECONDS = 240.0
+#: What the ledger takes for unsent is looked up first from this age on: after a restored backup it may have been sent.
+LOOK_AFTER = timedelta(hours=1)
 #: A call waits this many seconds for another operation on the same object that is being sent.
 COMPETITOR_WAIT = 10.0
 
@@ -100,16 +104,25 @@ def resume(operation: Operation) -> bool:
 def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
     """Claim and send; False if another worker was faster.
 
-    It is looked up instead if the provider may have forgotten its key.
+    It is looked up instead if the provider may have forgotten its key, and looked up first where ``must_look_first``.
     """
-    latest = None
+    latest, verdict = None, None
     try:
-        if not operation.may_have_run:
+        if must_look_first(operation):
+            verdict = look_first(operation)
+        if verdict is None and not operation.may_have_run:
             latest = sending.latest_answer(operation.account)
-    except (NoAnswer, RateLimited) as error:
+    except (ProviderError, NoAnswer, PagingError) as error:
         claim = ledger.claim_to_resolve(operation, states)
         if claim is not None:
             outcomes.due_again(claim, error)
+        return claim is not None
+    except WireError as error:
+        verdict = Verdict(f"what was found cannot be read: {error}")
+    if verdict is not None:
+        claim = ledger.claim_to_resolve(operation, states)
+        if claim is not None:
+            settle(claim, verdict)
         return claim is not None
     claim = ledger.claim_to_send(operation, states, latest)
     if claim is not None:
@@ -133,6 +146,25 @@ def look_up(claim: Claim) -> None:
             outcomes.unknown(claim, f"looking it up failed: {why}")
     except WireError as error:
         outcomes.needs_person(claim, f"what was found cannot be read: {error}")
+
+
+def reopened(operation: Operation) -> ledger.Reopened | None:
+    """An operation whose key is free, if it may leave as a first attempt; None: it was executed, and is linked now.
+
+    The provider's key protects while it is younger than 23 hours there. After that, the operation is looked up as
+    before any late first send. Raises ValidationError if something may be its object, and what reading raises.
+    """
+    if operation.sent_to == ledger.fingerprint(operation.account) and sending.is_key_known(operation):
+        return ledger.Reopened(operation, key_is_known=True)
+    verdict = look_first(operation) if must_look_first(operation) else None
+    if verdict is None:
+        return ledger.Reopened(operation, key_is_known=False)
+    claim = ledger.claim_to_resolve(operation, (OperationState.CLOSED,)) if verdict.is_clear else None
+    if claim is None:
+        message = _("This may have been executed before: %(why)s. If it was not, use another key.")
+        raise ValidationError({"idempotency_key": [message % {"why": verdict.note}]})
+    settle(claim, verdict)
+    return None
 
 
 def bring_up_to_date(precondition: Precondition, *, until: float | None = None) -> None:
@@ -168,33 +200,99 @@ def link_competitors(precondition: Precondition, *, until: float | None = None) 
                 )
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a look-up means for an operation. Without more than a note, a person decides."""
+
+    note: str
+    #: The target is as the operation wanted it.
+    took_effect: bool = False
+    #: The only object that is certainly the operation's, from a list of the provider or from the mirror.
+    result: Any = None
+    #: The objects that may be its result.
+    ids: tuple[str, ...] = ()
+
+    @property
+    def is_clear(self) -> bool:
+        return self.took_effect or self.result is not None
+
+
+def must_look_first(operation: Operation) -> bool:
+    """Whether the operation may have been sent although the ledger takes it for unsent.
+
+    After a restored backup the ledger has forgotten what it sent, and handlers ask again for what was paid; a copy of
+    production with its key asks for it as well. What left before, and whose key is still valid, needs no look.
+    """
+    if operation.may_have_run:
+        return False
+    # Our clock may have been set back since.
+    return operations.is_late(operation) or abs(timezone.now() - operation.created_at) > LOOK_AFTER
+
+
+def look_first(operation: Operation) -> Verdict | None:
+    """Look before a first send, in the mirror and at the provider; None if nothing speaks against sending it.
+
+    It writes nothing of the operation. Raises what reading raises.
+    """
+    finding = operations.of(operation).look_first(get_client(operation.account), operation)
+    if isinstance(finding, operations.Happened):
+        return Verdict(finding.note, took_effect=True)
+    if isinstance(finding, operations.Unclear):
+        return None
+    free = without_operation(operation, finding)
+    if finding.complete and not free:
+        return None
+    verdict = _judged(operation, finding, free, "and may be its result or another one's")
+    return replace(verdict, note=f"it was not sent: {verdict.note}") if verdict.result is None else verdict
+
+
+def settle(claim: Claim, verdict: Verdict) -> None:
+    """Write what a look-up found."""
+    if verdict.took_effect:
+        outcomes.happened(claim, verdict.note)
+    elif verdict.result is None:
+        outcomes.needs_person(claim, verdict.note)
+    elif not link(claim, verdict):
+        outcomes.needs_person(claim, f"{verdict.result.id} fits it, but belongs to another operation")
+
+
+def link(claim: Claim, verdict: Verdict) -> bool:
+    """Close the operation as the one that made the verdict's result; False if another operation did."""
+    found = verdict.result
+    return outcomes.link(claim, found.id, verdict.note, resource=None if isinstance(found, Mirror) else found)
+
+
 def _resolve(claim: Claim) -> None:
     operation = claim.operation
     finding = operations.of(operation).look_up(get_client(operation.account), operation)
     if isinstance(finding, operations.Happened):
-        outcomes.happened(claim, finding.note)
+        settle(claim, Verdict(finding.note, took_effect=True))
     elif isinstance(finding, operations.Unclear):
-        outcomes.needs_person(claim, finding.note)
+        settle(claim, Verdict(finding.note))
     else:
-        _resolve_creation(claim, finding)
+        settle(claim, _judged(operation, finding, without_operation(operation, finding)))
 
 
-def _resolve_creation(claim: Claim, found: operations.Candidates) -> None:
-    operation = claim.operation
-    free = without_operation(operation, found)
+def _judged(
+    operation: Operation,
+    found: operations.Candidates,
+    free: list[Any],
+    doubt: str = "but may have been made before it was sent",
+) -> Verdict:
+    """``free``: those of the objects found that no other operation made. ``doubt``: why none of them is certain."""
     certain = [item for item in free if operations.of(operation).is_certain(operation, item)]
+    ids = tuple(item.id for item in certain or free)
     if not found.complete:
-        outcomes.needs_person(claim, f"there are more than {operations.MAX_SCANNED} objects to look through")
-    elif not free:
-        outcomes.needs_person(claim, "it was not found at the provider")
-    elif not certain:
-        outcomes.needs_person(claim, f"{_ids(free)} fits it, but may have been made before it was sent")
-    elif len(certain) > 1:
-        outcomes.needs_person(claim, f"{len(certain)} objects fit it: {_ids(certain)}")
-    elif _has_rival(operation):
-        outcomes.needs_person(claim, f"{certain[0].id} fits it, and another operation whose outcome is open")
-    elif not outcomes.link(claim, certain[0].id, "found by looking it up", resource=certain[0]):
-        outcomes.needs_person(claim, f"{certain[0].id} fits it, but belongs to another operation")
+        return Verdict(f"there are more than {operations.MAX_SCANNED} objects to look through")
+    if not free:
+        return Verdict("it was not found at the provider")
+    if not certain:
+        return Verdict(f"{_ids(free)} fits it, {doubt}", ids=ids)
+    if len(certain) > 1:
+        return Verdict(f"{len(certain)} objects fit it: {_ids(certain)}", ids=ids)
+    if _has_rival(operation):
+        return Verdict(f"{certain[0].id} fits it, and another operation whose outcome is open", ids=ids)
+    return Verdict("found by looking it up", result=certain[0], ids=ids)
 
 
 def _link_if_found(operation: Operation) -> None:
@@ -221,7 +319,7 @@ def _link_if_found(operation: Operation) -> None:
 
 
 def without_operation(operation: Operation, found: operations.Candidates) -> list[Any]:
-    """The candidates that no operation is linked to."""
+    """The candidates that no operation is linked to, and that no person has called another one's."""
     linked = set(
         Operation.objects.filter(
             account=operation.account,
@@ -229,6 +327,7 @@ def without_operation(operation: Operation, found: operations.Candidates) -> lis
             result_id__in=[item.id for item in found.items],
         ).values_list("result_id", flat=True)
     )
+    linked.update(operation.other_objects)
     return [item for item in found.items if item.id not in linked]
 
 

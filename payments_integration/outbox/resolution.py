@@ -6,7 +6,7 @@ permission (PermissionDenied); for other actors the caller has decided.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -17,9 +17,11 @@ from django.utils.translation import gettext as _
 from payments_integration import conf, permissions, sync, wakeup
 from payments_integration.client import get_client
 from payments_integration.db.transactions import CLOCK_SLACK, refuse_transaction, updated
+from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
-from payments_integration.models import Operation, OperationState
+from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes, recovery, sending
+from payments_integration.validation.text import is_object_id
 from payments_integration.validation.validator import MAX_LONG_TEXT, Validator
 
 _OPEN = (OperationState.UNKNOWN, OperationState.NEEDS_PERSON)
@@ -30,6 +32,8 @@ CLOSE = "close_operation"
 
 #: Never sent, or left to a person: a person may close it.
 _CLOSABLE = (OperationState.DUE, OperationState.NEEDS_PERSON)
+#: It may still be sent for the first time.
+_UNSENT = (OperationState.DUE, OperationState.UNKNOWN, OperationState.NEEDS_PERSON, OperationState.AWAITING_APPROVAL)
 
 
 def look_up(operation: Operation | str, actor: object = None) -> Operation:
@@ -64,6 +68,9 @@ def look_up(operation: Operation | str, actor: object = None) -> Operation:
 def retry(operation: Operation | str, actor: object = None) -> Operation:
     """Send an operation again now, with the same key and bytes.
 
+    What was never sent, as far as the ledger knows, and is older than an hour is looked up first, because a restored
+    backup forgets what was sent. If one object is certainly its result, it is linked instead, and nothing is sent.
+
     Args:
         operation: An instance or its id.
         actor: Who asks, a user or text. Staff need the permission.
@@ -73,7 +80,8 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
 
     Raises:
         ValidationError: It could move money twice. Allowed is an operation that was never sent, or went to the same
-            place under the same key less than 23 hours ago.
+            place under the same key less than 23 hours ago. If it was never sent, the message names the objects that
+            may be its result: see ``mark_others``.
         PermissionDenied: The actor is staff and may not.
         TransactionRefused: The call is inside a transaction.
     """
@@ -90,7 +98,11 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
     latest = None
     if not operation.may_have_run:
         with _reading():
-            latest = sending.latest_answer(operation.account)
+            verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None
+            if verdict is None:
+                latest = sending.latest_answer(operation.account)
+        if verdict is not None:
+            return _settled(operation, verdict, who and f"{who} wanted to send it")
     state = operation.state
     claim = _claimed(operation, ledger.claim_to_send(operation, _SENDABLE, latest))
     _note(claim, who and f"{who} sends it again")
@@ -107,8 +119,8 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
 def mark_never_happened(operation: Operation | str, actor: object, comment: str) -> Operation:
     """Close an operation that was not executed, as a person has made sure. It will not be sent.
 
-    For operations that need a person or were never sent. The provider and the mirror are read first; of an operation
-    that was never sent, or whose account is not configured any more, only the mirror.
+    For operations that need a person or were never sent. The provider and the mirror are read first. Only the mirror
+    is read of an operation that was recorded within the last hour and never sent, or whose account is gone.
 
     Args:
         operation: An instance or its id.
@@ -137,6 +149,68 @@ def mark_never_happened(operation: Operation | str, actor: object, comment: str)
         refuse(_("It is not waiting for a person, or somebody is working on it now."))
     operation.refresh_from_db()
     return operation
+
+
+def mark_others(operation: Operation | str, object_ids: Collection[str], actor: object, comment: str) -> Operation:
+    """Say that objects which seem to be an operation's result belong to others, as a person has made sure.
+
+    For operations that were never sent, as far as the ledger knows. The objects no longer keep it from being sent, and
+    no look-up links it to one of them. Nothing is sent now.
+
+    Args:
+        operation: An instance or its id.
+        object_ids: The provider's ids of the objects.
+        actor: Who decides, a user or text. Staff need the permission.
+        comment: How the person knows.
+
+    Returns:
+        The operation, with its new note.
+
+    Raises:
+        ValidationError: It may have been sent, it is closed, there is no comment, or an id is none of such an object.
+        PermissionDenied: The actor is staff and may not.
+    """
+    operation = load(operation)
+    permissions.require_of_staff(actor, CLOSE, operation)
+    who = decider(actor, comment)
+    call = _known_call(operation)
+    if not object_ids:
+        raise ValidationError({"object_ids": _("This is required.")})
+    for object_id in object_ids:
+        _check_id("object_ids", object_id, call)
+    others = list(dict.fromkeys([*operation.other_objects, *object_ids]))
+    note = outcomes.with_note(operation, f"{who} says that {', '.join(object_ids)} is not its result: {comment}")
+    unsent = Operation.objects.filter(
+        ledger.free(timezone.now()),
+        pk=operation.pk,
+        state__in=_UNSENT,
+        may_have_run=False,
+        attempts=operation.attempts,
+    )
+    if not call.creates or not updated(unsent, other_objects=others, note=note):
+        refuse(_("It may have been sent, or somebody is working on it now."))
+    operation.refresh_from_db()
+    return operation
+
+
+def fitting_objects(operation: Operation) -> list[str]:
+    """Tell which mirrored objects seem to be the result of an operation that was never sent.
+
+    For pages that show them before a person decides; sending looks at the provider as well. It sends no request.
+
+    Args:
+        operation: An instance.
+
+    Returns:
+        Ids.
+    """
+    call = operations.get(operation.operation)
+    if operation.may_have_run or not isinstance(call, operations.Creation):
+        return []
+    found = call.look_first_in_mirror(operation)
+    if not isinstance(found, operations.Candidates):
+        return []
+    return [item.id for item in recovery.without_operation(operation, found)]
 
 
 def mark_happened(operation: Operation | str, object_id: str, actor: object, comment: str) -> Operation:
@@ -168,13 +242,14 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
         refuse(_("It leaves no object. Look it up instead."))
     # Never sent as far as is known: it may have been before the database was restored.
     states = _OPEN if operation.may_have_run else _SENDABLE
-    if object_id not in _mirrored_matches(operation, call):
+    _check_id("object_id", object_id, call)
+    if not _may_be_sent_before(operation, call) and object_id not in _mirrored_matches(operation, call):
         _check_sent(operation)
     if not call.creates and object_id != operation.target_id:
         refuse(_("It was about another object."))
     row = sync.read(call.kind, operation.account, object_id)
-    if call.contradicts(operation, row):
-        refuse(_("The object has another amount, currency or payment."))
+    if call.contradicts(operation, row) and not call.was_made_before(operation, row):
+        refuse(_("The object has another amount, currency, payment or reference."))
     if not call.shows_it(row):
         refuse(_("It did not happen: the object is %(status)s.") % {"status": row.status})
     claim = _claimed(operation, ledger.claim_to_resolve(operation, states))
@@ -187,7 +262,7 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
 
 
 def possible_resolutions(operation: Operation) -> frozenset[str]:
-    """Tell which of ``look_up``, ``retry``, ``mark_happened`` and ``mark_never_happened`` are allowed now.
+    """Tell which resolutions are allowed now, from ``look_up`` to ``mark_never_happened``.
 
     For pages that offer them; each function checks again. It sends no request and asks no permission.
 
@@ -203,11 +278,48 @@ def possible_resolutions(operation: Operation) -> frozenset[str]:
         return frozenset(names)
     if operation.state in _OPEN and operation.may_have_run:
         names |= {"look_up", "mark_happened"} if call.leaves_object else {"look_up"}
-    elif operation.state in _CLOSABLE and _mirrored_matches(operation, call):
+    elif operation.state in _CLOSABLE and (_may_be_sent_before(operation, call) or _mirrored_matches(operation, call)):
         names.add("mark_happened")
     if operation.state in _SENDABLE and sending.may_resend(operation) and not _has_conflict(operation):
         names.add("retry")
+    if operation.state in _UNSENT and _may_be_sent_before(operation, call):
+        names.add("mark_others")
     return frozenset(names)
+
+
+def _check_id(name: str, object_id: str, call: operations.ProviderCall) -> None:
+    if not isinstance(object_id, str) or not is_object_id(object_id, ID_PREFIXES[call.kind]):
+        message = _("This is not the id of a %(model)s.") % {"model": MIRRORS[call.kind]._meta.verbose_name}
+        raise ValidationError({name: message})
+
+
+def _may_be_sent_before(operation: Operation, call: operations.ProviderCall) -> bool:
+    """Whether the ledger takes it for unsent, and an object at the provider may nevertheless be its result."""
+    return call.creates and recovery.must_look_first(operation)
+
+
+def _settled(operation: Operation, verdict: recovery.Verdict, note: str) -> Operation:
+    """Link an operation that must not be sent to its result; refuse it if that is not clear."""
+    refuse_unclear(verdict)
+    claim = _claimed(operation, ledger.claim_to_resolve(operation, _SENDABLE))
+    _note(claim, note)
+    with _not_taken_over():
+        recovery.settle(claim, verdict)
+    wakeup.wake(operation.account)
+    return operation
+
+
+def refuse_unclear(verdict: recovery.Verdict) -> None:
+    """Refuse to send what may have been sent before. The message names the objects that may be its result."""
+    if verdict.is_clear:
+        return
+    if not verdict.ids:
+        refuse(_("It was not sent: %(why)s.") % {"why": verdict.note})
+    message = _(
+        "It was not sent: %(ids)s fits it, and it may have been executed before. Link it with “It happened”, or say "
+        "with “These are others” that it is not its result."
+    )
+    refuse(message % {"ids": ", ".join(verdict.ids[:10])})
 
 
 def load(operation: Operation | str) -> Operation:
@@ -243,7 +355,8 @@ def _refuse_if_it_happened(operation: Operation) -> None:
     call = operations.get(operation.operation)
     if call is None:
         return  # another version of the app recorded it, and this one cannot look it up
-    if operation.may_have_run and operation.account in conf.aliases():
+    is_looked_up = operation.may_have_run or recovery.must_look_first(operation)
+    if is_looked_up and operation.account in conf.aliases():
         refuse_transaction("mark_never_happened")
         with _reading():
             finding = call.look_up(get_client(operation.account), operation)

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import Error
 from django.utils import timezone
 
 from payments_integration import projection, schemas, telemetry, wakeup
-from payments_integration.client import INTERACTIVE_WAIT, Client, LatestAnswer, at_most, get_client
+from payments_integration.client import (
+    INTERACTIVE_WAIT,
+    Answer,
+    Client,
+    LatestAnswer,
+    at_most,
+    before_sending,
+    get_client,
+)
+from payments_integration.db.transactions import CLOCK_SLACK
 from payments_integration.exceptions import (
     NoAnswer,
     OperationClosed,
     OutcomeUnknown,
     ProviderError,
-    RateLimited,
     UnsendableRequest,
+    not_connected,
 )
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes
-from payments_integration.outbox.ledger import Claim, LeaseLost, fingerprint
+from payments_integration.outbox.ledger import Claim, LeaseLost, LeaseTooShort, fingerprint
 
 #: The provider keeps keys for 24 hours (spec, "Limits"); an hour is left for slow requests.
 RESEND_FOR = timedelta(hours=23)
@@ -56,34 +65,31 @@ def latest_answer(account: str) -> LatestAnswer:
 def send_now(operation: Operation) -> Any:
     """Send an operation that was just recorded and claimed, while the caller waits; returns the mirror row.
 
-    Raises the ProviderError of a refusal. Everything that leaves the outcome open becomes OutcomeUnknown.
+    Raises the ProviderError of a refusal, and NoAnswer if there was no connection. Any other error, such as one
+    between sending and saving, leaves the outcome open, and ``guard`` makes OutcomeUnknown of it: the operation is
+    resumed when the lease has run out.
     """
     try:
-        sent = attempt(ledger.claim_of_new(operation), max_wait=INTERACTIVE_WAIT, close_when_limited=True)
+        sent = attempt(ledger.claim_of_new(operation), max_wait=INTERACTIVE_WAIT, caller_waits=True)
         wakeup.wake(operation.account)
     except LeaseLost:
         # It took longer than the lease, and another worker took over. That worker's outcome is the answer.
-        try:
-            operation.refresh_from_db()
-        except Error as error:
-            raise OutcomeUnknown(operation) from error
+        operation.refresh_from_db()
         return ledger.replay(operation)
-    except Exception as error:
-        # Between sending and saving. The operation is resumed when the lease has run out.
-        raise OutcomeUnknown(operation) from error
     if operation.state == OperationState.DONE:
         return sent.row
-    if operation.state == OperationState.REJECTED and sent.error is not None:
+    if isinstance(sent.error, UnsendableRequest):
+        message = f"operation {operation.pk} could not be sent; it did not happen"
+        raise OperationClosed(operation, message) from sent.error
+    if ledger.is_free(operation) and isinstance(sent.error, NoAnswer):
+        raise not_connected(str(sent.error)) from sent.error
+    if operation.state in (OperationState.REJECTED, OperationState.CLOSED) and sent.error is not None:
         raise sent.error
-    if operation.state == OperationState.CLOSED:
-        raise OperationClosed(
-            operation, f"operation {operation.pk} could not be sent; it did not happen"
-        ) from sent.error
-    raise OutcomeUnknown(operation) from sent.error
+    raise OutcomeUnknown(operation, sent.error) from sent.error
 
 
-def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) -> Sent:
-    """Send once under a claim and write the outcome.
+def attempt(claim: Claim, *, max_wait: float, caller_waits: bool = False) -> Sent:
+    """Send once under a claim and write the outcome. ``caller_waits``: for the error; it is not sent later.
 
     Raises KeyExpired (nothing was sent, and the claim is kept), LeaseLost, and every error on our side.
     """
@@ -103,31 +109,39 @@ def attempt(claim: Claim, *, max_wait: float, close_when_limited: bool = False) 
     # The last step before the request: a process that stood still must not send what others have settled.
     claim.ensure_time(max_wait)
     try:
-        return _send(client, claim, before, max_wait=max_wait, close_when_limited=close_when_limited)
+        return _send(client, claim, before, max_wait=max_wait, caller_waits=caller_waits)
+    except LeaseTooShort:
+        raise  # nothing was sent
     except LeaseLost:
         outcomes.late(claim)
         raise
 
 
-def _send(
-    client: Client, claim: Claim, before: projection.Snapshot, *, max_wait: float, close_when_limited: bool
-) -> Sent:
+def _send(client: Client, claim: Claim, before: projection.Snapshot, *, max_wait: float, caller_waits: bool) -> Sent:
     operation, call = claim.operation, operations.of(claim.operation)
     try:
-        with telemetry.during(telemetry.Sending(operation, is_repeated=claim.repeated)):
+        # Connecting takes time as well. The lease must last for the whole exchange when the first byte leaves.
+        with (
+            telemetry.during(telemetry.Sending(operation, is_repeated=claim.repeated)),
+            before_sending(claim.ensure_lasts),
+        ):
             answer = call.send(client, operation, max_wait=max_wait)
     except ProviderError as error:
-        _judge(claim, error, close_when_limited=close_when_limited)
+        _judge(_of_exchange(claim, error), error, caller_waits=caller_waits)
         return Sent(error=error)
     except NoAnswer as error:
+        claim = _of_exchange(claim, error)
         if error.was_connected or claim.repeated:
             outcomes.unknown(claim, error)
+        elif caller_waits:
+            outcomes.closed(claim, error)
         else:
-            outcomes.not_connected(claim, error)
+            outcomes.due_again(claim, error)
         return Sent(error=error)
     except UnsendableRequest as error:
         outcomes.unsent(claim, error)
         return Sent(error=error)
+    claim = _of_exchange(claim, answer)
     if contradiction := call.contradicts(operation, answer.data):
         outcomes.unknown(claim, contradiction)
         return Sent()
@@ -137,6 +151,11 @@ def _send(
         # The object belongs to another account or operation; a worker cannot settle that.
         outcomes.unknown(claim, str(error))
         return Sent(error=error)
+
+
+def _of_exchange(claim: Claim, exchange: Answer[Any] | ProviderError | NoAnswer) -> Claim:
+    """The claim for judging an answer or error. A request that the client repeated by itself is a second attempt."""
+    return dataclasses.replace(claim, repeated=True) if exchange.was_repeated else claim
 
 
 def may_resend(operation: Operation) -> bool:
@@ -160,9 +179,19 @@ def may_resend(operation: Operation) -> bool:
     )
 
 
+def is_key_known(operation: Operation) -> bool:
+    """Whether the provider knows the key of an attempt that was refused, if it keeps the keys of such attempts.
+
+    Asks for the provider's time; raises NoAnswer or RateLimited.
+    """
+    date = _ask(get_client(operation.account)).date
+    return date is not None and _is_key_valid(operation, date)
+
+
 def _is_key_valid(operation: Operation, date: datetime) -> bool:
     """Whether the provider still knows the key, by its own clock alone: ours may have been set since."""
-    return operation.sent_after is not None and timedelta(0) <= date - operation.sent_after < RESEND_FOR
+    # Two servers of the provider may differ by a little: a slightly negative age is an age of 0.
+    return operation.sent_after is not None and -CLOCK_SLACK <= date - operation.sent_after < RESEND_FOR
 
 
 def _ask(client: Client) -> LatestAnswer:
@@ -170,7 +199,7 @@ def _ask(client: Client) -> LatestAnswer:
         return client.ask()
 
 
-def _judge(claim: Claim, error: ProviderError, *, close_when_limited: bool) -> None:
+def _judge(claim: Claim, error: ProviderError, *, caller_waits: bool) -> None:
     """What an error envelope means for the operation."""
     if error.code == "idempotency_conflict":
         # The key belongs to another request there. A person must find out which, and whether ours ran.
@@ -179,8 +208,9 @@ def _judge(claim: Claim, error: ProviderError, *, close_when_limited: bool) -> N
         outcomes.happened(claim, "the provider says that it has taken effect")
     elif claim.repeated or not _is_refusal(error):
         outcomes.unknown(claim, error)
-    elif isinstance(error, RateLimited) and not close_when_limited:
-        outcomes.due_again(claim, error)
+    elif ledger.is_passing(error.fields()):
+        # Access or rate: the same call is executed when that is mended.
+        (outcomes.closed if caller_waits else outcomes.due_again)(claim, error)
     else:
         outcomes.rejected(claim, error)
 

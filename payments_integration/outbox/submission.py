@@ -24,6 +24,7 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import MIRRORS, Mirror, Operation, OperationState
 from payments_integration.outbox import ledger, operations, recovery, sending
+from payments_integration.outbox.guard import Progress
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
 from payments_integration.schemas import WireError
 from payments_integration.signals import is_dispatching
@@ -47,18 +48,27 @@ def check_permission(name: str, actor: object, target: object = None) -> None:
     permissions.require(actor, call.permission, row)
 
 
-def submit(intent: Intent) -> Any:
+def submit(intent: Intent, progress: Progress) -> Any:
     """Record the intent, send it, and return the mirror row.
 
-    Nothing is sent if the key belongs to an operation already, or if a second person must approve first
-    (ApprovalRequired).
+    Nothing is sent if the key belongs to an operation already, unless that was closed by a passing refusal; or if a
+    second person must approve first (ApprovalRequired).
     """
     known = None if intent.key_is_free else ledger.find(intent)
-    if known is not None:
+    if known is not None and not ledger.is_free(known):
+        progress.is_committed(known)
         return ledger.replay(known)
     get_client(intent.account)  # a wrong setting raises here, before anything is recorded
+    reopened = None
+    if known is not None:
+        reopened = recovery.reopened(known)
+        if reopened is None:
+            progress.is_committed(known)
+            return ledger.replay(known)
     precondition = operations.CALLS[intent.operation].precondition(intent)
-    operation, is_new = _recorded(intent, precondition, deferred=False, may_read=True)
+    operation, is_new = _recorded(
+        intent, precondition, deferred=False, may_read=True, reopened=reopened, progress=progress
+    )
     if not is_new:
         return ledger.replay(operation)
     if operation.state == OperationState.AWAITING_APPROVAL:
@@ -66,7 +76,7 @@ def submit(intent: Intent) -> Any:
     return sending.send_now(operation)
 
 
-def submit_later(intent: Intent) -> Operation:
+def submit_later(intent: Intent, progress: Progress) -> Operation:
     """Record the intent in the caller's transaction; it is sent after that commits. Returns the operation."""
     conf.account(intent.account)
     precondition = operations.CALLS[intent.operation].precondition(intent)
@@ -75,9 +85,13 @@ def submit_later(intent: Intent) -> Operation:
     within = in_transaction()
     may_read = not within and not is_dispatching()
     known = ledger.find(intent) if may_read and precondition is not None else None
-    if known is not None:
+    if known is not None and not ledger.is_free(known):
+        progress.is_committed(known)
         return known
-    operation, is_new = _recorded(intent, precondition, deferred=True, may_read=may_read)
+    operation, is_new = _recorded(
+        # Inside a transaction, the caller's commit decides, and the caller sees whether it fails.
+        intent, precondition, deferred=True, may_read=may_read, progress=None if within else progress
+    )  # fmt: skip
     # With autocommit off, the caller commits and Django calls no hook: the schedule sends it.
     caller_commits = within and not connections[ledger_database()].in_atomic_block
     if is_new and operation.state != OperationState.AWAITING_APPROVAL and not is_dispatching():
@@ -91,7 +105,13 @@ def submit_later(intent: Intent) -> Operation:
 
 @sensitive_variables()
 def _recorded(
-    intent: Intent, precondition: Precondition | None, *, deferred: bool, may_read: bool
+    intent: Intent,
+    precondition: Precondition | None,
+    *,
+    deferred: bool,
+    may_read: bool,
+    reopened: ledger.Reopened | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Operation, bool]:
     """Record a call that was not known, as ``ledger.record``. ``may_read``: the mirror may be brought up to date."""
     until = time.monotonic() + recovery.COMPETITOR_WAIT
@@ -101,24 +121,40 @@ def _recorded(
         latest = None if deferred else _latest_answer(intent.account)
         try:
             # A call at once was looked up before, a deferred one only if it has a precondition.
-            return ledger.record(intent, precondition, deferred=deferred, latest=latest, is_looked_up=not deferred)
+            return ledger.record(
+                intent,
+                precondition,
+                deferred=deferred,
+                latest=latest,
+                is_looked_up=not deferred,
+                reopened=reopened,
+                progress=progress,
+            )
         except PreconditionFailed:
             if precondition is None or not may_read:
                 raise
             # A concurrent call with this key may have taken what this one asks for.
-            known = ledger.find(intent)
+            known = _found(intent)
             if known is not None:
                 return known, False
             recovery.bring_up_to_date(precondition, until=until)
-            return ledger.record(intent, precondition, deferred=deferred, latest=latest)
+            return ledger.record(
+                intent, precondition, deferred=deferred, latest=latest, reopened=reopened, progress=progress
+            )
     except (OutcomeUnknown, IdempotencyMismatch):
         raise
     except (ValidationError, PaymentsError, WireError):
         # A concurrent call with this key may have been recorded. Then this error would wrongly mean "not executed".
-        known = ledger.find(intent)
+        known = _found(intent)
         if known is None:
             raise
         return known, False
+
+
+def _found(intent: Intent) -> Operation | None:
+    """The operation that a concurrent call with this key has recorded."""
+    known = ledger.find(intent)
+    return None if known is None or ledger.is_free(known) else known
 
 
 def _latest_answer(account: str) -> LatestAnswer | None:

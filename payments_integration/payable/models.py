@@ -14,6 +14,7 @@ from django.db.models.query import ModelIterable
 
 from payments_integration import conf
 from payments_integration.models import Payment, Refund
+from payments_integration.payable import attempts
 from payments_integration.payable.queries import Key, Referring, is_deposit, payments_of, totals_by_key
 from payments_integration.payable.totals import Totals
 
@@ -137,6 +138,29 @@ class Payable(models.Model):
     def is_paid(self, amount: int, currency: str) -> bool:
         """Whether ``amount`` minor units are paid: see ``Totals.paid``."""
         return self.totals_in(currency).is_paid(amount)
+
+    def attempt_key(self, signed: str | None = None) -> str:
+        """The idempotency key for ``create_payment``: the same one while an attempt is open and after it is paid.
+
+        There is a new one after an attempt was refused or closed, or its payment failed, expired or was canceled.
+
+        Args:
+            signed: The value that ``signed_attempt_key`` gave to the payer's form. The key is then the form's, so that
+                a form sent twice is one attempt, even if that attempt failed in between.
+
+        Returns:
+            1 to 255 printable ASCII characters, for any reference.
+
+        Raises:
+            ValidationError: ``signed`` is not from this site, or from another order's form.
+            ValueError: The row has no reference or no account.
+        """
+        key = self._key()
+        return attempts.attempt_key(key) if not signed else attempts.unsign(key, signed)
+
+    def signed_attempt_key(self) -> str:
+        """``attempt_key()`` for a hidden field of the page where the payer pays. A payer cannot change it."""
+        return attempts.sign(self.attempt_key())
 
     def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
         self.__dict__.pop(_READ_AHEAD, None)

@@ -31,6 +31,7 @@ from payments_integration.models import (
     searched,
 )
 from payments_integration.projection import history, ordering, rows
+from payments_integration.projection.ledgers import notice_unknown_operations
 from payments_integration.projection.refreshes import of_objects, request_refresh, request_refreshes
 from payments_integration.projection.rows import keep_erased
 from payments_integration.projection.terms import write_terms
@@ -152,6 +153,7 @@ def write_new(
         _set_history_aside(account, changes)
         statements.insert_many(changes, keys=False)
         mirror_written(new)
+        notice_unknown_operations(new)
         request_refreshes(
             {
                 (account, str(Kind.PAYMENT), resource.payment_id): RefreshReason.REFUND_CHANGED
@@ -274,7 +276,9 @@ def _put(
         # A stored event that is not applied yet will be ordered against this row.
         is_synced = facts is None or facts.is_synced
         latest_change = facts.latest_change if facts is not None else None
-        return _insert(account, resource, answered_at, duration, latest_change=latest_change, is_synced=is_synced)
+        row = _insert(account, resource, answered_at, duration, latest_change=latest_change, is_synced=is_synced)
+        notice_unknown_operations([row])
+        return row
     _same_account(row, account)
     differs = rows.differences(row, resource)
     if not differs and _orders_better(row, answered_at, duration):

@@ -31,6 +31,7 @@ from payments_integration.models import (
 )
 from payments_integration.projection import ordering, rows
 from payments_integration.projection.answers import times_and_owners
+from payments_integration.projection.ledgers import notice_unknown_operations
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refreshes
 from payments_integration.projection.rows import keep_erased
@@ -259,6 +260,7 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
                 balance_changes.append(rows.balance_change(row, at=row.state_at))
         elif change := rows.status_change(row, item.first_status, at=event.created_at, event=event):
             status_changes.append(change)
+    notice_unknown_operations(item.row for item in touched if item.is_new)
     statements.insert_many(status_changes, keys=False)
     statements.insert_many(balance_changes, keys=False)
     mirror_written([item.row for item in touched])

@@ -74,6 +74,8 @@ def note_contact(account: str, at: datetime | None) -> None:
 def _store_contact(account: str, at: datetime) -> None:
     state, _ = AccountState.objects.get_or_create(account=account, defaults={"first_contact_at": at})
     if state.first_contact_at is None:
+        # A pass was complete up to there, so there was contact by then, which an earlier version did not store.
+        at = min(at, state.watermark or at)
         AccountState.objects.filter(pk=account, first_contact_at=None).update(first_contact_at=at)
 
 

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from payments_integration.reconciliation.due import process_due as process_due, refresh_due as refresh_due
     from payments_integration.reconciliation.events import reconcile_events as reconcile_events
     from payments_integration.reconciliation.objects import reconcile_objects as reconcile_objects
+    from payments_integration.reconciliation.renaming import (
+        RenameRefused as RenameRefused,
+        rename_account as rename_account,
+        stored_accounts as stored_accounts,
+    )
     from payments_integration.reconciliation.retention import (
         Archived as Archived,
         ArchiveError as ArchiveError,

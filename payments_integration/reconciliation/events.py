@@ -24,6 +24,7 @@ from payments_integration.client import Answer, PageOf, RawEvent, get_client
 from payments_integration.inbox import Receipt
 from payments_integration.models import EventSource, ReconciliationRun, RunKind, RunState
 from payments_integration.reasons import Reason
+from payments_integration.reconciliation.due import refresh_due
 from payments_integration.reconciliation.objects import resync_if_due
 from payments_integration.reconciliation.runs import (
     HEARTBEAT_SECONDS,
@@ -101,6 +102,8 @@ def reconcile_events(
     inbox.process(account, deadline=deadline)
     inbox.release_overdue(account)
     inbox.dispatch(account, deadline=deadline)
+    if refresh_due(account, deadline=deadline, hurry=deadline is not None, only_awaited=True):
+        inbox.dispatch(account, deadline=deadline)
     if run.state == RunState.DONE and resync and not explicit and deadline is None:
         resync_if_due(account, progress=progress)
     return run

@@ -7,15 +7,16 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
-from django.db import DatabaseError, IntegrityError, router, transaction
+from django.db import DatabaseError, IntegrityError, router
 from django.db.models import Q
 from django.utils import timezone
 
-from payments_integration.db.transactions import expired, updated
+from payments_integration.db.transactions import expired, repeatable, updated
 from payments_integration.exceptions import (
     PagingError,
     PaymentsError,
@@ -94,11 +95,9 @@ def ensure_state(account: str) -> None:
     """Create the account's row if it does not exist."""
     if AccountState.objects.filter(pk=account).exists():
         return
-    try:
-        with transaction.atomic(using=router.db_for_write(AccountState)):
-            AccountState.objects.create(account=account)
-    except IntegrityError:
-        pass  # another process was first
+    create = partial(AccountState.objects.create, account=account)
+    with suppress(IntegrityError):  # another process was first
+        repeatable(create, using=router.db_for_write(AccountState), lost_races=False)
 
 
 @contextmanager
@@ -108,7 +107,8 @@ def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
     Errors of the provider and of the database are recorded in ``error`` and not raised, so that the next account and
     the next pass run. Any other error is recorded and raised.
     """
-    run = ReconciliationRun.objects.create(account=account, kind=kind)
+    using = router.db_for_write(ReconciliationRun)
+    run = repeatable(partial(ReconciliationRun.objects.create, account=account, kind=kind), using=using)
     run.saved_at = time.monotonic()
     try:
         yield run
@@ -125,7 +125,7 @@ def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
         run.state = RunState.FAILED if run.error else RunState.DONE
     finally:
         run.finished_at = timezone.now()
-        run.save()
+        repeatable(run.save, using=using)
 
 
 def report(run: ReconciliationRun, progress: Progress | None) -> None:

@@ -305,6 +305,10 @@ class SandboxRequestHandler(BaseHTTPRequestHandler):
     ) -> None:
         if fault is not None and fault.kind == "reset":
             self.close_connection = True
+            # A client may repeat a request by itself if its connection ends before the first byte of the answer.
+            with suppress(OSError):
+                self.wfile.write(b"HTTP/1.1 ")
+                self.wfile.flush()
             self.server.reset(self.connection)
             return
         code, _, reason = status.partition(" ")

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from payments_integration.outbox import (
         PreconditionFailed as PreconditionFailed,
         approve as approve,
+        fitting_objects as fitting_objects,
         is_requester as is_requester,
         look_up as look_up,
         mark_happened as mark_happened,
         mark_never_happened as mark_never_happened,
+        mark_others as mark_others,
         operations as operations,
         possible_resolutions as possible_resolutions,
         reject as reject,

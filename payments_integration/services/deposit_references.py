@@ -51,7 +51,7 @@ def create_deposit_reference(
     if payer is not None:
         body["payer"] = objects.payer(validator, "payer", payer, body["country"])
     if merchant_reference is not None:
-        body["merchant_reference"] = validator.text("merchant_reference", merchant_reference)
+        body["merchant_reference"] = validator.reference("merchant_reference", merchant_reference)
     return creation(
         "create_deposit_reference",
         validator,

@@ -40,7 +40,7 @@ def create_payment(
         currency: Its ISO code, such as ``CLP``.
         country: The ISO code of the payer's country, such as ``CL``.
         method_code: A ``code`` of ``list_payment_methods``.
-        merchant_reference: Your order's id; the operation's id if left out.
+        merchant_reference: Your order's id; the operation's id if left out. No blanks at its ends.
         payer: ``{name, email, phone, document: {type, number}, ip, device_id}``, all optional, the phone in E.164.
         return_url: The https:// address to which the checkout page sends the payer back.
         flow: ``hosted``: the payer pays on ``checkout_url``. ``s2s``: your page shows ``next_action``.
@@ -71,7 +71,7 @@ def create_payment(
         "flow": validator.choice("flow", flow, _FLOWS),
     }
     if merchant_reference is not None:
-        body["merchant_reference"] = validator.text("merchant_reference", merchant_reference)
+        body["merchant_reference"] = validator.reference("merchant_reference", merchant_reference)
     if payer is not None:
         body["payer"] = objects.payer(validator, "payer", payer, body["country"])
     if return_url is not None:

@@ -39,7 +39,7 @@ def create_payout(
         method_code: A ``code`` of ``list_payment_methods``.
         destination: ``{type: "bank_account", account_number, holder_name, holder_document: {type, number}, bank_code,
             account_type}``, the last two optional.
-        merchant_reference: Your id for it; the operation's id if left out.
+        merchant_reference: Your id for it; the operation's id if left out. No blanks at its ends.
         metadata: At most 20 texts of at most 500 characters, by name.
         account: An alias of ``ACCOUNTS``.
 
@@ -60,7 +60,7 @@ def create_payout(
     }
     body["destination"] = objects.destination(validator, "destination", destination, body["country"])
     if merchant_reference is not None:
-        body["merchant_reference"] = validator.text("merchant_reference", merchant_reference)
+        body["merchant_reference"] = validator.reference("merchant_reference", merchant_reference)
     if metadata is not None:
         body["metadata"] = validator.metadata("metadata", metadata)
     return creation(

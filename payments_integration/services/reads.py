@@ -10,8 +10,9 @@ from django.utils.translation import gettext as _
 from payments_integration import conf, projection, schemas, sync, wakeup
 from payments_integration.client import get_client
 from payments_integration.db.transactions import refuse_transaction
-from payments_integration.enums import Country, Currency, kind_of
+from payments_integration.enums import ID_PREFIXES, Country, Currency, kind_of
 from payments_integration.models import MIRRORS, Balance, Mirror
+from payments_integration.validation.text import is_object_id
 from payments_integration.validation.validator import Validator
 
 MirrorT = TypeVar("MirrorT", bound=Mirror)
@@ -50,7 +51,7 @@ def refresh(obj: Mirror | str, *, account: str | None = None) -> Mirror:
         obj.refresh_from_db()
         return obj
     kind = kind_of(obj) if isinstance(obj, str) else None
-    if kind is None:
+    if kind is None or not is_object_id(obj, ID_PREFIXES[kind]):
         raise ValidationError({"obj": _("This must be a mirrored object or its id.")})
     known: Mirror | None = MIRRORS[kind]._default_manager.filter(pk=obj).first()
     if known is not None:

@@ -20,6 +20,7 @@ from payments_integration.db.transactions import refuse_transaction
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.models import Mirror, Operation
 from payments_integration.outbox import Intent
+from payments_integration.validation.text import is_object_id
 from payments_integration.validation.validator import MAX_BODY_BYTES, Json, Validator
 
 P = ParamSpec("P")
@@ -39,12 +40,8 @@ def service(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
         # The arguments hold personal data: error reports leave out the variables of these frames.
         @sensitive_variables()
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            refuse_transaction(prepare.__name__)
-            with telemetry.during(telemetry.ServiceCall(prepare.__name__)) as service_call:
-                intent = _prepared(prepare, args, kwargs)
-                service_call.account = intent.account
-                outcome: R = outbox.submit(intent)
-            return outcome
+            row: R = outbox.guarded(_carry_out, prepare, args, kwargs)
+            return row
 
         public = wraps(prepare)(call)
         # Readers and tools see what the call returns, not the intent.
@@ -55,6 +52,17 @@ def service(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
         return public
 
     return decorate
+
+
+@sensitive_variables()
+def _carry_out(
+    prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any], progress: outbox.Progress
+) -> Any:
+    refuse_transaction(prepare.__name__)
+    with telemetry.during(telemetry.ServiceCall(prepare.__name__)) as service_call:
+        intent = _prepared(prepare, args, kwargs)
+        service_call.account = intent.account
+        return outbox.submit(intent, progress)
 
 
 @sensitive_variables()
@@ -81,12 +89,19 @@ def defer(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Oper
         ValidationError: As the function itself. Nothing was recorded.
         IdempotencyMismatch: The key belongs to a different call. Nothing was recorded.
         TypeError: The function is none that sends.
-        OutcomeUnknown: Outside a transaction: the database does not say whether it was recorded.
+        OutcomeUnknown: Outside a transaction: it is recorded, or the database does not say so; then something failed.
     """
     prepare = _prepare.get(function)
     if prepare is None:
         raise TypeError(f"{getattr(function, '__name__', function)!r} cannot be deferred")
-    return outbox.submit_later(_prepared(prepare, args, kwargs))
+    return outbox.guarded(_defer, prepare, args, kwargs)
+
+
+@sensitive_variables()
+def _defer(
+    prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any], progress: outbox.Progress
+) -> Operation:
+    return outbox.submit_later(_prepared(prepare, args, kwargs), progress)
 
 
 @sensitive_variables()
@@ -190,7 +205,7 @@ def find(
     if not isinstance(object_id, str):
         validator.fail(name, _("This must be a %(model)s or its id.") % {"model": model._meta.verbose_name})
         return account or conf.DEFAULT_ACCOUNT, "", None
-    if not _is_id(object_id, ID_PREFIXES[model.kind]):
+    if not is_object_id(object_id, ID_PREFIXES[model.kind]):
         validator.fail(name, _("This is not the id of a %(model)s.") % {"model": model._meta.verbose_name})
         return account or conf.DEFAULT_ACCOUNT, "", None
     known = Operation.objects.filter(account=OuterRef("account"), idempotency_key=key)
@@ -206,13 +221,6 @@ def find(
 def _key_is_free(row: Any) -> bool:
     """Whether ``find`` has found the object, and no operation of the key."""
     return row is not None and not row.key_is_taken
-
-
-def _is_id(text: str, prefix: str) -> bool:
-    """Whether an id can stand in a path: visible ASCII without characters that have a meaning in a URL."""
-    if not text.startswith(prefix) or not len(prefix) < len(text) <= 255:
-        return False
-    return text.isascii() and text.isprintable() and not set(text) & set(' /?#%\\"')
 
 
 def _check_size(validator: Validator, body: Mapping[str, Any]) -> None:

@@ -7,7 +7,8 @@
         payment.refresh_from_db()
         assert payment.status == "succeeded"
 
-The fixture belongs to a pytest plugin, which pytest loads by itself.
+The fixture belongs to a pytest plugin, which pytest loads by itself. In a ``TestCase``, use
+``with ProviderSandbox() as sandbox``. A test without either reaches no provider: the client stays on this machine.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+MAX_ID = 255
 #: Controls, characters that change the reading direction or show nothing, surrogates, and line separators.
 _CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 #: Characters of other categories that show nothing either.
@@ -16,6 +17,13 @@ _SUSPECT = re.compile(r"[^ -~]")
 def visible(value: str, *, keep: str = "") -> str:
     """``value`` with each invisible character written out (``\\u202e``), except those in ``keep``."""
     return _SUSPECT.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), value)
+
+
+def is_object_id(text: str, prefix: str) -> bool:
+    """Whether an id can stand in a path: visible ASCII without characters that have a meaning in a URL."""
+    if not text.startswith(prefix) or not len(prefix) < len(text) <= MAX_ID:
+        return False
+    return text.isascii() and text.isprintable() and not set(text) & set(' /?#%\\"')
 
 
 def _escaped(char: str) -> str:

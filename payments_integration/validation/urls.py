@@ -29,6 +29,14 @@ def is_base_url(url: str) -> bool:
     return _is_secure(parts)
 
 
+def is_proxy_url(url: str) -> bool:
+    """An HTTP proxy with its port, and perhaps a user and a password."""
+    parts = _split(url)
+    if parts is None or parts.scheme != "http" or not parts.port or not is_encoded(url):
+        return False
+    return parts.path in ("", "/") and not parts.query and not parts.fragment
+
+
 def is_encoded(url: str) -> bool:
     """Whether the text has only the characters of a URI, all others percent-encoded."""
     return _ENCODED.fullmatch(url) is not None

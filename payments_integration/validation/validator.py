@@ -73,6 +73,14 @@ class Validator:
             return plain
         return ""
 
+    def reference(self, name: str, value: object) -> str:
+        """Text without blanks at its ends: the provider may strip them, and a look-up would then miss the object."""
+        text = self.text(name, value)
+        if text != text.strip():
+            self.fail(name, _("This must not begin or end with a blank."), "outer_blank")
+            return ""
+        return text
+
     def choice(self, name: str, value: object, options: Collection[str], *, required: bool = True) -> str:
         """One of ``options``."""
         if value is None and not required:

@@ -193,3 +193,22 @@ def test_the_link_to_the_receipt_appears_when_the_payment_is_paid(visit: Visit) 
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     page.get_by_role("link", name="Back to your payment").click()
     expect(page.locator("[data-payments-headline]")).to_have_text("Paid")
+
+
+@pytest.mark.case(128)
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_button_to_pay_again_appears_when_the_payment_fails(visit: Visit, dark: bool) -> None:
+    payment = rows.payment(next_action=action("voucher"))
+    visitor = visit(None)
+    page = visitor.open(
+        status_url(RequestFactory().get("/"), payment, pay_again_url="/orders/1/").removeprefix("http://testserver")
+    )
+    if dark:
+        page.emulate_media(color_scheme="dark")
+    link = page.get_by_role("link", name="Pay again")
+    expect(link).to_be_hidden()
+    Payment.objects.filter(pk=payment.pk).update(status="failed")
+    expect(link).to_be_visible()
+    assert link.get_attribute("href") == "/orders/1/"
+    assert grave(page) == []
+    visitor.shoot(f"pay-again{'-dark' if dark else ''}")

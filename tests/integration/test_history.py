@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from payments_integration import conf, inbox, projection, reconciliation, services
 from payments_integration.handlers import on_event, on_status
+from payments_integration.inbox import replaying
 from payments_integration.models import (
     AccountState,
     Event,
@@ -73,6 +74,12 @@ def make(sandbox: ProviderSandbox, days: float, *, paid: bool = True) -> str:
     return str(payment["id"])
 
 
+def pass_over(sandbox: ProviderSandbox) -> None:
+    """A pass a moment later: it ends at a Date, which has whole seconds."""
+    sandbox.engine.clock.advance(2)
+    reconciliation.reconcile_events()
+
+
 def at_present(sandbox: ProviderSandbox) -> None:
     """The provider's clock is right again, and the app is installed now."""
     sandbox.engine.clock.set_offset(0)
@@ -107,13 +114,13 @@ class TestTheFirstSynchronisation:
     ) -> None:
         call_command("payments_reconcile", "--account", "default", "--full", stdout=io.StringIO())
         new = make(sandbox, 0)
-        reconciliation.reconcile_events()
+        pass_over(sandbox)
         assert ("payment.succeeded", new) in calls
         assert ("succeeded", new) in calls
         assert {object_id for _, object_id in calls} == {new}
         del calls[:]
         sandbox.engine.chargeback(old[-1])
-        reconciliation.reconcile_events()
+        pass_over(sandbox)
         assert {(what, pk) for what, pk in calls} == {("payment.chargeback", old[-1])}
 
     def test_what_was_paid_after_the_contact_is_dispatched_before_the_synchronisation_is_complete(
@@ -155,7 +162,9 @@ class TestTheFirstSynchronisation:
         assert Refund.objects.get().status == "canceled"
         assert not calls
 
-    def test_the_contact_is_the_time_of_the_signature_not_of_the_event(self, sandbox: ProviderSandbox, calls: list[Any]) -> None:
+    def test_the_contact_is_the_time_of_the_signature_not_of_the_event(
+        self, sandbox: ProviderSandbox, calls: list[Any]
+    ) -> None:
         old = make(sandbox, 3)
         at_present(sandbox)
         response = Client().post("/payments/webhook/", data=b"{}", content_type="application/json")
@@ -198,7 +207,7 @@ class TestDispatchSince:
         make(sandbox, 2)
         at_present(sandbox)
         dispatch_since(settings, timezone.now())
-        reconciliation.reconcile_events()
+        pass_over(sandbox)
         assert not calls
 
     def test_the_test_environment_dispatches_everything_by_default(
@@ -207,16 +216,19 @@ class TestDispatchSince:
         monkeypatch.setattr(conf, "in_test_environment", lambda: True)
         payment_id = make(sandbox, 2)
         at_present(sandbox)
-        reconciliation.reconcile_events()
+        pass_over(sandbox)
         assert ("succeeded", payment_id) in calls
         assert AccountState.objects.get().first_contact_at is None
 
 
 @pytest.mark.case(129)
 class TestDispatchHistory:
+    @pytest.mark.parametrize("size", [1, 200])
     def test_it_dispatches_in_order_what_was_never_dispatched(
-        self, sandbox: ProviderSandbox, calls: list[tuple[str, str]]
+        self, sandbox: ProviderSandbox, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch, size: int
     ) -> None:
+        monkeypatch.setattr(replaying, "_PAGE", size)
+        monkeypatch.setattr(replaying, "_KEYS", size)
         listed, older, newer = make(sandbox, 33), make(sandbox, 20), make(sandbox, 5)
         at_present(sandbox)
         call_command("payments_reconcile", "--account", "default", "--full", stdout=io.StringIO())
@@ -431,7 +443,7 @@ def test_the_first_contact_is_stored_once(sandbox: ProviderSandbox) -> None:
     sandbox.engine.clock.set_offset(300)
     projection.forget_contacts()
     services.list_payment_methods()
-    reconciliation.reconcile_events()
+    pass_over(sandbox)
     assert AccountState.objects.get().first_contact_at == first
 
 

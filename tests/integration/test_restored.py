@@ -16,8 +16,8 @@ from django.db import models
 
 from payments_integration import services
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
-from payments_integration.models import Operation, OperationState, Payout, Refund
-from payments_integration.signals import dispatching
+from payments_integration.models import Operation, OperationState, Payment, Payout, Refund
+from payments_integration.signals import dispatching, event_received
 from payments_integration.testing import ProviderSandbox
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.promise(5)]
@@ -132,6 +132,79 @@ def test_a_payout_that_waits_for_approval_again_is_found_by_the_operations_id(
     assert Payout.objects.get(merchant_reference=waiting.merchant_reference) == payout
     assert services.approve(waiting, boss) == payout  # on the same day
     assert len(sandbox.engine.payouts) == 1
+
+
+@pytest.mark.case(124)
+@pytest.mark.parametrize("reconciled", [True, False])
+def test_two_days_later_neither_send_again_nor_approve_pays_twice(
+    sandbox: ProviderSandbox, dumped: Dump, clock: time_machine.Traveller, settings: Any, reconciled: bool
+) -> None:
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "APPROVAL_LIMITS": {"CLP": 4_000}}
+    boss = User.objects.create(username="boss", is_staff=True, is_superuser=True)
+    with dispatching():
+        due = services.defer(services.create_payout, **{**PAYOUT, "amount": 3_000})
+    with pytest.raises(ApprovalRequired) as caught:
+        services.create_payout(**PAYOUT, actor="ana")
+    waiting = caught.value.operation
+    restore = dumped()
+    services.resume_operations()
+    due.refresh_from_db()
+    sent, approved = due.result_id, services.approve(waiting, boss)
+    assert len(sandbox.engine.payouts) == 2
+    clock.shift(timedelta(days=2))
+    restore()
+    if not reconciled:
+        # The list of the provider shows it too.
+        Payout.objects.all().delete()
+    assert services.resume_operations() == {"needs_person": 1}
+    assert services.retry(due, "ana").result_id == sent
+    assert services.approve(waiting, boss).pk == approved.pk
+    assert len(sandbox.engine.payouts) == 2
+
+
+@pytest.mark.case(124)
+def test_a_handler_that_is_called_again_for_an_old_event_pays_nothing_twice(
+    sandbox: ProviderSandbox, dumped: Dump, clock: time_machine.Traveller
+) -> None:
+    """Its key is forgotten, and its operation is new."""
+    asked: list[Operation] = []
+
+    def pay_out(**kwargs: Any) -> None:
+        reference = f"share-{kwargs['event'].object_id}"
+        asked.append(
+            services.defer(services.create_payout, **PAYOUT, merchant_reference=reference, idempotency_key=reference)
+        )
+
+    event_received.connect(pay_out, sender=Payment)
+    try:
+        restore = dumped()
+        payment = services.create_payment(
+            amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card", idempotency_key="order-4"
+        )
+        sandbox.engine.pay(payment.pk)
+        for _ in range(2):
+            call_command("payments_process", account="default")
+        (made,) = sandbox.engine.payouts
+        clock.shift(timedelta(days=2))
+        asked.clear()
+        restore()
+        call_command("payments_process", account="default")
+    finally:
+        event_received.disconnect(pay_out, sender=Payment)
+    assert asked
+    assert list(sandbox.engine.payouts) == [made]
+    assert Operation.objects.get(operation="create_payout").result_id == made
+
+
+@pytest.mark.case(124)
+def test_what_was_made_since_the_backup_calls_for_attention(
+    sandbox: ProviderSandbox, dumped: Dump, attentions: list[dict[str, Any]]
+) -> None:
+    call_command("payments_reconcile", account="default")
+    restore = dumped()
+    services.create_payout(**PAYOUT)
+    restore()
+    assert [seen["reason"] for seen in attentions] == ["ledger_incomplete"]
 
 
 def test_a_whole_refund_is_not_made_again(

@@ -26,7 +26,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from tests.simulation.accounting import CANCELS, MADE_BY, executions, objects_by_mark
-from tests.simulation.merchant import mark_of
+from tests.simulation.merchant import Intent, mark_of
 from tests.simulation.world import World
 
 #: Seconds until the next round: leases, backoffs and the receivers' retries all lie within.
@@ -127,8 +127,33 @@ def deliver_due(world: World, *, all_of_them: bool = False) -> None:
         left -= bool(left)
 
 
+def of_intent(intent: Intent) -> list[Operation]:
+    """The operations that the ledger has of an intent."""
+    found = Operation.objects.filter(operation=intent.function).order_by("created_at", "pk")
+    return [operation for operation in found if mark_of(operation.arguments) == intent.mark]
+
+
 def awaiting_approval() -> list[Operation]:
     return list(Operation.objects.filter(state=OperationState.AWAITING_APPROVAL).order_by("created_at", "pk"))
+
+
+def callers_ask_again(world: World) -> bool:
+    """A caller who was refused for access or rate makes the same call when that is mended: it is sent, or answered.
+
+    Returns whether there was any.
+    """
+    keyed = {intent.arguments.get("idempotency_key"): intent for intent in world.intents.values()}
+    closed = Operation.objects.filter(
+        state=OperationState.CLOSED, error__isnull=False, idempotency_key__in=list(keyed)
+    )
+    asked = list(closed.order_by("created_at", "pk"))
+    for operation in asked:
+        intent = keyed[operation.idempotency_key]
+        world.start("web-1", f"{intent} once more", partial(world.merchant.call, intent))
+        operation.refresh_from_db()
+        if operation.state == OperationState.CLOSED and not isinstance(intent.errors[-1], ValidationError):
+            world.violated("a passing refusal uses up no key", f"{intent}: {intent.errors[-1]!r}")
+    return bool(asked)
 
 
 def people_approve(world: World) -> bool:

@@ -10,7 +10,15 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from payments_integration.models import AccountState, Event, EventState, ObjectDispatch, Payment
+from payments_integration.models import (
+    AccountState,
+    Event,
+    EventState,
+    ObjectDispatch,
+    Operation,
+    OperationState,
+    Payment,
+)
 from payments_integration.sandbox import SandboxError
 from tests import factories
 from tests.simulation import draining, invariants
@@ -29,7 +37,7 @@ from tests.simulation.merchant import (
 )
 from tests.simulation.scheduler import CRASH, WAIT, Fault, Scheduler
 from tests.simulation.tables import empty
-from tests.simulation.world import ACCOUNT, World
+from tests.simulation.world import ACCOUNT, LARGE, World
 
 #: Few of each, so that things meet.
 MOST_INTENTS = 12
@@ -447,6 +455,60 @@ class Schedule(RuleBasedStateMachine):
         world.task(_pick(WORKERS, worker), "resume_operations")
         self.set_clock(0)
 
+    @rule(behind=st.sampled_from((20, 60, 240)), fate=LOSSES, worker=INDEX)
+    def another_server(self, behind: float, fate: Fault, worker: int) -> None:
+        """An answer is lost, and the next one comes from a server of the provider whose clock is behind."""
+        world = self._step("the provider has two servers")
+        world.plan.clear()
+        intent = payout_intent(self._mark, 1000, None)
+        self._ask(intent, 0, False, [fate])
+        world.network.behind = behind
+        self.resume_later(65, worker, [])
+        world.network.behind = 0.0
+        for operation in draining.of_intent(intent):
+            if operation.state == OperationState.NEEDS_PERSON and operation.sent_after is not None:
+                world.violated("two clocks of the provider need no person", f"{operation}: {operation.note}")
+
+    @rule(fate=LOSSES, worker=INDEX)
+    def trimmed_reference(self, fate: Fault, worker: int) -> None:
+        """A reference ends with a blank, which the provider strips; the answer is lost, and the key is forgotten."""
+        world = self._step("the provider strips references")
+        world.network.trims = True
+        self._ask(payout_intent(self._mark, 1000, "order-3 "), 0, False, [fate])
+        world.network.trims = False
+        self.pass_time(23.5 * 3600)
+        world = self._step("beat: resume_operations")
+        world.task(_pick(WORKERS, worker), "resume_operations")
+
+    @rule(hours=st.sampled_from((2, 26)), approves=st.booleans(), worker=INDEX)
+    def restored_ledger(self, hours: float, approves: bool, worker: int) -> None:
+        """The ledger is restored to a time at which a payout waited, and since then it was made."""
+        world = self._step("a payout waits")
+        world.plan.clear()
+        intent = payout_intent(self._mark, LARGE if approves and world.approvals else 1000, None)
+        if approves and world.approvals:
+            self._ask(intent, 0, False, [])
+        else:
+            world.plan.add([Fault("send", "limit", method="POST")])
+            self._ask(intent, 0, False, [], in_transaction=True)
+        backup = [operation for operation in draining.of_intent(intent) if not operation.may_have_run]
+        for operation in backup:
+            if operation.state == OperationState.AWAITING_APPROVAL:
+                world.start("web-1", f"approve {operation.pk}", partial(world.merchant.approve, operation, False))
+            else:
+                self.resume_later(65, worker, [])
+        for operation in backup:
+            if Operation.objects.get(pk=operation.pk).state != OperationState.DONE:
+                continue
+            self._step("the ledger is restored")
+            operation.save()
+            self.pass_time(hours * 3600.0)
+            if operation.state == OperationState.AWAITING_APPROVAL:
+                world.start("web-1", f"approve {operation.pk}", partial(world.merchant.approve, operation, False))
+            else:
+                self.resume_later(65, worker, [])
+                world.start("web-1", f"send {operation.pk} again", partial(world.merchant.retry, operation))
+
     @rule(ahead=st.sampled_from((1.5, 3.0, 6.0)), corrected=st.booleans(), amount=INDEX)
     def pass_with_a_fast_clock(self, ahead: float, corrected: bool, amount: int) -> None:
         """Our clock is ahead during a pass. What happens after it is never delivered, and the next pass comes when
@@ -752,9 +814,10 @@ class Schedule(RuleBasedStateMachine):
         for message in invariants.mirror_after_events(world):
             world.violated("the mirror follows from the events", message)
         draining.a_day_passes(world)
+        asked = draining.callers_ask_again(world)
         approved = draining.people_approve(world)
         decided = draining.people_decide(world)
-        if draining.replay_parked(world) or decided or approved:
+        if draining.replay_parked(world) or decided or approved or asked:
             draining.drain(world)
         draining.last_delivery(world)
         for name, check in invariants.AT_THE_END.items():

@@ -67,6 +67,8 @@ class Intent:
     outcomes: list[str] = field(default_factory=list)
     #: Ids of the objects that calls returned.
     returned: list[str] = field(default_factory=list)
+    #: The errors of the calls that were refused.
+    errors: list[Exception] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"{self.function} [{self.mark}]"
@@ -104,6 +106,15 @@ class Merchant:
             if not is_expected(error):
                 raise
 
+    def retry(self, operation: Operation) -> None:
+        """A person has an operation sent again."""
+        try:
+            services.retry(operation, "Ana")
+        except Exception as error:
+            self._world.note(f"{operation} is not sent again: {type(error).__name__}: {error}")
+            if not is_expected(error):
+                raise
+
     def defer(self, intent: Intent, *, rolls_back: bool) -> None:
         """The same inside a transaction of the merchant's."""
 
@@ -130,6 +141,7 @@ class Merchant:
         except Exception as error:
             # Where the commit is the caller's own, only the caller can know that it may have happened.
             outcome = "unknown" if commits and isinstance(error, BrokenConnection) else "refused"
+            intent.errors.append(error)
             self._world.note(f"{intent} raised {type(error).__name__}: {error}")
             if not is_expected(error):
                 raise

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import heapq
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 from typing import Protocol
 from urllib.parse import urlencode
 
@@ -78,6 +80,10 @@ class Network:
         self._world = world
         self._resolver = URLResolver(RegexPattern(r"^/"), URL_PATTERNS)
         self.stragglers: list[Straggler] = []
+        #: So many seconds is the clock behind whose time the answer to "what time is it" names.
+        self.behind = 0.0
+        #: The provider strips blanks from the ends of merchant references.
+        self.trims = False
 
     def transport(self, account: conf.Account) -> Transport:
         """Stands for the client's own: made once per account and process."""
@@ -111,6 +117,9 @@ class Network:
         if key is not None:
             headers["idempotency-key"] = key
         query = dict(params or {})
+        if self.trims and body and b"merchant_reference" in body:
+            fields = json.loads(body)
+            body = json.dumps({**fields, "merchant_reference": fields["merchant_reference"].strip()}).encode()
         if "limit" in query:
             query["limit"] = str(min(int(query["limit"]), PAGE))
         return ApiRequest(
@@ -180,6 +189,9 @@ class Transport:
         headers = dict(answer.headers)
         if kind == "undated":
             headers.pop("Date", None)
+        elif network.behind and path == "/balances" and "Date" in headers:
+            behind = parsedate_to_datetime(headers["Date"]) - timedelta(seconds=network.behind)
+            headers["Date"] = format_datetime(behind, usegmt=True)
         return Reply(method, path, answer.status, headers, b"" if problem else answer.body, problem, duration)
 
 

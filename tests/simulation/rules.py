@@ -95,8 +95,10 @@ _UNDISPATCHED_OF_LATE = f"""\
     since = "received_at" if model is Event else "recorded_at"
     items = items.filter(**{{f"{{since}}__gt": timezone.now() - timedelta(seconds=20)}})
 """
-_DECIDED = "        decided = precondition.decide(intent) if precondition is not None else intent\n"
-_WRITTEN = "    written: Operation | None = None\n"
+_DECIDED = "        decided = precondition.decide(asked) if precondition is not None else asked\n"
+_EARLY = "    early = precondition.decide(intent) if precondition is not None else intent\n"
+_MUST_LOOK = "    must_look = not is_looked_up\n"
+_RECORDED = "            progress.may_be_inserted(operation)\n            operation.save(force_insert=True)\n"
 
 MUTANTS = (
     _one(
@@ -110,8 +112,8 @@ MUTANTS = (
         (
             (
                 "outbox/ledger.py",
-                "        operation.save(force_insert=True)\n        written = operation\n",
-                "        if deferred:\n            operation.save(force_insert=True)\n        written = operation\n",
+                _RECORDED,
+                "            if deferred:\n                operation.save(force_insert=True)\n",
             ),
             ("outbox/sending.py", _SEND, _SEND_AND_RECORD),
         ),
@@ -141,6 +143,18 @@ MUTANTS = (
         "inbox/processing.py",
         "event.received_at - event.created_at > TOO_OLD_TO_DISPATCH",
         "event.received_at < event.created_at - TOO_OLD_TO_DISPATCH",
+    ),
+    _one(
+        "an error after the commit reaches the caller",
+        "outbox/guard.py",
+        "        operation = progress.unsettled()\n",
+        "        operation = None\n",
+    ),
+    _one(
+        "a passing refusal uses up the key",
+        "outbox/ledger.py",
+        '    return error.get("type") == NOT_CONNECTED or is_passing(error)\n',
+        "    return False\n",
     ),
     _one(
         "a retry has a key of its own",
@@ -191,15 +205,15 @@ MUTANTS = (
     Mutant(
         "a look-up does not compare the money",
         (
-            ("outbox/operations/base.py", "return not self.contradicts(operation, item) and item", "return item"),
+            ("outbox/operations/base.py", "return not self.contradicts(operation, item) and same", "return same"),
             ("outbox/operations/refunds.py", "return not self.contradicts(operation, item)", "return True"),
         ),
     ),
     _one(
         "a look-up ignores other operations with the same arguments",
         "outbox/recovery.py",
-        "    elif _has_rival(operation):\n",
-        '    elif operation.operation == "" and _has_rival(operation):\n',
+        "    if _has_rival(operation):\n",
+        '    if operation.operation == "" and _has_rival(operation):\n',
     ),
     _one("a known event is applied again", "inbox/receiving.py", _KNOWN, _KNOWN_AND_APPLIED_AGAIN),
     Mutant(
@@ -273,7 +287,7 @@ MUTANTS = (
         "the refundable rest is computed before the lock",
         (
             ("outbox/ledger.py", _DECIDED, "        decided = early\n"),
-            ("outbox/ledger.py", _WRITTEN, _WRITTEN + _DECIDED[4:].replace("decided", "early", 1)),
+            ("outbox/ledger.py", _MUST_LOOK, _MUST_LOOK + _EARLY),
         ),
     ),
     _one(
@@ -311,6 +325,30 @@ MUTANTS = (
         "outbox/sending.py",
         "        if date is None or not _is_key_valid(operation, date):\n",
         "        if date is None:\n",
+    ),
+    _one(
+        "a slightly negative age of a key is uncertain",
+        "outbox/sending.py",
+        "-CLOCK_SLACK <= date",
+        "timedelta(0) <= date",
+    ),
+    _one(
+        "what seems unsent is sent without a look",
+        "outbox/recovery.py",
+        "    if operation.may_have_run:\n        return False\n",
+        "    if operation.pk:\n        return False\n",
+    ),
+    Mutant(
+        "references may end with a blank, and are compared exactly",
+        (
+            ("validation/validator.py", "        if text != text.strip():\n", "        if text != text:\n"),
+            ("outbox/operations/base.py", "dict.fromkeys((reference, reference.strip()))", "(reference,)"),
+            (
+                "outbox/operations/base.py",
+                '(reference or "").strip() == operation.merchant_reference.strip()',
+                "reference == operation.merchant_reference",
+            ),
+        ),
     ),
     _one(
         "a payout over its limit is sent without approval",

@@ -26,8 +26,8 @@ CRASH = "crash"
 WAIT = "wait"
 
 
-class Killed(BaseException):
-    """The process is dead; every further call in it raises this."""
+class Killed(SystemExit):
+    """The process is dead; every further call in it raises this. The app raises a SystemExit again."""
 
 
 class Stuck(Exception):

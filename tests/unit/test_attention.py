@@ -17,21 +17,22 @@ from django.utils import timezone
 
 from payments_integration import attention, inbox, reconciliation, services, signals
 from payments_integration.enums import EVENT_TYPES
-from payments_integration.exceptions import IdempotencyError, InvalidRequest
+from payments_integration.exceptions import AuthenticationFailed, IdempotencyError, InvalidRequest
 from payments_integration.management.commands import payments_process
 from payments_integration.models import DueAttention, Event, EventSource, EventState, WebhookEndpoint
+from payments_integration.models.operations import new_operation_id
 from payments_integration.projection import events as projection_events
 from payments_integration.reasons import Reason
 from payments_integration.reconciliation import accounts
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import rows
-from tests.fake_provider import PAYOUT, Fake, refusal
+from tests.fake_provider import PAYOUT, Fake, payout, refusal
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken")]
 
 
-class Killed(BaseException):
+class Killed(SystemExit):
     """The process dies."""
 
 
@@ -139,6 +140,11 @@ def refuse_a_deferred_call(fake: Fake) -> None:
     services.defer(services.create_payout, **PAYOUT)
 
 
+def refuse_access_to_a_deferred_call(fake: Fake) -> None:
+    fake.script = [refusal(AuthenticationFailed, 401, "api_key_invalid")]
+    services.defer(services.create_payout, **PAYOUT)
+
+
 def create_an_endpoint_without_secret(fake: Fake) -> None:
     fake.secrets = False
     services.create_webhook_endpoint(url="https://shop.example/webhook/", events=["payment.succeeded"])
@@ -192,8 +198,14 @@ def check_a_disabled_endpoint(fake: Fake) -> None:
         reconciliation.check_endpoints()
 
 
+def list_what_another_ledger_had_made(fake: Fake) -> None:
+    rows.account_state(account="default")
+    services.refresh(fake.add(payout(merchant_reference=new_operation_id())).id)
+
+
 SITES: dict[Reason, list[Callable[[Fake], None]]] = {
     Reason.OPERATION_NEEDS_RESOLUTION: [refuse_a_key],
+    Reason.DEFERRED_REFUSED: [refuse_access_to_a_deferred_call],
     Reason.DEFERRED_REJECTED: [refuse_a_deferred_call],
     Reason.SECRET_MISSING: [create_an_endpoint_without_secret],
     Reason.OPERATION_AWAITS_APPROVAL: [ask_for_approval],
@@ -202,6 +214,7 @@ SITES: dict[Reason, list[Callable[[Fake], None]]] = {
     Reason.DISPATCH_PARKED: [park],
     Reason.EVENTS_HELD: [hold_for_long],
     Reason.ENDPOINT: [check_a_disabled_endpoint],
+    Reason.LEDGER_INCOMPLETE: [list_what_another_ledger_had_made],
 }
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
@@ -107,6 +108,18 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "dispatch since a text": ("E005", account(DISPATCH_SINCE="2026-01-31T00:00:00Z"), "DISPATCH_SINCE"),
     "empty secret": ("E005", account(WEBHOOK_SECRETS=[""]), "WEBHOOK_SECRETS"),
     "one key twice": ("E005", {"ACCOUNTS": {"a": ACCOUNT, "b": ACCOUNT}}, "same key as 'a'"),
+    "proxy without a port": ("E005", account(PROXY="http://proxy.example"), "PROXY"),
+    "proxy without a scheme": ("E005", account(PROXY="proxy.example:3128"), "PROXY"),
+    "proxy over TLS": ("E005", account(PROXY="https://proxy.example:3128"), "PROXY"),
+    "socks": ("E005", account(PROXY="socks5://proxy.example:1080"), "PROXY"),
+    "proxy with a path": ("E005", account(PROXY="http://proxy.example:3128/x"), "PROXY"),
+    "proxy with a newline": ("E005", account(PROXY="http://proxy.example:3128\n"), "PROXY"),
+    "proxy as bool": ("E005", account(PROXY=True), "PROXY"),
+    "authorities that are not there": ("E005", account(CA_BUNDLE="/nowhere.pem"), "No such file"),
+    "authorities in a folder": ("E005", account(CA_BUNDLE="/"), "cannot be read"),
+    "authorities that are none": ("E005", account(CA_BUNDLE=__file__), "no certificates"),
+    "authorities as bool": ("E005", account(CA_BUNDLE=True), "no path"),
+    "authorities with a null": ("E005", account(CA_BUNDLE="\0"), "cannot be read"),
     "processing": ("E006", setting(PROCESSING="async"), "PROCESSING"),
     "number as text": ("E007", setting(BATCH_SIZE="500"), "BATCH_SIZE"),
     "number as bool": ("E007", setting(BATCH_SIZE=True), "BATCH_SIZE"),
@@ -130,6 +143,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "rows by a function": ("E013", setting(API_QUERYSET=print), "API_QUERYSET"),
     "orders by a function": ("E013", setting(ORDER_URL=print), "ORDER_URL"),
     "references by a function": ("E013", setting(API_REFERENCE_CHECK=print), "API_REFERENCE_CHECK"),
+    "accounts by a function": ("E013", setting(API_ACCOUNT_CHECK=print), "API_ACCOUNT_CHECK"),
     "rates no dict": ("E013", setting(API_THROTTLE_RATES="5/min"), "must be a dict"),
     "a rate of no name": ("E013", setting(API_THROTTLE_RATES={"reads": "5/min"}), "unknown name 'reads'"),
     "a rate as a number": ("E013", setting(API_THROTTLE_RATES={"read": 5}), '["read"]'),
@@ -190,6 +204,7 @@ def test_a_throttle_rate_that_is_not_given_keeps_its_default() -> None:
         ({"API_REFERENCE_CHECK": "", "ORDER_URL": ""}, []),
         ({"ORDER_URL": "nowhere.order"}, ["ORDER_URL", "'nowhere.order'", "cannot be imported"]),
         ({"API_REFERENCE_CHECK": "nowhere.mine"}, ["API_REFERENCE_CHECK", "'nowhere.mine'", "cannot be imported"]),
+        ({"API_ACCOUNT_CHECK": "nowhere.may"}, ["API_ACCOUNT_CHECK", "'nowhere.may'", "cannot be imported"]),
         ({"API_QUERYSET": "payments_integration.conf.NAME"}, ["API_QUERYSET", "conf.NAME", "not a function"]),
         (
             {"API_PERMISSION_CLASSES": ["payments_integration.api.permissions.Missing"]},
@@ -208,6 +223,33 @@ def test_an_api_option_with_an_unusable_path_is_a_check_error(options: dict[str,
     assert [message.id for message in found] == ["payments_integration.E014"] * bool(says)
     for text in says:
         assert text in found[0].msg
+
+
+_OPENED = {"API_PERMISSION_CLASSES": ["payments_integration.api.permissions.StaffAndCustomers"]}
+_OWN_ROWS = {"API_QUERYSET": "payments_integration.api.querysets.own"}
+
+
+@pytest.mark.case(132)
+@pytest.mark.parametrize(
+    ("accounts", "options", "warns"),
+    [
+        (2, {}, False),
+        (2, _OPENED, True),
+        (2, _OWN_ROWS, True),
+        (1, _OPENED, False),
+        (2, {**_OPENED, "API_ACCOUNT_CHECK": "payments_integration.permissions.may"}, False),
+    ],
+)
+def test_several_accounts_need_a_rule_about_who_may_use_which(
+    accounts: int, options: dict[str, Any], warns: bool
+) -> None:
+    entries = {
+        alias: {"BASE_URL": "https://provider.example", "API_KEY": f"sk_{alias}"}
+        for alias in ("default", "second")[:accounts]
+    }
+    with override_settings(PAYMENTS_INTEGRATION=setting(ACCOUNTS=entries, **options)):
+        found = check_api()
+    assert [message.id for message in found] == ["payments_integration.W014"] * warns
 
 
 def test_api_paths_are_not_imported_while_the_setting_is_wrong() -> None:
@@ -426,7 +468,8 @@ def test_a_missing_encryption_key_is_a_check_error(settings: Any) -> None:
 def test_tests_are_told_from_a_site() -> None:
     assert conf.in_test_environment()
     code = (
-        "import sys; from payments_integration import conf; print(conf.in_test_environment(), 'django.test' in sys.modules);"
+        "import sys; from payments_integration import conf;"
+        "print(conf.in_test_environment(), 'django.test' in sys.modules);"
         "import django.test; print(conf.in_test_environment());"
         "from django.conf import settings; settings.configure(); from django.test.utils import *;"
         "setup_test_environment(); print(conf.in_test_environment()); teardown_test_environment();"
@@ -476,6 +519,7 @@ def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
         "API_THROTTLE_RATES": ("read=9/minute,write=3/hour", {"read": "9/minute", "write": "3/hour"}),
         "API_QUERYSET": ("shop.api.rows", "shop.api.rows"),
         "API_REFERENCE_CHECK": ("shop.api.is_own_order", "shop.api.is_own_order"),
+        "API_ACCOUNT_CHECK": ("shop.api.may_use", "shop.api.may_use"),
         "ORDER_URL": ("shop.orders.url_of", "shop.orders.url_of"),
         "ALLOW_NETWORK_IN_TESTS": ("true", True),
     }
@@ -515,6 +559,36 @@ def test_from_env_reads_several_accounts(environment: pytest.MonkeyPatch) -> Non
     }
 
 
+BUNDLE = certifi.where()
+
+
+@pytest.mark.case(149)
+@pytest.mark.parametrize("bundle", [BUNDLE, Path(BUNDLE)])
+def test_an_account_may_have_a_way_out(bundle: Any) -> None:
+    way_out = {"PROXY": "http://me:hid%20den@proxy.example:3128/", "CA_BUNDLE": bundle}
+    with override_settings(PAYMENTS_INTEGRATION=account(**way_out)):
+        found = conf.account()
+    assert (found.proxy, found.ca_bundle) == ("http://me:hid%20den@proxy.example:3128", BUNDLE)
+    assert "hid" not in repr(found)
+    with override_settings(PAYMENTS_INTEGRATION=account(PROXY="", CA_BUNDLE=None)):
+        assert (conf.account().proxy, conf.account().ca_bundle) == ("", "")
+
+
+@pytest.mark.case(149)
+def test_from_env_reads_the_way_out(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("PAYMENTS_ACCOUNTS", "default,br")
+    environment.setenv("PAYMENTS_BR_API_KEY", "sk_test_br")
+    environment.setenv("PAYMENTS_PROXY", "http://proxy.example:3128")
+    environment.setenv("PAYMENTS_CA_BUNDLE", BUNDLE)
+    environment.setenv("PAYMENTS_BR_PROXY", "http://other.example:3128")
+    found = conf.from_env()["ACCOUNTS"]
+    assert {key: found["default"][key] for key in ("PROXY", "CA_BUNDLE")} == {
+        "PROXY": "http://proxy.example:3128",
+        "CA_BUNDLE": BUNDLE,
+    }
+    assert (found["br"]["PROXY"], found["br"]["CA_BUNDLE"]) == ("http://other.example:3128", BUNDLE)
+
+
 def test_from_env_reads_another_prefix(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("SHOP_BASE_URL", "https://shop.example.com")
     environment.setenv("SHOP_API_KEY", "sk_test_shop")
@@ -539,6 +613,8 @@ def test_from_env_reads_a_file_that_the_environment_overrides(environment: pytes
         ("PAYMENTS_BASE_URL", "https://api.example.com/v1", "Leave /v1 off"),
         ("PAYMENTS_API_KEY", None, "Write the secret key"),
         ("PAYMENTS_API_KEY", "sk secret", "Write the secret key"),
+        ("PAYMENTS_PROXY", "http://me:secret@proxy.example", "Write http://host:port"),
+        ("PAYMENTS_CA_BUNDLE", "/secret.pem", "Write the path of a file"),
         ("PAYMENTS_PROCESSING", "secret", 'Write "inline" or "celery"'),
         ("PAYMENTS_BATCH_SIZE", "secret", "cannot be read"),
         ("PAYMENTS_BATCH_SIZE", "0", "Write a whole number from 1 to 1000"),

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import inspect
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from pathlib import Path
 from textwrap import dedent
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from django import shortcuts
@@ -20,8 +22,9 @@ from django.core.management import BaseCommand, get_commands, load_command_class
 from django.dispatch import Signal
 
 from payments_integration import __version__, conf, exceptions, handlers, models, reasons, services, signals, tasks
-from payments_integration.client import get_client
+from payments_integration.client import Client, get_client
 from payments_integration.client.resources import Payments
+from payments_integration.exceptions import NoAnswer
 from payments_integration.outbox.operations import base, payments as payment_calls
 from payments_integration.schedule import BEAT_SCHEDULE
 from payments_integration.services import payments as payment_services
@@ -53,9 +56,11 @@ def first_names(title: str) -> list[str]:
 
 def test_the_settings_table_has_every_option_with_its_default() -> None:
     section = REFERENCE.partition("\n## Settings\n")[2].partition("\n## ")[0]
-    rows = dict(re.findall(r"^\| `([A-Z_]+)` \| `?(.*?)`? \|", section, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `([A-Z_]+)` \| `?(.*?)`? \|", section.partition("\n| key |")[0], re.MULTILINE))
     options = {field.name: field for field in dataclasses.fields(conf.Settings)}
     assert set(rows) == set(options)
+    keys = re.findall(r"^\| `([A-Z_]+)`", section.partition("\n| key |")[2], re.MULTILINE)
+    assert keys == list(conf.ACCOUNT_KEYS)
     defaults = conf.Settings()
     for name, shown in rows.items():
         if name != "ACCOUNTS":
@@ -145,6 +150,7 @@ def test_every_command_that_is_named_exists() -> None:
     mine = set(own_commands())
     names = (
         "sandbox|trigger|reconcile|process|endpoints|listen|health|prune|archive|erase|groups|journal|quickstart|views"
+        "|rename_account"
     )
     assert set(re.findall(rf"\b(payments_(?:{names}))\b", ALL)) == mine
     assert set(re.findall(r"manage\.py (payments_\w+)", ALL)) <= mine
@@ -272,7 +278,7 @@ def test_the_first_example_of_the_readme_runs(
     redirected: list[Any] = []
     monkeypatch.setattr(shortcuts, "redirect", redirected.append)
     monkeypatch.setitem(sys.modules, "shop.models", SimpleNamespace(Order=Orders))
-    exec(block.group(1), {"order": SimpleNamespace(reference=order.number)})
+    exec(block.group(1), {"order": SimpleNamespace(reference=order.number, attempt_key=order.attempt_key)})
     payment = models.Payment.objects.get(merchant_reference="order-1")
     assert redirected == [payment.checkout_url]
     payments_sandbox.engine.pay(payment.pk)
@@ -280,14 +286,14 @@ def test_the_first_example_of_the_readme_runs(
     assert updates == [{"pk": order.pk}, {"status": "paid"}]
 
 
-@pytest.mark.django_db
-def test_the_test_in_the_guide_to_testing_passes(payments_sandbox: ProviderSandbox, woken: list[str]) -> None:
+@pytest.mark.case(130)
+def test_the_error_in_the_guide_to_testing_is_the_one_that_tests_get() -> None:
     page = (ROOT / "docs" / "7-test-your-integration.md").read_text()
-    block = re.search(r"```python\n(.*?)```", page, re.DOTALL)
-    assert block is not None
-    names: dict[str, Any] = {}
-    exec(block.group(1), names)
-    names["test_an_order_is_paid"](payments_sandbox)
+    client = Client(conf.Account("default", "https://api.example.com", "sk_live_1"))
+    elsewhere = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.7", 443))]
+    with mock.patch("socket.getaddrinfo", return_value=elsewhere), pytest.raises(NoAnswer) as caught:
+        client.balances.list()
+    assert str(caught.value) in " ".join(page.split())
 
 
 @pytest.mark.django_db

@@ -86,7 +86,7 @@ class Migration(migrations.Migration):
                 ('amount', models.BigIntegerField(verbose_name='amount')),
                 ('currency', models.CharField(choices=[('CLP', 'CLP'), ('COP', 'COP'), ('PEN', 'PEN'), ('MXN', 'MXN'), ('BRL', 'BRL'), ('USD', 'USD')], max_length=3, verbose_name='currency')),
                 ('country', models.CharField(choices=[('CL', 'Chile'), ('CO', 'Colombia'), ('EC', 'Ecuador'), ('PE', 'Peru'), ('MX', 'Mexico'), ('BR', 'Brazil')], max_length=2, verbose_name='country')),
-                ('attempt', models.PositiveIntegerField(default=1, verbose_name='attempt')),
+                ('key', models.CharField(max_length=255, verbose_name='idempotency key')),
                 ('method_code', models.CharField(max_length=255, verbose_name='method code')),
                 ('flow', models.CharField(choices=[('hosted', 'hosted'), ('s2s', 'server to server'), ('deposit_reference', 'deposit reference')], default='hosted', max_length=32, verbose_name='flow')),
                 ('refusal', models.CharField(blank=True, default='', max_length=100, verbose_name='refusal')),

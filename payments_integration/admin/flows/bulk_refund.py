@@ -16,16 +16,16 @@ from urllib.parse import urlencode
 
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
 from django.db import DatabaseError
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import HttpResponse, HttpResponseNotAllowed
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from payments_integration import services
-from payments_integration.admin.flows.confirmation import CONFIRM, STEP, log
+from payments_integration.admin.flows.confirmation import CONFIRM, STEP, SendingPage, log
 from payments_integration.admin.flows.forms import amount_in_words
-from payments_integration.admin.flows.refund import ReasonForm
-from payments_integration.admin.shared import display
+from payments_integration.admin.flows.refund import REFUNDED_JUST_NOW, ReasonForm
+from payments_integration.admin.shared import display, twins
 from payments_integration.admin.shared.buttons import new_key
 from payments_integration.admin.shared.display import explain, validation_messages
 from payments_integration.enums import VOID_REFUND_STATUSES, MethodFamily, PaymentStatus
@@ -84,12 +84,8 @@ def bulk_refund_url(model_admin: ReadOnlyAdmin, ids: Iterable[str]) -> str:
     return f"{url}?{urlencode([('id', pk) for pk in ids])}"
 
 
-class BulkRefundPage:
+class BulkRefundPage(SendingPage):
     """GET: the summary of ``?id=…&id=…``. POST: the refunds that a summary listed."""
-
-    def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
-        self.admin = model_admin
-        self.request = request
 
     def respond(self) -> HttpResponse:
         if self.request.method in ("GET", "HEAD"):
@@ -100,7 +96,20 @@ class BulkRefundPage:
         parts = self._confirmed()
         if not form.is_valid() or not parts or self.request.POST.get(STEP) != CONFIRM:
             return self._summary([part.payment.pk for part in parts], form)
+        if not self.may_send(parts, *(_key(form, part) for part in parts)):
+            return self._summary([part.payment.pk for part in parts], form)
         return self._results(form, parts)
+
+    def twin(self, subject: Part) -> Operation | None:
+        found = twins.refund(subject.payment)
+        if found is not None and not found.actor_id and refundable_rest(subject.payment) <= 0:
+            # A job refunded all of it. The service refuses this one, and the others are refunded.
+            return None
+        return found
+
+    def warning(self, subject: Part, twin: Operation) -> str:
+        words = twins.warning(self.admin.admin_site, twin, REFUNDED_JUST_NOW)
+        return format_html("{}: {}", self._link(subject.payment), words)
 
     # The summary
 
@@ -135,6 +144,7 @@ class BulkRefundPage:
                 for currency, total in totals
             ],
             "button": ngettext("Refund %(count)d payment", "Refund %(count)d payments", count) % {"count": count},
+            **self.warnings(parts),
         }
         return self._render("admin/payments_integration/payment/refund_selected.html", context)
 
@@ -197,13 +207,15 @@ class BulkRefundPage:
             "totals": [(currency, display.money(total, currency)) for currency, total in made],
             # All payments again: those with an outcome keep it, and the others are started.
             "values": [part.value for part in parts] if kinds[_NOT_STARTED] else [],
+            # Those that this page was shown stay confirmed.
+            "confirmed": self.request.POST.getlist(twins.TWIN),
         }
         return self._render("admin/payments_integration/payment/refunded_selected.html", context)
 
     def _refund(self, part: Part, form: ReasonForm) -> Result:
         """One service call. An error does not stop the others."""
         site, payment = self.admin.admin_site, part.payment
-        key = services.scoped_key(form.cleaned_data["idempotency_key"], "refund-selected", payment.pk)
+        key = _key(form, part)
         # Read before the call. A repeated form gets the first one's outcome, which is in the history already.
         repeated = Operation.objects.filter(account=payment.account, idempotency_key=key).exists()
         try:
@@ -246,6 +258,11 @@ class BulkRefundPage:
         list_url = self.admin.visible_list_url(self.request)
         crumbs = [(list_url, _("Payments")), ("", context["title"])]
         return self.admin.render_page(self.request, template, {**context, "list_url": list_url}, crumbs)
+
+
+def _key(form: ReasonForm, part: Part) -> str:
+    """The idempotency key of one payment's refund."""
+    return services.scoped_key(form.cleaned_data["idempotency_key"], "refund-selected", part.payment.pk)
 
 
 def _totals(parts: Iterable[Part]) -> list[tuple[str, int]]:

@@ -18,7 +18,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration.admin.flows.forms import Fact, KeyedForm
-from payments_integration.admin.shared import display
+from payments_integration.admin.shared import twins
 from payments_integration.admin.shared.buttons import new_key
 from payments_integration.admin.shared.display import SENT_BEFORE, explain, validation_messages
 from payments_integration.exceptions import ApprovalRequired, IdempotencyMismatch, OutcomeUnknown, PaymentsError
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 #: The parameter for the step, and the steps. Only CONFIRM calls the service.
 STEP, REVIEW, CHANGE, CONFIRM = "step", "review", "change", "confirm"
-#: The parameter for the id of the twin that the confirmation page named.
-TWIN = "twin"
 
 NEEDS_APPROVAL = gettext_lazy("Because of its amount, another person must approve it before it is sent.")
 ASK_FOR_APPROVAL = gettext_lazy("Ask for approval")
@@ -52,7 +50,45 @@ class Confirmation:
     balance: Sequence[Fact] = ()
 
 
-class ConfirmationPage(ABC):
+class SendingPage(ABC):
+    """A page that moves money.
+
+    Each finds what somebody asked for just now, and sends nothing until a person who was shown it confirms again. A
+    class that forgets it cannot be made.
+    """
+
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not abstract and cls.twin is SendingPage.twin:
+            raise TypeError(f"{cls.__name__} moves money: write its twin()")
+
+    def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
+        self.admin = model_admin
+        self.request = request
+
+    @abstractmethod
+    def twin(self, subject: Any) -> Operation | None:
+        """A recent operation of another page that does the same. A person must confirm that both are meant.
+
+        ``subject``: what is about to be sent, such as the page's form.
+        """
+
+    def warning(self, subject: Any, twin: Operation) -> str:
+        """The sentence about a twin."""
+        return twins.warning(self.admin.admin_site, twin)
+
+    def may_send(self, subjects: Sequence[Any], *keys: str) -> bool:
+        """Whether the page showed each twin, or sent it itself (its ``keys``)."""
+        shown = self.request.POST.getlist(twins.TWIN)
+        return all(twins.is_confirmed(self.twin(subject), shown, keys) for subject in subjects)
+
+    def warnings(self, subjects: Sequence[Any]) -> dict[str, Any]:
+        """The context of ``includes/twins.html``: the id of each twin, which the form confirms, and its sentence."""
+        found = [(subject, self.twin(subject)) for subject in subjects]
+        return {"twins": [(twin.pk, self.warning(subject, twin)) for subject, twin in found if twin is not None]}
+
+
+class ConfirmationPage(SendingPage, abstract=True):
     """One request of such a page; the view has checked the permission.
 
     The form has an idempotency key that stays the same in every step, so that a form that is confirmed twice is done
@@ -64,10 +100,6 @@ class ConfirmationPage(ABC):
     title: ClassVar[StrOrPromise]
     #: The titles of the form's groups with their fields. Fields in no group are hidden.
     groups: ClassVar[tuple[tuple[StrOrPromise | None, tuple[str, ...]], ...]]
-
-    def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
-        self.admin = model_admin
-        self.request = request
 
     @abstractmethod
     def form(self, *args: Any, **kwargs: Any) -> KeyedForm: ...
@@ -119,10 +151,6 @@ class ConfirmationPage(ABC):
         """Why nothing must be sent at all, as a sentence; empty if nothing is in the way."""
         return ""
 
-    def twin(self, form: Any) -> Operation | None:
-        """A recent operation of another page that does the same. A person must confirm that both are meant."""
-        return None
-
     def message(self, form: KeyedForm, name: str | None, message: str) -> str:
         """A message of the service, with amounts as a person reads them."""
         return message
@@ -154,10 +182,7 @@ class ConfirmationPage(ABC):
         # A form that was sent before gets its outcome.
         if Operation.objects.filter(idempotency_key=form.cleaned_data["idempotency_key"]).exists():
             return True
-        if self.obstacle():
-            return False
-        twin = self.twin(form)
-        return twin is None or self.request.POST.get(TWIN) == twin.pk
+        return not self.obstacle() and self.may_send([form])
 
     def _unbound(self, values: dict[str, Any]) -> KeyedForm:
         return self.form(initial={**values, "idempotency_key": values.get("idempotency_key") or self.key()})
@@ -214,11 +239,7 @@ class ConfirmationPage(ABC):
         return self._render(self.template, form, context)
 
     def _confirm(self, form: KeyedForm) -> HttpResponse:
-        twin = self.twin(form)
-        context: dict[str, Any] = {"form": form, "confirmation": self.confirmation(form)}
-        if twin is not None:
-            link = display.admin_link(self.admin.admin_site, Operation, twin.pk)
-            context |= {"twin": twin, "twin_link": link, "twin_at": display.moment(twin.created_at)}
+        context = {"form": form, "confirmation": self.confirmation(form), **self.warnings([form])}
         return self._render("admin/payments_integration/confirm.html", form, context)
 
     def _render(self, template: str, form: forms.Form, context: dict[str, Any]) -> HttpResponse:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +16,7 @@ from django.contrib import messages
 from django.contrib.admin.widgets import AdminTextareaWidget, AdminTextInputWidget
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.translation import gettext as _, gettext_lazy
 
@@ -22,8 +24,16 @@ from payments_integration import conf, services
 from payments_integration.admin.shared import display, masking
 from payments_integration.admin.shared.buttons import Button, Outcome, Press, Tool, new_key
 from payments_integration.enums import Country, Kind
-from payments_integration.exceptions import ProviderError
-from payments_integration.models import Balance, Operation, OperationState, Payment, refundable_rest
+from payments_integration.exceptions import NoAnswer, ProviderError
+from payments_integration.models import (
+    OPEN_OPERATION_STATES,
+    AccountState,
+    Balance,
+    Operation,
+    OperationState,
+    Payment,
+    refundable_rest,
+)
 from payments_integration.money import format_money
 from payments_integration.permissions import with_names
 
@@ -31,6 +41,8 @@ if TYPE_CHECKING:
     from payments_integration.admin.base import ReadOnlyAdmin
     from payments_integration.admin.flows.forms import Fact
 
+#: So long after an object of another ledger was seen, the pages warn.
+WARN_FOR = timedelta(days=30)
 #: Members of the request that have a line of their own.
 _SHOWN = ("amount", "currency", "country", "method_code", "merchant_reference", "destination", "reason", "payment_id")
 
@@ -49,6 +61,13 @@ class HappenedForm(CommentForm):
         label=gettext_lazy("Id of the object"), max_length=255, widget=AdminTextInputWidget(attrs={"class": ""})
     )
     field_order = ("object_id", "comment")
+
+
+class OthersForm(CommentForm):
+    object_ids = forms.CharField(
+        label=gettext_lazy("Ids of the objects"), max_length=2000, widget=AdminTextInputWidget(attrs={"class": ""})
+    )
+    field_order = ("object_ids", "comment")
 
 
 class RejectForm(CommentForm):
@@ -103,6 +122,25 @@ def approval_panel(
     if own or may_approve:
         tools.append(_tool(model_admin, TAKE_BACK if own else REJECT, operation))
     return ApprovalPanel(_sentence(operation), _facts(model_admin, operation, body or {}, sees), notes, tools)
+
+
+def warnings(operation: Operation) -> list[str]:
+    """What a person must know before an operation is approved, sent again or settled."""
+    if operation.state not in OPEN_OPERATION_STATES:
+        return []
+    found = []
+    since = timezone.now() - WARN_FOR
+    state = AccountState.objects.filter(account=operation.account, unknown_operation_at__gte=since).first()
+    if state is not None:
+        words = _(
+            "The provider has an object of the operation %(id)s, which is not in this ledger: a backup was restored, "
+            "or another installation uses this account. What is asked for here may have been executed already: look "
+            "in the provider's dashboard first."
+        )
+        found.append(words % {"id": state.unknown_operation})
+    if ids := services.fitting_objects(operation):
+        found.append(_("It may have been executed already: %(ids)s fits it.") % {"ids": ", ".join(ids)})
+    return found
 
 
 def _tool(model_admin: ReadOnlyAdmin, button: Button, operation: Operation) -> Tool:
@@ -206,6 +244,10 @@ def _allows(resolution: str, operation: Operation) -> bool:
     return resolution in services.possible_resolutions(operation)
 
 
+#: An operation has one of these, and the error, after a refusal.
+_REFUSED = (OperationState.REJECTED, OperationState.CLOSED)
+
+
 def _initial(operation: Operation) -> dict[str, Any]:
     call = services.operations.get(operation.operation)
     return {"object_id": operation.target_id} if call is not None and not call.creates else {}
@@ -218,7 +260,8 @@ def outcome(operation: Operation | None) -> Outcome:
     state = dict(OperationState.choices).get(operation.state, operation.state)
     words = _("The operation's state is: %(state)s.") % {"state": display.text(state)}
     detail = ""
-    if operation.state == OperationState.REJECTED and isinstance(operation.error, dict):
+    is_refused = operation.state in _REFUSED and isinstance(operation.error, dict)
+    if is_refused and operation.error is not None:
         values = (operation.error.get(name) for name in ("code", "message", "request_id"))
         detail = " · ".join(str(value) for value in values if value)
     elif operation.note:
@@ -226,17 +269,17 @@ def outcome(operation: Operation | None) -> Outcome:
     if detail:
         # It may quote the arguments, which not everyone who resolves operations may see.
         words += f" {display.text(with_names(masking.without(detail, operation.arguments)))}"
-    resolved = operation.state in (OperationState.DONE, OperationState.CLOSED)
+    resolved = operation.state in (OperationState.DONE, OperationState.CLOSED) and not is_refused
     return Outcome(words, messages.SUCCESS if resolved else messages.WARNING)
 
 
 def _approve(operation: Operation, press: Press) -> None:
     try:
         services.approve(operation, press.user, press.answers["comment"], digest=press.answers["digest"])
-    except ProviderError:
+    except (ProviderError, NoAnswer):
         # If the request itself was refused, that is the outcome. If a read before it was, the operation still waits.
         now = Operation.objects.filter(pk=operation.pk, approved_by__startswith=f"{press.user.pk}:").first()
-        if now is None or now.state != OperationState.REJECTED:
+        if now is None or now.state not in _REFUSED:
             raise
     except ValidationError as error:
         raise _with_major_units(error, operation.currency) from error
@@ -277,6 +320,7 @@ LOOK_UP = Button(
     label=gettext_lazy("Look up"),
     permission="resolve",
     call=lambda operation, press: services.look_up(operation, press.user),
+    twin=None,
     done=outcome,
     logged=gettext_lazy("Looked up at the provider."),
     shown=partial(_allows, "look_up"),
@@ -286,10 +330,14 @@ SEND_AGAIN = Button(
     label=gettext_lazy("Send again with the same key"),
     permission="resolve",
     call=lambda operation, press: services.retry(operation, press.user),
+    twin=None,
     done=outcome,
     logged=gettext_lazy("Sent again with the same key."),
     shown=partial(_allows, "retry"),
-    question=gettext_lazy("The same request is sent now. If it was executed before, it is not executed again."),
+    question=gettext_lazy(
+        "If an object at the provider may be its result, nothing is sent. Otherwise the same request is sent now, "
+        "under the same key."
+    ),
 )
 HAPPENED = Button(
     name="happened",
@@ -298,6 +346,7 @@ HAPPENED = Button(
     call=lambda operation, press: services.mark_happened(
         operation, press.answers["object_id"], press.user, press.answers["comment"]
     ),
+    twin=None,
     done=outcome,
     logged=gettext_lazy("Marked as happened."),
     shown=partial(_allows, "mark_happened"),
@@ -310,17 +359,36 @@ NEVER_HAPPENED = Button(
     label=gettext_lazy("It never happened"),
     permission="close",
     call=lambda operation, press: services.mark_never_happened(operation, press.user, press.answers["comment"]),
+    twin=None,
     done=outcome,
     logged=gettext_lazy("Marked as never happened."),
     shown=partial(_allows, "mark_never_happened"),
     question=gettext_lazy("The operation is closed for ever, and a new one may then do the same. Make sure first."),
     form=CommentForm,
 )
+OTHERS = Button(
+    name="others",
+    label=gettext_lazy("These are others"),
+    permission="close",
+    call=lambda operation, press: services.mark_others(
+        operation, press.answers["object_ids"].replace(",", " ").split(), press.user, press.answers["comment"]
+    ),
+    twin=None,
+    done=gettext_lazy("These objects do not keep it from being sent any more. Nothing was sent."),
+    logged=gettext_lazy("Objects that fit it were marked as others."),
+    shown=partial(_allows, "mark_others"),
+    question=gettext_lazy(
+        "Say so only of objects that were not made by this operation. If you are wrong, the money is moved twice."
+    ),
+    form=OthersForm,
+    initial=lambda operation: {"object_ids": ", ".join(services.fitting_objects(operation))},
+)
 APPROVE = Button(
     name="approve",
     label=gettext_lazy("Approve and send"),
     permission="approve",
     call=_approve,
+    twin=None,
     done=_approved,
     logged=gettext_lazy("Approved."),
     shown=waits,
@@ -332,6 +400,7 @@ REJECT = Button(
     label=gettext_lazy("Reject"),
     permission="approve",
     call=_reject,
+    twin=None,
     done=_rejected,
     logged=gettext_lazy("Rejected."),
     shown=waits,

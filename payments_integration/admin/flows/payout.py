@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode
@@ -14,7 +13,6 @@ from django.contrib.admin.options import IS_POPUP_VAR, TO_FIELD_VAR
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.translation import gettext as _, gettext_lazy
 
@@ -41,11 +39,11 @@ from payments_integration.admin.flows.forms import (
     money_input,
     parse_amount,
 )
-from payments_integration.admin.shared import display
+from payments_integration.admin.shared import display, twins
 from payments_integration.admin.shared.display import explain
 from payments_integration.enums import Country, Currency
 from payments_integration.exceptions import PaymentsError, WireError
-from payments_integration.models import Balance, Operation, OperationState, Payout
+from payments_integration.models import Balance, Operation, Payout
 from payments_integration.money import format_amount, format_money
 
 if TYPE_CHECKING:
@@ -60,8 +58,6 @@ _RECIPIENTS = 8
 #: The parameters with the id of a payout that is paid again, or whose recipient is filled in. Neither holds personal
 #: data, because addresses are logged.
 AGAIN, RECIPIENT = "again", "recipient"
-#: A payout of the same amount to the same bank account within this time may be the same intent, of another page.
-_TWIN_WITHIN = timedelta(minutes=15)
 
 
 class PayoutForm(DestinationForm):
@@ -231,21 +227,22 @@ class PayoutPage(ConfirmationPage):
             balance=self._balance_facts(amount),
         )
 
-    def twin(self, form: PayoutForm) -> Operation | None:
-        recent = Operation.objects.filter(
-            operation="create_payout",
-            account=form.account_alias,
-            amount=form.cleaned_data["amount"],
-            currency=form.cleaned_data["currency"],
-            created_at__gte=timezone.now() - _TWIN_WITHIN,
-        )
-        without_effect = (OperationState.REJECTED, OperationState.CLOSED)
-        for operation in recent.exclude(state__in=without_effect).order_by("-created_at", "-pk"):
+    def twin(self, subject: PayoutForm) -> Operation | None:
+        amount, currency = subject.cleaned_data["amount"], subject.cleaned_data["currency"]
+        recent = twins.recent("create_payout", account=subject.account_alias, amount=amount, currency=currency)
+        for operation in recent:
             # The arguments are empty after an erasure.
             destination = operation.arguments.get("destination") or {}
-            if all(destination.get(name) == form.destination.get(name) for name in ("bank_code", "account_number")):
+            if all(destination.get(name) == subject.destination.get(name) for name in ("bank_code", "account_number")):
                 return operation
         return None
+
+    def warning(self, subject: PayoutForm, twin: Operation) -> str:
+        words = _(
+            "The same amount to the same bank account was asked for at {}: {}. "
+            "Confirm only if it is to be paid once more."
+        )
+        return twins.warning(self.admin.admin_site, twin, words)
 
     def call(self, form: PayoutForm) -> Payout:
         values = form.cleaned_data

@@ -29,7 +29,7 @@ from payments_integration.admin.flows.forms import (
     destination_in_words,
     example,
 )
-from payments_integration.admin.shared import display
+from payments_integration.admin.shared import display, twins
 from payments_integration.admin.shared.display import explain
 from payments_integration.enums import MethodFamily
 from payments_integration.exceptions import PaymentsError
@@ -47,6 +47,11 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
     from payments_integration.admin.base import ReadOnlyAdmin
+
+
+REFUNDED_JUST_NOW = gettext_lazy(
+    "A refund of this payment was asked for at {}: {}. Confirm only if more of it is to be refunded."
+)
 
 
 class ReasonForm(KeyedForm):
@@ -146,6 +151,12 @@ class RefundPage(ConfirmationPage):
             ],
             notes=[*([NEEDS_APPROVAL] if waits else []), *([NEW_ACCOUNT] if destination else [])],
         )
+
+    def twin(self, subject: RefundForm) -> Operation | None:
+        return twins.refund(self.payment)
+
+    def warning(self, subject: RefundForm, twin: Operation) -> str:
+        return twins.warning(self.admin.admin_site, twin, REFUNDED_JUST_NOW)
 
     def call(self, form: RefundForm) -> Refund:
         return services.create_refund(

@@ -60,6 +60,7 @@ class ReplayAdmin(ReadOnlyAdmin):
             label=_("Replay"),
             permission="replay",
             call=lambda obj, press: replay(obj, press.user),
+            twin=None,
             done=_replayed,
             logged=_("Replayed."),
             shown=lambda obj: obj.state in REPLAYABLE,

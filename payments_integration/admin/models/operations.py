@@ -72,7 +72,9 @@ class OperationAdmin(ReadOnlyAdmin):
         "idempotency_key__exact",
     )  # fmt: skip
     search_help_text = _("The beginning of an id; a whole object id, merchant reference or idempotency key")
-    buttons = (decisions.LOOK_UP, decisions.SEND_AGAIN, decisions.HAPPENED, decisions.NEVER_HAPPENED)
+    buttons = (
+        decisions.LOOK_UP, decisions.SEND_AGAIN, decisions.HAPPENED, decisions.OTHERS, decisions.NEVER_HAPPENED,
+    )  # fmt: skip
     list_defer = ("arguments", "body", "error", "note", "request_ids")
     personal = ("note_shown", "error_shown", "arguments_shown", "body_shown")
     export = (
@@ -152,6 +154,8 @@ class OperationAdmin(ReadOnlyAdmin):
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
         obj = kwargs.get("obj")
+        if obj is not None:
+            context["pi_warnings"] = decisions.warnings(obj)
         if obj is not None and decisions.waits(obj):
             may_approve = self.has_approve_permission(request, obj)
             context["pi_panel"] = decisions.approval_panel(self, request, obj, may_approve=may_approve)

@@ -21,7 +21,7 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.filters import Lookup
 from payments_integration.admin.lists.since import StatusSince
 from payments_integration.admin.models.notes import NotedAdmin
-from payments_integration.admin.shared import columns, display, masking, next_actions, orders, people
+from payments_integration.admin.shared import columns, display, masking, next_actions, orders, people, twins
 from payments_integration.admin.shared.buttons import Button, Tool, canceled, may
 from payments_integration.admin.shared.calculation import calculation
 from payments_integration.admin.shared.methods import method_name
@@ -69,6 +69,7 @@ class PaymentAdmin(NotedAdmin):
             label=_("Cancel payment"),
             permission="cancel",
             call=lambda obj, press: services.cancel_payment(obj, idempotency_key=press.key, actor=press.user),
+            twin=twins.same("cancel_payment"),
             done=canceled,
             logged=_("Canceled at the provider."),
             shown=lambda obj: obj.status in CANCELABLE_PAYMENT_STATUSES,

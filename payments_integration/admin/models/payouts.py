@@ -23,7 +23,7 @@ from payments_integration.admin.flows import pay_again
 from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.since import StatusSince
 from payments_integration.admin.models.notes import NotedAdmin
-from payments_integration.admin.shared import columns, display, masking, orders, people
+from payments_integration.admin.shared import columns, display, masking, orders, people, twins
 from payments_integration.admin.shared.buttons import Button, Tool, canceled, may
 from payments_integration.admin.shared.calculation import Calculation, Row
 from payments_integration.admin.shared.methods import method_name
@@ -88,6 +88,7 @@ class PayoutAdmin(NotedAdmin):
             label=_("Cancel payout"),
             permission="cancel",
             call=lambda obj, press: services.cancel_payout(obj, idempotency_key=press.key, actor=press.user),
+            twin=twins.same("cancel_payout"),
             done=canceled,
             logged=_("Canceled at the provider."),
             shown=lambda obj: obj.status in CANCELABLE_PAYOUT_STATUSES,

@@ -14,7 +14,7 @@ from payments_integration import services
 from payments_integration.admin import flows
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin, outside_transactions
 from payments_integration.admin.lists import filters
-from payments_integration.admin.shared import columns, display
+from payments_integration.admin.shared import columns, display, twins
 from payments_integration.admin.shared.buttons import Button, Outcome, may
 from payments_integration.admin.shared.display import NO_SECRET
 from payments_integration.admin.shared.sections import STYLES
@@ -53,6 +53,7 @@ class WebhookEndpointAdmin(MirrorAdmin):
             label=gettext_lazy("Rotate secret"),
             permission="rotate",
             call=lambda obj, press: services.rotate_webhook_secret(obj, idempotency_key=press.key, actor=press.user),
+            twin=twins.same("rotate_webhook_secret"),
             done=_rotated,
             logged=gettext_lazy("Secret rotated at the provider."),
             shown=lambda obj: _exists(obj) and obj.gone_at is None,
@@ -64,6 +65,7 @@ class WebhookEndpointAdmin(MirrorAdmin):
             label=gettext_lazy("Delete endpoint"),
             permission="manage",
             call=lambda obj, press: services.delete_webhook_endpoint(obj, idempotency_key=press.key, actor=press.user),
+            twin=twins.same("delete_webhook_endpoint"),
             done=gettext_lazy("The endpoint was deleted. Its row stays, without its secret."),
             logged=gettext_lazy("Deleted at the provider."),
             shown=_exists,

@@ -15,6 +15,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from payments_integration import permissions
+from payments_integration.models import Operation
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -59,6 +60,9 @@ class Button:
     #: ``has_<permission>_permission(request, obj)`` of the ModelAdmin decides who may use it.
     permission: str
     call: Call
+    #: Finds the same call if it was asked for just now, so that a second person is warned and sends nothing until they
+    #: confirm again (see ``twins``). None, stated, for a button that sends nothing, or nothing that can be doubled.
+    twin: Callable[[Any], Operation | None] | None
     #: The message afterwards. A function receives the row as it is then, or None if it no longer exists.
     done: StrOrPromise | Callable[[Any | None], Outcome]
     #: The entry in the row's history; empty if the button changes nothing at the provider.
@@ -89,6 +93,9 @@ class Tool:
     question: StrOrPromise = ""
     key: str = ""
     form: forms.Form | None = None
+    #: The same call that was asked for just now, and the warning about it.
+    twin: str = ""
+    warning: str = ""
 
 
 def may(request: HttpRequest, codename: str, obj: Any = None) -> bool:

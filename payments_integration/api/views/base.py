@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import NotAuthenticated, UnsupportedMediaType
-from rest_framework.permissions import BasePermission
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
@@ -26,7 +26,7 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from payments_integration import conf, permissions, services
-from payments_integration.api import errors, lists, querysets
+from payments_integration.api import accounts, errors, lists, querysets
 from payments_integration.api.negotiation import ContentNegotiation, JSONParser, JSONRenderer, Versioning
 from payments_integration.api.permissions import held_by
 from payments_integration.api.schema import Route, RouteSchema
@@ -198,6 +198,10 @@ class RowsView(ApiView):
         """The rows that the caller may see; each row says whether it is the caller's own."""
         user = self.request.user
         found = _visible((model or self.model).objects.all(), user)
+        if self.request.method not in SAFE_METHODS or conf.current().API_ACCOUNT_CHECK:
+            # An object in an account that the caller may not use cannot be changed. A project that decides about
+            # accounts also hides the rows of the others.
+            found = found.filter(account__in=accounts.usable(user))
         return found if permissions.is_staff(user) else querysets.with_owner(found, user)
 
     def find(self, pk: str, model: type[Any] | None = None) -> Any:
@@ -266,11 +270,10 @@ class SendingView(RowsView):
             if name not in known:
                 words = _("There is no such parameter; known: %(known)s.")
                 raise errors.invalid(name, words % {"known": ", ".join(known) or "-"})
-        account = body.get("account")
-        if account is None:
+        if "account" in known:
+            accounts.require(self.request.user, body.get("account"))
+        if body.get("account") is None:
             body.pop("account", None)
-        elif account not in conf.aliases():
-            raise errors.invalid("account", errors.NO_ACCOUNT)
         # The service reports missing parameters together with wrong ones.
         return {**{name: None for name, field in known.items() if field.required}, **body}
 

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from payments_integration import conf, services
-from payments_integration.api import errors
+from payments_integration.api import accounts, errors
 from payments_integration.api.lists import EventFilters, OperationFilters
 from payments_integration.api.negotiation import JSONRenderer
 from payments_integration.api.schema import Route, describe
@@ -84,8 +84,7 @@ class PaymentMethodsView(ApiView):
     def get(self, request: Request) -> Response:
         query: dict[str, Any] = dict(self.query("account", "country", "currency", "amount"))
         self.sent = errors.SentNames(names=frozenset(query))
-        if query.get("account", conf.DEFAULT_ACCOUNT) not in conf.aliases():
-            raise errors.invalid("account", errors.NO_ACCOUNT)
+        accounts.require(request.user, query.get("account"))
         if "amount" in query:
             # A query has only text. The service refuses a text that is not a number.
             text = query["amount"]

@@ -95,6 +95,7 @@ class ReceiptMailAdmin(ReadOnlyAdmin):
             label=_("Send again"),
             permission="send",
             call=_send_again,
+            twin=None,
             done=_("The receipt will be sent within a minute or so."),
             logged=_("Sent again by mail."),
             shown=lambda obj: obj.state not in (ReceiptState.QUEUED, ReceiptState.SENDING),

@@ -34,7 +34,13 @@ _OPERATIONS = ("due", "unknown", "needs_person", "awaiting_approval")
 _RUNS = ("events", "objects", "full", "balances")
 _PARTS = ("available", "pending", "reserve", "hold", "debt")
 #: Codes that ``attention`` alone knows, and those that belong to no configured account.
-_NOT_OF_ACCOUNTS = {Reason.DEFERRED_REJECTED, Reason.DATABASE, Reason.REMOVED_ACCOUNT}
+_NOT_OF_ACCOUNTS = {
+    Reason.DEFERRED_REFUSED,
+    Reason.DEFERRED_REJECTED,
+    Reason.LEDGER_INCOMPLETE,
+    Reason.DATABASE,
+    Reason.REMOVED_ACCOUNT,
+}
 
 #: Every family: its labels, and what it is. docs/monitoring.md has the same list.
 FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {

@@ -5,7 +5,7 @@ Admin, API, permissions, limits and recovery ask the class: none of them compare
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
@@ -19,12 +19,14 @@ from payments_integration import conf, sync
 from payments_integration.client import Answer, Client
 from payments_integration.enums import Kind
 from payments_integration.exceptions import NotFound, ProviderError
-from payments_integration.models import MIRRORS, Operation
+from payments_integration.models import MIRRORS, OPERATION_PREFIX, Operation, unknown_operations
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
+#: A handler whose event is older may ask again for what another ledger has had sent under a key that is forgotten.
+LATE_AFTER = timedelta(hours=23)
 #: A look-up reads at most this many objects. With more, a person decides.
 MAX_SCANNED = 1000
 #: A look-up begins so long before the first attempt: our clock may have been wrong by hours.
@@ -104,6 +106,17 @@ class ProviderCall:
         """The same, as far as the mirror knows."""
         return Unclear("the mirror does not show it")
 
+    def look_first(self, client: Client, operation: Operation) -> Finding:
+        """Find out whether it took effect although the ledger has never sent it; Unclear if it may be sent.
+
+        A restored backup, or the ledger of another installation, does not know what was sent.
+        """
+        return Unclear("a second time does no harm")
+
+    def was_made_before(self, operation: Operation, row: Any) -> bool:
+        """Whether another ledger may have had this object made for the same intent, under a reference of its own."""
+        return False
+
     def is_certain(self, operation: Operation, item: Any) -> bool:
         """Whether an object that fits, and that no other operation made, is the operation's if it is the only one."""
         return True
@@ -151,22 +164,59 @@ class Creation(ProviderCall):
             return "the answer has no object"
         if operation.amount is not None and (answer.amount, answer.currency) != (operation.amount, operation.currency):
             return "the answer has another amount or currency"
+        reference = getattr(answer, "merchant_reference", None)
+        if reference and operation.merchant_reference and not same_reference(operation, reference):
+            return "the answer has another merchant reference"
         return ""
+
+    def was_made_before(self, operation: Operation, row: Any) -> bool:
+        if operation.amount is None or (row.amount, row.currency) != (operation.amount, operation.currency):
+            return False
+        return operation.merchant_reference == operation.pk and bool(unknown_operations([row.merchant_reference]))
 
     def look_up_in_mirror(self, operation: Operation) -> Finding:
         rows = self.mirrored(operation).filter(account=operation.account).order_by("-created_at")
         return self.candidates(operation, rows[: MAX_SCANNED + 1])  # no cursor of the server: poolers
 
+    def look_first(self, client: Client, operation: Operation) -> Finding:
+        mirrored, listed = self.look_first_in_mirror(operation), self.look_up(client, operation)
+        found = [each for each in (mirrored, listed) if isinstance(each, Candidates)]
+        items = {item.id: item for each in found for item in each.items}
+        return Candidates(list(items.values()), complete=all(each.complete for each in found))
+
+    def look_first_in_mirror(self, operation: Operation) -> Finding:
+        """Also what another ledger had made under its own reference: a late handler may ask for the same again."""
+        finding = self.look_up_in_mirror(operation)
+        if (
+            not isinstance(finding, Candidates)
+            or operation.merchant_reference != operation.pk
+            or not is_late(operation)
+        ):
+            return finding
+        rows = MIRRORS[self.kind]._default_manager.filter(
+            account=operation.account,
+            merchant_reference__startswith=OPERATION_PREFIX,
+            amount=operation.amount,
+            currency=operation.currency,
+            created_at__gte=sent_since(operation),
+        ).order_by("-created_at")[: MAX_SCANNED + 1]  # fmt: skip
+        scanned = list(rows)
+        unknown = unknown_operations(row.merchant_reference for row in scanned)
+        others = [row for row in scanned if row.merchant_reference in unknown]
+        return Candidates([*finding.items, *others], complete=finding.complete and len(scanned) <= MAX_SCANNED)
+
+    def is_certain(self, operation: Operation, item: Any) -> bool:
+        reference = getattr(item, "merchant_reference", None)
+        return not reference or same_reference(operation, reference)
+
     def mirrored(self, operation: Operation) -> QuerySet[Any]:
         """The rows among which the operation's object is, if it is mirrored."""
-        rows: QuerySet[Any] = MIRRORS[self.kind]._default_manager.filter(
-            merchant_reference=operation.merchant_reference
-        )
+        rows: QuerySet[Any] = MIRRORS[self.kind]._default_manager.filter(merchant_reference__in=references(operation))
         return rows
 
     def fits(self, operation: Operation, item: Any) -> bool:
         """Whether a listed object has the operation's amount, currency and merchant reference."""
-        return not self.contradicts(operation, item) and item.merchant_reference == operation.merchant_reference
+        return not self.contradicts(operation, item) and same_reference(operation, item.merchant_reference)
 
     def candidates(self, operation: Operation, items: Iterable[Any]) -> Candidates:
         """The objects that fit, of a list that runs newest to oldest."""
@@ -175,6 +225,12 @@ class Creation(ProviderCall):
         scanned = list(islice(recent, MAX_SCANNED + 1))
         fitting = [item for item in scanned[:MAX_SCANNED] if self.fits(operation, item)]
         return Candidates(fitting, complete=len(scanned) <= MAX_SCANNED)
+
+    def candidates_of(self, operation: Operation, listed: Callable[[str], Iterable[Any]]) -> Candidates:
+        """The same, of the list of each reference to search for: one, but for rows of earlier versions."""
+        found = [self.candidates(operation, listed(reference)) for reference in references(operation)]
+        items = {item.id: item for each in found for item in each.items}
+        return Candidates(list(items.values()), complete=all(each.complete for each in found))
 
 
 class Change(ProviderCall):
@@ -197,6 +253,9 @@ class Cancel(Change):
         if intent.target is None or self.target is None:
             return None
         return StatusIs(self.target.value, intent.target, self.cancelable)
+
+    def look_first(self, client: Client, operation: Operation) -> Finding:
+        return self.look_up(client, operation)
 
     def look_up(self, client: Client, operation: Operation) -> Finding:
         try:
@@ -230,10 +289,27 @@ class StatusIs(Precondition):
         self.row = sync.read(self.row.kind, self.row.account, self.row.object_id)
 
 
+def references(operation: Operation) -> list[str]:
+    """What to search for: earlier versions recorded references with outer blanks, which the provider may strip."""
+    reference = operation.merchant_reference
+    return list(dict.fromkeys((reference, reference.strip())))
+
+
+def same_reference(operation: Operation, reference: str | None) -> bool:
+    """Whether this is the operation's merchant reference, but for blanks at the ends."""
+    return (reference or "").strip() == operation.merchant_reference.strip()
+
+
 def sent_since(operation: Operation) -> datetime:
     """The earliest time at which the provider may have made the operation's object, however wrong our clock was."""
     sent_at: datetime = operation.first_sent_at or operation.created_at
-    return min(sent_at, operation.sent_after or sent_at) - SEARCH_BEFORE
+    # The handler of an old event may have asked for it before, at the time of the event.
+    return min(sent_at, operation.sent_after or sent_at, operation.caused_at or sent_at) - SEARCH_BEFORE
+
+
+def is_late(operation: Operation) -> bool:
+    """Whether a handler asked for it so long after its event that the provider may have forgotten an earlier call."""
+    return operation.caused_at is not None and operation.created_at - operation.caused_at > LATE_AFTER
 
 
 def reaches_approval_limit(amount: int | None, currency: str) -> bool:

@@ -32,10 +32,12 @@ class CreatePayout(Creation):
         return reaches_approval_limit(intent.amount, intent.currency)
 
     def look_up(self, client: Client, operation: Operation) -> Candidates:
-        listed = client.payouts.list(
-            merchant_reference=operation.merchant_reference, max_wait=sync.WORKER_WAIT, background=True
+        return self.candidates_of(
+            operation,
+            lambda reference: client.payouts.list(
+                merchant_reference=reference, max_wait=sync.WORKER_WAIT, background=True
+            ),
         )
-        return self.candidates(operation, listed)
 
     def fits(self, operation: Operation, item: Any) -> bool:
         # A refund that runs as a payout carries the reference of its payment.

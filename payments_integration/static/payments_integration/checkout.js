@@ -107,6 +107,10 @@
             if (receipt) {
                 receipt.hidden = now.receipt !== true;
             }
+            const again = page.querySelector("[data-payments-again]");
+            if (again) {
+                again.hidden = !again.dataset.paymentsAgain.split(" ").includes(now.status);
+            }
             page.dataset.paymentsStatus = now.status;
             ended = now.final === true;
         };

@@ -8,6 +8,7 @@ from django.test import Client
 
 from example_project.shop.models import Order
 from payments_integration.models import Operation, Payment
+from payments_integration.payable import attempts
 from payments_integration.testing import ProviderSandbox
 
 #: An account to give money back to.
@@ -50,10 +51,15 @@ def status(order: Order) -> str:
     return order.status
 
 
+def form(order: Order, number: int) -> str:
+    """What the form of an attempt, counted from 1, has in its hidden field."""
+    return attempts.sign(f"order-default-{order.reference}-{number}")
+
+
 def pay_again(browser: Client, order: Order, **fields: str) -> str:
     """Another attempt by the form; returns where it leads."""
     page = f"{order.get_absolute_url()}pay/"
-    attempt = re.search(r'name="attempt" value="([0-9]+)"', browser.get(page).content.decode())
+    attempt = re.search(r'name="attempt" value="([^"]+)"', browser.get(page).content.decode())
     assert attempt is not None
     answer = browser.post(page, {"attempt": attempt[1], "method_code": "cl_khipu", "flow": "hosted", **fields})
     assert answer.status_code == 302
@@ -62,7 +68,7 @@ def pay_again(browser: Client, order: Order, **fields: str) -> str:
 
 def way_back(order: Order) -> str:
     """The path of the address that the provider sends the payer back to."""
-    operation = Operation.objects.get(idempotency_key=order.idempotency_key)
+    operation = Operation.objects.get(idempotency_key=order.key)
     return str(operation.arguments["return_url"]).removeprefix("http://localhost")
 
 

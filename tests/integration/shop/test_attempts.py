@@ -18,7 +18,17 @@ from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.models import Operation, Payment
 from payments_integration.sandbox import Fault
 from payments_integration.testing import ProviderSandbox
-from tests.integration.shop.shopping import DESTINATION, PAGE, bought, expired, filled_in, pay_again, seen, status
+from tests.integration.shop.shopping import (
+    DESTINATION,
+    PAGE,
+    bought,
+    expired,
+    filled_in,
+    form,
+    pay_again,
+    seen,
+    status,
+)
 
 pytestmark = [pytest.mark.urls("example_project.urls"), pytest.mark.django_db(transaction=True)]
 
@@ -31,7 +41,9 @@ def resumed(shop: ProviderSandbox) -> None:
 
 
 def second(order: Order) -> Payment:
-    return Payment.objects.get(pk=Operation.objects.get(idempotency_key=f"order-{order.reference}-2").result_id)
+    return Payment.objects.get(
+        pk=Operation.objects.get(idempotency_key=f"order-default-{order.reference}-2").result_id
+    )
 
 
 @pytest.mark.parametrize("how", ["fail", "expire", "cancel"])
@@ -62,11 +74,15 @@ def test_the_same_order_is_paid_by_another_method(shop: ProviderSandbox, browser
     assert payment.pk in html
 
 
+@pytest.mark.case(128)
 @pytest.mark.promise(5)
 def test_a_second_attempt_sent_twice_is_one(shop: ProviderSandbox, browser: Client) -> None:
     order, _first = expired(shop, browser)
-    page, form = f"{order.get_absolute_url()}pay/", {"attempt": "2", "method_code": "cl_khipu", "flow": "hosted"}
-    leads_to = {browser.post(page, form)["Location"] for _ in range(2)}
+    page, data = (
+        f"{order.get_absolute_url()}pay/",
+        {"attempt": form(order, 2), "method_code": "cl_khipu", "flow": "hosted"},
+    )
+    leads_to = {browser.post(page, data)["Location"] for _ in range(2)}
     assert leads_to == {second(order).checkout_url}
     assert len(shop.engine.payments) == 2
 
@@ -78,7 +94,7 @@ def test_two_second_attempts_at_once_are_one(shop: ProviderSandbox, browser: Cli
 
     def begin(method_code: str) -> bool:
         try:
-            checkout.pay(checkout.begin(order, 2, method_code=method_code, flow="hosted"))
+            checkout.pay(checkout.begin(order, form(order, 2), method_code=method_code, flow="hosted"))
         except checkout.NotNow:
             return False
         finally:
@@ -91,11 +107,11 @@ def test_two_second_attempts_at_once_are_one(shop: ProviderSandbox, browser: Cli
     assert len(shop.engine.payments) == 2
 
 
-@pytest.mark.parametrize("attempt", ["1", "2", "3"])
-def test_no_attempt_while_one_is_open(shop: ProviderSandbox, browser: Client, attempt: str) -> None:
+@pytest.mark.parametrize("attempt", [1, 2, 3])
+def test_no_attempt_while_one_is_open(shop: ProviderSandbox, browser: Client, attempt: int) -> None:
     order = bought(browser)
-    form = {"attempt": attempt, "method_code": "cl_khipu", "flow": "hosted"}
-    answer = browser.post(f"{order.get_absolute_url()}pay/", form)
+    data = {"attempt": form(order, attempt), "method_code": "cl_khipu", "flow": "hosted"}
+    answer = browser.post(f"{order.get_absolute_url()}pay/", data)
     assert answer["Location"] == order.get_absolute_url()
     assert "nothing to pay again" in seen(browser, order)
     assert len(shop.engine.payments) == 1
@@ -107,10 +123,36 @@ def test_no_attempt_for_an_old_form(shop: ProviderSandbox, browser: Client) -> N
     shop.engine.fail(second(order).pk)
     shop.settle()
     page = f"{order.get_absolute_url()}pay/"
-    browser.post(page, {"attempt": "2", "method_code": "cl_mach", "flow": "hosted"})
+    browser.post(page, {"attempt": form(order, 2), "method_code": "cl_mach", "flow": "hosted"})
     assert len(shop.engine.payments) == 2
     pay_again(browser, order)
     assert len(shop.engine.payments) == 3
+
+
+@pytest.mark.case(128)
+def test_a_form_sent_twice_is_one_attempt_although_it_is_declined(shop: ProviderSandbox, browser: Client) -> None:
+    first = filled_in(browser)
+    browser.post(PAGE, first)
+    order = Order.objects.get()
+    page = f"{order.get_absolute_url()}pay/"
+    again = {"attempt": form(order, 2), "method_code": "cl_khipu", "flow": "hosted"}
+    for number, (address, data) in enumerate([(PAGE, first), (page, again)], start=1):
+        browser.post(address, data)
+        shop.engine.fail(Payment.objects.exclude(status="failed").get().pk)
+        shop.settle()
+        assert browser.post(address, data)["Location"] == order.get_absolute_url()
+        assert len(shop.engine.payments) == number
+    assert status(order) == OrderStatus.FAILED
+    assert "Pay this order again" in seen(browser, order)
+
+
+@pytest.mark.parametrize("attempt", ["", "2", "order-default-x-2", "x:y"])
+def test_an_attempt_that_no_form_had_is_refused(shop: ProviderSandbox, browser: Client, attempt: str) -> None:
+    order, _first = expired(shop, browser)
+    data = {"attempt": attempt, "method_code": "cl_khipu", "flow": "hosted"}
+    answer = browser.post(f"{order.get_absolute_url()}pay/", data)
+    assert answer.status_code == (422 if attempt else 200)
+    assert len(shop.engine.payments) == 1
 
 
 def test_no_attempt_while_the_last_ones_outcome_is_unknown(shop: ProviderSandbox, browser: Client) -> None:
@@ -120,7 +162,9 @@ def test_no_attempt_while_the_last_ones_outcome_is_unknown(shop: ProviderSandbox
     html = seen(browser, order)
     assert "Please do not order again" in html
     assert "Pay this order again" not in html
-    browser.post(f"{order.get_absolute_url()}pay/", {"attempt": "3", "method_code": "cl_mach", "flow": "hosted"})
+    browser.post(
+        f"{order.get_absolute_url()}pay/", {"attempt": form(order, 3), "method_code": "cl_mach", "flow": "hosted"}
+    )
     resumed(shop)
     assert len(shop.engine.payments) == 2
     assert "Continue to pay" in seen(browser, order)
@@ -131,10 +175,10 @@ def test_a_refused_attempt_leaves_the_next_one_free(shop: ProviderSandbox, brows
     page = f"{order.get_absolute_url()}pay/"
     browser.get(page)
     shop.engine.terms.unavailable_methods.add("cl_khipu")
-    answer = browser.post(page, {"attempt": "2", "method_code": "cl_khipu", "flow": "hosted"})
+    answer = browser.post(page, {"attempt": form(order, 2), "method_code": "cl_khipu", "flow": "hosted"})
     assert answer.status_code == 422
     assert "not available just now" in answer.content.decode()
-    assert 'name="attempt" value="3"' in answer.content.decode()
+    assert f'name="attempt" value="{form(order, 3)}"' in answer.content.decode()
     assert (status(order), order.note) == (OrderStatus.REFUSED, "method_not_available")
     pay_again(browser, order, method_code="cl_mach")
     assert status(order) == OrderStatus.NEW
@@ -155,7 +199,7 @@ def test_an_order_that_was_placed_and_never_sent_can_be_paid(shop: ProviderSandb
     order = bought(browser)
     Payment.objects.all().delete()
     Operation.objects.all().delete()
-    Order.objects.update(reference="ORD-NEVER-SENT")
+    Order.objects.update(reference="ORD-NEVER-SENT", key="order-default-ORD-NEVER-SENT-1")
     order.refresh_from_db()
     session = browser.session
     session["orders"] = [order.reference]
@@ -163,7 +207,7 @@ def test_an_order_that_was_placed_and_never_sent_can_be_paid(shop: ProviderSandb
     assert "This order is not paid yet" in seen(browser, order)
     answer = browser.post(f"{order.get_absolute_url()}pay/")
     assert answer["Location"] == Payment.objects.get().checkout_url
-    assert order.attempt == 1
+    assert Operation.objects.get().idempotency_key == order.key
 
 
 class TestLateMoney:
@@ -173,7 +217,9 @@ class TestLateMoney:
         shop.engine.faults.add(Fault("drop", times=None))
         shop.engine.pay(first.pk)
         Payment.objects.update(synced_at=first.created_at.replace(year=2020))
-        browser.post(f"{order.get_absolute_url()}pay/", {"attempt": "2", "method_code": "cl_khipu", "flow": "hosted"})
+        browser.post(
+            f"{order.get_absolute_url()}pay/", {"attempt": form(order, 2), "method_code": "cl_khipu", "flow": "hosted"}
+        )
         assert len(shop.engine.payments) == 1
         assert status(order) == OrderStatus.PAID
 
@@ -185,7 +231,9 @@ class TestLateMoney:
         shop.engine.faults.add(Fault("drop", times=None))
         shop.engine.pay(first.pk)
         Payment.objects.update(synced_at=first.created_at.replace(year=2020))
-        browser.post(f"{order.get_absolute_url()}pay/", {"attempt": "3", "method_code": "cl_mach", "flow": "hosted"})
+        browser.post(
+            f"{order.get_absolute_url()}pay/", {"attempt": form(order, 3), "method_code": "cl_mach", "flow": "hosted"}
+        )
         assert len(shop.engine.payments) == 2
         assert status(order) == OrderStatus.PAID
 
@@ -196,15 +244,15 @@ class TestLateMoney:
     ) -> None:
         """It was begun, and the process died; then the first one was paid late. A tab still has its form."""
         order, first = expired(shop, browser)
-        checkout.begin(order, 2, method_code="cl_khipu", flow="hosted")
+        checkout.begin(order, form(order, 2), method_code="cl_khipu", flow="hosted")
         if not is_dispatched:
             shop.engine.faults.add(Fault("drop", times=None))
             Payment.objects.update(synced_at=first.created_at.replace(year=2020))
         shop.engine.pay(first.pk)
         shop.settle()
-        form = {"attempt": "2", "method_code": "cl_khipu", "flow": "hosted"}
+        data = {"attempt": form(order, 2), "method_code": "cl_khipu", "flow": "hosted"}
         for _ in range(2):
-            answer = browser.post(f"{order.get_absolute_url()}pay/", form)
+            answer = browser.post(f"{order.get_absolute_url()}pay/", data)
             assert answer["Location"] == order.get_absolute_url()
         assert len(shop.engine.payments) == 1
         assert status(order) == OrderStatus.PAID
@@ -409,8 +457,8 @@ class TestWhoMay:
         assert 'data-order-status="expired"' in html
         assert "Pay this order again" not in html
         assert not re.search("ana@example.com|Ana Díaz", html)
-        form = {"attempt": "2", "method_code": "cl_khipu", "flow": "hosted"}
-        assert stranger.get(f"{page}pay/").status_code == stranger.post(f"{page}pay/", form).status_code == 403
+        data = {"attempt": form(order, 2), "method_code": "cl_khipu", "flow": "hosted"}
+        assert stranger.get(f"{page}pay/").status_code == stranger.post(f"{page}pay/", data).status_code == 403
         assert len(shop.engine.payments) == 1
         assert order.reference not in stranger.get("/orders/").content.decode()
 
@@ -442,7 +490,7 @@ def test_money_in_another_currency_puts_the_order_under_review(shop: ProviderSan
 def test_an_unknown_outcome_is_not_a_refusal(shop: ProviderSandbox, browser: Client) -> None:
     order, _first = expired(shop, browser)
     shop.engine.faults.add(Fault("reset", operation="create_payment", work=True))
-    order = checkout.begin(order, 2, method_code="cl_khipu", flow="hosted")
+    order = checkout.begin(order, form(order, 2), method_code="cl_khipu", flow="hosted")
     with pytest.raises(OutcomeUnknown):
         checkout.pay(order)
     order.refresh_from_db()

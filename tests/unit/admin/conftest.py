@@ -39,7 +39,13 @@ def staff(db: None) -> Callable[..., Client]:
 def nothing_called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replaces every service and the replay; records their names when they are called."""
     called: list[str] = []
-    for name in {*services.__all__} - {"PreconditionFailed", "is_requester", "operations", "possible_resolutions"}:
+    for name in {*services.__all__} - {
+        "PreconditionFailed",
+        "fitting_objects",
+        "is_requester",
+        "operations",
+        "possible_resolutions",
+    }:
         monkeypatch.setattr(services, name, lambda *args, name=name, **kwargs: called.append(name))
     monkeypatch.setattr(inbox, "replay", lambda item, actor=None: called.append("replay"))
     return called

@@ -126,6 +126,9 @@ OWN = (
     Route(
         "operation_happened", ("change_operation",), form={**COMMENT, "object_id": "ref_1"}, row=_UNKNOWN, sends=True
     ),
+    Route(
+        "operation_others", ("close_operation",), form={**COMMENT, "object_ids": "ref_1"}, row=_DUE
+    ),
     Route("operation_never-happened", ("close_operation",), form=COMMENT, row=_UNKNOWN),
     Route(
         "accountstate_technical",

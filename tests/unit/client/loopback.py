@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -16,15 +17,17 @@ Script = Callable[[socket.socket], None]
 class Loopback:
     """Reads the requests of each connection and lets the script answer them."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, context: ssl.SSLContext | None = None) -> None:
         self.requests: list[bytes] = []
         self.connections = 0
         self._script = script
+        self._context = context
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.port = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}" if context is None else f"https://localhost:{self.port}"
 
     def _accept(self) -> None:
         while True:
@@ -40,7 +43,12 @@ class Loopback:
 
     def _serve(self, connection: socket.socket) -> None:
         # The client hangs up in the middle of many of these answers.
-        with contextlib.suppress(OSError), connection:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            stack.enter_context(connection)
+            if self._context is not None:
+                connection.settimeout(30)
+                connection = stack.enter_context(self._context.wrap_socket(connection, server_side=True))
+                self._open.append(connection)
             while request := read_request(connection):
                 self.requests.append(request)
                 self._script(connection)
@@ -52,10 +60,13 @@ class Loopback:
             assert time.monotonic() < end, "it still listens to somebody"
             time.sleep(0.002)
 
-    def close(self) -> None:
+    def close_listener(self) -> None:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+
+    def close(self) -> None:
+        self.close_listener()
         for connection in self._open:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -64,8 +75,8 @@ class Loopback:
 
 
 @contextmanager
-def loopback(script: Script) -> Iterator[Loopback]:
-    server = Loopback(script)
+def loopback(script: Script, context: ssl.SSLContext | None = None) -> Iterator[Loopback]:
+    server = Loopback(script, context)
     try:
         yield server
     finally:
@@ -92,6 +103,16 @@ def read_request(connection: socket.socket) -> bytes:
 def http(body: bytes = b'{"data": []}', status: str = "200 OK", *headers: str, length: int | None = None) -> bytes:
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body) if length is None else length}", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def in_turn(*scripts: Script) -> Script:
+    """The first request gets the first script, whatever its connection; the last one repeats."""
+    left = list(scripts)
+
+    def script(connection: socket.socket) -> None:
+        (left.pop(0) if len(left) > 1 else left[0])(connection)
+
+    return script
 
 
 def sends(data: bytes) -> Script:

@@ -167,7 +167,7 @@ def test_a_failed_connection_is_no_answer(
     with pytest.raises(NoAnswer) as caught:
         case.call(client)
     assert caught.value.status_code is None
-    assert str(caught.value).startswith(f"{case.method} {case.path}: ")
+    assert str(caught.value).startswith(f"{case.method} {BASE}{case.path}: ")
     assert "document" not in str(caught.value)
     assert caught.value.__context__ is None
     assert len(provider.calls) == 1  # the library's own retries could move money twice

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import logging
 import os
-import socket
 import threading
 import time
 import tracemalloc
@@ -171,18 +170,6 @@ def test_a_broken_answer_is_no_answer(
     assert caught.value.status_code in ({status, None} if end is resets_after else {status})
     assert API_KEY not in str(vars(caught.value))
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-
-
-def test_a_refused_connection_is_no_answer() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with pytest.raises(NoAnswer, match="the connection failed"):
-        read(client_of(url))
-
-
-def test_an_unknown_host_is_no_answer() -> None:
-    with pytest.raises(NoAnswer):
-        read(client_of("https://" + "x" * 70 + ".invalid"))
 
 
 @pytest.mark.parametrize("script", [hangs_up_after(http(b"{", length=9)), is_silent_after(HEADERS)])

@@ -39,6 +39,7 @@ WITHHELD: dict[str, set[str]] = {
         "actor", "actor_id", "approved_by", "arguments", "arguments_hash", "body", "body_digest", "error",
         "idempotency_key", "lease_token", "lease_until", "may_have_run", "next_attempt_at", "note", "request_ids",
         "sent_after", "sent_to",
+        "caused_at", "other_objects",
     },
 }  # fmt: skip
 #: Of every mirror: bookkeeping of the mirror itself, and fields that this version does not know.

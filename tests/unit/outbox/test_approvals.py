@@ -461,12 +461,24 @@ class TestApproving:
 
     @pytest.mark.django_db(transaction=True)
     @pytest.mark.promise(5)
-    @pytest.mark.parametrize("words", ["lost", "database is locked"])
-    def test_an_approval_whose_commit_only_seemed_to_fail_is_sent(
-        self, fake: Fake, waiting: Operation, checker: User, losing_commit: Any, words: str
+    def test_an_approval_whose_commit_only_seemed_to_conflict_is_sent(
+        self, fake: Fake, waiting: Operation, checker: User, losing_commit: Any
     ) -> None:
-        losing_commit(OperationalError(words))
+        losing_commit(OperationalError("database is locked"))
         assert services.approve(waiting, checker)
+        assert (only_operation().state, len(fake.calls)) == (OperationState.DONE, 1)
+
+    @pytest.mark.django_db(transaction=True)
+    @pytest.mark.case(123)
+    @pytest.mark.promise(5)
+    def test_an_approval_whose_commit_only_seemed_to_fail_is_an_unknown_outcome(
+        self, fake: Fake, waiting: Operation, checker: User, losing_commit: Any
+    ) -> None:
+        losing_commit(OperationalError("lost"))
+        with pytest.raises(OutcomeUnknown):
+            services.approve(waiting, checker)
+        make_due()
+        assert services.resume_operations() == {"done": 1}
         assert (only_operation().state, len(fake.calls)) == (OperationState.DONE, 1)
 
     @pytest.mark.django_db(transaction=True)
@@ -487,7 +499,7 @@ class TestApproving:
         losing_commit(OperationalError("lost"))
         with monkeypatch.context() as patched:
             gone = mock.Mock(side_effect=InterfaceError("the connection is lost"))
-            patched.setattr(type(connections["default"]), "close_if_unusable_or_obsolete", gone)
+            patched.setattr(type(connections["default"]), "connect", gone)
             with pytest.raises(OutcomeUnknown):
                 services.approve(waiting, checker)
         assert fake.calls == []

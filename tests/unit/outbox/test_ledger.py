@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import IntegrityError, InterfaceError, OperationalError, connections, transaction
+from django.db.models import signals
 
 from payments_integration import permissions, services
 from payments_integration.exceptions import (
@@ -20,8 +21,6 @@ from payments_integration.exceptions import (
     InvalidState,
     OperationClosed,
     OutcomeUnknown,
-    ProviderError,
-    RateLimited,
 )
 from payments_integration.models import Operation, OperationState, Payment
 from payments_integration.outbox import ledger
@@ -333,17 +332,9 @@ def test_a_repeated_key_is_recognised_after_its_body_was_erased(fake: Fake) -> N
         services.create_payment(**PAYMENT, idempotency_key="k1")
 
 
-def test_a_rate_limited_call_is_closed(fake: Fake) -> None:
-    fake.script = [refusal(RateLimited, 429, "rate_limited", retry_after=60)]
-    with pytest.raises(RateLimited):
-        services.create_payment(**PAYMENT, idempotency_key="k1")
+def test_a_call_at_once_waits_ten_seconds_for_the_rate_limit(fake: Fake) -> None:
+    services.create_payment(**PAYMENT, idempotency_key="k1")
     assert fake.calls[0].max_wait == 10.0
-    assert only_operation().state == OperationState.REJECTED
-    with pytest.raises(ProviderError) as caught:
-        services.create_payment(**PAYMENT, idempotency_key="k1")
-    assert isinstance(caught.value, RateLimited)
-    assert services.resume_operations() == {}
-    assert len(fake.calls) == 1
 
 
 @pytest.fixture
@@ -375,7 +366,7 @@ def commits_lose_their_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     "error", [OperationalError("lost"), InterfaceError("closed"), OperationalError("database is locked")]
 )
 @pytest.mark.parametrize("key", [None, "k1"])
-def test_a_call_is_sent_if_its_commit_only_seemed_to_fail(
+def test_a_call_is_an_unknown_outcome_if_its_commit_only_seemed_to_fail(
     fake: Fake, commits_lose_their_answer: Any, error: Exception, key: str | None
 ) -> None:
     commits_lose_their_answer(error)
@@ -389,25 +380,31 @@ def test_a_call_is_sent_if_its_commit_only_seemed_to_fail(
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.case(123)
 @pytest.mark.promise(5)
 def test_a_deferred_call_is_kept_if_its_commit_only_seemed_to_fail(fake: Fake, commits_lose_their_answer: Any) -> None:
     commits_lose_their_answer()
-    assert services.defer(services.create_payout, **PAYOUT).state == OperationState.DUE
+    with pytest.raises(OutcomeUnknown) as caught:
+        services.defer(services.create_payout, **PAYOUT)
+    assert caught.value.operation.state == OperationState.DUE
     assert services.resume_operations() == {"done": 1}
     assert len(fake.made("payout")) == 1
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.case(123)
 @pytest.mark.promise(5)
+@pytest.mark.parametrize("gone", [OperationalError("the server is away"), TimeoutError()])
 def test_a_call_is_an_unknown_outcome_if_nothing_says_whether_it_was_committed(
-    fake: Fake, commits_lose_their_answer: Any, monkeypatch: pytest.MonkeyPatch
+    fake: Fake, commits_lose_their_answer: Any, monkeypatch: pytest.MonkeyPatch, gone: Exception
 ) -> None:
-    def gone(*_: Any) -> None:
-        raise InterfaceError("the connection is lost")
+    def connect(*_: Any) -> None:
+        raise gone
 
     commits_lose_their_answer()
+    connections["default"].ensure_connection()
     with monkeypatch.context() as patched:
-        patched.setattr(type(connections["default"]), "close_if_unusable_or_obsolete", gone)
+        patched.setattr(type(connections["default"]), "connect", connect)
         with pytest.raises(OutcomeUnknown) as caught:
             services.create_payout(**PAYOUT)
     assert caught.value.operation.pk == only_operation().pk
@@ -446,3 +443,67 @@ def test_recording_a_call_that_is_not_deferred_needs_its_own_commit(fake: Fake) 
     with transaction.atomic(), pytest.raises(RuntimeError, match="durable"):
         ledger.record(intent, deferred=False)
     assert not Operation.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.case(123)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("signal", [signals.pre_save, signals.post_save])
+def test_an_error_of_another_app_while_an_operation_is_written_leaves_none(fake: Fake, signal: Any) -> None:
+    def fail(sender: Any, **_: Any) -> None:
+        raise ConnectionError("the search engine is away")
+
+    signal.connect(fail, sender=Operation)
+    try:
+        with pytest.raises(ConnectionError):
+            services.create_payout(**PAYOUT)
+    finally:
+        signal.disconnect(fail, sender=Operation)
+    assert not Operation.objects.exists()
+    assert not fake.calls
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.case(123)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("kind", [ConnectionError, TimeoutError])
+@pytest.mark.parametrize("name", ["at once", "deferred"])
+def test_a_hook_of_another_app_that_fails_after_the_commit_makes_no_second_payout(
+    fake: Fake, kind: type[Exception], name: str
+) -> None:
+    """The caller asks again, whatever it was told but "unknown"; then the workers come."""
+
+    def register(sender: Any, **_: Any) -> None:
+        transaction.on_commit(fail)
+
+    def fail() -> None:
+        raise kind("the cache is away")
+
+    call = partial(services.defer, services.create_payout) if name == "deferred" else services.create_payout
+    signals.post_save.connect(register, sender=Operation)
+    try:
+        for _ in range(2):
+            try:
+                call(**PAYOUT)
+            except OutcomeUnknown:
+                break
+            except kind:
+                continue
+            else:
+                break
+    finally:
+        signals.post_save.disconnect(register, sender=Operation)
+    make_due()
+    services.resume_operations()
+    assert len(fake.made("payout")) == 1
+    assert only_operation().state == OperationState.DONE
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.case(123)
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_the_end_of_the_process_is_raised_again(fake: Fake, kind: type[BaseException]) -> None:
+    fake.script = [Lost(kind())]
+    with pytest.raises(kind):
+        services.create_payout(**PAYOUT)
+    assert only_operation().state == OperationState.UNKNOWN

@@ -88,11 +88,29 @@ def test_another_amount_or_currency_contradicts_and_does_not_fit(name: str, chan
 @pytest.mark.parametrize("name", ["create_payment", "create_payout"])
 @pytest.mark.parametrize("reference", [None, "", "order-2", REFERENCE.upper()])
 def test_another_merchant_reference_does_not_fit(name: str, reference: str | None) -> None:
-    """The reference decides among listed objects only; the answer to the operation's own key needs no match."""
+    """An answer to the operation's own key may leave the reference out, but not name another one."""
     operation, make, fields = CREATIONS[name]
     other = make(**{**fields, "merchant_reference": reference})
-    assert creation(name).contradicts(operation, other) == ""
+    expected = "the answer has another merchant reference" if reference else ""
+    assert creation(name).contradicts(operation, other) == expected
     assert not creation(name).fits(operation, other)
+
+
+@pytest.mark.case(126)
+@pytest.mark.parametrize("name", ["create_payment", "create_payout", "create_deposit_reference"])
+def test_a_provider_may_trim_references(name: str) -> None:
+    operation, make, fields = CREATIONS[name]
+    operation = recorded(
+        name,
+        amount=operation.amount,
+        currency=operation.currency,
+        arguments=operation.arguments,
+        merchant_reference=f"{REFERENCE} ",
+    )
+    for reference in (REFERENCE, f"{REFERENCE} "):
+        found = make(**{**fields, "merchant_reference": reference})
+        assert creation(name).contradicts(operation, found) == ""
+        assert creation(name).fits(operation, found)
 
 
 def test_a_payment_of_a_deposit_reference_does_not_fit_a_created_payment() -> None:

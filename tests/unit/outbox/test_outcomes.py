@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.utils import timezone
+from msgspec import structs
 
 from payments_integration import schemas, services
 from payments_integration.exceptions import (
@@ -14,6 +16,7 @@ from payments_integration.exceptions import (
     IdempotencyError,
     InvalidRequest,
     InvalidState,
+    NoAnswer,
     NotFound,
     OperationClosed,
     OutcomeUnknown,
@@ -86,10 +89,20 @@ def call(request: pytest.FixtureRequest, mirrored: Any) -> Do:
 
 REFUSALS = [
     (InvalidRequest, 400, "parameter_invalid"),
-    (AuthenticationFailed, 401, "api_key_invalid"),
-    (PermissionRefused, 403, "merchant_not_active"),
+    (PermissionRefused, 403, "method_not_allowed"),
+    (PermissionRefused, 403, "country_not_allowed"),
+    (PermissionRefused, 403, "blocked_payer"),
+    (InvalidState, 403, "limit_exceeded"),
+    (InvalidRequest, 422, "merchant_not_active"),
     (NotFound, 404, "resource_not_found"),
     (InvalidState, 422, "insufficient_balance"),
+]
+#: About access or rate.
+PASSING = [
+    (AuthenticationFailed, 401, "api_key_invalid"),
+    (AuthenticationFailed, 401, "api_key_revoked"),
+    (InvalidRequest, 401, "something_new"),
+    (PermissionRefused, 403, "merchant_not_active"),
     (RateLimited, 429, "rate_limited"),
 ]
 
@@ -124,6 +137,90 @@ def test_a_refusal_of_the_first_attempt_rejects_the_operation(
     make_due()
     assert services.resume_operations() == {}
     assert len(fake.calls) == 1
+
+
+@pytest.mark.case(125)
+@pytest.mark.parametrize(("kind", "status", "code"), PASSING)
+def test_a_refusal_of_access_or_rate_closes_the_operation(
+    fake: Fake, call: Do, kind: type[ProviderError], status: int, code: str
+) -> None:
+    fake.script = [refusal(kind, status, code)]
+    with pytest.raises(kind) as caught:
+        call()
+    operation = only_operation()
+    assert (operation.state, operation.may_have_run) == (OperationState.CLOSED, False)
+    assert (operation.error or {})["code"] == code
+    assert code in operation.note
+    assert operation.request_ids[-1] == caught.value.request_id
+    make_due()
+    assert services.resume_operations() == {}
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.case(150)
+def test_a_call_without_a_connection_is_closed(fake: Fake, call: Do) -> None:
+    text = "http://127.0.0.1:8400 refused the connection. Is the sandbox running?"
+    fake.script = [NoAnswer(text, was_connected=False)]
+    with pytest.raises(NoAnswer) as caught:
+        call()
+    assert str(caught.value) == f"Nothing was sent: {text} Call again with the same key."
+    assert not caught.value.was_connected
+    operation = only_operation()
+    assert (operation.state, operation.may_have_run) == (OperationState.CLOSED, False)
+    assert f"Nothing was sent: {text}" in operation.note
+    make_due()
+    assert services.resume_operations() == {}
+    assert len(fake.calls) == 1
+
+
+def repeated(error: Any) -> Any:
+    """An error or answer of an exchange that the client repeated on a new connection."""
+    error.was_repeated = True
+    return error
+
+
+@pytest.mark.case(90)
+@pytest.mark.parametrize(
+    "error",
+    [
+        refusal(InvalidState, 422, "insufficient_balance"),
+        refusal(AuthenticationFailed, 401, "api_key_invalid"),
+        refusal(RateLimited, 429, "rate_limited"),
+        NoAnswer("it refused the connection", was_connected=False),
+    ],
+)
+def test_a_refusal_of_a_request_that_the_client_repeated_is_unknown(fake: Fake, call: Do, error: Exception) -> None:
+    fake.script = [repeated(error)]
+    with pytest.raises(OutcomeUnknown):
+        call()
+    operation = only_operation()
+    assert (operation.state, operation.may_have_run) == (OperationState.UNKNOWN, True)
+
+
+@pytest.mark.case(89)
+def test_a_success_of_a_request_that_the_client_repeated_proves_identity_only(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer may be that of the first attempt: the object is read."""
+    monkeypatch.setattr("tests.fake_provider.answer", lambda data: repeated(_Answer(data)))
+
+    def moved(made: Any) -> Any:
+        old = structs.replace(made)
+        made.status = "processing"
+        return old
+
+    fake.script = [moved]
+    assert services.create_payout(**PAYOUT).status == "processing"
+    assert fake.reads[-1].startswith("get pout_")
+    assert only_operation().state == OperationState.DONE
+
+
+class _Answer:
+    """An answer with the mark of a repetition."""
+
+    def __init__(self, data: Any) -> None:
+        self.data, self.status_code, self.request_id, self.duration = data, 200, "req_1", 0.1
+        self.answered_at = timezone.now().replace(microsecond=0)
 
 
 UNKNOWNS: list[Exception] = [
@@ -252,9 +349,12 @@ def test_a_request_that_the_client_refuses_to_send_is_closed(fake: Fake) -> None
     assert services.resume_operations() == {"needs_person": 1}
 
 
-CONTRADICTIONS: list[tuple[str, Callable[[Any], Any]]] = [
+CONTRADICTIONS: list[Any] = [
     ("create_payment", lambda made: payment(amount=1)),
     ("create_payment", lambda made: payment(currency="USD")),
+    pytest.param(
+        "create_payment", lambda made: payment(merchant_reference="dashboard-1"), marks=pytest.mark.case(126)
+    ),
     ("create_refund", lambda made: refund(payment_id="pay_other", amount=1_000)),
     ("create_refund", lambda made: refund(payment_id=made.payment_id, amount=999)),
     ("cancel_payment", lambda made: payment(status="canceled")),

@@ -353,10 +353,25 @@ def test_without_a_date_the_age_of_a_key_is_uncertain(fake: Fake, when: str) -> 
     fake.has_dates = when != "sent"
     unknown(fake)
     fake.has_dates = when != "sent again"
-    fake.ahead = -timedelta(minutes=1) if when == "behind" else timedelta()
+    fake.ahead = -timedelta(minutes=6) if when == "behind" else timedelta()
     make_due()
     assert services.resume_operations() == {"done": 1}
     assert len(fake.calls) == 1
+
+
+@pytest.mark.case(153)
+@pytest.mark.parametrize("seconds", [20, 60, 240])
+@pytest.mark.parametrize("executed", [True, False])
+def test_servers_of_the_provider_whose_clocks_differ_leave_the_key_valid(
+    fake: Fake, seconds: int, executed: bool
+) -> None:
+    """The server that answers next is behind the one whose ``Date`` was stored."""
+    unknown(fake, executed=executed)
+    fake.ahead = -timedelta(seconds=seconds)
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.calls) == 2
+    assert len(fake.made("payout")) == 1
 
 
 @pytest.mark.promise(5)
@@ -405,13 +420,11 @@ def test_a_worker_sends_nothing_while_the_provider_is_away(fake: Fake) -> None:
     assert services.resume_operations() == {"done": 1}
 
 
-def test_a_request_that_found_no_connection_goes_out_as_if_for_the_first_time(fake: Fake) -> None:
-    fake.has_answered, fake.read_script = False, [timeout()]
+def test_a_deferred_request_that_found_no_connection_goes_out_as_if_for_the_first_time(fake: Fake) -> None:
     fake.script = [NoAnswer("POST /payouts: the connection failed", was_connected=False)]
-    with pytest.raises(OutcomeUnknown):
-        services.create_payout(**PAYOUT)
-    operation = only_operation()
-    assert (operation.state, operation.may_have_run) == (OperationState.UNKNOWN, False)
+    operation = services.defer(services.create_payout, **PAYOUT)
+    assert (operation.state, operation.may_have_run) == (OperationState.DUE, False)
+    assert "Nothing was sent: POST /payouts: the connection failed" in operation.note
     make_due()
     assert services.resume_operations() == {"done": 1}
     assert len(fake.made("payout")) == 1

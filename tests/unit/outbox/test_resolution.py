@@ -167,6 +167,15 @@ def test_an_operation_marked_happened_is_linked_to_its_object(fake: Fake, stuck:
     assert services.create_payout(**PAYOUT, idempotency_key="k1").pk == made.id
 
 
+@pytest.mark.case(126)
+@pytest.mark.parametrize("object_id", [" {}", "{} ", "{}/cancel", "", "ref_1"])
+def test_an_object_id_that_is_none_is_refused(fake: Fake, stuck: Operation, object_id: str) -> None:
+    made = fake.made("payout")[0]
+    with pytest.raises(ValidationError) as caught:
+        services.mark_happened(stuck, object_id.format(made.id), "ana", "seen in the dashboard")
+    assert list(caught.value.message_dict) == ["object_id"]
+
+
 def test_a_deposit_reference_can_be_marked_happened(fake: Fake) -> None:
     fake.script = [timeout()]
     with pytest.raises(OutcomeUnknown):

@@ -88,6 +88,12 @@ def test_a_row_without_contact_gets_it() -> None:
     assert (state.first_contact_at, state.clock_offset) == (NOW, 3.0)
 
 
+def test_an_account_with_a_watermark_had_contact_by_then() -> None:
+    AccountState.objects.create(account="default", watermark=OLD)
+    contact()
+    assert AccountState.objects.get().first_contact_at == OLD
+
+
 @pytest.mark.parametrize("at", [None, NOW + timedelta(days=365), NOW - timedelta(days=365)])
 def test_a_wrong_time_is_no_contact(at: datetime | None) -> None:
     with time_machine.travel(NOW, tick=False):

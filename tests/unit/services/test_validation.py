@@ -19,7 +19,7 @@ class Text(str):
     """As a safe string or a TextChoices member: no plain str."""
 
 
-PAYMENT_ERRORS: list[tuple[str, Any]] = [
+PAYMENT_ERRORS: list[Any] = [
     ("amount", 0),
     ("amount", -1),
     ("amount", 1.0),
@@ -40,6 +40,9 @@ PAYMENT_ERRORS: list[tuple[str, Any]] = [
     ("merchant_reference", ""),
     ("merchant_reference", "  "),
     ("merchant_reference", LONG),
+    pytest.param("merchant_reference", "order-1 ", marks=pytest.mark.case(126)),
+    pytest.param("merchant_reference", "\norder-1", marks=pytest.mark.case(126)),
+    pytest.param("merchant_reference", "order-1\u00a0", marks=pytest.mark.case(126)),
     ("merchant_reference", "a\x00b"),
     ("merchant_reference", "a\ud800b"),
     ("return_url", "javascript:alert(1)"),

@@ -17,19 +17,27 @@ from django.utils import timezone
 from payments_integration import schemas, services
 from payments_integration.exceptions import NoAnswer, NotFound, OutcomeUnknown
 from payments_integration.models import Operation, OperationState
+from payments_integration.models.operations import new_operation_id
 from payments_integration.outbox import ledger
 from payments_integration.sandbox.faults import Fault
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 
-BUTTONS = ("look-up", "send-again", "happened", "never-happened")
+BUTTONS = ("look-up", "send-again", "happened", "others", "never-happened")
+#: Those of an operation that was sent.
+SENT = {"look-up", "send-again", "happened", "never-happened"}
 SERVICES = {
     "look-up": "look_up",
     "send-again": "retry",
     "happened": "mark_happened",
+    "others": "mark_others",
     "never-happened": "mark_never_happened",
 }
-FORM = {"object_id": " ref_9 ", "comment": "asked the provider"}
+FORM = {"object_id": " ref_9 ", "object_ids": "ref_8, ref_9", "comment": "asked the provider"}
+
+
+#: As far as the ledger knows.
+NEVER_SENT = {"may_have_run": False, "first_sent_at": None}
 
 
 def sent(**fields: Any) -> Operation:
@@ -57,10 +65,12 @@ def press(client: Client, operation: Operation, name: str, **form: str) -> list[
 @pytest.mark.parametrize(
     ("fields", "names"),
     [
-        ({}, set(BUTTONS)),
+        ({}, SENT),
         ({"state": "unknown"}, {"look-up", "send-again", "happened"}),
-        ({"state": "due", "may_have_run": False, "first_sent_at": None}, {"send-again", "never-happened"}),
-        ({"may_have_run": False, "first_sent_at": None}, {"send-again", "never-happened"}),
+        ({"state": "due", **NEVER_SENT}, {"send-again", "happened", "others", "never-happened"}),
+        (NEVER_SENT, {"send-again", "happened", "others", "never-happened"}),
+        ({**NEVER_SENT, "created_at": timezone.now()}, {"send-again", "never-happened"}),
+        ({"state": "awaiting_approval", **NEVER_SENT}, {"others"}),
         # The provider may have forgotten the key, or it was sent elsewhere.
         ({"first_sent_at": rows.AT}, {"look-up", "happened", "never-happened"}),
         ({"sent_to": "another-place"}, {"look-up", "happened", "never-happened"}),
@@ -82,7 +92,7 @@ def test_each_button_is_offered_where_it_can_apply(boss: Client, fields: dict[st
 def test_the_buttons_are_offered_with_their_permission(staff: Callable[..., Client]) -> None:
     operation = sent()
     assert offered(staff("view_operation"), operation) == set()
-    assert offered(staff("view_operation", "change_operation"), operation) == set(BUTTONS) - {"never-happened"}
+    assert offered(staff("view_operation", "change_operation"), operation) == SENT - {"never-happened"}
     assert offered(staff("view_operation", "close_operation"), operation) == {"never-happened"}
 
 
@@ -100,9 +110,14 @@ def test_each_button_calls_its_service_once_and_shows_the_state(
     operation = sent()
     [message] = press(boss, operation, name)
     user = User.objects.get()
-    further = {"happened": ("ref_9", user, FORM["comment"]), "never-happened": (user, FORM["comment"])}
+    further = {
+        "happened": ("ref_9", user, FORM["comment"]),
+        "others": (["ref_8", "ref_9"], user, FORM["comment"]),
+        "never-happened": (user, FORM["comment"]),
+    }
     assert calls == [(operation, *further.get(name, (user,)))]
-    assert str(message) == "The operation's state is: done. second line"
+    if name != "others":
+        assert str(message) == "The operation's state is: done. second line"
     assert message.level_tag == "success"
     entry = LogEntry.objects.get()
     assert (entry.object_id, entry.user) == (operation.pk, user)
@@ -182,7 +197,14 @@ def test_an_outcome_that_stays_open_is_shown_and_logged(boss: Client, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("name", "missing"), [("happened", "object_id"), ("happened", "comment"), ("never-happened", "comment")]
+    ("name", "missing"),
+    [
+        ("happened", "object_id"),
+        ("happened", "comment"),
+        ("others", "object_ids"),
+        ("others", "comment"),
+        ("never-happened", "comment"),
+    ],
 )
 def test_required_fields_are_asked_for(boss: Client, nothing_called: list[str], name: str, missing: str) -> None:
     [message] = press(boss, sent(), name, **{**FORM, missing: "  "})
@@ -229,7 +251,7 @@ def lost(sandbox: Any, *, executed: bool = True) -> Operation:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("atomic_requests", [False, True])
-@pytest.mark.parametrize("name", BUTTONS)
+@pytest.mark.parametrize("name", sorted(SENT))
 def test_a_payment_with_a_lost_answer_is_resolved(
     payments_sandbox: Any, monkeypatch: pytest.MonkeyPatch, name: str, atomic_requests: bool
 ) -> None:
@@ -237,7 +259,7 @@ def test_a_payment_with_a_lost_answer_is_resolved(
     closed = name == "never-happened"
     operation = lost(payments_sandbox, executed=not closed)
     made = "" if closed else next(iter(payments_sandbox.project.payments))
-    assert offered(client, operation) == set(BUTTONS)
+    assert offered(client, operation) == SENT
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", atomic_requests)
     response = client.post(url("operation", name, operation.pk), {"object_id": made, "comment": "seen there"})
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", False)
@@ -260,3 +282,33 @@ def test_marking_with_an_unknown_object_is_refused(payments_sandbox: Any) -> Non
     operation.refresh_from_db()
     assert operation.state == OperationState.NEEDS_PERSON
     assert not LogEntry.objects.exists()
+
+
+class TestAnotherLedger:
+    """The page of an open operation says what speaks against sending it."""
+
+    WORDS = "which is not in this ledger: a backup was restored"
+
+    @pytest.mark.case(124)
+    @pytest.mark.parametrize("state", ["due", "needs_person", "awaiting_approval", "done"])
+    @pytest.mark.parametrize("days", [0, 31])
+    def test_a_page_says_that_the_ledger_is_incomplete(self, boss: Client, state: str, days: int) -> None:
+        at = timezone.now() - timedelta(days=days)
+        rows.account_state(account="default", unknown_operation=new_operation_id(), unknown_operation_at=at)
+        html = page(boss, url("operation", "change", sent(state=state).pk))
+        assert (self.WORDS in html) is (state != "done" and days == 0)
+
+    @pytest.mark.case(124)
+    def test_a_page_names_what_fits_and_prefills_it(self, boss: Client) -> None:
+        operation = sent(operation="create_payout", merchant_reference="invoice-1", amount=1_000, **NEVER_SENT)
+        made = rows.payout(
+            merchant_reference="invoice-1", amount=1_000, currency=operation.currency, created_at=operation.created_at
+        )
+        html = page(boss, url("operation", "change", operation.pk))
+        assert f"It may have been executed already: {made.pk} fits it." in html
+        assert f'value="{made.pk}"' in html.split('name="object_ids"')[1].split(">")[0]
+        [message] = press(boss, operation, "others", object_ids=f" {made.pk}", comment="made by hand")
+        assert "Nothing was sent" in str(message)
+        operation.refresh_from_db()
+        assert operation.other_objects == [made.pk]
+        assert "executed already" not in page(boss, url("operation", "change", operation.pk))

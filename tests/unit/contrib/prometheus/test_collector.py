@@ -64,7 +64,13 @@ def test_every_state_of_every_account_exists_before_there_is_a_row() -> None:
     operations = ("due", "unknown", "needs_person", "awaiting_approval")
     assert found["payments_operations"] == {(alias, state): 0 for alias in accounts for state in operations}
     assert found["payments_watermark_age_seconds"] == {(alias,): math.inf for alias in accounts}
-    codes = set(Reason) - {Reason.DEFERRED_REJECTED, Reason.DATABASE, Reason.REMOVED_ACCOUNT}
+    codes = set(Reason) - {
+        Reason.DEFERRED_REFUSED,
+        Reason.DEFERRED_REJECTED,
+        Reason.LEDGER_INCOMPLETE,
+        Reason.DATABASE,
+        Reason.REMOVED_ACCOUNT,
+    }
     assert set(found["payments_problems"]) == {
         *((alias, code) for alias in accounts for code in codes), ("", "database"), ("", "removed_account"),
     }  # fmt: skip

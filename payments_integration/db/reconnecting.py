@@ -1,0 +1,77 @@
+"""Replacing a connection in an unknown state: it broke, or an exception came between two lines of a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from django.db import connections, transaction
+
+#: A look at the database waits so many seconds for a lock, and for a statement.
+LOOK_SECONDS = 5
+
+
+def discard(using: str) -> None:
+    """Close this thread's connection, whatever its state; the next query opens another one.
+
+    The database rolls back what was not committed. A database in memory lives as long as its connection, so that one
+    is rolled back instead.
+    """
+    connection: Any = connections[using]
+    if is_in_memory(using):
+        if connection.connection is not None:
+            connection.connection.rollback()
+    else:
+        with suppress(Exception):
+            connection.close()
+        connection.connection = None
+    # Only ``connect`` would reset these, and an open block keeps it from being called.
+    connection.in_atomic_block = False
+    connection.closed_in_transaction = False
+    connection.needs_rollback = False
+    connection.savepoint_ids, connection.atomic_blocks, connection.run_on_commit = [], [], []
+    if connection.connection is not None:
+        connection.set_autocommit(connection.settings_dict["AUTOCOMMIT"])
+
+
+def is_in_memory(using: str) -> bool:
+    """Whether this is a SQLite database in memory."""
+    connection: Any = connections[using]
+    return bool(connection.vendor == "sqlite" and connection.is_in_memory_db())
+
+
+@contextmanager
+def fresh_connection(using: str) -> Iterator[None]:
+    """A new connection, on which nothing waits long, in a transaction that is rolled back at the end.
+
+    Inside it, an INSERT or a locking read waits for a commit that is still under way on the old connection.
+    """
+    discard(using)
+    connection = connections[using]
+    try:
+        if not connection.features.has_select_for_update:
+            # SQLite commits nothing after its connection is closed. A transaction would wait for the write lock.
+            with connection.cursor() as cursor:
+                cursor.execute(f"PRAGMA busy_timeout = {LOOK_SECONDS * 1000}")
+            yield
+            return
+        if connection.vendor == "mysql":
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {LOOK_SECONDS}")
+                if getattr(connection, "mysql_is_mariadb", False):
+                    cursor.execute(f"SET SESSION max_statement_time = {LOOK_SECONDS}")
+        with transaction.atomic(using=using, durable=True):
+            if connection.vendor == "postgresql":
+                with connection.cursor() as cursor:
+                    # Until the end of the transaction: a pooler gives the connection to others.
+                    wait = f"{LOOK_SECONDS}s"
+                    cursor.execute(
+                        "SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true)",
+                        [wait, wait],
+                    )
+            yield
+            transaction.set_rollback(True, using=using)
+    finally:
+        # With it end the limits.
+        discard(using)

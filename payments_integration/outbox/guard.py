@@ -1,0 +1,113 @@
+"""No error says "not executed" while the ledger holds the call's operation.
+
+An exception can come at any line: a lost connection, a time limit, another app's hook. From the moment at which the
+operation may be committed, each one leads to a look into the ledger, here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, TypeVar
+
+from django.db import IntegrityError, connections
+from django.views.decorators.debug import sensitive_variables
+
+from payments_integration.db import statements
+from payments_integration.db.reconnecting import discard, fresh_connection, is_in_memory
+from payments_integration.db.transactions import ledger_database
+from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
+from payments_integration.models import Operation, OperationState
+
+T = TypeVar("T")
+
+#: The process ends, or a generator is closed. These are raised again, and the outcome is open.
+RAISED_AGAIN = (KeyboardInterrupt, SystemExit, GeneratorExit)
+#: States in which an error means what it says.
+_WITHOUT_EFFECT = (OperationState.REJECTED, OperationState.CLOSED)
+
+#: ``look(using, waits)``: the operation as the ledger has it. ``waits``: for a commit that is still under way.
+Look = Callable[[str, bool], Operation | None]
+
+
+class Progress:
+    """How far one call has come in the ledger."""
+
+    def __init__(self) -> None:
+        self._using = ledger_database()
+        #: A test case has a transaction around the call. Nothing but this connection sees what is in it.
+        self._is_test_case = connections[self._using].in_atomic_block
+        #: The operation that may be committed.
+        self._operation: Operation | None = None
+        #: Asks the database whether it is; None: it is committed.
+        self._look: Look | None = None
+
+    def may_be_inserted(self, operation: Operation) -> None:
+        """Call before the operation is written for the first time."""
+        self._operation, self._look = operation, partial(_inserted, operation)
+
+    def may_be_changed(self, operation: Operation, **written: Any) -> None:
+        """Call before a recorded operation is written; ``written``: values that only this call writes."""
+        self._operation, self._look = operation, partial(_changed, operation, written)
+
+    def is_committed(self, operation: Operation) -> None:
+        """The ledger has this operation of the call."""
+        self._operation, self._look = operation, None
+
+    def unsettled(self) -> Operation | None:
+        """After an exception: the call's operation if the ledger has it or does not say, unless it ended without
+        effect. Whatever was open on the connection is rolled back first.
+        """
+        operation = self._operation
+        if operation is None or operation.state in _WITHOUT_EFFECT:
+            return None
+        try:
+            if not self._is_test_case:
+                discard(self._using)
+            if self._look is None:
+                return operation
+            is_shared = self._is_test_case or is_in_memory(self._using)
+            with nullcontext() if is_shared else fresh_connection(self._using):
+                found = self._look(self._using, not is_shared and _locks_rows(self._using))
+        except RAISED_AGAIN:
+            raise
+        except BaseException:
+            return operation  # no answer
+        return None if found is None or found.state in _WITHOUT_EFFECT else found
+
+
+@sensitive_variables()
+def guarded(run: Callable[..., T], *arguments: Any) -> T:
+    """The result of ``run(*arguments, progress)``. An error while the ledger has its operation is OutcomeUnknown."""
+    progress = Progress()
+    try:
+        return run(*arguments, progress)
+    except (OutcomeUnknown, ApprovalRequired, *RAISED_AGAIN):
+        raise
+    except BaseException as error:
+        operation = progress.unsettled()
+        if operation is None:
+            raise
+        raise OutcomeUnknown(operation, error) from error
+
+
+def _inserted(operation: Operation, using: str, waits: bool) -> Operation | None:
+    if waits:
+        # An INSERT waits for a commit that is still under way, a read does not. It is rolled back.
+        try:
+            if statements.insert(operation, using=using):
+                return None
+        except IntegrityError:
+            pass  # MariaDB
+    rows = Operation.objects.using(using).filter(account=operation.account)
+    return rows.filter(idempotency_key=operation.idempotency_key).first()
+
+
+def _changed(operation: Operation, written: dict[str, Any], using: str, waits: bool) -> Operation | None:
+    rows = Operation.objects.using(using).filter(pk=operation.pk, **written)
+    return (rows.select_for_update() if waits else rows).first()
+
+
+def _locks_rows(using: str) -> bool:
+    return bool(connections[using].features.has_select_for_update)

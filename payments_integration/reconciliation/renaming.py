@@ -1,0 +1,122 @@
+"""Giving the rows of an account another alias, after the alias was changed in the setting."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any
+
+from django.apps import apps
+from django.db import connections, router, transaction
+from django.db.models import Model, Q
+from django.utils import timezone
+
+from payments_integration import conf
+from payments_integration.exceptions import PaymentsError
+from payments_integration.models import AccountState, ObjectDispatch, Operation, ReconciliationRun, RunState
+
+#: A pass that has been running for longer has died.
+LONGEST_PASS = timedelta(minutes=15)
+
+
+class RenameRefused(PaymentsError):
+    """The rows of an account keep their alias; the message says why. Nothing was changed."""
+
+
+def rename_account(old: str, new: str) -> dict[str, int]:
+    """Give every row of the alias ``old`` the alias ``new``, in one transaction; returns how many, by table.
+
+    Raises RenameRefused if ``old`` is still configured, ``new`` is not, ``new`` has rows, ``old`` has none, or a
+    process works on ``old``; ImproperlyConfigured for a wrong setting.
+    """
+    configured = conf.current().ACCOUNTS
+    if new not in configured:
+        raise RenameRefused(f"{new} is not configured: write the new alias into the setting first, with the same key")
+    if old in configured:
+        raise RenameRefused(f"{old} is still configured: rename it in the setting first, and stop every process")
+    by_database: dict[str, list[type[Model]]] = defaultdict(list)
+    for model in models_with_account():
+        by_database[router.db_for_write(model)].append(model)
+    counts: dict[str, int] = {}
+    with ExitStack() as stack:
+        for using in by_database:
+            stack.enter_context(transaction.atomic(using=using, durable=True))
+        for using, models in by_database.items():
+            _refuse_if_in_use(using, models, old, new)
+        for using, models in by_database.items():
+            for model in models:
+                count = model._default_manager.using(using).filter(account=old).update(account=new)
+                if count:
+                    counts[model._meta.db_table] = count
+        if not counts:
+            raise RenameRefused(f"no table has a row of {old}")
+    return counts
+
+
+def models_with_account() -> list[type[Any]]:
+    """The models of this app, and of the installed apps in ``contrib``, whose rows belong to an account."""
+    found = [
+        model
+        for model in apps.get_models()
+        if model.__module__.startswith("payments_integration.")
+        and model._meta.managed
+        and not model._meta.proxy
+        and any(field.name == "account" for field in model._meta.concrete_fields)
+    ]
+    tables = {using: _tables(using) for using in {router.db_for_write(model) for model in found}}
+    return [model for model in found if model._meta.db_table in tables[router.db_for_write(model)]]
+
+
+def _tables(using: str) -> set[str]:
+    return set(connections[using].introspection.table_names())
+
+
+def stored_accounts() -> list[str]:
+    """Every alias that has rows. A few reads of an index for each alias, however many rows there are."""
+    found: set[str] = set()
+    for model in models_with_account():
+        if _is_indexed(model):
+            found |= _accounts_of(model)
+    return sorted(found)
+
+
+def _accounts_of(model: type[Any]) -> set[str]:
+    aliases = (
+        model._default_manager.using(router.db_for_read(model)).order_by("account").values_list("account", flat=True)
+    )
+    found: list[str] = []
+    # The database orders the aliases, by whatever collation its index has.
+    while (alias := (aliases.filter(account__gt=found[-1]) if found else aliases).first()) is not None:
+        found.append(alias)
+    return set(found)
+
+
+def _is_indexed(model: type[Any]) -> bool:
+    """Whether an index begins with the account."""
+    keys = [index.fields for index in model._meta.indexes]
+    keys += [getattr(constraint, "fields", ()) for constraint in model._meta.constraints]
+    return model._meta.pk.name == "account" or any(key and key[0] == "account" for key in keys)
+
+
+def _refuse_if_in_use(using: str, models: list[type[Any]], old: str, new: str) -> None:
+    taken = [
+        model._meta.db_table for model in models if model._default_manager.using(using).filter(account=new).exists()
+    ]
+    if taken:
+        raise RenameRefused(f"{new} has rows already, in {', '.join(taken)}")
+    now = timezone.now()
+    started = now - LONGEST_PASS
+    working: dict[type[Any], Q] = {
+        AccountState: Q(lease_until__gt=now),
+        Operation: Q(lease_until__gt=now),
+        ObjectDispatch: Q(next_attempt_at__gt=now) & ~Q(claim=""),
+        ReconciliationRun: Q(state=RunState.RUNNING, started_at__gt=started),
+    }
+    for model, is_worked_on in working.items():
+        rows = model._default_manager.using(using).filter(is_worked_on, account=old)
+        if model in models and rows.exists():
+            raise RenameRefused(
+                f"a process works on {old} now, or died a moment ago ({model._meta.db_table}): stop every process, "
+                "and try again in a few minutes"
+            )

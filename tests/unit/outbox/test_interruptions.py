@@ -1,0 +1,177 @@
+"""A call is interrupted at any line: no error but OutcomeUnknown while the ledger has its operation.
+
+The usual run takes a sample of the lines. All of them, in about twenty minutes:
+
+    TEST_LINES=all python -m pytest tests/unit/outbox/test_interruptions.py
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import django
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import connections
+from django.test import override_settings
+
+import payments_integration
+from payments_integration import services
+from payments_integration.db.reconnecting import discard
+from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
+from payments_integration.models import Operation, OperationState
+from tests.fake_provider import PAYOUT, Fake
+
+#: Only lines in these folders count: an exception inside the interpreter's own modules may leave their locks taken.
+FOLDERS = tuple(f"{Path(str(module.__file__)).parent}{os.sep}" for module in (django, payments_integration))
+#: Django holds a lock of the connection for one line. An exception from the trace at its end would leave it taken.
+LOCKED = "allow_thread_sharing"
+#: How many lines of each call are tried, with each exception; 0: all.
+SAMPLE = int(os.environ.get("TEST_LINES", "50").replace("all", "0"))
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.case(123),
+    pytest.mark.promise(5),
+]
+
+
+class TimeLimit(Exception):
+    """As Celery's SoftTimeLimitExceeded."""
+
+
+class Timeout(BaseException):
+    """As gevent's."""
+
+
+class Interruption:
+    """Counts the lines that run, and raises the error at the ``nth``."""
+
+    def __init__(self, nth: int, error: BaseException | None) -> None:
+        self.lines = 0
+        self.where = ""
+        self._nth, self._error = nth, error
+
+    def __enter__(self) -> Interruption:
+        self._previous = sys.gettrace()
+        sys.settrace(self._called)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._previous)
+
+    def _called(self, frame: FrameType, event: str, argument: object) -> Any:
+        code = frame.f_code
+        return self._at_line if code.co_filename.startswith(FOLDERS) and code.co_name != LOCKED else None
+
+    def _at_line(self, frame: FrameType, event: str, argument: object) -> Any:
+        if event == "line":
+            self.lines += 1
+            if self.lines == self._nth and self._error is not None:
+                self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+                raise self._error
+        return self._at_line
+
+
+Do = Callable[[str], Any]
+
+
+@pytest.fixture
+def payout(fake: Fake) -> Do:
+    return lambda key: services.create_payout(**PAYOUT, idempotency_key=key)
+
+
+@pytest.fixture
+def deferred(fake: Fake) -> Do:
+    return lambda key: services.defer(services.create_payout, **PAYOUT, idempotency_key=key)
+
+
+@pytest.fixture
+def again(fake: Fake) -> Do:
+    """A call whose key is free after a refusal."""
+
+    def call(key: str) -> Any:
+        operation = Operation.objects.get(idempotency_key=key)
+        assert operation.state == OperationState.CLOSED
+        return services.create_payout(**PAYOUT, idempotency_key=key)
+
+    return call
+
+
+@pytest.fixture
+def approval(fake: Fake) -> Iterator[Do]:
+    checker = User.objects.create(username="berta", is_staff=True, is_superuser=True)
+    with override_settings(
+        PAYMENTS_INTEGRATION={**settings.PAYMENTS_INTEGRATION, "APPROVAL_LIMITS": {"CLP": PAYOUT["amount"]}}
+    ):
+        yield lambda key: services.approve(Operation.objects.get(idempotency_key=key), checker)
+
+
+def prepare(name: str, key: str) -> None:
+    """What must be there before the call."""
+    if name == "approval":
+        with pytest.raises(ApprovalRequired):
+            services.create_payout(**PAYOUT, idempotency_key=key, actor="ana")
+    elif name == "again":
+        services.create_payout(**PAYOUT, idempotency_key=key)
+        Operation.objects.filter(idempotency_key=key).update(
+            state=OperationState.CLOSED, may_have_run=False, error={"status_code": 401, "code": "api_key_invalid"}
+        )
+
+
+#: An error says that it was not executed, and will not be.
+WITHOUT_EFFECT = (OperationState.CLOSED, OperationState.REJECTED, OperationState.AWAITING_APPROVAL)
+
+
+@pytest.mark.parametrize("kind", [TimeLimit, Timeout])
+@pytest.mark.parametrize("name", ["payout", "deferred", "approval", "again"])
+def test_an_exception_at_any_line_is_an_unknown_outcome_if_the_operation_is_recorded(
+    name: str, kind: type[BaseException], fake: Fake, request: pytest.FixtureRequest
+) -> None:
+    call: Do = request.getfixturevalue(name)
+    fake.available = 10**9
+
+    def run(nth: int) -> tuple[Interruption, BaseException | None]:
+        discard("default")
+        key = f"{name}-{kind.__name__}-{nth}"
+        prepare(name, key)
+        raised: BaseException | None = None
+        with Interruption(nth, kind()) as interruption:
+            try:
+                call(key)
+            except BaseException as error:
+                raised = error
+        discard("default")
+        return interruption, raised
+
+    def run_apart(nth: int) -> tuple[Interruption, BaseException | None]:
+        # An interrupted ``with`` leaves its context variables as they are.
+        return contextvars.copy_context().run(run, nth)
+
+    run_apart(0)  # what is done once per process
+    lines, raised = run_apart(-1)
+    assert raised is None
+    total = lines.lines
+    step = max(1, total // SAMPLE) if SAMPLE else 1
+    # Another sample for each call: together they come to more lines.
+    start = 1 + sum(f"{name}{kind.__name__}".encode()) % step
+    wrong, unknown = [], 0
+    for nth in range(start, total + 1, step):
+        interruption, raised = run_apart(nth)
+        operation = Operation.objects.filter(idempotency_key=f"{name}-{kind.__name__}-{nth}").first()
+        unknown += isinstance(raised, OutcomeUnknown)
+        if raised is not None and not isinstance(raised, OutcomeUnknown):
+            if operation is not None and operation.state not in WITHOUT_EFFECT:
+                wrong.append(f"{interruption.where}: {raised!r}, {operation.state}")
+            if not isinstance(raised, kind):
+                wrong.append(f"{interruption.where}: {raised!r} instead of {kind.__name__}")
+    assert wrong == []
+    assert unknown > 5
+    assert connections["default"].in_atomic_block is False

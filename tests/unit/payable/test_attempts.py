@@ -1,0 +1,302 @@
+"""The idempotency key of an order's attempt: the same while one is open or paid, and a new one after it ended."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.db import connection
+from django.test import override_settings
+
+from payments_integration import services
+from payments_integration.enums import VAIN_PAYMENT_STATUSES, Kind, PaymentStatus
+from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, ProviderError
+from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payment
+from payments_integration.payable import attempts
+from payments_integration.sandbox import Fault
+from payments_integration.testing import ProviderSandbox
+from payments_integration.validation.validator import IDEMPOTENCY_KEY
+from tests.factories import rows
+from tests.unit.payable.payables import Customer, Invoice, Order
+
+CASE = pytest.mark.case(128)
+CARD = {"amount": 10_000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
+#: The end of an operation that did not use up its key: access, rate, no connection.
+PASSING: dict[str, dict[str, Any]] = {
+    "401": {"status_code": 401, "type": "authentication_error", "code": "api_key_revoked"},
+    "403": {"status_code": 403, "type": "permission_error", "code": "merchant_not_active"},
+    "429": {"status_code": 429, "type": "rate_limit_error", "code": "rate_limit_exceeded"},
+    "not connected": {"status_code": None, "type": "", "code": "not_connected"},
+}
+
+
+@pytest.fixture
+def order(db: None) -> Order:
+    return Order.objects.create(number="A-1")
+
+
+def attempt(order: Order, status: str = "", state: str = OperationState.DONE, **fields: Any) -> Operation:
+    """The ledger's row of the current attempt, and the mirror's with this status."""
+    payment = rows.payment(status=status, merchant_reference=order.number).pk if status else ""
+    values = {"idempotency_key": order.attempt_key(), "merchant_reference": order.number, "result_id": payment}
+    return rows.operation(operation="create_payment", state=state, **{**values, **fields})
+
+
+def number(order: Order) -> int:
+    return int(order.attempt_key().rpartition("-")[2])
+
+
+def pay(order: Order, signed: str | None = None, **fields: Any) -> Payment:
+    key = order.attempt_key(signed)
+    return services.create_payment(**{**CARD, **fields}, merchant_reference=order.number, idempotency_key=key)
+
+
+class TestTheLedgerCounts:
+    pytestmark = [CASE]
+
+    def test_the_first_key_names_account_and_reference(self, order: Order) -> None:
+        assert order.attempt_key() == "order-default-A-1-1"
+
+    @pytest.mark.parametrize("status", sorted(VAIN_PAYMENT_STATUSES))
+    def test_an_attempt_that_ended_is_followed_by_the_next_one(self, order: Order, status: str) -> None:
+        keys = []
+        for _ in range(3):
+            keys.append(order.attempt_key())
+            attempt(order, status)
+        assert keys == ["order-default-A-1-1", "order-default-A-1-2", "order-default-A-1-3"]
+
+    @pytest.mark.parametrize("status", [*sorted(set(PaymentStatus.values) - VAIN_PAYMENT_STATUSES), "refunded", "new"])
+    def test_an_attempt_that_is_open_or_paid_keeps_its_key(self, order: Order, status: str) -> None:
+        attempt(order, "failed")
+        key = order.attempt_key()
+        attempt(order, status)
+        assert order.attempt_key() == key
+
+    @pytest.mark.parametrize("state", [*sorted(OPEN_OPERATION_STATES), "unheard_of"])
+    def test_an_open_outcome_keeps_its_key(self, order: Order, state: str) -> None:
+        key = order.attempt_key()
+        attempt(order, state=state)
+        assert order.attempt_key() == key
+
+    def test_a_payment_that_the_mirror_lost_keeps_its_key(self, order: Order) -> None:
+        key = order.attempt_key()
+        attempt(order, result_id="pay_lost")
+        assert order.attempt_key() == key
+
+    def test_a_refusal_and_a_persons_decision_end_an_attempt(self, order: Order) -> None:
+        attempt(order, state=OperationState.REJECTED, error={"status_code": 422, "type": "invalid_request_error"})
+        attempt(order, state=OperationState.CLOSED)
+        # The provider knew the key for another request, and a person decided.
+        attempt(order, state=OperationState.CLOSED, error={"status_code": 409, "type": "idempotency_error"})
+        assert number(order) == 4
+
+    @pytest.mark.parametrize("error", PASSING.values(), ids=PASSING)
+    def test_a_call_that_ended_by_access_or_rate_keeps_its_key(self, order: Order, error: dict[str, Any]) -> None:
+        key = order.attempt_key()
+        operation = attempt(order, state=OperationState.CLOSED, error=error)
+        assert operation.has_free_key
+        assert order.attempt_key() == key
+
+    def test_only_payments_of_this_reference_and_account_count(self, order: Order) -> None:
+        for fields in (
+            {"merchant_reference": "a-1"},
+            {"merchant_reference": "A-1 "},
+            {"account": "second"},
+            {"operation": "create_deposit_reference"},
+        ):
+            values = {"operation": "create_payment", "merchant_reference": "A-1", "state": "rejected", **fields}
+            rows.operation(**values)
+        assert number(order) == 1
+        rows.operation(operation="create_payment", merchant_reference="A-1", state="rejected")
+        assert number(order) == 2
+
+    def test_an_attempt_that_ended_elsewhere_does_not_renew_an_open_one(self, order: Order) -> None:
+        key = order.attempt_key()
+        attempt(order, "requires_action")
+        rows.operation(operation="create_payment", merchant_reference="A-1", state="rejected")
+        assert order.attempt_key() == key
+
+    def test_late_money_of_an_attempt_that_was_given_up_counts(self, order: Order) -> None:
+        first = attempt(order, "expired")
+        second = attempt(order, "requires_action")
+        assert order.attempt_key() == second.idempotency_key
+        Payment.objects.filter(pk=first.result_id).update(status="succeeded")
+        assert order.attempt_key() == first.idempotency_key
+
+    def test_the_name_of_the_call_is_that_of_the_registry(self) -> None:
+        assert list(services.operations.creating(Kind.PAYMENT)) == [attempts.CREATES_PAYMENT]
+
+    def test_it_costs_two_statements(self, order: Order, django_assert_num_queries: Any) -> None:
+        for _ in range(3):
+            attempt(order, "failed")
+        with django_assert_num_queries(2):
+            order.attempt_key()
+
+
+class TestReferences:
+    ODD = ("año-ñ-7º", "漢字", "A" * 255, "º" * 255, "tab\there", "é", "e\u0301", "x\u202ey", " blank ", "~", "a\nb")
+
+    def test_every_reference_has_a_valid_key_of_its_own(self, db: None) -> None:
+        orders = [Order(number=text) for text in (*self.ODD, "A-1", "A-1-1", "A-1 ", "ano-n-7o")]
+        keys = [order.attempt_key() for order in orders]
+        assert len(set(keys)) == len(keys)
+        for key in keys:
+            assert key.isascii()
+            assert IDEMPOTENCY_KEY.fullmatch(key), key
+
+    def test_a_key_of_an_odd_reference_can_be_read_by_people(self, db: None) -> None:
+        assert Order(number="año-7º").attempt_key().startswith("order~default-ano-7o-")
+
+    @pytest.mark.parametrize("text", ["año-7º", "A" * 255, "A-1-1"])
+    def test_attempts_of_any_reference_are_counted(self, db: None, text: str) -> None:
+        order, other = (Order(number=each[:255]) for each in (text, f"x{text}"))
+        first = order.attempt_key()
+        attempt(order, "failed")
+        assert (number(order), number(other)) == (2, 1)
+        assert order.attempt_key(order.signed_attempt_key()) == order.attempt_key() != first
+
+    def test_an_order_whose_number_looks_like_anothers_attempt_has_its_own_keys(self, db: None) -> None:
+        first, second = Order(number="A"), Order(number="A-1")
+        attempt(first, "failed")
+        attempt(second, "requires_action")
+        assert (first.attempt_key(), second.attempt_key()) == ("order-default-A-2", "order-default-A-1-1")
+
+    @pytest.mark.parametrize("row", [Order(), Order(number=""), Invoice(pk=7), Invoice(brand="second")])
+    def test_without_a_reference_or_an_account_there_is_no_attempt(self, db: None, row: Any) -> None:
+        with pytest.raises(ValueError, match="merchant_reference"):
+            row.attempt_key()
+
+    def test_the_account_is_the_rows_own(self, db: None) -> None:
+        invoice = Invoice(pk=7, brand="second")
+        rows.operation(operation="create_payment", merchant_reference="7", state="rejected")
+        assert invoice.attempt_key() == "order-second-7-1"
+        rows.operation(operation="create_payment", merchant_reference="7", state="rejected", account="second")
+        assert invoice.attempt_key() == "order-second-7-2"
+
+    def test_a_model_of_all_accounts_counts_in_all_of_them(self, db: None) -> None:
+        customer = Customer()
+        for account in ("default", "second"):
+            rows.operation(
+                operation="create_payment", merchant_reference=str(customer.code), state="rejected", account=account
+            )
+        assert customer.attempt_key() == f"order--{customer.code}-3"
+
+
+class TestTheForm:
+    pytestmark = [CASE]
+
+    def test_a_form_keeps_its_key_after_its_attempt_failed(self, order: Order) -> None:
+        signed, key = order.signed_attempt_key(), order.attempt_key()
+        attempt(order, "failed")
+        assert order.attempt_key(signed) == key != order.attempt_key()
+
+    @pytest.mark.parametrize("nothing", [None, ""])
+    def test_without_a_form_the_key_is_the_current_one(self, order: Order, nothing: str | None) -> None:
+        assert order.attempt_key(nothing) == "order-default-A-1-1"
+
+    def test_a_key_that_this_site_did_not_sign_for_this_order_is_refused(self, order: Order) -> None:
+        other = Order(number="A-2").signed_attempt_key()
+        longer = Order(number="A-1-1").signed_attempt_key()
+        for wrong in ("x", order.attempt_key(), f"{order.signed_attempt_key()}x", other, longer, "\x00", "ñ:ñ"):
+            with pytest.raises(ValidationError, match="out of date"):
+                order.attempt_key(wrong)
+
+    def test_a_form_outlives_a_new_secret_key(self, order: Order, settings: Any) -> None:
+        signed = order.signed_attempt_key()
+        with override_settings(SECRET_KEY="another", SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
+            assert order.attempt_key(signed) == order.attempt_key()
+
+
+@CASE
+@pytest.mark.django_db(transaction=True)
+class TestAtTheProvider:
+    @pytest.fixture
+    def provider(self, payments_sandbox: ProviderSandbox) -> ProviderSandbox:
+        return payments_sandbox
+
+    @pytest.mark.parametrize("how", ["fail", "expire", "cancel"])
+    def test_an_order_is_paid_again_once(self, provider: ProviderSandbox, order: Order, how: str) -> None:
+        first = pay(order)
+        assert pay(order).pk == first.pk
+        if how == "cancel":
+            services.cancel_payment(first)
+        else:
+            getattr(provider.engine, how)(first.pk)
+            provider.settle()
+        second = pay(order)
+        assert second.pk != first.pk
+        assert pay(order).pk == second.pk
+        provider.engine.pay(second.pk)
+        provider.settle()
+        assert pay(order).pk == second.pk
+        assert len(provider.engine.payments) == 2
+
+    def test_a_form_sent_twice_is_one_attempt_although_the_first_is_declined(
+        self, provider: ProviderSandbox, order: Order
+    ) -> None:
+        signed = order.signed_attempt_key()
+        first = pay(order, signed)
+        provider.engine.fail(first.pk)
+        provider.settle()
+        assert pay(order, signed).pk == first.pk
+        assert len(provider.engine.payments) == 1
+
+    def test_a_refused_attempt_is_followed_by_the_next_one(self, provider: ProviderSandbox, order: Order) -> None:
+        with pytest.raises(ProviderError):
+            pay(order, method_code="co_card")
+        with pytest.raises(ProviderError):
+            pay(order, method_code="co_card")
+        assert [pay(order).pk] == list(provider.engine.payments)
+        assert number(order) == 3
+
+    def test_an_unknown_outcome_is_the_same_attempt(self, provider: ProviderSandbox, order: Order) -> None:
+        provider.engine.faults.add(Fault("reset", operation="create_payment", work=True, times=1))
+        for _ in range(2):
+            with pytest.raises(OutcomeUnknown):
+                pay(order)
+        Operation.objects.update(next_attempt_at=None)
+        services.resume_operations()
+        assert [pay(order).pk] == list(provider.engine.payments)
+
+    def test_another_method_cancels_the_open_attempt_first(self, provider: ProviderSandbox, order: Order) -> None:
+        first = pay(order)
+        with pytest.raises(IdempotencyMismatch):
+            pay(order, method_code="cl_khipu")
+        services.cancel_payment(first)
+        second = pay(order, method_code="cl_khipu")
+        assert {pk: row["status"] for pk, row in provider.engine.payments.items()}[first.pk] == "canceled"
+        assert second.method_code == "cl_khipu"
+        assert len(provider.engine.payments) == 2
+
+    @pytest.mark.parametrize("reference", ["año-7º", "Ñ" * 32])
+    def test_a_reference_that_is_not_ascii_is_paid_again(self, provider: ProviderSandbox, reference: str) -> None:
+        order = Order.objects.create(number=reference)
+        first = pay(order)
+        provider.engine.fail(first.pk)
+        provider.settle()
+        assert pay(order).pk != first.pk
+        assert {row["merchant_reference"] for row in provider.engine.payments.values()} == {reference}
+
+    @pytest.mark.promise(5)
+    @pytest.mark.parametrize("is_form", [True, False])
+    def test_clicks_at_once_are_one_new_attempt(
+        self, provider: ProviderSandbox, order: Order, *, is_form: bool
+    ) -> None:
+        provider.engine.fail(pay(order).pk)
+        provider.settle()
+        signed = order.signed_attempt_key() if is_form else None
+
+        def click(_: int) -> str | None:
+            try:
+                return str(pay(order, signed).pk)
+            except OutcomeUnknown:
+                return None  # the other call is sending it now
+            finally:
+                connection.close()
+
+        with ThreadPoolExecutor(6) as clicks:
+            made = set(clicks.map(click, range(12))) - {None}
+        assert len(provider.engine.payments) == 2
+        assert made == {pay(order).pk}

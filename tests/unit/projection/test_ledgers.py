@@ -1,0 +1,57 @@
+"""An object of an operation that this ledger does not have proves that another ledger sent it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from payments_integration import inbox, services
+from payments_integration.models import AccountState, Operation
+from payments_integration.models.operations import new_operation_id
+from payments_integration.reasons import Reason
+from tests import factories
+from tests.factories import rows
+from tests.fake_provider import PAYOUT, Fake, payment, payout
+
+pytestmark = pytest.mark.case(124)
+
+
+@pytest.fixture(autouse=True)
+def known_account(db: None) -> None:
+    rows.account_state(account="default")
+
+
+@pytest.mark.parametrize("make", [payment, payout])
+def test_an_answer_that_brings_one_calls_for_attention_once_a_day(fake: Fake, attention: list[str], make: Any) -> None:
+    reference = new_operation_id()
+    for other in (reference, new_operation_id()):
+        services.refresh(fake.add(make(merchant_reference=other)).id)
+    assert attention == [Reason.LEDGER_INCOMPLETE]
+    assert AccountState.objects.get().unknown_operation == reference
+    AccountState.objects.update(unknown_operation_at=timezone.now() - timedelta(hours=25))
+    services.refresh(fake.add(make(merchant_reference=new_operation_id())).id)
+    assert attention == [Reason.LEDGER_INCOMPLETE] * 2
+
+
+def test_an_event_that_brings_one_does_too(fake: Fake, attention: list[str]) -> None:
+    event = factories.event(factories.payout(merchant_reference=new_operation_id()))
+    inbox.receive("default", factories.body(event))
+    inbox.process()
+    assert attention == [Reason.LEDGER_INCOMPLETE]
+
+
+@pytest.mark.parametrize("reference", ["order-1", "op_1", f"{new_operation_id()}x", "", None])
+def test_other_references_prove_nothing(fake: Fake, attention: list[str], reference: str | None) -> None:
+    services.refresh(fake.add(payout(merchant_reference=reference)).id)
+    assert attention == []
+
+
+def test_objects_of_our_own_operations_prove_nothing(fake: Fake, attention: list[str]) -> None:
+    services.create_payout(**PAYOUT)
+    made = fake.made("payout")[0]
+    services.refresh(fake.add(payout(merchant_reference=Operation.objects.get().pk)).id)
+    assert made.merchant_reference == Operation.objects.get().pk
+    assert attention == []
