@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db.models import F
 
 from payments_integration.models import Event, EventState
 from tests.simulation import running
+from tests.simulation.clock import START
 from tests.simulation.faults import FAMILIES, KINDS
 from tests.simulation.machine import Schedule
 from tests.simulation.mutants import ROOT
@@ -79,6 +81,81 @@ def test_no_request_is_under_way_for_a_day(monkeypatch: pytest.MonkeyPatch) -> N
     [world] = finished
     [arrived] = [line for line in world.trace if "a late POST /v1/payouts reaches the provider: 201" in line]
     assert arrived.startswith("01 12:"), "the schedule began on the 1st at 12:00"
+
+
+def schedule(**options: Any) -> Schedule:
+    begun = Schedule()
+    calm: dict[str, Any] = {
+        "mode": "celery",
+        "receiver_defers": False,
+        "families": set(FAMILIES),
+        "sold": 0,
+        "window": 0,
+        "approvals": False,
+        "has_gaps": False,
+    }
+    begun.begin(**{**calm, **options})
+    return begun
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("mode", ["inline", "celery"])
+@pytest.mark.parametrize("point", ["receiver", "callback"])
+def test_no_mistake_of_the_merchants_code_violates_an_invariant(
+    monkeypatch: pytest.MonkeyPatch, mode: str, point: str
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    for kind in dict.fromkeys(KINDS[point]):
+        begun = schedule(mode=mode)
+        begun.mistakes_at_the_border(0, [((point, kind), 3)])
+        begun.teardown()
+        assert finished.pop().counts[f"{point} {kind}"] == 1
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(6)
+def test_an_event_that_a_person_has_marked_as_done_is_not_dispatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    for nth in range(3, 10):
+        begun = schedule()
+        begun.finish_by_hand(0, nth, 0)
+        begun.teardown()
+        if finished[-1].finished:
+            break
+    assert finished[-1].finished
+    assert not finished[-1].finished & finished[-1].watch.dispatched.keys()
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("kind", ["payment", "payout", "refund"])
+def test_handlers_wait_for_reads_that_fail_for_a_minute(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(sold=1)
+    begun.succeed_at_once(kind, 0, ["drop", "error", "page"], 11)
+    begun.teardown()
+    assert len(finished) == 1
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("mode", ["inline", "celery"])
+def test_no_handler_is_called_for_what_was_before_the_installation(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(mode=mode, is_new=True)
+    begun.run_task("reconcile_events", 0, [])
+    begun.teardown()
+    [world] = finished
+    border = START - timedelta(hours=1)
+    before = {event_id for event_id, at in world.watch.emitted.items() if at < border}
+    assert before
+    assert not before & world.watch.dispatched.keys()
+    assert world.watch.dispatched.keys() - before
 
 
 def test_a_fault_of_a_post_waits_for_one() -> None:
