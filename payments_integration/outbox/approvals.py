@@ -109,7 +109,9 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
         row.save(update_fields=fields)
         return row
 
-    approved = repeatable(write, using=ledger_database(), durable=True, lost_races=False)
+    approved = repeatable(
+        write, using=ledger_database(), durable=True, lost_races=False, about=ledger.ids_of(operation)
+    )
     progress.is_committed(approved)
     return sending.send_now(approved)
 

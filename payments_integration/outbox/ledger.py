@@ -140,7 +140,8 @@ def record(
 
     try:
         # Of two calls with one key, the database lets one insert; the other is repeated and finds it.
-        operation, is_new = repeatable(write, using=ledger_database(), durable=not deferred)
+        about = {"account": intent.account}
+        operation, is_new = repeatable(write, using=ledger_database(), durable=not deferred, about=about)
     except IntegrityError:
         known = _find_locked(intent)
         if known is None:
@@ -148,6 +149,11 @@ def record(
         operation, is_new = known, False
     progress.is_committed(operation)
     return operation, is_new
+
+
+def ids_of(operation: Operation) -> dict[str, str]:
+    """For log records."""
+    return {"account": operation.account, "operation_id": operation.pk}
 
 
 def claim_of_new(operation: Operation) -> Claim:
