@@ -154,12 +154,15 @@ def _start(run: ReconciliationRun, held: Lease, end: datetime) -> datetime:
     if (gap is None or gap > MAX_GAP) and state.resync_due_at is None:
         # Written before a window shrinks the gap, so that the resync stays due even if this pass fails.
         held.write(resync_due_at=timezone.now())
-    if gap is not None and gap > MAX_GAP:
+    # Before the first pass, deliveries may have been lost since the first contact.
+    read_to = watermark or state.first_contact_at
+    if read_to is not None and end - read_to > MAX_GAP:
         call_attention(
             ReconciliationRun,
             Reason.GAP_TOO_LONG,
             account=run.account,
-            message=f"No pass was complete for {gap.days} days: events may be lost, so every object is compared.",
+            message=f"No pass was complete for {(end - read_to).days} days: events may be lost, so every object is "
+            "compared.",
             instance=run,
         )
     return max(min(watermark, end) - OVERLAP, end - RETENTION) if watermark is not None else end - RETENTION

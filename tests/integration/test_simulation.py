@@ -158,6 +158,19 @@ def test_no_handler_is_called_for_what_was_before_the_installation(monkeypatch: 
     assert world.watch.dispatched.keys() - before
 
 
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(4)
+def test_attention_is_called_if_the_first_pass_comes_long_after_the_first_contact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(is_new=True, has_gaps=True, sold=1)
+    begun.long_gap(31, [("payments", 0, 7), ("payments", 0, 8)], True, "reconcile_events", [])
+    begun.teardown()
+    assert "gap_too_long" in {reason for reason, _ in finished[0].attentions}
+
+
 def test_a_fault_of_a_post_waits_for_one() -> None:
     plan = Plan()
     plan.add([Fault("send", "drop", method="POST"), Fault("send", "late", 1)])

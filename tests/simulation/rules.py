@@ -135,8 +135,8 @@ MUTANTS = (
     _one(
         "a long gap calls no attention",
         "reconciliation/events.py",
-        "    if gap is not None and gap > MAX_GAP:\n",
-        "    if gap is not None and gap > MAX_GAP * 100:\n",
+        "    if read_to is not None and end - read_to > MAX_GAP:\n",
+        "    if read_to is not None and end - read_to > MAX_GAP * 100:\n",
     ),
     _one(
         "an event of any age is dispatched",
