@@ -110,7 +110,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
         return row
 
     approved = repeatable(
-        write, using=ledger_database(), durable=True, lost_races=False, about=ledger.ids_of(operation)
+        write, using=ledger_database(), durable=True, lost_races=False, about=ledger.log_ids(operation)
     )
     progress.is_committed(approved)
     return sending.send_now(approved)

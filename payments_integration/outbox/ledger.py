@@ -151,7 +151,7 @@ def record(
     return operation, is_new
 
 
-def ids_of(operation: Operation) -> dict[str, str]:
+def log_ids(operation: Operation) -> dict[str, str]:
     """For log records."""
     return {"account": operation.account, "operation_id": operation.pk}
 

@@ -110,7 +110,7 @@ def link(claim: Claim, object_id: str, note: str, *, resource: Any = None) -> bo
         _record(call.after_finding(operation, object_id))
         return True
 
-    is_linked = repeatable(close, using=ledger_database(), durable=True, about=ledger.ids_of(operation))
+    is_linked = repeatable(close, using=ledger_database(), durable=True, about=ledger.log_ids(operation))
     operation.refresh_from_db()
     if is_linked and resource is not None:
         _read_quietly(call.kind, operation.account, object_id)
@@ -303,7 +303,7 @@ def _settle(claim: Claim, then: Callable[[], Any] = lambda: None, **values: Any)
         written = release(claim, **values)
         return written, then()
 
-    about = ledger.ids_of(claim.operation)
+    about = ledger.log_ids(claim.operation)
     written, outcome = repeatable(close, using=ledger_database(), durable=True, about=about)
     # As committed. Only the holder of the lease writes it, so there is nothing to read again.
     for name, value in written.items():

@@ -259,6 +259,8 @@ def _sweep(
     for model in _LISTED[first:]:
         run.reads = str(model._meta.verbose_name_plural)
         for answer in _pages(run.account, model, horizon, heartbeat, cursor if model.kind == kind else ""):
+            # Before it decides what is history: this may be the first answer of all.
+            projection.note_contact(run.account, answer.answered_at)
             items = [item for item in answer.data.items if horizon is None or item.created_at >= horizon]
             _compare(run, model, answer, items)
             run.pages += 1

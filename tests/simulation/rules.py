@@ -152,9 +152,9 @@ MUTANTS = (
     ),
     _one(
         "a passing refusal uses up the key",
-        "outbox/ledger.py",
-        '    return error.get("type") == NOT_CONNECTED or is_passing(error)\n',
-        "    return False\n",
+        "models/operations.py",
+        '        return self.error.get("type") == NOT_CONNECTED or is_passing(self.error)\n',
+        "        return False\n",
     ),
     _one(
         "a retry has a key of its own",

@@ -133,7 +133,8 @@ class _Families:
 
 
 class PaymentsCollector(Collector):
-    """Reads the database with each scrape, in eight statements for up to forty accounts. Takes no arguments.
+    """Reads the database with each scrape, in eight statements for up to forty accounts (one more if
+    accounts were removed). Takes no arguments.
 
     If the database cannot be read, a scrape has ``payments_up 0`` and the problem ``database`` instead of an error, so
     that other metrics of the registry still arrive.
