@@ -96,12 +96,12 @@ STATEMENTS: dict[str, tuple[str, int]] = {
         f"""INSERT INTO payments_integration_operation (id, account, operation, arguments, arguments_hash, target_id,
             body, amount, currency, merchant_reference, idempotency_key, actor, actor_id, body_digest, approved_by,
             deferred, state, created_at, closed_at, attempts, may_have_run, sent_to, lease_token, result_kind,
-            result_id, note, request_ids)
+            result_id, note, request_ids, other_objects)
         SELECT 'op_' || i, {_ACCOUNT}, CASE WHEN i %% 10 = 0 THEN 'create_refund' ELSE 'create_payment' END,
             '{{"amount": 1000}}', md5(i::text), CASE WHEN i %% 10 = 0 THEN 'pay_' || i * {OPERATIONS} ELSE '' END,
             'body', 1000, {_CURRENCY}, 'order-' || i * {OPERATIONS}, 'key-' || i, 'shop', '', '', '', false,
             CASE WHEN i %% 5003 = 9 THEN 'needs_person' WHEN i %% 100 = 9 THEN 'rejected' ELSE 'done' END, {_AT},
-            {_AT}, 1, true, '', '', 'payment', 'pay_' || i * {OPERATIONS}, '', '["req_1"]'
+            {_AT}, 1, true, '', '', 'payment', 'pay_' || i * {OPERATIONS}, '', '["req_1"]', '[]'
         FROM generate_series(1, %(count)s) AS i""",
         OPERATIONS,
     ),
@@ -115,8 +115,9 @@ STATEMENTS: dict[str, tuple[str, int]] = {
         1,
     ),
     "objectdispatch": (
-        """INSERT INTO payments_integration_objectdispatch (account, object_kind, object_id, claim, in_hand)
-        SELECT 'default', 'payment', 'pay_' || i, '', '' FROM generate_series(1, %(count)s) AS i""",
+        """INSERT INTO payments_integration_objectdispatch (account, object_kind, object_id, claim, turn,
+            event_in_hand, change_in_hand)
+        SELECT 'default', 'payment', 'pay_' || i, '', 0, '', 0 FROM generate_series(1, %(count)s) AS i""",
         1,
     ),
 }
