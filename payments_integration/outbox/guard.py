@@ -17,13 +17,11 @@ from django.views.decorators.debug import sensitive_variables
 from payments_integration.db import statements
 from payments_integration.db.reconnecting import discard, fresh_connection, is_in_memory
 from payments_integration.db.transactions import ledger_database
-from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
+from payments_integration.exceptions import INTERRUPTIONS, ApprovalRequired, OutcomeUnknown
 from payments_integration.models import Operation, OperationState
 
 T = TypeVar("T")
 
-#: The process ends, or a generator is closed. These are raised again, and the outcome is open.
-RAISED_AGAIN = (KeyboardInterrupt, SystemExit, GeneratorExit)
 #: States in which an error means what it says.
 _WITHOUT_EFFECT = (OperationState.REJECTED, OperationState.CLOSED)
 
@@ -70,7 +68,7 @@ class Progress:
             is_shared = self._is_test_case or is_in_memory(self._using)
             with nullcontext() if is_shared else fresh_connection(self._using):
                 found = self._look(self._using, not is_shared and _locks_rows(self._using))
-        except RAISED_AGAIN:
+        except INTERRUPTIONS:
             raise
         except BaseException:
             return operation  # no answer
@@ -79,11 +77,14 @@ class Progress:
 
 @sensitive_variables()
 def guarded(run: Callable[..., T], *arguments: Any) -> T:
-    """The result of ``run(*arguments, progress)``. An error while the ledger has its operation is OutcomeUnknown."""
+    """The result of ``run(*arguments, progress)``. An error while the ledger has its operation is OutcomeUnknown.
+
+    Interruptions are raised again, and the outcome is open.
+    """
     progress = Progress()
     try:
         return run(*arguments, progress)
-    except (OutcomeUnknown, ApprovalRequired, *RAISED_AGAIN):
+    except (OutcomeUnknown, ApprovalRequired, *INTERRUPTIONS):
         raise
     except BaseException as error:
         operation = progress.unsettled()
