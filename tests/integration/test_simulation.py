@@ -12,7 +12,7 @@ from django.db.models import F
 from payments_integration.models import Event, EventState
 from tests.simulation import running
 from tests.simulation.clock import START
-from tests.simulation.faults import FAMILIES, KINDS
+from tests.simulation.faults import ENDED, FAMILIES, KINDS
 from tests.simulation.machine import Schedule
 from tests.simulation.mutants import ROOT
 from tests.simulation.network import REFUSALS, SPOILED
@@ -179,7 +179,7 @@ def test_a_fault_of_a_post_waits_for_one() -> None:
 
 
 def test_every_network_fault_is_in_the_list_of_kinds() -> None:
-    assert set(REFUSALS) | {"wait", "crash", "drop", "late", "twice"} == set(KINDS["send"])
+    assert {*REFUSALS, *ENDED, "wait", "crash", "drop", "late", "twice"} == set(KINDS["send"])
     assert set(SPOILED) | {"wait", "crash", "lost", "truncate", "slow", "undated"} == set(KINDS["answer"])
 
 

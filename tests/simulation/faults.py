@@ -6,6 +6,8 @@ from tests.simulation.scheduler import CRASH, WAIT
 
 #: Answers that the provider, or a proxy before it, gives without having done anything.
 REFUSALS = ("refuse", "unprocessable", "limit", "busy", "error", "page", "redirect")
+#: A connection of the pool ended before the first byte of an answer: the client repeats the request at once.
+ENDED = ("ended before it was executed", "ended after it was executed")
 #: By boundary: the faults that can happen there. One that is listed twice happens twice as often.
 KINDS: dict[str, tuple[str, ...]] = {
     "begin": (WAIT, WAIT, CRASH, "fail"),  # before BEGIN
@@ -13,7 +15,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "committed": (WAIT, WAIT, CRASH, CRASH),  # after COMMIT, before on_commit
     "write": (WAIT, CRASH, "fail"),  # a single statement, likewise
     "written": (WAIT, CRASH, "lost"),
-    "send": (WAIT, WAIT, CRASH, "drop", "late", "twice", *REFUSALS),  # before a request leaves
+    "connect": (WAIT, CRASH),  # before the last look at the lease
+    "send": (WAIT, WAIT, CRASH, "drop", "late", "twice", *ENDED, *REFUSALS),  # before a request leaves
     "answer": (WAIT, WAIT, CRASH, CRASH, "lost", "lost", "truncate", "error", "page", "slow", "undated"),
     "respond": (CRASH, "lost"),  # after a delivery was stored, before the provider has the status
     "publish": (CRASH, "drop", "twice"),  # a wake-up on its way to the broker
@@ -24,7 +27,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "sleep": (CRASH,),  # while a process waits
 }
 #: The boundaries of requests to the provider.
-REQUESTS = ("send", "answer")
+REQUESTS = ("connect", "send", "answer")
 #: A schedule has only some of these: a calm network brings the others' faults further.
 FAMILIES: dict[str, frozenset[str]] = {
     "crashes": frozenset({CRASH}),

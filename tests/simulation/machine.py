@@ -23,7 +23,7 @@ from payments_integration.sandbox import SandboxError
 from tests import factories
 from tests.simulation import draining, invariants
 from tests.simulation.clock import START
-from tests.simulation.faults import ALL, FAMILIES, KINDS, REQUESTS, family
+from tests.simulation.faults import ALL, ENDED, FAMILIES, KINDS, REFUSALS, REQUESTS, family
 from tests.simulation.merchant import (
     AMOUNTS,
     DESTINATION,
@@ -468,6 +468,28 @@ class Schedule(RuleBasedStateMachine):
         for operation in draining.of_intent(intent):
             if operation.state == OperationState.NEEDS_PERSON and operation.sent_after is not None:
                 world.violated("two clocks of the provider need no person", f"{operation}: {operation.note}")
+
+    @rule(ended=st.sampled_from(ENDED), then=st.sampled_from((*REFUSALS, "drop")), payout=st.booleans())
+    def forgotten_connection(self, ended: str, then: str, payout: bool) -> None:
+        """The first call after a quiet time finds its connection reset, and the client's repetition is refused."""
+        world = self._step("a call after a quiet time")
+        world.plan.clear()
+        intent = payout_intent(self._mark, 1000, None)
+        if not payout:
+            intent = payment_intent(self._mark, "cl_webpay_card", 1000, None)
+        faults = [Fault("send", kind, method="POST") for kind in (ended, then)]
+        self._ask(intent, 0, False, faults)
+
+    @rule(wait=st.sampled_from((65, 130)), worker=INDEX)
+    def slow_connection(self, wait: float, worker: int) -> None:
+        """A process stands still while it connects. Its lease ends, and another worker takes the operation."""
+        world = self._step("a process connects")
+        world.plan.clear()
+        self._ask(payout_intent(self._mark, 1000, None), 0, False, [Fault("connect", WAIT, method="POST")])
+        self.resume_later(wait, worker, [])
+        for index in reversed(range(len(world.waiting))):
+            if world.waiting[index].point == "connect":
+                world.resume(index)
 
     @rule(fate=LOSSES, worker=INDEX)
     def trimmed_reference(self, fate: Fault, worker: int) -> None:

@@ -16,7 +16,7 @@ from django.urls import URLResolver
 from django.urls.resolvers import RegexPattern
 
 from payments_integration import conf
-from payments_integration.client.deadlines import budget
+from payments_integration.client.deadlines import budget, current_check
 from payments_integration.client.transport import Reply
 from payments_integration.exceptions import NoAnswer
 from payments_integration.sandbox import Engine, Fault
@@ -26,6 +26,7 @@ from payments_integration.sandbox.endpoints import Endpoint
 from payments_integration.sandbox.faults import apply_fault
 from payments_integration.sandbox.protocol import ApiRequest, ApiResponse
 from tests.simulation.clock import Time
+from tests.simulation.faults import ENDED
 
 #: Seconds that a request takes when all is well, and the provider's patience with a delivery.
 ROUND_TRIP = 0.04
@@ -42,6 +43,8 @@ REFUSALS: dict[str, Fault] = {
     "page": Fault("html", status=502),
     "redirect": Fault("redirect"),
 }
+#: A lease lasts so many seconds longer than a request.
+LEASE_MARGIN = 30.0
 #: What becomes of the answer to a request that was carried out.
 SPOILED: dict[str, Fault] = {
     "error": Fault("error", code="internal_error"),
@@ -158,7 +161,20 @@ class Transport:
         deadline = budget(conf.current().REQUEST_DEADLINE)
         request = network.request(self._account, method, path, params, body, idempotency_key)
         query = f"?{urlencode(params)}" if params else ""
-        kind = world.at("send", method=method)
+        # Looking up the host and connecting; then the last look at the lease.
+        world.at("connect", method=method)
+        elapsed = (world.time.now - begun).total_seconds()
+        if (check := current_check()) is not None:
+            check(deadline)
+        if idempotency_key is not None and elapsed > deadline + LEASE_MARGIN:
+            world.violated("no request leaves after its lease", f"{method} {path} after {elapsed:.0f} s")
+        kind, was_repeated = world.at("send", method=method), False
+        if kind in ENDED:
+            # A connection of the pool was reset: the client sends the request again at once, on a new one.
+            if kind == "ended after it was executed":
+                network.carry_out(request)
+            world.note(f"{method} {path}{query}: {kind}")
+            kind, was_repeated = world.at("send", method=method), True
         if kind in REFUSALS:
             # Such a proxy knows the time, too.
             answer = apply_fault(ApiResponse(500, b"", {}), REFUSALS[kind], "req_refused")
@@ -167,7 +183,7 @@ class Transport:
                 network.stragglers.append(Straggler(request))
             world.time.advance(deadline)
             world.note(f"{method} {path}{query}: no answer ({kind})")
-            raise NoAnswer(f"{method} {path}: no whole answer in time")
+            raise _no_answer(method, path, was_repeated)
         else:
             world.time.advance(ROUND_TRIP / 2)
             answer = network.carry_out(request)
@@ -184,7 +200,7 @@ class Transport:
         duration = (world.time.now - begun).total_seconds()
         world.note(f"{method} {path}{query}: {answer.status} {kind}")
         if kind == "lost" or duration > deadline:
-            raise NoAnswer(f"{method} {path}: no whole answer in time")
+            raise _no_answer(method, path, was_repeated)
         problem = "the answer is truncated" if kind == "truncate" else ""
         headers = dict(answer.headers)
         if kind == "undated":
@@ -192,7 +208,14 @@ class Transport:
         elif network.behind and path == "/balances" and "Date" in headers:
             behind = parsedate_to_datetime(headers["Date"]) - timedelta(seconds=network.behind)
             headers["Date"] = format_datetime(behind, usegmt=True)
-        return Reply(method, path, answer.status, headers, b"" if problem else answer.body, problem, duration)
+        body = b"" if problem else answer.body
+        return Reply(method, path, answer.status, headers, body, problem, duration, was_repeated)
+
+
+def _no_answer(method: str, path: str, was_repeated: bool) -> NoAnswer:
+    error = NoAnswer(f"{method} {path}: no whole answer in time")
+    error.was_repeated = was_repeated
+    return error
 
 
 @dataclass(eq=False)

@@ -327,6 +327,18 @@ MUTANTS = (
         "        if date is None:\n",
     ),
     _one(
+        "a request that the client repeated is judged as a first one",
+        "outbox/sending.py",
+        "dataclasses.replace(claim, repeated=True) if exchange.was_repeated else claim",
+        "dataclasses.replace(claim, repeated=True) if exchange is None else claim",
+    ),
+    _one(
+        "the lease is not looked at before the first byte",
+        "outbox/sending.py",
+        "            before_sending(claim.ensure_lasts),\n",
+        "            before_sending(lambda seconds: None),\n",
+    ),
+    _one(
         "a slightly negative age of a key is uncertain",
         "outbox/sending.py",
         "-CLOCK_SLACK <= date",
