@@ -407,4 +407,4 @@ class _TLSPool(_Pool, HTTPSConnectionPool):
     ConnectionCls = _TLSConnection
 
 
-POOLS = {"http": _Pool, "https": _TLSPool}
+POOLS: dict[str, type[HTTPConnectionPool]] = {"http": _Pool, "https": _TLSPool}
