@@ -87,7 +87,9 @@ def plan(webhooks: int, clients: int, chance: random.Random) -> Plan:
         make, steps = (factories.payout, PAYOUT) if is_payout else (factories.payment, PAYMENT)
         events = [
             factories.event(
-                make(id=object_id, status=status), seconds=number * 0.5 + step, id=f"evt_{object_id}_{step}"
+                make(id=object_id, status=status),
+                seconds=factories.RECENT + number * 0.1 + step,
+                id=f"evt_{object_id}_{step}",
             )
             for step, status in enumerate(steps)
         ]

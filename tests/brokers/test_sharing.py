@@ -82,7 +82,9 @@ def payment_events(payment_id: str, *, gate: str) -> list[dict[str, Any]]:
         (30, {"status": "succeeded", "amount_received": 10000, "fee": 300, "net_amount": 9700}),
     ]
     return [
-        factories.event(factories.payment(id=payment_id, metadata={"gate": gate}, **fields), seconds=seconds)
+        factories.event(
+            factories.payment(id=payment_id, metadata={"gate": gate}, **fields), seconds=factories.RECENT + seconds
+        )
         for seconds, fields in steps
     ]
 

@@ -64,7 +64,9 @@ class Served:
 
 def delivery(event_id: str) -> tuple[bytes, bytes]:
     """A signed event: the header line of its signature, and its body."""
-    body = json.dumps(factories.event(factories.payment(id=f"pay_{event_id}"), id=event_id)).encode()
+    body = json.dumps(
+        factories.event(factories.payment(id=f"pay_{event_id}"), id=event_id, seconds=factories.RECENT)
+    ).encode()
     return f"{HEADER}: {sign(body, SECRET)}\r\n".encode(), body
 
 

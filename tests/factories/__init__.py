@@ -11,6 +11,8 @@ from typing import Any
 
 #: A moment in the recent past: events are neither too old to be dispatched nor ahead of the clock.
 T0 = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=2)
+#: Seconds after T0: half an hour ago. A site, unlike a test, dispatches nothing from an hour before its first contact.
+RECENT = 5400
 
 
 def iso(at: datetime) -> str:

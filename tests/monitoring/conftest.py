@@ -49,7 +49,9 @@ class Site:
     processes: Processes
 
     def deliver(self, number: int, *, secret: str = SECRET) -> int:
-        body = factories.body(factories.event(factories.payment(id=f"pay_{number}"), id=f"evt_{number}"))
+        body = factories.body(
+            factories.event(factories.payment(id=f"pay_{number}"), id=f"evt_{number}", seconds=factories.RECENT)
+        )
         headers = {HEADER: sign(body, secret), "Content-Type": "application/json"}
         return fetch(f"http://127.0.0.1:{self.port}/payments/webhook/", headers, body)[0]
 
