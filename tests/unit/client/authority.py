@@ -57,6 +57,18 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now + timedelta(days=begins))
             .not_valid_after(now + timedelta(days=ends))
-            .add_extension(extension, critical=False)
+            # Python 3.13 checks strictly: the keys must be named, and an authority must say what it may do.
+            .add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .add_extension(_usage(signs=key is self._key), critical=True)
             .sign(self._key, hashes.SHA256())
         )
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    """What a key may do: an authority signs certificates, a server its handshakes."""
+    return x509.KeyUsage(
+        digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, content_commitment=False,
+        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip

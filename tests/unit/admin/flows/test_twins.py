@@ -271,7 +271,9 @@ class TestAPageThatForgetsIt:
             Button(name="x", label="X", permission="view", call=lambda row, press: None, done="")  # type: ignore[call-arg]
 
     def test_every_page_that_moves_money_has_one(self) -> None:
-        assert {ConfirmationPage, BulkRefundPage} == set(SendingPage.__subclasses__())
+        # Without the classes of other tests, which may not be collected yet.
+        pages = {page for page in SendingPage.__subclasses__() if page.__module__.startswith("payments_integration.")}
+        assert pages == {ConfirmationPage, BulkRefundPage}
         assert {PayoutPage, RefundPage} <= set(ConfirmationPage.__subclasses__())
 
 
