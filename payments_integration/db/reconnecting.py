@@ -13,7 +13,7 @@ LOOK_SECONDS = 5
 
 
 def discard(using: str) -> None:
-    """Close this thread's connection, whatever its state; the next query opens another one.
+    """Close this thread's connection in any state; the next query opens another one.
 
     The database rolls back what was not committed. A database in memory lives as long as its connection, so that one
     is rolled back instead.
