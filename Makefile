@@ -12,7 +12,6 @@ PYTEST_ARGS ?= -n 2
 N ?= 1000
 SEED ?=
 DATABASE ?=
-STAMP_postgres := postgres
 STAMP_mariadb := mysql
 # Of a recorded part of its long run: for how long at most.
 MINUTES ?= 85
@@ -21,8 +20,13 @@ SECONDS ?= 60
 # Of the foreign sites: which one (all without), and with which Python (the newest that is found).
 SITE ?=
 export PYTHON_NEWEST ?=
+# Not empty: the versions of .ci/constraints.txt, checked by their hashes, and not the newest.
+LOCKED ?=
 
 BIN := $(VENV)/bin
+QUIETLY := --quiet --quiet --disable-pip-version-check
+# Before a command that takes long: a dot every two seconds, if a person is watching.
+DOTS := [ ! -t 2 ] || { (while sleep 2; do printf . >&2; done) & trap "kill $$!; echo >&2" EXIT; trap 'exit 130' INT TERM; };
 RUN := $(BIN)/python -W error
 PATHS := payments_integration example_project tests docs/site noxfile.py $(wildcard benchmarks)
 SUITE := tests/unit tests/integration
@@ -31,8 +35,8 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format clean environment
-.PHONY: test-postgres test-mariadb test-brokers test-deploy test-monitoring test-browser test-contract test-bookkeeping test-office
-.PHONY: test-types test-quickstart test-sandbox test-foreign test-feeds matrix cases simulate simulate-record mutants fuzz load
+.PHONY: test-flows test-postgres test-mariadb test-brokers test-deploy test-monitoring test-browser test-contract test-bookkeeping test-office
+.PHONY: test-types test-quickstart test-sandbox test-foreign test-feeds matrix constraints cases simulate simulate-record mutants fuzz load
 .PHONY: test-pgbouncer test-outages failover restore upgrade replica growth workers bench
 .PHONY: docs docs-serve dist sbom release-check
 
@@ -42,16 +46,19 @@ help: ## Show this
 demo: $(VENV)/.ready ## Sandbox, shop, worker and beat, and a story; ARGS=--once ends after it
 	@$(BIN)/python manage.py demo $(ARGS)
 
-test: $(VENV)/.ready-dev ## The tests that need no server
-	$(RUN) -m pytest $(PYTEST_ARGS) $(SUITE)
+test: $(VENV)/.ready-dev ## The tests of each module; they need no server
+	$(RUN) -m pytest $(PYTEST_ARGS) tests/unit
 
-test-postgres: $(VENV)/.ready-postgres ## Those that use a database on PostgreSQL: TEST_POSTGRES_URL, or a server of its own
+test-flows: $(VENV)/.ready-dev ## Flows through several modules, on SQLite: threads, kill -9, random schedules, the example shop
+	$(RUN) -m pytest $(PYTEST_ARGS) tests/integration
+
+test-postgres: $(VENV)/.ready-dev ## The tests that use a database, on PostgreSQL: TEST_POSTGRES_URL, or a server of its own
 	$(SERVERS) postgres -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
 
-test-mariadb: $(VENV)/.ready-mysql ## Those that use a database on MariaDB: TEST_MARIADB_URL, or a server of its own
+test-mariadb: $(VENV)/.ready-mysql ## The tests that use a database, on MariaDB: TEST_MARIADB_URL, or a server of its own
 	$(SERVERS) mariadb -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
 
-test-pgbouncer: $(VENV)/.ready-postgres ## The same through PgBouncer in transaction mode, in front of a PostgreSQL of its own
+test-pgbouncer: $(VENV)/.ready-dev ## The same through PgBouncer in transaction mode, in front of a PostgreSQL of its own
 	$(RUN) -m tests.clusters pgbouncer -- $(RUN) -m pytest $(PYTEST_ARGS) --reuse-db -m "not own_session" $(SUITE)
 
 test-outages: $(VENV)/.ready-brokers ## Failover, restore, upgrade, replica, and load through PgBouncer, each small
@@ -67,7 +74,7 @@ test-monitoring: $(VENV)/.ready-brokers ## Metrics of gunicorn and a Celery work
 	@command -v promtool >/dev/null || { echo "promtool is not there; on Debian: apt-get download prometheus && dpkg -x prometheus_*.deb DIR, and put DIR/usr/bin into PATH"; exit 1; }
 	$(RUN) -m pytest tests/monitoring
 
-test-browser: $(VENV)/.ready-browser ## Admin, checkout and shop in a real browser; SCREENSHOTS=docs/images makes the pictures of the docs
+test-browser: $(VENV)/.ready-browser $(VENV)/.ready-node ## Admin, checkout and shop in a real browser; SCREENSHOTS=docs/images makes the pictures of the docs
 	$(RUN) -m pytest $(PYTEST_ARGS) tests/browser
 
 test-contract: $(VENV)/.ready-contract ## The REST API and the sandbox against their OpenAPI descriptions
@@ -80,7 +87,7 @@ test-bookkeeping: $(VENV)/.ready-bookkeeping ## The journal's files as beancount
 test-types: $(VENV)/.ready-types ## A user's project, as mypy and pyright see it
 	$(RUN) -m pytest tests/types
 
-test-quickstart: $(VENV)/.ready-dev ## docs/quickstart.md, followed word for word to a paid order and a refund
+test-quickstart: $(VENV)/.ready-dev ## docs/quickstart.md and docs/add-to-your-shop.md, followed word for word to a paid order and a refund
 	$(RUN) -m pytest tests/quickstart
 
 test-sandbox: $(VENV)/.ready-dev ## The sandbox without a Django project: its Dockerfile's steps, and a payment taken in Node
@@ -90,14 +97,18 @@ test-sandbox: $(VENV)/.ready-dev ## The sandbox without a Django project: its Do
 test-office: $(VENV)/.ready-dev ## Exports of the admin, opened with LibreOffice
 	$(RUN) -m pytest tests/office
 
-test-feeds: $(FEEDS)/.ready ## The app of docs/feeds.md: Kafka, SNS and a warehouse, in this process; DATABASE=postgres
+test-feeds: $(FEEDS)/.ready ## The app of docs/reports.md: Kafka, SNS and a warehouse, in this process; DATABASE=postgres
 	$(if $(DATABASE),$(FEEDS)/bin/python -m tests.servers $(DATABASE) --) $(FEEDS)/bin/python -W error -m pytest --ds=tests.feeds.settings tests/feeds
 
 test-foreign: $(VENV)/.ready-dev ## The built wheel in sites of Wagtail, Oscar and others; SITE=wagtail|oscar|busy takes one
 	$(RUN) -m pytest tests/foreign $(if $(SITE),-k "$(SITE)")
 
-matrix: $(VENV)/.ready-dev ## Every version that is claimed, for hours: nox -s matrix
-	$(BIN)/nox -s matrix
+matrix: $(VENV)/.ready-dev ## Every version that is claimed, for hours; writes docs/upgrading.md
+	RECORD_VERSIONS=1 $(BIN)/nox -s matrix
+
+constraints: $(VENV)/.ready-dev ## Write .ci/constraints.txt, the versions of LOCKED=1, from what is newest now
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
+	  --no-header --no-annotate --extra all --group dev --output-file .ci/constraints.txt pyproject.toml
 
 cases: $(VENV)/.ready-all ## The failure catalogue: what proves each case, and where; ARGS=--from DIR reads earlier runs
 	$(RUN) -m tests.cases $(ARGS)
@@ -108,7 +119,7 @@ simulate: $(VENV)/.ready-$(or $(STAMP_$(DATABASE)),dev) ## N=1000 simulated sche
 simulate-record: $(VENV)/.ready-$(or $(STAMP_$(DATABASE)),dev) ## The next MINUTES=85 of the long run, added to the record in docs/reliability.md; DATABASE=…
 	$(if $(DATABASE),$(SERVERS) $(DATABASE) --) $(RUN) -m tests.simulation --record --batch 25 --minutes $(MINUTES)
 
-mutants: $(VENV)/.ready-dev ## Deliberate mistakes, each of which the simulator must find; ARGS="lease" takes those with that name
+mutants: $(VENV)/.ready-dev ## Deliberate mistakes, each of which the simulator must find; ARGS="claim" takes those with that name
 	$(RUN) -m tests.simulation.mutants $(ARGS)
 
 fuzz: $(VENV)/.ready-fuzz ## SECONDS=60 of hostile bytes for each place that reads foreign ones
@@ -125,7 +136,7 @@ restore: ## A dump taken under load, restored after a disaster
 upgrade: ## A new version with a migration under load
 replica: ## A replica that stands still under load
 
-growth: $(VENV)/.ready-postgres ## What is read of ten million events and of one million; needs 20 GB of disk below TMPDIR
+growth: $(VENV)/.ready-dev ## What is read of ten million events and of one million; needs 20 GB of disk below TMPDIR
 	$(RUN) benchmarks/growth.py $(ARGS)
 
 workers: $(VENV)/.ready-brokers ## How 1, 2, 4 and 8 Celery workers share the backlogs of two accounts with queues of their own
@@ -145,7 +156,7 @@ dist/sbom-all.json: EXTRAS = [all]
 dist/sbom-%.json: dist
 	@rm -rf build/$*
 	@$(TOOLS)/bin/python -m venv --without-pip build/$*
-	@$(TOOLS)/bin/python -m pip --python build/$*/bin/python install --quiet --quiet --disable-pip-version-check "$$(echo dist/*.whl)$(EXTRAS)"
+	@$(TOOLS)/bin/python -m pip --python build/$*/bin/python install $(QUIETLY) "$$(echo dist/*.whl)$(EXTRAS)"
 	@sed 's/^dynamic = .*/version = "$(VERSION)"/' pyproject.toml >build/$*/pyproject.toml
 	$(TOOLS)/bin/cyclonedx-py environment build/$*/bin/python --pyproject build/$*/pyproject.toml --mc-type library --output-reproducible -o $@
 
@@ -183,54 +194,70 @@ $(VENV)/bin/python:
 	@echo "Making a virtual environment in $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 
+# An environment gets the pip of its Python. Those before 25.1 know no --group.
+%/.pip: | %/bin/python
+	@$*/bin/python -m pip install $(QUIETLY) 'pip>=25.1'
+	@touch $@
+
+$(TOOLS)/bin/python $(FEEDS)/bin/python:
+	@$(PYTHON) -m venv $(@D:/bin=)
+
 # What the demo and the example project use.
-DEMO := api,checkout,words,xlsx
+DEMO := api,checkout,xlsx
 
 # Installed once, and again when the dependencies change.
 $(VENV)/.ready: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing what the project needs into $(VENV); this takes a minute ..."
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[$(DEMO)]'
+	@$(DOTS) $(BIN)/python -m pip install $(QUIETLY) -e '.[$(DEMO)]'
 	@touch $@
 
-$(VENV)/.ready-postgres: EXTRAS = postgres
-$(VENV)/.ready-mysql: EXTRAS = mysql
-$(VENV)/.ready-brokers: EXTRAS = postgres,redis,gunicorn,brokers
-$(VENV)/.ready-browser: EXTRAS = browser
-$(VENV)/.ready-contract: EXTRAS = contract
-$(VENV)/.ready-bookkeeping: EXTRAS = bookkeeping
-$(VENV)/.ready-types: EXTRAS = types
-$(VENV)/.ready-docs: EXTRAS = docs
-$(VENV)/.ready-all: EXTRAS = postgres,mysql,redis,gunicorn,brokers
+$(VENV)/.ready-mysql: INSTALL = -e '.[mysql]'
+$(VENV)/.ready-brokers: INSTALL = -e '.[beat]'
+$(VENV)/.ready-browser: INSTALL = --group browser
+$(VENV)/.ready-contract: INSTALL = --group contract
+$(VENV)/.ready-bookkeeping: INSTALL = --group bookkeeping
+$(VENV)/.ready-types: INSTALL = --group types
+$(VENV)/.ready-docs: INSTALL = --group docs
+$(VENV)/.ready-all: INSTALL = -e '.[mysql,beat]'
 
 $(VENV)/.ready-%: pyproject.toml $(VENV)/.ready-dev
-	@echo "Installing $(EXTRAS) into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[$(EXTRAS)]' \
+	@echo "Installing $(INSTALL) into $(VENV) ..."
+	@$(DOTS) $(BIN)/python -m pip install $(QUIETLY) $(INSTALL) \
 	  || { echo "The driver of MariaDB is built here; on Debian it needs: apt-get install gcc libmariadb-dev pkg-config"; exit 1; }
 	@touch $@
 
 # Atheris is not there for every Python: the fuzzer does without.
 $(VENV)/.ready-fuzz: pyproject.toml $(VENV)/.ready-dev
-	-@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[fuzz]'
+	-@$(BIN)/python -m pip install $(QUIETLY) --group fuzz
 	@touch $@
 
-$(TOOLS)/.ready: pyproject.toml
+$(TOOLS)/.ready: pyproject.toml $(TOOLS)/.pip
 	@echo "Installing the tools of a release into $(TOOLS) ..."
-	@$(PYTHON) -m venv $(TOOLS)
-	@$(TOOLS)/bin/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[release]'
+	@$(DOTS) $(TOOLS)/bin/python -m pip install $(QUIETLY) -e . --group release
 	@touch $@
 
-$(FEEDS)/.ready: pyproject.toml
+$(FEEDS)/.ready: pyproject.toml $(FEEDS)/.pip
 	@echo "Installing what the feeds need into $(FEEDS); this takes a minute ..."
-	@$(PYTHON) -m venv $(FEEDS)
-	@$(FEEDS)/bin/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev,postgres,feeds]'
+	@$(DOTS) $(FEEDS)/bin/python -m pip install $(QUIETLY) -e '.[all]' --group dev --group feeds
+	@touch $@
+
+# What builds the page of example_project/spa.
+$(VENV)/.ready-node: example_project/spa/package.json | $(VENV)/bin/python
+	@command -v npm >/dev/null || { echo "npm is not there; on Debian: apt-get install npm"; exit 1; }
+	@mkdir -p $(VENV)/node && cp $< $(VENV)/node
+	@npm install --prefix $(VENV)/node --no-package-lock --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@
 
 # All of the above at once.
-environment: $(VENV)/.ready-fuzz
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[postgres,mysql,redis,gunicorn,brokers,browser,contract,bookkeeping,types,docs]'
-	@touch $(foreach name,postgres mysql brokers browser contract bookkeeping types docs all,$(VENV)/.ready-$(name))
+environment: $(VENV)/.ready-fuzz $(VENV)/.ready-node
+	@$(DOTS) $(BIN)/python -m pip install $(QUIETLY) -e '.[mysql,beat]' \
+	  $(addprefix --group ,browser contract bookkeeping types docs)
+	@touch $(foreach name,mysql brokers browser contract bookkeeping types docs all,$(VENV)/.ready-$(name))
 
-$(VENV)/.ready-dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/.ready-dev: pyproject.toml $(VENV)/.pip
 	@echo "Installing what the tests and checks need into $(VENV); this takes a minute ..."
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check -e '.[dev]'
+	@$(DOTS) if [ -n "$(LOCKED)" ]; then \
+	  $(BIN)/python -m pip install $(QUIETLY) --require-hashes -r .ci/constraints.txt \
+	    && $(BIN)/python -m pip install $(QUIETLY) --no-deps -e .; \
+	else $(BIN)/python -m pip install $(QUIETLY) -e '.[all]' --group dev; fi
 	@touch $(VENV)/.ready $@

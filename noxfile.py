@@ -1,8 +1,11 @@
 """Every version that the package claims: ``nox --list`` shows the sessions, ``nox -s matrix`` runs them all.
 
-Needs nox and uv; the extra ``dev`` brings both. An interpreter that is not on the machine is downloaded. A session on
-PostgreSQL or MariaDB starts a server of its own, as ``make test-postgres`` does. Arguments after ``--`` go to pytest.
+Needs nox and uv; the dependency group ``dev`` brings both. An interpreter that is not on the machine is downloaded. A
+session on PostgreSQL or MariaDB starts a server of its own, as ``make test-postgres`` does. Arguments after ``--`` go
+to pytest.
 """
+
+import os
 
 import nox
 
@@ -12,11 +15,9 @@ nox.options.error_on_missing_interpreters = True
 nox.options.sessions = ["matrix"]
 
 SUITE = ("tests/unit", "tests/integration")
-#: By database: the extra with its driver.
-DRIVERS = {"postgres": "postgres", "mariadb": "mysql"}
 #: What a user may install. "none" is the package alone.
 EXTRAS = [
-    "none", "api", "checkout", "words", "xlsx", "redis", "postgres", "mysql", "gunicorn", "sentry", "prometheus",
+    "none", "api", "checkout", "xlsx", "redis", "beat", "postgres", "mysql", "gunicorn", "sentry", "prometheus",
     "health-check", "opentelemetry", "all",
 ]  # fmt: skip
 #: Python, Django, dependencies, database. Django 6.0 and 6.1 need Python 3.12.
@@ -36,6 +37,11 @@ COMBINATIONS = [
     ("3.13", "6.1", "highest", "postgres"),
     ("3.13", "6.1", "highest", "mariadb"),
 ]
+#: The names of all sessions.
+MATRIX = [
+    *(f"tests({', '.join(combination)})" for combination in COMBINATIONS),
+    *(f"extras({extra}, {dependencies})" for extra in EXTRAS for dependencies in ("highest", "lowest")),
+]
 #: What starts many processes, or tries many random histories, takes long, and depends on the database more than on
 #: versions. It runs with these only: the oldest and the newest versions, and each server.
 WHOLE = [
@@ -44,7 +50,8 @@ WHOLE = [
     ("3.13", "6.1", "highest", "postgres"),
     ("3.13", "6.1", "highest", "mariadb"),
 ]
-LONG = ("tests/integration/kill", "tests/integration/test_simulation.py", "tests/unit/test_cases.py")
+LONG = ("tests/integration/kill", "tests/integration/test_simulation.py", "tests/integration/test_cases.py")
+LOWEST = ["--resolution=lowest-direct"]
 #: Earlier ones cannot be imported with Django 6.1.
 DJANGO_61 = "djangorestframework>=3.18"
 
@@ -58,10 +65,10 @@ def versions(python: str, django: str, dependencies: str, database: str) -> obje
 @nox.parametrize("python,django,dependencies,database", [versions(*combination) for combination in COMBINATIONS])
 def tests(session: nox.Session, django: str, dependencies: str, database: str) -> None:
     """The suite with a Python, a Django, the lowest or the highest dependencies, and a database."""
-    extras = "dev" if database == "sqlite" else f"dev,{DRIVERS[database]}"
-    lowest = ["--resolution=lowest-direct"] if dependencies == "lowest" else []
+    extras = "all,mysql" if database == "mariadb" else "all"
+    lowest = LOWEST if dependencies == "lowest" else []
     newer = [DJANGO_61] if django == "6.1" else []
-    session.install(*lowest, "-e", f".[{extras}]", f"Django=={django}.*", *newer)
+    session.install(*lowest, "-e", f".[{extras}]", "--group", "dev", f"Django=={django}.*", *newer)
     run = ["python", "-W", "error", "-m"]
     session.run(
         "python", "-c", "import django, sys; print('Python', sys.version.split()[0], 'Django', django.__version__)"
@@ -70,22 +77,31 @@ def tests(session: nox.Session, django: str, dependencies: str, database: str) -
     arguments = session.posargs or ["-n", "2"]
     is_whole = (session.python, django, dependencies, database) in WHOLE
     left_out = [] if is_whole else [f"--ignore={path}" for path in LONG]
-    session.run(*server, *run, "pytest", "-q", "--create-db", *arguments, *left_out, *SUITE)
+    report = f"{session.virtualenv.location}/report.xml"
+    session.run(*server, *run, "pytest", "-q", "--create-db", f"--junitxml={report}", *arguments, *left_out, *SUITE)
+    record(session, f"{session.python}, {django}, {dependencies}, {database}", report)
 
 
 @nox.session
+@nox.parametrize("dependencies", ["highest", "lowest"], ids=["highest", "lowest"])
 @nox.parametrize("extra", EXTRAS, ids=EXTRAS)
-def extras(session: nox.Session, extra: str) -> None:
+def extras(session: nox.Session, extra: str, dependencies: str) -> None:
     """The package with one extra, or with none: what it brings works, and what it lacks is said."""
+    lowest = LOWEST if dependencies == "lowest" else []
     # Compiled, as pip does: the size of a bare install counts that.
-    session.install("--compile-bytecode", "." if extra == "none" else f".[{extra}]")
+    session.install(*lowest, "--compile-bytecode", "." if extra == "none" else f".[{extra}]")
     session.run("python", "-m", "tests.installation", f"{session.bin}/python", "--extra", extra, external=True)
+    record(session, extra, dependencies)
+
+
+def record(session: nox.Session, *what: str) -> None:
+    """Write into docs/upgrading.md that this passed today, as ``make matrix`` asks for."""
+    if os.environ.get("RECORD_VERSIONS"):
+        session.run("python", "-m", "tests.versions", *what)
 
 
 @nox.session(python=False)
 def matrix(session: nox.Session) -> None:
     """All of the above."""
-    for combination in COMBINATIONS:
-        session.notify(f"tests({', '.join(combination)})")
-    for extra in EXTRAS:
-        session.notify(f"extras({extra})")
+    for name in MATRIX:
+        session.notify(name)

@@ -70,7 +70,6 @@ LISTS: dict[str, tuple[str, list[str]]] = {
         ["state=done", "state=needs_person", "state=unknown", "operation=create_refund", "operation=cancel_payout",
          "account=second"],
     ),
-    "objectdispatch": ("", ["account=default", "account=second"]),
 }  # fmt: skip
 
 #: Model: what is searched for. ``{n}`` is the number of a row in the middle.
@@ -96,7 +95,6 @@ SEARCHES: dict[str, list[str]] = {
     "event": ["evt_{n}_1", "pay_{n}", "nothing-like-it"],
     "statuschange": ["pay_{n}", "evt_{n}_1"],
     "operation": ["op_5", "pay_{n}", "order-{n}", "key-5", "nothing-like-it"],
-    "objectdispatch": ["pay_{n}"],
 }
 #: What is searched for in everything at once.
 EVERYWHERE = [
@@ -111,10 +109,10 @@ class Pages:
     def __init__(self, payments: int) -> None:
         from datetime import timedelta
 
-        from django.utils.timezone import localdate
+        from payments_integration.dates import today
 
         self.middle = payments // 2 // 20 * 20
-        self.today = localdate()
+        self.today = today()
         self.month_ago = self.today - timedelta(days=200)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:

@@ -95,7 +95,7 @@ STATEMENTS: dict[str, tuple[str, int]] = {
     "operation": (
         f"""INSERT INTO payments_integration_operation (id, account, operation, arguments, arguments_hash, target_id,
             body, amount, currency, merchant_reference, idempotency_key, actor, actor_id, body_digest, approved_by,
-            deferred, state, created_at, closed_at, attempts, may_have_run, sent_to, lease_token, result_kind,
+            deferred, state, created_at, closed_at, attempts, may_have_run, sent_to, claim_token, result_kind,
             result_id, note, request_ids, other_objects)
         SELECT 'op_' || i, {_ACCOUNT}, CASE WHEN i %% 10 = 0 THEN 'create_refund' ELSE 'create_payment' END,
             '{{"amount": 1000}}', md5(i::text), CASE WHEN i %% 10 = 0 THEN 'pay_' || i * {OPERATIONS} ELSE '' END,
@@ -107,7 +107,7 @@ STATEMENTS: dict[str, tuple[str, int]] = {
     ),
     # Every payer is named Payer, and of a tenth of a percent the other name is Office.
     "searchterm": (
-        f"""INSERT INTO payments_integration_searchterm (object_kind, object_id, term, is_personal)
+        f"""INSERT INTO payments_backoffice_searchterm (object_kind, object_id, term, is_personal)
         SELECT 'payment', 'pay_' || i, term, is_personal FROM generate_series(1, %(count)s) AS i,
             LATERAL (VALUES ({_AMOUNT_TERM}, false), ('order-' || i, false), (i::text, false), ('payer', true),
                 (CASE WHEN i %% 1000 = 1 THEN 'office' ELSE 'p' || i / 3 END, true), ({_EMAIL}, true),
@@ -115,9 +115,9 @@ STATEMENTS: dict[str, tuple[str, int]] = {
         1,
     ),
     "objectdispatch": (
-        """INSERT INTO payments_integration_objectdispatch (account, object_kind, object_id, claim, turn,
-            event_in_hand, change_in_hand)
-        SELECT 'default', 'payment', 'pay_' || i, '', 0, '', 0 FROM generate_series(1, %(count)s) AS i""",
+        """INSERT INTO payments_integration_objectdispatch (account, object_kind, object_id, claim_token, turn,
+            event_in_hand, change_in_hand, grouping)
+        SELECT 'default', 'payment', 'pay_' || i, '', 0, '', 0, '' FROM generate_series(1, %(count)s) AS i""",
         1,
     ),
 }
@@ -139,7 +139,8 @@ def fill(cursor: Any, table: str, payments: int) -> None:
 
     statement, per = STATEMENTS[table]
     with transaction.atomic():
-        _fill(cursor, f"payments_integration_{table}", statement, max(100, payments // per))
+        app = "payments_backoffice" if table == "searchterm" else "payments_integration"
+        _fill(cursor, f"{app}_{table}", statement, max(100, payments // per))
 
 
 def _fill(cursor: Any, name: str, statement: str, count: int) -> None:

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,10 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.figures import Figure, report  # noqa: E402
 from benchmarks.machine import StockPostgres, cpu_seconds, family  # noqa: E402
 
-#: Without the transactions' own BEGIN and COMMIT; milliseconds of CPU in our process.
+#: Without the transactions' own BEGIN and COMMIT.
 MOST_STATEMENTS = 8
-MOST_CPU = 5.0
+#: CPU of our process for a call, to that for the bare request.
+MOST_CPU = 9.0
 ROUND = 50
 WARM_UP = 100
 
@@ -66,17 +67,21 @@ def stub() -> None:
 
 def _serve(connection: socket.socket, numbers: Iterator[int]) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    with connection, connection.makefile("rb") as stream:
-        while stream.readline():
+    # A caller may end without closing its connection.
+    with suppress(ConnectionError), connection, connection.makefile("rb") as stream:
+        while request := stream.readline():
             length = 0
             for line in iter(stream.readline, b"\r\n"):
                 name, _colon, value = line.partition(b":")
                 length = int(value) if name.lower() == b"content-length" else length
-            asked = json.loads(stream.read(length))
+            # Before its first call, the app asks for the balances, for the provider's clock.
+            asked = json.loads(stream.read(length) or b"{}")
             asked.pop("return_url", None)
             number = f"{next(numbers):012d}"
             body = json.dumps(
-                {
+                {"object": "list", "data": [], "has_more": False}
+                if request.startswith(b"GET")
+                else {
                     "id": f"pay_{number}",
                     "object": "payment",
                     "status": "created",
@@ -225,7 +230,7 @@ def run(options: argparse.Namespace) -> list[Figure]:
     print(f"CPU of PostgreSQL               {server:>8.2f} ms")
     return [
         Figure("create_payment, statements", does, MOST_STATEMENTS, "less"),
-        Figure("create_payment, CPU beside its request", ours - floor, MOST_CPU, "less", "ms"),
+        Figure("create_payment, CPU", ours / floor, MOST_CPU, "less", "of its request"),
     ]
 
 

@@ -67,7 +67,7 @@ def bare(work: Work) -> None:
 
 
 def sync(work: Work) -> None:
-    """The command of docs/existing-payments.md."""
+    """The command of docs/add-to-your-shop.md."""
     from django.conf import settings
     from django.core.management import call_command
 

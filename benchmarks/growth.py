@@ -3,7 +3,7 @@
     python benchmarks/growth.py [--sizes 1000000 10000000] [--only health]
 
 Starts a PostgreSQL of its own below TMPDIR, fills a database with a year of payments and four events for each, and
-counts what deliveries, dispatch, health, the lists of the admin and the API, pruning and archiving take of it:
+counts what deliveries, dispatch, health, the lists of the admin and the API, and pruning take of it:
 statements, rows (of tables and of indexes) and blocks. Then it does the same with the other sizes, each after the one
 before is dropped. Prints a Markdown table. Exits 1 when something takes more with the last size than with the first,
 and 2 when the disk is too small. Begin with a million: of fewer payments a list's totals add up less than their limit,
@@ -41,7 +41,7 @@ STATEMENTS = 1.01
 ROWS, BLOCKS = (1.25, 100), (2, 30)
 #: Bytes on disk for each event with all that belongs to it, measured; and for the server, its log and sorting.
 BYTES_EACH, BYTES_BESIDES = 1_500, 4_000_000_000
-#: Of each kind that is not done; of each kind that is due to be pruned or archived, in payments.
+#: Of each kind that is not done; of each kind that is due to be pruned, in payments.
 UNUSUAL, DUE = 20, 250
 DELIVERIES = 50
 
@@ -51,7 +51,6 @@ ADMIN = {
     "event": ["", "state=done", "state=parked", "type=payment.succeeded", "account=default"],
     "statuschange": ["", "state=done", "state=parked", "account=default"],
     "operation": ["", "state=done", "state=needs_person", "operation=create_refund"],
-    "objectdispatch": [""],
 }
 API = {
     "payment": ["", "status=succeeded", "country=CL", "currency=CLP", "method_family=card", "account=default"],
@@ -114,7 +113,7 @@ def _level(payments: int) -> None:
 
     some = range(payments // 2, payments // 2 + UNUSUAL)
     of_objects = "account IN ('default', 'second') AND object_kind = 'payment' AND object_id = ANY(%s)"
-    due = [f"pay_{number}" for number in range(payments // 3, payments // 3 + 3 * DUE)]
+    due = [f"pay_{number}" for number in range(payments // 3, payments // 3 + 2 * DUE)]
     with connection.cursor() as cursor:
         for table in (EVENT, CHANGE):
             cursor.execute(f"UPDATE {table} SET state = 'done' WHERE state = 'parked'")
@@ -127,15 +126,14 @@ def _level(payments: int) -> None:
         cursor.execute(
             f"UPDATE {CHANGE} SET state = 'parked' WHERE object_id = ANY(%s)", [[f"pay_{number}" for number in some]]
         )
-        # To be deleted, to be archived, and in the middle of the others that have none some that still have a body.
-        for days, ids in ((410, due[:DUE]), (398, due[DUE : 2 * DUE])):
-            cursor.execute(
-                # Each at a time of its own, as before.
-                f"UPDATE {EVENT} SET created_at = now() - interval '1 day' * %s - (now() - created_at) / 1000,"
-                f" received_at = now() - interval '1 day' * %s - (now() - created_at) / 1000 WHERE {of_objects}",
-                [days, days, ids],
-            )
-        cursor.execute(f"UPDATE {EVENT} SET body = '{{}}'::bytea WHERE {of_objects}", [due[2 * DUE :]])
+        # To be deleted, and in the middle of the others that have none some that still have a body.
+        cursor.execute(
+            # Each at another time.
+            f"UPDATE {EVENT} SET created_at = now() - interval '410 days' - (now() - created_at) / 1000,"
+            f" received_at = now() - interval '410 days' - (now() - created_at) / 1000 WHERE {of_objects}",
+            [due[:DUE]],
+        )
+        cursor.execute(f"UPDATE {EVENT} SET body = '{{}}'::bytea WHERE {of_objects}", [due[DUE:]])
     vacuum()
 
 
@@ -156,10 +154,10 @@ def _counters() -> tuple[int, int]:
         # A connection reports what it has read when it is idle, and not more often than once a second unless asked.
         cursor.execute("SELECT pg_stat_force_next_flush()")
         cursor.execute(
-            """SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'payments_integration_%')
-                + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname LIKE 'payments_integration_%'),
+            """SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'payments_%')
+                + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname LIKE 'payments_%'),
             (SELECT sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0))
-                FROM pg_statio_user_tables WHERE relname LIKE 'payments_integration_%')"""
+                FROM pg_statio_user_tables WHERE relname LIKE 'payments_%')"""
         )
         rows, blocks = cursor.fetchone()
     return int(rows), int(blocks)
@@ -177,7 +175,7 @@ def cost(work: Work) -> Cost:
     return Cost(statements, rows_now - rows, blocks_now - blocks)
 
 
-def works(events: int, folder: Path) -> Iterator[tuple[str, Work]]:
+def works(events: int) -> Iterator[tuple[str, Work]]:
     """What is measured, in this order: later ones find what earlier ones have done."""
     from payments_integration import health, inbox, reconciliation
     from payments_integration.reconciliation import process_due
@@ -209,9 +207,6 @@ def works(events: int, folder: Path) -> Iterator[tuple[str, Work]]:
     )
     vacuum()
     yield "prune where nothing is due", lambda: _expect(reconciliation.prune(), bodies=0, events=0)
-    yield f"archive {EVENTS * DUE} events", lambda: _archive(folder)
-    vacuum()
-    yield "archive where nothing is due", lambda: list(reconciliation.archive(folder, days=395))
 
 
 def _bodies(numbers: list[int]) -> list[bytes]:
@@ -239,12 +234,6 @@ def _deliver(body: bytes) -> None:
 
 def _expect(done: dict[str, int], **counts: int) -> None:
     assert {name: done[name] for name in counts} == counts, done
-
-
-def _archive(folder: Path) -> None:
-    from payments_integration import reconciliation
-
-    assert [done.deleted for done in reconciliation.archive(folder, days=395)] == [EVENTS * DUE]
 
 
 def _pages(newest: int) -> Iterator[tuple[str, Work]]:
@@ -284,7 +273,7 @@ def _pages(newest: int) -> Iterator[tuple[str, Work]]:
         base = reverse(f"admin:payments_integration_{name}_changelist")
         for query in queries:
             yield page(f"admin, {name} {query or 'list'}", f"{base}?{query}")
-            if name != "objectdispatch" and not query.endswith(("parked", "needs_person")):
+            if not query.endswith(("parked", "needs_person")):
                 cursor = Order(shown.opts, list(shown.ordering)).cursor(old(shown.model, field))
                 yield page(f"admin, {name} {query or 'list'}, half-way", f"{base}?{query}&after={cursor}")
     yield page("admin, a payment", reverse("admin:payments_integration_payment_change", args=[quote(f"pay_{newest}")]))
@@ -300,7 +289,7 @@ def _pages(newest: int) -> Iterator[tuple[str, Work]]:
                 yield page(f"API, {name} {query or 'list'}, half-way", f"{base}?{query}&cursor={cursor}")
 
 
-def measure(events: int, folder: Path, only: str = "") -> dict[str, Cost]:
+def measure(events: int, only: str = "") -> dict[str, Cost]:
     """What each work takes of a database that is filled with so many events."""
     from payments_integration import inbox
     from payments_integration.signals import event_received
@@ -312,7 +301,7 @@ def measure(events: int, folder: Path, only: str = "") -> dict[str, Cost]:
     try:
         # What a process does once.
         inbox.receive("default", _bodies([1000])[0])
-        return {name: cost(work) for name, work in works(events, folder) if only in name}
+        return {name: cost(work) for name, work in works(events) if only in name}
     finally:
         event_received.disconnect(receiver)
 
@@ -359,8 +348,8 @@ def run(sizes: list[int], server: QuietPostgres, only: str) -> bool:
     found: dict[int, dict[str, Cost]] = {}
     for size in sizes:
         began = time.perf_counter()
-        with filled(server, size), tempfile.TemporaryDirectory(dir=server.directory) as folder:
-            found[size] = measure(size, Path(folder), only)
+        with filled(server, size):
+            found[size] = measure(size, only)
             with connection.cursor() as cursor:
                 cursor.execute("SELECT pg_database_size(current_database()) / %s", [size])
                 (used,) = cursor.fetchone()

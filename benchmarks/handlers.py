@@ -6,8 +6,9 @@
 Starts PostgreSQL. Every handler does one UPDATE of a table of the benchmark's own. ``--only`` selects parts:
 
 - backlog: three contenders, one after the other, each in its own process and database. The floor runs one transaction
-  per event: the handler's UPDATE, and one that marks the event. The app runs once with ``on_event`` for every event
-  (they are stored and applied before), and once with ``on_status`` for one of four statuses (they are stored before).
+  per event: the handler's UPDATE, and one that marks the event. The app runs with ``on_event`` for every event (they
+  are stored and applied before), once declared ``database_only`` and once not; and once with ``on_status`` for one of
+  four statuses (they are stored before).
   Ratios are within a round, medians over the rounds.
 - workers: a backlog, dispatched by one process and then by four at the same time. The handler also records its calls.
 - catch-up: a pass of reconciliation over ``--events`` events, and over a tenth of them.
@@ -100,7 +101,9 @@ def counting() -> Iterator[Counts]:
         yield counts
 
 
-def connect(counts: Counts, called: Callable[[Any], None], *, on_status: bool = False) -> None:
+def connect(
+    counts: Counts, called: Callable[[Any], None], *, on_status: bool = False, database_only: bool = False
+) -> None:
     """Connect a handler that updates the row of its payment. ``called`` gets the event of each call."""
     from django.db.models import F
 
@@ -115,7 +118,9 @@ def connect(counts: Counts, called: Callable[[Any], None], *, on_status: bool = 
 
     # Stale events too: a wrong order must show as one, and not as a missing call.
     register = (
-        handlers.on_status(Payment, STATUSES[-1]) if on_status else handlers.on_event("payment.*", include_stale=True)
+        handlers.on_status(Payment, STATUSES[-1])
+        if on_status
+        else handlers.on_event("payment.*", include_stale=True, database_only=database_only)
     )
     register(handle)
 
@@ -193,13 +198,13 @@ def floor(work: Work) -> Result:
     return result
 
 
-def on_event(work: Work) -> Result:
+def on_event(work: Work, *, database_only: bool = False) -> Result:
     """One handler for every event of a backlog that is applied."""
     from payments_integration import inbox
 
     with counting() as counts:
         clock = Clock(work)
-        connect(counts, lambda event: clock.tick(counts.calls))
+        connect(counts, lambda event: clock.tick(counts.calls), database_only=database_only)
         inbox.dispatch()
         result = clock.result(called_for(work.items, counts), counts.total)
     check(work.items)
@@ -312,6 +317,7 @@ CONTENDERS: dict[str, Callable[[Work], Result | None]] = {
     "apply": apply,
     "floor": floor,
     "on_event": on_event,
+    "database_only": partial(on_event, database_only=True),
     "on_status": on_status,
     "catch-up": catch_up,
     "one worker": partial(worker, workers=1),
@@ -321,20 +327,23 @@ CONTENDERS: dict[str, Callable[[Work], Result | None]] = {
 
 
 def backlog(here: Site, items: int, rounds: int) -> list[Figure]:
-    results: dict[str, list[Result]] = {"floor": [], "on_event": [], "on_status": []}
+    results: dict[str, list[Result]] = {"floor": [], "database_only": [], "on_event": [], "on_status": []}
     for number in range(rounds):
         for name, found in results.items():
             with here.database(f"round_{number}") as of_site:
                 work = replace(of_site, items=items)
                 here.run(MODULE, "store" if name == "on_status" else "apply", work)
                 found.append(here.measure(MODULE, name, work))
-    floors, events, statuses = results.values()
+    floors, declared, events, statuses = results.values()
 
     def ratio(mine: list[Result], figure: str) -> float:
         ratios: list[float] = [getattr(a, figure) / getattr(b, figure) for a, b in zip(mine, floors, strict=True)]
         return statistics.median(ratios)
 
     return [
+        Figure("database_only, of the floor", ratio(declared, "rate"), None, "more"),
+        Figure("database_only, of the floor, by CPU", ratio(declared, "cpu_rate"), 1.0, "more"),
+        Figure("database_only, statements/event, pages included", declared[0].statements_each, 0.4, "less"),
         Figure("on_event, of the floor", ratio(events, "rate"), 0.5, "more"),
         Figure("on_event, of the floor, by CPU", ratio(events, "cpu_rate"), None, "more"),
         Figure("on_event, statements/event, pages included", max(each.statements_each for each in events), 4, "less"),

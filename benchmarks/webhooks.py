@@ -6,7 +6,8 @@ Starts a stock PostgreSQL, Redis and RabbitMQ, and for each contender a database
 same settings. Contenders take turns in every round, and a ratio is the median of the ratios within the rounds: a
 machine's speed drifts. Every delivery must be acknowledged, and every distinct event stored; with a worker, applied.
 
-Contenders: the floor (contenders/floor.py); the app with "celery" over Redis and over RabbitMQ, and with "inline"; and
+Contenders: the floor (contenders/floor.py); the app with "celery" over Redis, once more with prepared statements
+(``OPTIONS["prepare_threshold"]``), and over RabbitMQ, and with "inline"; and
 the app over Redis with a handler for every event (contenders/merchant), which is measured with a worker only: from the
 first delivery to the last call, and the time from an event's arrival to its call at a steady trickle.
 ``--peer`` adds dj-stripe, installed on demand into an environment of its own (peer.py). It gets events in its own
@@ -48,6 +49,7 @@ FLOOR = "floor"
 PEER = "djstripe"
 FILLED = "filled"
 HANDLERS = "handlers"
+PREPARED = "prepared"
 WARM_UP = 300
 #: A steady trickle, as a merchant has it, for the time that an acknowledgement takes.
 PACE = 25.0
@@ -58,7 +60,7 @@ DRAIN_SECONDS = 300.0
 SCENARIOS = {"unique": 0.0, "a fifth repeated": 0.2}
 
 #: What must hold: scenario's ratio to the floor's rate, by contender.
-INGEST = {"redis": 0.8, "rabbitmq": 0.7, "inline": 0.4}
+INGEST = {"redis": 0.8, PREPARED: 0.8, "rabbitmq": 0.7, "inline": 0.4}
 END_TO_END = 0.5
 HANDLED = 0.35
 #: Seconds from an event's arrival to its handler, at the trickle.
@@ -100,6 +102,14 @@ DROP TABLE kept;
 HANDLED_ROWS = """
 TRUNCATE merchant_handled;
 INSERT INTO merchant_handled (id) SELECT unnest('{{{ids}}}'::text[]);
+"""
+#: Which events had not one call, with what became of them; nothing if each had.
+WRONGLY_HANDLED = """
+SELECT string_agg(concat_ws(' ', id, calls, state, attempts, error), '; ')
+FROM (
+    SELECT * FROM merchant_handled LEFT JOIN payments_integration_event USING (id)
+    WHERE calls <> 1 ORDER BY id LIMIT 20
+) AS wrong
 """
 #: An event's row is made a moment before it is committed: the time includes its INSERT.
 HANDLED_AFTER = """
@@ -149,6 +159,12 @@ def contenders(redis: str, rabbitmq: str) -> list[Contender]:
             setup=(("-m", "benchmarks.contenders.floor"),),
         ),
         Contender("redis", *app, {"BENCH_PROCESSING": "celery", "BENCH_BROKER_URL": redis}),
+        Contender(
+            PREPARED,
+            *app,
+            # Another queue, so that no worker takes wake-ups for the other contender's database.
+            {"BENCH_PROCESSING": "celery", "BENCH_BROKER_URL": redis.removesuffix("/0") + "/2", "BENCH_PREPARE": "5"},
+        ),
         Contender("rabbitmq", *app, {"BENCH_PROCESSING": "celery", "BENCH_BROKER_URL": rabbitmq}),
         Contender("inline", *app, {"BENCH_PROCESSING": "inline"}),
         Contender(
@@ -326,11 +342,9 @@ class Bench:
     def _handled(self, contender: Contender) -> float:
         """The median seconds from an event's arrival to its handler, when each event of the round had its call."""
         self._drain(contender)
-        wrong = self.postgres.ask(
-            "SELECT count(*) FROM merchant_handled WHERE calls <> 1", database=contender.database
-        )
+        wrong = self.postgres.ask(WRONGLY_HANDLED, database=contender.database)
         if wrong:
-            raise SystemExit(f"{contender.name}: {wrong} events were not handled exactly once")
+            raise SystemExit(f"{contender.name}: events that were not handled exactly once: {wrong}")
         return float(self.postgres.ask(HANDLED_AFTER, database=contender.database))
 
     def _cpu(self, contender: Contender) -> dict[str, float]:

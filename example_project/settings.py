@@ -40,9 +40,15 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "rest_framework",
+    # Swagger UI, on /payments/api/try/.
+    "drf_spectacular_sidecar",
     "payments_integration",
     "payments_integration.contrib.finance",
+    "payments_integration.contrib.backoffice",
+    "payments_integration.contrib.receipts",
     "example_project.shop",
+    # The command ``demo``.
+    "example_project.demo",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -143,6 +149,11 @@ else:
 
 #: Where a person can play the payer; the shop links to it. Empty: this is no test.
 SHOP_SANDBOX_URL = env.str("SHOP_SANDBOX_URL", default=PROVIDER_URL if DEBUG else "")
+
+#: Where a payer pays: ``hosted``, on the provider's page, or ``s2s``, on the order's page.
+SHOP_FLOW = env.str("SHOP_FLOW", default="hosted")
+if SHOP_FLOW not in ("hosted", "s2s"):
+    raise ImproperlyConfigured(f"SHOP_FLOW is hosted or s2s, not {SHOP_FLOW!r}.")
 
 LOGGING = {
     "version": 1,

@@ -6,6 +6,6 @@ urlpatterns = [
     path("i18n/", include("django.conf.urls.i18n")),
     path("admin/", admin.site.urls),
     path("payments/", include("payments_integration.urls")),
-    path("payments/", include("payments_integration.contrib.finance.urls")),
+    path("payments/", include("payments_integration.contrib.receipts.urls")),
     path("", include("example_project.shop.urls")),
 ]

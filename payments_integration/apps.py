@@ -1,13 +1,14 @@
-"""The app's configuration: checks, handlers, and the hook for wake-ups."""
+"""Configure the app: checks, handlers, and the hook for wake-ups."""
 
 from __future__ import annotations
 
 import time
 from importlib import import_module
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.core import checks
-from django.utils.module_loading import autodiscover_modules
+from django.db import connections, router
+from django.utils.module_loading import autodiscover_modules, import_string
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf, wakeup
@@ -19,22 +20,52 @@ class PaymentsIntegrationConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        # Imported here, because they need the models.
+        # imported here, because they need the models
         app_checks = import_module("payments_integration.checks")
         checks.register(app_checks.check_settings, checks.Tags.compatibility)
+        checks.register(app_checks.check_database, checks.Tags.compatibility)
         checks.register(app_checks.check_handlers, checks.Tags.compatibility)
         checks.register(app_checks.check_webhook_urls, checks.Tags.urls)
         checks.register(app_checks.check_api, checks.Tags.security)
         checks.register(app_checks.check_deployment, checks.Tags.security, deploy=True)
         checks.register(app_checks.check_sentry, checks.Tags.security, deploy=True)
+        checks.register(app_checks.check_endpoints, checks.Tags.database, deploy=True)
         checks.register(app_checks.check_keys, checks.Tags.database)
         checks.register(app_checks.check_accounts, checks.Tags.database)
-        import_module("payments_integration.sql_views").connect(self)
+        checks.register(app_checks.check_storage, checks.Tags.database)
+        import_module("payments_integration.models.deletion").protect(apps.get_models())
+        conf.set_guard(lambda alias: import_module("payments_integration.sync").require_same_project(alias))
         wakeup.set_hook(_on_wake)
         autodiscover_modules("payment_handlers")
 
 
-_publisher = wakeup.Publisher(lambda account: import_module("payments_integration.tasks").wake_up(account))
+def _send_wake_up(account: str) -> None:
+    """Send a wake-up, in the publisher's thread: no answer waits for a broker, the database or project code."""
+    settings = conf.current()
+    if settings.PROCESSING == "celery":
+        import_module("payments_integration.tasks").wake_up(account)
+        return
+    try:
+        try:
+            _notify(account)
+        finally:
+            # Even if the database could not be reached: the two are independent.
+            if settings.WAKE_UP:
+                import_string(settings.WAKE_UP)(account)
+    finally:
+        # This thread's own: a queue in the database may have opened some, too.
+        connections.close_all()
+
+
+def _notify(account: str) -> None:
+    """Notify every ``payments_worker``, if the database can."""
+    notifications = import_module("payments_integration.db.notifications")
+    using = router.db_for_write(apps.get_model("payments_integration", "Event"))
+    if notifications.can_notify(using):
+        notifications.notify(using, account)
+
+
+_publisher = wakeup.Publisher(_send_wake_up)
 _inline = wakeup.Inline(
     lambda account, deadline: import_module("payments_integration.reconciliation").process_due(
         account, deadline=deadline
@@ -43,7 +74,7 @@ _inline = wakeup.Inline(
 
 
 def _on_wake(account: str, deadline: float | None) -> None:
-    if conf.current().PROCESSING == "celery":
+    if conf.current().PROCESSING != "inline":
         _publisher.publish(account)
     else:
         # The provider or the caller of a service waits for the answer.

@@ -1,38 +1,45 @@
-"""Sending ``attention``: the call is recorded in the transaction of what it is about, and sent after its commit.
+"""Send ``attention``: the call is recorded in the transaction of what it is about, and sent after its commit.
 
-A process that dies in between leaves the record, and ``send_overdue`` sends it. So it is sent at least once.
+If the process dies in between, ``send_overdue`` sends the recorded call. So it is sent at least once.
 """
 
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 from django.apps import apps
-from django.db import connections, router, transaction
-from django.db.models import Q
-from django.utils import timezone
+from django.db import DatabaseError, connections, router, transaction
 
 from payments_integration import signals
-from payments_integration.db.statements import of_account
-from payments_integration.db.transactions import deleted, updated
+from payments_integration.db.claims import Claims, new_token
+from payments_integration.db.refusals import trouble
+from payments_integration.db.statements import filter_account_last
+from payments_integration.db.transactions import deleted
 from payments_integration.exceptions import INTERRUPTIONS
-from payments_integration.models import DueAttention
+from payments_integration.models import DueAttention, Event
 from payments_integration.reasons import Reason
 
 logger = logging.getLogger(__name__)
 
-#: The process that recorded a call sends it within this time, or has died.
-OVERDUE_AFTER = timedelta(minutes=1)
+#: The process that records a call claims it, and sends it within this time unless it dies.
+SENDING = Claims(timedelta(minutes=1))
+#: Seconds between two calls of one process about the same trouble of the database.
+TROUBLE_EVERY = 3600.0
+
+_troubles: dict[str, float] = {}
 
 
 def call_attention(
     sender: type[Any], reason: Reason, *, account: str, message: str, instance: Any | None = None
 ) -> None:
-    """Have ``attention`` sent after the commit of the caller's transaction, or at once if there is none.
+    """Send ``attention`` after the commit of the caller's transaction, or at once if there is none.
 
-    ``instance``: a row of ``sender``; receivers get it as it is when the signal is sent.
+    ``instance`` is a row of ``sender``. Receivers get it as it is when the signal is sent.
     """
     using = router.db_for_write(DueAttention)
     due = DueAttention(
@@ -41,7 +48,7 @@ def call_attention(
         message=message,
         sender=sender._meta.model_name,
         object_id="" if instance is None else str(instance.pk),
-        due_at=timezone.now() + OVERDUE_AFTER,
+        **SENDING.values(new_token()),
     )
     due.save(using=using, force_insert=True)
 
@@ -55,16 +62,39 @@ def call_attention(
         transaction.on_commit(send, using=using, robust=True)
 
 
+@contextmanager
+def naming_trouble(account: str | None) -> Iterator[None]:
+    """Call attention to a database error that is about no row, such as a full disk, and raise it again.
+
+    ``account`` is None if the pass is about all of them.
+    """
+    try:
+        yield
+    except DatabaseError as error:
+        if what := trouble(error):
+            _name_trouble(what, account or "")
+        raise
+
+
+def _name_trouble(what: str, account: str) -> None:
+    now = time.monotonic()
+    if now - _troubles.get(what, -TROUBLE_EVERY) < TROUBLE_EVERY:
+        return
+    _troubles[what] = now
+    message = f"The database refused a statement ({what}) for no fault of a row: the pass ended, and its work waits."
+    try:
+        call_attention(Event, Reason.DATABASE, account=account, message=message)
+    except DatabaseError:
+        # It cannot be recorded, so it is sent at once.
+        _send(DueAttention(account=account, reason=Reason.DATABASE, message=message, sender="event"))
+
+
 def send_overdue(account: str | None = None) -> None:
-    """Send what processes that have died recorded. One statement if there is nothing."""
-    now = timezone.now()
-    # One that is further ahead was recorded while our clock was wrong.
-    is_overdue = Q(due_at__lte=now) | Q(due_at__gt=now + 2 * OVERDUE_AFTER)
-    # A newer version, which runs beside this one during an upgrade, sends the reasons that this one does not know.
-    overdue = of_account(DueAttention.objects.filter(is_overdue, reason__in=list(Reason)), account)
+    """Send the calls that dead processes recorded. One statement if there are none."""
+    # During an upgrade a newer version runs beside this one, and sends the reasons that this one does not know.
+    overdue = filter_account_last(DueAttention.objects.filter(SENDING.free(), reason__in=list(Reason)), account)
     for due in list(overdue.order_by("pk")):
-        mine = DueAttention.objects.filter(pk=due.pk, due_at=due.due_at)
-        if updated(mine, due_at=timezone.now() + OVERDUE_AFTER):
+        if SENDING.take(DueAttention.objects.filter(pk=due.pk)):
             try:
                 _send(due)
             except INTERRUPTIONS:
@@ -88,11 +118,12 @@ def _send(due: DueAttention) -> None:
     ):
         if isinstance(result, Exception):
             logger.error("A receiver of attention failed: %r", receiver, exc_info=result, extra=_ids(due))
-    deleted(DueAttention.objects.filter(pk=due.pk))
+    if due.pk is not None:
+        deleted(DueAttention.objects.filter(pk=due.pk))
 
 
 def _ids(due: DueAttention) -> dict[str, str]:
-    """For log records."""
+    """Return ids for log records."""
     extra = {"account": due.account}
     if due.sender == "event":
         extra["event_id"] = due.object_id

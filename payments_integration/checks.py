@@ -1,4 +1,4 @@
-"""System checks. Each message says what is wrong, each hint what to write instead."""
+"""Check the project. Each message says what is wrong, each hint what to write instead."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils.module_loading import import_string
 
 from payments_integration import conf, handlers, reconciliation, webhook_urls
-from payments_integration.db.encryption import DecryptionError, decrypt
+from payments_integration.db import characters, sizes
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, WebhookEndpoint
 from payments_integration.next_action import codes
+from payments_integration.reasons import ACTIONS, Reason
 from payments_integration.validation.urls import LOOPBACK_HOSTS
 
 ID = "payments_integration"
-TEST_KEY = "sk_test_"
 #: Characters of an encryption key: 128 bits in hexadecimal digits.
 MIN_KEY = 32
 
 
 def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E001 to E009, E012, E013: the setting is wrong. E011: USE_TZ is off. W001, W008: no account, or no "default".
-    W002: SQLite's mode of transactions. W005: process_events is not scheduled, or not for every account. W009:
+    """E001 to E009, E012, E013: the setting is wrong. E011: USE_TZ is off. E017: a misspelt environment variable.
+    E024: WAKE_UP would never be called.
+    W001, W008: no account, or no "default". W005: process_events is not scheduled, or not for every account. W009:
     REORDER_WINDOW has no effect. W010: Django REST framework is not installed as an app.
     """
     raw = getattr(settings, conf.NAME, {})
@@ -64,6 +65,15 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
                 id=f"{ID}.E011",
             )
         )
+    messages += [
+        checks.Error(
+            f"The environment variable {name} is not read. Did you mean {meant}?",
+            hint="Rename it. If it is yours, silence this check.",
+            id=f"{ID}.E017",
+        )
+        for variables in conf.misspelt.values()
+        for name, meant in variables.items()
+    ]
     if isinstance(raw, Mapping) and (unscheduled := _unscheduled(raw)):
         messages.append(
             checks.Warning(
@@ -74,20 +84,11 @@ def check_settings(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
                 id=f"{ID}.W005",
             )
         )
-    connection = connections[router.db_for_write(Event)]
-    if connection.vendor == "sqlite" and connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
-        messages.append(
-            checks.Warning(
-                "SQLite's transactions begin in read mode; concurrent writes will fail with “database is locked”.",
-                hint='Add "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20} to the database.',
-                id=f"{ID}.W002",
-            )
-        )
     return messages
 
 
 def _without_effect(raw: Mapping[str, Any]) -> list[checks.CheckMessage]:
-    """What a valid setting says that does not do what it seems to."""
+    """Return warnings of settings that are valid but do not do what they seem to."""
     messages: list[checks.CheckMessage] = []
     if conf.DEFAULT_ACCOUNT not in raw["ACCOUNTS"]:
         messages.append(
@@ -98,15 +99,65 @@ def _without_effect(raw: Mapping[str, Any]) -> list[checks.CheckMessage]:
                 id=f"{ID}.W008",
             )
         )
-    if raw.get("REORDER_WINDOW") and raw.get("PROCESSING", "inline") == "inline":
+    processing = raw.get("PROCESSING", "inline")
+    if raw.get("WAKE_UP") and processing != "worker":
+        messages.append(
+            checks.Error(
+                f'{conf.NAME}["WAKE_UP"] is never called with "PROCESSING": "{processing}".',
+                hint='Set "PROCESSING": "worker", or leave WAKE_UP out.',
+                id=f"{ID}.E024",
+            )
+        )
+    if raw.get("REORDER_WINDOW") and processing != "celery":
         messages.append(
             checks.Warning(
-                f'{conf.NAME}["REORDER_WINDOW"] has no effect with "PROCESSING": "inline".',
+                f'{conf.NAME}["REORDER_WINDOW"] has no effect with "PROCESSING": "{processing}".',
                 hint='Set "PROCESSING": "celery", or leave REORDER_WINDOW out.',
                 id=f"{ID}.W009",
             )
         )
     return messages
+
+
+def check_database(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """E016: times are stored in a zone other than UTC. W002: SQLite's mode of transactions. W015: ATOMIC_REQUESTS."""
+    messages: list[checks.CheckMessage] = []
+    alias = router.db_for_write(Event)
+    for using in dict.fromkeys((alias, router.db_for_read(Event))):
+        zone = connections[using].timezone_name
+        if not connections[using].features.supports_timezones and zone not in _UTC:
+            messages.append(
+                checks.Error(
+                    f'DATABASES["{using}"]["TIME_ZONE"] is {zone}: the hour that comes twice when clocks are set back '
+                    "is stored without its order.",
+                    hint="Remove TIME_ZONE, so that times are stored in UTC. Convert the times that are stored "
+                    "already: they would be read as UTC.",
+                    id=f"{ID}.E016",
+                )
+            )
+    connection = connections[alias]
+    if connection.vendor == "sqlite" and connection.settings_dict["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
+        messages.append(
+            checks.Warning(
+                "SQLite's transactions begin in read mode; concurrent writes will fail with “database is locked”.",
+                hint='Add "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20} to the database.',
+                id=f"{ID}.W002",
+            )
+        )
+    if connection.settings_dict["ATOMIC_REQUESTS"]:
+        messages.append(
+            checks.Warning(
+                f'DATABASES["{alias}"]["ATOMIC_REQUESTS"] is on: a view of yours that calls the provider raises '
+                "TransactionRefused.",
+                hint="Decorate these views with django.db.transaction.non_atomic_requests, then silence this check. "
+                "services.defer works in any view, and returns before the provider answers.",
+                id=f"{ID}.W015",
+            )
+        )
+    return messages
+
+
+_UTC = ("UTC", "Etc/UTC")
 
 
 def check_webhook_urls(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
@@ -131,8 +182,8 @@ def check_webhook_urls(app_configs: Any = None, **kwargs: Any) -> list[checks.Ch
 
 
 def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """E014: an option of the REST API, or ORDER_URL, names what cannot be imported or is of another type. W014: there
-    are several accounts, and nothing says who may use which.
+    """E014: an option of the REST API, ORDER_URL or WAKE_UP names what cannot be imported or is of another type. W014:
+    there are several accounts, and nothing says who may use which. W026: django-cors-headers refuses or hides headers.
     """
     raw = getattr(settings, conf.NAME, {})
     if any(conf.problems(raw)):
@@ -142,7 +193,7 @@ def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessag
         (option, path, method) for option, method in conf.API_CLASSES.items() for path in getattr(current, option)
     ]
     found = [*named, ("API_QUERYSET", current.API_QUERYSET, "")]
-    for option in ("API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "ORDER_URL"):
+    for option in ("API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "API_PAYMENT", "ORDER_URL", "WAKE_UP"):
         if path := getattr(current, option):
             found.append((option, path, ""))
     messages: list[checks.CheckMessage] = [
@@ -160,11 +211,40 @@ def check_api(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessag
                 id=f"{ID}.W014",
             )
         )
+    return [*messages, *_of_other_origins(current)]
+
+
+_CORS = "corsheaders.middleware.CorsMiddleware"
+
+
+def _of_other_origins(current: conf.Settings) -> list[checks.CheckMessage]:
+    """Return headers of the REST API that django-cors-headers, by its defaults, keeps from a front end on another
+    origin.
+    """
+    if _CORS not in settings.MIDDLEWARE or not _is_opened(current):
+        return []
+    # Not imported: the names are from its documentation.
+    wanted = {"CORS_ALLOW_HEADERS": ("idempotency-key",), "CORS_EXPOSE_HEADERS": ("request-id", "retry-after")}
+    messages: list[checks.CheckMessage] = []
+    for option, names in wanted.items():
+        allowed = {str(name).lower() for name in getattr(settings, option, ())}
+        missing = [name for name in names if not allowed & {name, "*"}]
+        if missing:
+            what = "refuses a POST with" if option == "CORS_ALLOW_HEADERS" else "hides"
+            default = "*corsheaders.defaults.default_headers, " if option == "CORS_ALLOW_HEADERS" else ""
+            messages.append(
+                checks.Warning(
+                    f"A browser {what} {', '.join(missing)} when the REST API is called from another origin.",
+                    hint=f"Set {option} = [{default}{', '.join(map(repr, names))}], or silence this check if every "
+                    "front end has the site's own origin.",
+                    id=f"{ID}.W026",
+                )
+            )
     return messages
 
 
 def _is_opened(current: conf.Settings) -> bool:
-    """Whether the REST API lets in others than staff who see all rows."""
+    """Return True if the REST API lets in others than staff who see all rows."""
     usual = conf.Settings()
     return any(getattr(current, name) != getattr(usual, name) for name in ("API_PERMISSION_CLASSES", "API_QUERYSET"))
 
@@ -173,7 +253,7 @@ _API_HINT = "Correct the dotted path, or leave the option out for the default."
 
 
 def _unusable(path: str, method: str) -> str:
-    """Why this dotted path cannot be used; "" if it can. ``method``: the one a class must have; "" for a function."""
+    """Return why this dotted path is unusable; "" if it works. ``method``: what a class must have; "": a function."""
     try:
         named = import_string(path)
     except Exception as error:  # a module of the project may raise any error
@@ -213,7 +293,7 @@ def check_handlers(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckM
 
 
 def _unscheduled(raw: Any) -> str:
-    """The accounts without a scheduled process_events, for a message; "" if there is none or PROCESSING is inline."""
+    """Return the accounts without a scheduled process_events, for a message; "" if none, or without Celery."""
     if raw.get("PROCESSING") != "celery":
         return ""
     schedule = getattr(settings, "CELERY_BEAT_SCHEDULE", None) or {}
@@ -259,7 +339,7 @@ def check_deployment(app_configs: Any = None, **kwargs: Any) -> list[checks.Chec
 
 
 def _for_development(current: conf.Settings) -> list[checks.CheckMessage]:
-    """Values that are sound on a developer's machine only."""
+    """Return warnings of values that are sound on a developer's machine only."""
     messages: list[checks.CheckMessage] = []
     if not current.ENCRYPTION_KEYS:
         messages.append(
@@ -271,7 +351,7 @@ def _for_development(current: conf.Settings) -> list[checks.CheckMessage]:
         )
     for account in current.ACCOUNTS.values():
         where = f'{conf.NAME}["ACCOUNTS"]["{account.alias}"]'
-        if account.api_key.startswith(TEST_KEY):
+        if account.is_test:
             messages.append(
                 checks.Warning(
                     f'{where}["API_KEY"] is a test key: no real money moves.',
@@ -299,7 +379,7 @@ def _for_development(current: conf.Settings) -> list[checks.CheckMessage]:
     return messages
 
 
-#: Survives only where the variables of our frames, or the request bodies of our pages, are sent to Sentry.
+#: Survives only if the variables of our frames, or the request bodies of our pages, are sent to Sentry.
 _PROBE = "probe of payments_integration"
 
 
@@ -328,7 +408,7 @@ def check_sentry(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMes
 
 
 def _removes_data(name: str, function: Any) -> bool:
-    """Whether the function removes what it must. It is tried out, because a project's own function may call ours."""
+    """Return True if the function removes what it must. Tries it, because a project's own function may call ours."""
     if function is None:
         return False
     payer = {"payer": {"name": _PROBE}}
@@ -354,43 +434,118 @@ def check_keys(
         return []
     if WebhookEndpoint._meta.db_table not in connections[using].introspection.table_names():
         return []
-    tokens = WebhookEndpoint.objects.exclude(secret_token="").values_list("pk", "secret_token")
-    unreadable = []
-    for pk, token in tokens:
-        try:
-            decrypt(token)
-        except DecryptionError:
-            unreadable.append(pk)
+    # Imports a large library, which starting the app does not need.
+    from payments_integration.projection import has_unreadable_secret  # noqa: PLC0415
+
+    stored = WebhookEndpoint.objects.exclude(secret_token="").order_by("pk")
+    unreadable = [row.pk for row in stored if has_unreadable_secret(row)]
     if not unreadable:
         return []
     return [
         checks.Error(
-            f"No key can read the secrets of {', '.join(unreadable)}; their deliveries are answered with 503.",
+            f"No key can read the secrets of {', '.join(unreadable)}; deliveries that they sign get 503.",
             hint=f'Put the missing key back into {conf.NAME}["ENCRYPTION_KEYS"], or rotate the secrets.',
             id=f"{ID}.E010",
         )
     ]
 
 
+def check_endpoints(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[checks.CheckMessage]:
+    """With ``check --deploy --database``. W025: an account has neither a webhook endpoint nor a secret."""
+    using = router.db_for_read(WebhookEndpoint)
+    if not databases or using not in databases or any(conf.problems(getattr(settings, conf.NAME, {}))):
+        return []
+    if WebhookEndpoint._meta.db_table not in connections[using].introspection.table_names():
+        return []
+    active = WebhookEndpoint.objects.filter(deleted_at=None, gone_at=None)
+    registered = set(active.values_list("account", flat=True).distinct())
+    return [
+        checks.Warning(
+            f"No webhook endpoint of the account {account.alias} is known, and it has no WEBHOOK_SECRETS: no delivery "
+            "can arrive, so changes show minutes later.",
+            hint="Register the site's public address: manage.py payments_endpoints create "
+            "https://…/payments/webhook/ (with --account for another one than default).",
+            id=f"{ID}.W025",
+        )
+        for account in conf.current().ACCOUNTS.values()
+        if account.alias not in registered and not account.webhook_secrets
+    ]
+
+
+def check_storage(
+    app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[checks.CheckMessage]:
+    """With ``check --database``. W016: the database cannot store every character. E023: nor every webhook body."""
+    using = router.db_for_write(Event)
+    if not databases or using not in databases:
+        return []
+    messages: list[checks.CheckMessage] = []
+    names = {characters.character_set(using), characters.of_connection(using)} - characters.COMPLETE
+    if names:
+        messages.append(
+            checks.Warning(
+                f"The database takes texts as {' and '.join(sorted(names))}: an event with another character, such as "
+                "an emoji in a refund's reason, is quarantined, and a sweep leaves out its object.",
+                hint='Use a database in utf8mb4 with "OPTIONS": {"charset": "utf8mb4"} (MariaDB), or with ENCODING '
+                "'UTF8' (PostgreSQL). docs/install.md shows how to convert the columns on MariaDB.",
+                id=f"{ID}.W016",
+            )
+        )
+    most = sizes.packet(using)
+    if most is not None and not any(conf.problems(getattr(settings, conf.NAME, {}))):
+        # Quotes and line breaks of a body are sent as two bytes each.
+        needed = 2 * conf.current().MAX_WEBHOOK_BYTES
+        if needed > most:
+            messages.append(
+                checks.Error(
+                    f'{conf.NAME}["MAX_WEBHOOK_BYTES"] allows bodies that may take a statement of {needed} bytes, and '
+                    f"the database's max_allowed_packet is {most}: such a delivery cannot be stored.",
+                    hint=f"Set max_allowed_packet of the server to {needed} or more, or MAX_WEBHOOK_BYTES to at most "
+                    f"{most // 2}.",
+                    id=f"{ID}.E023",
+                )
+            )
+    return messages
+
+
 def check_accounts(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[checks.CheckMessage]:
-    """With ``check --database``. E019: rows belong to an alias that is not configured."""
+    """With ``check --database``. E018: a key was replaced by one of another project. E019: rows
+    belong to an alias that is not configured.
+    """
     if (
         not databases
         or router.db_for_read(Event) not in databases
         or any(conf.problems(getattr(settings, conf.NAME, {})))
     ):
         return []
-    unknown = [alias for alias in reconciliation.stored_accounts() if alias not in conf.current().ACCOUNTS]
+    # Not imported at the start: only these checks read the mirror.
+    from payments_integration import projection  # noqa: PLC0415
+
+    stored, configured = reconciliation.stored_accounts(), conf.current().ACCOUNTS
+    unknown = [alias for alias in stored if alias not in configured]
+    replaced = projection.replaced_keys([alias for alias in stored if alias in configured])
+    messages: list[checks.CheckMessage] = [
+        checks.Error(
+            f"{why}. Every call and pass is refused, and deliveries wait, because the objects of two projects would "
+            "be mixed.",
+            hint=f"To do: {ACTIONS[Reason.KEY_REPLACED]}.",
+            id=f"{ID}.E018",
+        )
+        for why in replaced.values()
+    ]
     if not unknown:
-        return []
+        return messages
     return [
+        *messages,
         checks.Error(
             f"Rows belong to accounts that are not configured: {', '.join(unknown)}. A renamed account is a stranger: "
             "events about its objects are quarantined, and its keys protect no call.",
             hint="If you renamed it, run manage.py payments_rename_account OLD NEW before you start anything. "
             "Otherwise configure it again; if it is closed for good, silence this check.",
             id=f"{ID}.E019",
-        )
+        ),
     ]

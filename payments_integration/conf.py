@@ -1,4 +1,4 @@
-"""The setting ``PAYMENTS_INTEGRATION``: read lazily, typed, with a default for each option but ACCOUNTS.
+"""Read the setting ``PAYMENTS_INTEGRATION``: lazily, typed, with a default for each option but ACCOUNTS.
 
 ``current()`` raises ImproperlyConfigured for a wrong setting; ``problems()`` lists all errors for the system checks;
 ``from_env()`` makes the setting from environment variables.
@@ -13,16 +13,18 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.functional import Promise
 
 from payments_integration.enums import Currency
 from payments_integration.money import INT64_MAX
@@ -30,9 +32,13 @@ from payments_integration.validation.urls import is_base_url, is_proxy_url
 
 NAME = "PAYMENTS_INTEGRATION"
 DEFAULT_ACCOUNT = "default"
+TEST_KEY = "sk_test_"
 
 #: The longest wait in RECEIVER_RETRIES, in seconds.
 LONGEST_RETRY = 3600
+
+#: Characters of an account's NAME.
+MAX_NAME = 100
 
 #: An alias is part of URLs and of every row.
 ALIAS_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -46,12 +52,25 @@ class Account:
     base_url: str
     api_key: str = field(repr=False)
     webhook_secrets: tuple[str, ...] = field(default=(), repr=False)
-    #: What the provider dates before this is mirrored and not dispatched; None: an hour before the first contact.
+    #: Changes that the provider dates before this are mirrored but not dispatched; None: an hour before the first
+    #: contact.
     dispatch_since: datetime | None = None
-    #: The way out to an https:// address; "": directly. It may have a password.
+    #: The proxy to an https:// address; "": none. It may have a password.
     proxy: str = field(default="", repr=False)
-    #: The file of authorities that sign certificates; "": those of the package certifi.
+    #: The file of authorities that sign certificates; "": the file of the package certifi.
     ca_bundle: str = ""
+    #: What people call it; "": its alias.
+    name: str = ""
+
+    @property
+    def is_test(self) -> bool:
+        """True if the key is one for tests (spec, "Authentication")."""
+        return self.api_key.startswith(TEST_KEY)
+
+    @property
+    def key_hash(self) -> str:
+        """A hash of the key, to notice later that the account has another one."""
+        return _key_hash(self.api_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +79,11 @@ class Settings:
 
     #: Alias to the keys of an account (ACCOUNT_KEYS); one account for each project of the provider.
     ACCOUNTS: Mapping[str, Account] = field(default_factory=dict)
-    #: "inline": apply within the request, after commit; "celery": in a worker.
+    #: "inline": apply within the request, after commit; "celery": in a Celery worker; "worker": in payments_worker, or
+    #: in a job that WAKE_UP starts.
     PROCESSING: str = "inline"
+    #: Dotted path of ``f(account: str)``, called in a thread when an account has work ("worker" only); empty: none.
+    WAKE_UP: str = ""
     #: How long a worker delays events, so that late ones are applied in order ("celery" only).
     REORDER_WINDOW: int = 0
     #: Keys that encrypt webhook secrets, newest first; empty: derived from SECRET_KEY and its fallbacks.
@@ -106,20 +128,29 @@ class Settings:
     )
     #: Dotted path of ``f(queryset, user) -> queryset``: the rows that a user may see there.
     API_QUERYSET: str = "payments_integration.api.querysets.visible"
-    #: Dotted path of ``f(user, reference) -> bool``: whether a customer may create something under this
-    #: merchant_reference there; empty: none may.
+    #: Dotted path of ``f(user, reference) -> bool``: True if a customer may create something under this
+    #: merchant_reference there; empty: no customer may.
     API_REFERENCE_CHECK: str = ""
-    #: Dotted path of ``f(user, account) -> bool``: whether a user may use this account there; empty: staff may use
+    #: Dotted path of ``f(user, account) -> bool``: True if a user may use this account there; empty: staff may use
     #: every account, and "default" only if API_QUERYSET is the project's own; all other users "default" only.
     API_ACCOUNT_CHECK: str = ""
+    #: Dotted path of ``f(request, body) -> arguments``: the arguments of ``create_payment`` for a customer's request
+    #: there; empty: customers create no payments.
+    API_PAYMENT: str = ""
+    #: "refuse" a document's number that python-stdnum considers wrong, or only "warn" in the log and send it.
+    DOCUMENT_CHECKS: str = "refuse"
     #: Dotted path of ``f(obj) -> str | None``: where the admin's links from a payment, payout or deposit reference to
     #: the order with its merchant_reference lead; empty: to the rows of ``Payable`` models.
     ORDER_URL: str = ""
-    #: Whether tests may open connections to other machines. Without it, they reach this machine only.
+    #: Names of payment methods, and words for reasons why something failed, by the provider's code.
+    NAMES: Mapping[str, str] = field(default_factory=dict)
+    #: Report two payments of one merchant_reference. Set False if it names a customer, not an order.
+    REPORT_DOUBLE_PAYMENTS: bool = True
+    #: Let tests open connections to other machines. Otherwise they reach this machine only.
     ALLOW_NETWORK_IN_TESTS: bool = False
 
     def account(self, alias: str = DEFAULT_ACCOUNT) -> Account:
-        """The account of that alias. Raises ImproperlyConfigured, with the known aliases, if there is none."""
+        """Return the account of that alias. Raises ImproperlyConfigured, with the known aliases, if there is none."""
         try:
             return self.ACCOUNTS[alias]
         except KeyError:
@@ -129,6 +160,9 @@ class Settings:
             ) from None
 
 
+_WRONG = "is missing or wrong"
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One error in the setting: a stable check id, the error, and what to write instead."""
@@ -136,6 +170,8 @@ class Problem:
     id: str
     message: str
     hint: str
+    #: What the message says about the value, for ``from_env``, which names the variable in place of the setting.
+    fault: str = _WRONG
 
 
 #: Event rows are kept for the provider's 30 days and a week more, so that a repeated delivery is recognised.
@@ -154,6 +190,8 @@ _NUMBERS: dict[str, tuple[type, float, float]] = {
     "EVENT_DAYS": (int, MIN_EVENT_DAYS, 36500),
     "BACKLOG_ALERT": (int, 1, 86400),
 }
+#: The first choice is the default.
+_CHOICES = {"PROCESSING": ("inline", "celery", "worker"), "DOCUMENT_CHECKS": ("refuse", "warn")}
 #: The options that are lists of classes, and the method that each class must have.
 API_CLASSES: Mapping[str, str] = {
     "API_AUTHENTICATION_CLASSES": "authenticate",
@@ -164,18 +202,19 @@ _API_RATES = ("read", "write")
 _RATE = re.compile(r"[1-9][0-9]{0,8}/(?:s|sec|second|m|min|minute|h|hour|d|day)")
 _PATH = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 #: The keys of an account.
-ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS", "PROXY", "CA_BUNDLE", "DISPATCH_SINCE")
+ACCOUNT_KEYS = ("BASE_URL", "API_KEY", "WEBHOOK_SECRETS", "PROXY", "CA_BUNDLE", "DISPATCH_SINCE", "NAME")
 
 
 def _limits(text: str) -> dict[str, int]:
-    """The limits in ``CLP=1000000,USD=50000``."""
-    return {name: int(limit) for name, _, limit in (pair.partition("=") for pair in text.split(","))}
+    """Parse limits such as ``CLP=1000000,USD=50000``."""
+    return {name.strip(): int(limit) for name, _, limit in (pair.partition("=") for pair in text.split(","))}
 
 
 _VALID_ACCOUNT = {"BASE_URL": "https://provider.example", "API_KEY": "sk"}
 #: How ``from_env`` reads each option but ACCOUNTS.
 _ENV_CASTS: Mapping[str, Any] = {
     "PROCESSING": str,
+    "WAKE_UP": str,
     "ENCRYPTION_KEYS": list,
     "RECEIVER_RETRIES": [int],
     **{name: kind for name, (kind, _low, _high) in _NUMBERS.items()},
@@ -185,15 +224,40 @@ _ENV_CASTS: Mapping[str, Any] = {
     "API_QUERYSET": str,
     "API_REFERENCE_CHECK": str,
     "API_ACCOUNT_CHECK": str,
+    "API_PAYMENT": str,
+    "DOCUMENT_CHECKS": str,
     "ORDER_URL": str,
+    "NAMES": dict,
+    "REPORT_DOUBLE_PAYMENTS": bool,
     "ALLOW_NETWORK_IN_TESTS": bool,
 }
 
+#: By prefix of ``from_env``: the variables that it did not read, and the one that each probably means.
+misspelt: dict[str, dict[str, str]] = {}
+#: How similar to a known name a misspelt one must be. Projects have other variables with the same prefix.
+_ALIKE = 0.85
+
 _cache: tuple[Any, Settings] | None = None
+_guard: Callable[[str], None] | None = None
+
+
+def set_guard(function: Callable[[str], None]) -> None:
+    """Set the function that is called with an alias before the account is used. It may raise to refuse.
+
+    ``apps`` sets it, so that the client, which calls it, needs no models.
+    """
+    global _guard  # noqa: PLW0603  (set once, at the start)
+    _guard = function
+
+
+def guard(alias: str) -> None:
+    """Raise if there is a reason against a request to the provider for this account."""
+    if _guard is not None:
+        _guard(alias)
 
 
 def current() -> Settings:
-    """The settings as they are now (``override_settings`` works). Raises ImproperlyConfigured if they are wrong."""
+    """Return the present settings (``override_settings`` works). Raises ImproperlyConfigured if they are wrong."""
     global _cache  # noqa: PLW0603  (parsed once per distinct value)
     raw = getattr(settings, NAME, {})
     if _cache is not None and _cache[0] == raw:
@@ -206,7 +270,7 @@ def current() -> Settings:
 
 
 def account(alias: str = DEFAULT_ACCOUNT) -> Account:
-    """The account of an alias, as the setting has it now.
+    """Return the account of an alias, as the setting has it now.
 
     Raises:
         ImproperlyConfigured: There is no such account (the message has the known ones), or the setting is wrong.
@@ -215,19 +279,47 @@ def account(alias: str = DEFAULT_ACCOUNT) -> Account:
 
 
 def aliases(only: str | None = None) -> list[str]:
-    """Every alias in the order of the setting, or only that of ``only``, which must exist."""
+    """Return every alias in the order of the setting, or only ``only``, which must exist."""
     return [account(only).alias] if only is not None else list(current().ACCOUNTS)
 
 
+def account_name(alias: str) -> str:
+    """Return what pages call an account: its NAME, or its alias. An alias that is not configured stays as it is."""
+    entry = current().ACCOUNTS.get(alias)
+    return (entry.name if entry is not None else "") or alias
+
+
+def account_choices() -> list[tuple[str, str]]:
+    """Return (alias, name) of every account, in the order of the setting."""
+    return [(alias, account_name(alias)) for alias in aliases()]
+
+
+def is_test(alias: str) -> bool:
+    """Return True if an account has a test key now. False for an account that is not configured."""
+    entry = current().ACCOUNTS.get(alias)
+    return entry is not None and entry.is_test
+
+
 def in_test_environment() -> bool:
-    """Whether this process runs tests: Django's test runner or pytest-django has set up its test environment."""
+    """Return True if Django's test runner or pytest-django has set up its test environment in this process."""
     # Not imported: a site does not load Django's test tools.
     utils = sys.modules.get("django.test.utils")
     return hasattr(getattr(utils, "_TestState", None), "saved_data")
 
 
+def key_hash(alias: str) -> str:
+    """Return ``Account.key_hash`` of an alias."""
+    return account(alias).key_hash
+
+
+@cache
+def _key_hash(api_key: str) -> str:
+    # Not keyed with SECRET_KEY: a new one would make every API key look new.
+    return hashlib.sha256(api_key.encode()).hexdigest()
+
+
 def fingerprint(alias: str) -> str:
-    """A hash of the address and API key of an account: two aliases that have one are the same account there."""
+    """Return a hash of an account's address and API key. Two aliases with one hash are the same account there."""
     entry = account(alias)
     return hashlib.sha256(f"{entry.base_url}\x00{entry.api_key}".encode()).hexdigest()
 
@@ -239,8 +331,10 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
     PAYMENTS_ACCOUNTS=default,br, the account "br" is read from PAYMENTS_BR_API_KEY and PAYMENTS_BR_WEBHOOK_SECRETS,
     and from PAYMENTS_BR_BASE_URL, PAYMENTS_BR_PROXY and PAYMENTS_BR_CA_BUNDLE if they differ from PAYMENTS_BASE_URL,
     PAYMENTS_PROXY and PAYMENTS_CA_BUNDLE. PAYMENTS_DISPATCH_SINCE and PAYMENTS_BR_DISPATCH_SINCE are ISO 8601 times
-    with a time zone. Each other option has a variable of its name, such as PAYMENTS_PROCESSING. Write lists as a,b and
-    dicts as CLP=1000000,USD=50000. An empty variable counts as not set.
+    with a time zone. PAYMENTS_NAME and PAYMENTS_BR_NAME are what people call an account. Each other option has a
+    variable of its name, such as PAYMENTS_PROCESSING. Write lists as a,b and dicts as CLP=1000000,USD=50000. Blanks
+    and line breaks around a value are left out, and an empty variable counts as not set. A variable whose name is
+    nearly one of these is an error of the system checks.
 
     Args:
         prefix: How the variables' names begin.
@@ -261,23 +355,26 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
     if Path(env_file).is_file():
         Env.read_env(env_file)
 
+    known: set[str] = set()
+
     def read(name: str, cast: Any = str) -> Any:
-        text = Env.ENVIRON.get(prefix + name, "")
+        known.add(name)
+        text = Env.ENVIRON.get(prefix + name, "").strip()
         try:
-            return Env.parse_value(text, cast) if text else None
+            return _stripped(Env.parse_value(text, cast)) if text else None
         except ValueError:
-            raise ImproperlyConfigured(f"The environment variable {prefix + name} cannot be read.") from None
+            raise _wrong_variable(f"The environment variable {prefix + name} cannot be read.") from None
 
     def check(variable: str, value: dict[str, Any]) -> None:
         for problem in problems(value):
-            raise ImproperlyConfigured(f"The environment variable {variable} is missing or wrong. {problem.hint}")
+            raise _wrong_variable(f"The environment variable {variable} {problem.fault}. {problem.hint}")
 
     found: dict[str, Any] = {"ACCOUNTS": {}}
     variables: dict[str, str] = {}
     for alias in read("ACCOUNTS", list) or [DEFAULT_ACCOUNT]:
         own = "" if alias == DEFAULT_ACCOUNT else alias.upper().replace("-", "_") + "_"
         if not ALIAS_PATTERN.fullmatch(alias) or variables.setdefault(own, alias) != alias:
-            raise ImproperlyConfigured(
+            raise _wrong_variable(
                 f"The environment variable {prefix}ACCOUNTS has a wrong or ambiguous alias {alias!r}. "
                 "Use ASCII letters, digits, hyphens and underscores, and names that differ in more than case."
             )
@@ -291,6 +388,8 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
         for key in ("PROXY", "CA_BUNDLE"):  # most accounts have neither
             if value := read(f"{own}{key}") or read(key):
                 entry[key] = value
+        if name := read(f"{own}NAME"):
+            entry["NAME"] = name
         for key, value in entry.items():
             check(f"{prefix}{own}{key}", {"ACCOUNTS": {alias: {**_VALID_ACCOUNT, key: value}}})
         found["ACCOUNTS"][alias] = entry
@@ -299,7 +398,50 @@ def from_env(prefix: str = "PAYMENTS_", env_file: str | Path = ".env") -> dict[s
         if (value := read(name, cast)) is not None:
             check(prefix + name, {name: value})
             found[name] = value
+    read_variables = {prefix + name for name in known}
+    misspelt[prefix] = {
+        name: prefix + close[0]
+        for name in sorted(Env.ENVIRON)
+        if name.upper().startswith(prefix.upper())
+        and name not in read_variables
+        and (close := difflib.get_close_matches(name[len(prefix) :].upper(), known, n=1, cutoff=_ALIKE))
+    }
     return found
+
+
+def _stripped(value: Any) -> Any:
+    """Return the value, or each value of a list or dict, without blanks around it."""
+    if isinstance(value, list):
+        return [item for item in map(_stripped, value) if item != ""]
+    if isinstance(value, dict):
+        return {_stripped(name): _stripped(item) for name, item in value.items()}
+    return value.strip() if isinstance(value, str) else value
+
+
+class _WrongVariable(ImproperlyConfigured):
+    pass
+
+
+_usual_excepthook = sys.excepthook
+
+
+def _wrong_variable(message: str) -> ImproperlyConfigured:
+    """Return an error that ends the process in one line if nothing catches it, as in manage.py.
+
+    The traceback would show only how Django imports the settings. Django prints these errors in one line for none of
+    its commands, so Python is asked to.
+    """
+    global _usual_excepthook
+    if sys.excepthook is not _one_line:
+        _usual_excepthook, sys.excepthook = sys.excepthook, _one_line
+    return _WrongVariable(message)
+
+
+def _one_line(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if isinstance(error, _WrongVariable):
+        sys.stderr.write(f"{ImproperlyConfigured.__name__}: {error}\n")
+    else:
+        _usual_excepthook(kind, error, traceback)
 
 
 def _parse(raw: Mapping[str, Any]) -> Settings:
@@ -313,6 +455,7 @@ def _parse(raw: Mapping[str, Any]) -> Settings:
             dispatch_since=entry.get("DISPATCH_SINCE"),
             proxy=(entry.get("PROXY") or "").rstrip("/"),
             ca_bundle=os.fspath(entry.get("CA_BUNDLE") or ""),
+            name=entry.get("NAME", ""),
         )
         for alias, entry in raw.get("ACCOUNTS", {}).items()
     }
@@ -327,7 +470,7 @@ def _parse(raw: Mapping[str, Any]) -> Settings:
 
 
 def problems(raw: object) -> Iterator[Problem]:
-    """Every error in a value of the setting, in the order of the check ids."""
+    """Yield every error in a value of the setting, in the order of the check ids."""
     if not isinstance(raw, Mapping):
         yield Problem("E001", f"{NAME} must be a dict.", f"Write {NAME} = {{'ACCOUNTS': {{…}}}}.")
         return
@@ -339,27 +482,36 @@ def problems(raw: object) -> Iterator[Problem]:
         elif name not in known:
             yield Problem("E002", f"{NAME} has an unknown option {name!r}.", _known(name, known))
     yield from _account_problems(raw.get("ACCOUNTS", {}))
-    if raw.get("PROCESSING", "inline") not in ("inline", "celery"):
-        yield Problem("E006", f'{NAME}["PROCESSING"] is wrong.', 'Write "inline" or "celery".')
+    for name, choices in _CHOICES.items():
+        if raw.get(name, choices[0]) not in choices:
+            *others, last = (f'"{choice}"' for choice in choices)
+            yield Problem("E006", f'{NAME}["{name}"] is wrong.', f"Write {', '.join(others)} or {last}.")
     for name, (kind, low, high) in _NUMBERS.items():
         if name in raw and not _is_number(raw[name], kind, low, high):
             what = "a whole number" if kind is int else "a number"
             yield Problem("E007", f'{NAME}["{name}"] is wrong.', f"Write {what} from {low:g} to {high:g}.")
-    if not isinstance(raw.get("ALLOW_NETWORK_IN_TESTS", False), bool):
-        yield Problem("E007", f'{NAME}["ALLOW_NETWORK_IN_TESTS"] is wrong.', "Write True or False.")
+    for name in ("REPORT_DOUBLE_PAYMENTS", "ALLOW_NETWORK_IN_TESTS"):
+        if not isinstance(raw.get(name, False), bool):
+            yield Problem("E007", f'{NAME}["{name}"] is wrong.', "Write True or False.")
+    names = raw.get("NAMES", {})
+    if not isinstance(names, Mapping) or not all(
+        isinstance(code, str) and isinstance(name, str | Promise) for code, name in names.items()
+    ):
+        yield Problem(
+            "E007", f'{NAME}["NAMES"] is wrong.', 'Write a dict of texts, such as {"cl_webpay_card": "Webpay"}.'
+        )
     retries = raw.get("RECEIVER_RETRIES", ())
     if not isinstance(retries, list | tuple) or not all(_is_number(wait, int, 0, LONGEST_RETRY) for wait in retries):
         hint = f"Write a list of seconds, 0 to {LONGEST_RETRY} each."
         yield Problem("E008", f'{NAME}["RECEIVER_RETRIES"] is wrong.', hint)
     keys = raw.get("ENCRYPTION_KEYS", ())
-    if not isinstance(keys, list | tuple) or not all(isinstance(key, str) and key for key in keys):
-        yield Problem("E009", f'{NAME}["ENCRYPTION_KEYS"] is wrong.', "Write a list of non-empty strings.")
+    yield from _secret_problems("E009", f'{NAME}["ENCRYPTION_KEYS"]', keys)
     yield from _limit_problems(raw.get("APPROVAL_LIMITS", {}))
     yield from _api_problems(raw)
 
 
 def _known(name: object, known: Sequence[str]) -> str:
-    """A hint for a name that is not known: the one that was probably meant, and all of them."""
+    """Return a hint for an unknown name: the one that was probably meant, and all of them."""
     spelled = {word.upper(): word for word in known}
     close = difflib.get_close_matches(str(name).upper(), spelled, n=1)
     meant = "".join(f'Did you mean "{spelled[word]}"? ' for word in close)
@@ -380,7 +532,7 @@ def _api_problems(raw: Mapping[str, Any]) -> Iterator[Problem]:
         )
     if "API_QUERYSET" in raw and not _is_path(raw["API_QUERYSET"]):
         yield Problem("E013", f'{NAME}["API_QUERYSET"] is wrong.', "Write the dotted path of a function.")
-    for name in ("API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "ORDER_URL"):
+    for name in ("API_REFERENCE_CHECK", "API_ACCOUNT_CHECK", "API_PAYMENT", "ORDER_URL", "WAKE_UP"):
         if (path := raw.get(name, "")) != "" and not _is_path(path):
             yield Problem("E013", f'{NAME}["{name}"] is wrong.', "Write the dotted path of a function.")
     rates = raw.get("API_THROTTLE_RATES", {})
@@ -423,6 +575,7 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
         return
     seen: dict[tuple[str, str], str] = {}
     spelled: dict[str, str] = {}
+    named: dict[str, str] = {}
     for alias, entry in accounts.items():
         if not isinstance(alias, str) or not ALIAS_PATTERN.fullmatch(alias):
             yield Problem(
@@ -443,22 +596,20 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
                 yield Problem("E005", f"{here} has an unknown key {key!r}.", _known(key, ACCOUNT_KEYS))
         base_url, api_key = entry.get("BASE_URL"), entry.get("API_KEY")
         if not isinstance(base_url, str) or not is_base_url(base_url):
-            yield Problem(
-                "E005",
-                f'{here}["BASE_URL"] is missing or wrong.',
-                "Write an https:// address without /v1 and without query (http:// on the loopback only).",
-            )
+            hint = "Write an https:// address without /v1 and without query (http:// on the loopback only)."
+            fault = _fault(base_url) or _WRONG
+            yield Problem("E005", f'{here}["BASE_URL"] {fault}.', hint, fault)
         elif urlsplit(base_url).path.rstrip("/").endswith("/v1"):
             yield Problem("E005", f'{here}["BASE_URL"] ends in /v1.', "Leave /v1 off: the client appends it.")
-        if not isinstance(api_key, str) or not _is_header_value(api_key):
-            yield Problem("E005", f'{here}["API_KEY"] is missing or wrong.', 'Write the secret key, e.g. "sk_test_…".')
-        elif isinstance(base_url, str):
+        if fault := _key_fault(api_key):
+            hint = 'Write the secret key, e.g. "sk_test_…".'
+            yield Problem("E005", f'{here}["API_KEY"] {fault}.', hint, fault)
+        elif isinstance(base_url, str) and isinstance(api_key, str):
             other = seen.setdefault((base_url.rstrip("/"), api_key), alias)
             if other != alias:
                 yield Problem("E005", f"{here} has the same key as {other!r}.", "One account per provider project.")
         secrets = entry.get("WEBHOOK_SECRETS", [])
-        if not isinstance(secrets, list | tuple) or not all(isinstance(s, str) and s for s in secrets):
-            yield Problem("E005", f'{here}["WEBHOOK_SECRETS"] is wrong.', "Write a list of non-empty strings.")
+        yield from _secret_problems("E005", f'{here}["WEBHOOK_SECRETS"]', secrets)
         since = entry.get("DISPATCH_SINCE")
         if since is not None and not (isinstance(since, datetime) and since.utcoffset() is not None):
             yield Problem(
@@ -468,6 +619,45 @@ def _account_problems(accounts: object) -> Iterator[Problem]:
                 "2026-01-31T00:00:00Z.",
             )
         yield from _way_out_problems(here, entry)
+        name = entry.get("NAME", "")
+        if not isinstance(name, str) or name != name.strip() or not name.isprintable() or len(name) > MAX_NAME:
+            hint = f'Write a line of at most {MAX_NAME} characters, such as "Brazil".'
+            yield Problem("E005", f'{here}["NAME"] is wrong.', hint)
+        elif (twin := named.setdefault(name or alias, alias)) != alias:
+            yield Problem("E005", f"{here} is called like {twin!r}.", "People could not tell them apart: rename one.")
+
+
+def _secret_problems(id: str, where: str, secrets: object) -> Iterator[Problem]:
+    if not isinstance(secrets, list | tuple) or not all(isinstance(secret, str) and secret for secret in secrets):
+        yield Problem(id, f"{where} is wrong.", "Write a list of non-empty strings.")
+        return
+    for number, secret in enumerate(secrets, 1):
+        if fault := _fault(secret):
+            fault = f"has a value, number {number}, that {fault}"
+            yield Problem(id, f"{where} {fault}.", "Write it without them: they would be part of it.", fault)
+
+
+def _fault(value: object) -> str:
+    """Name what is around a value that was not meant to be part of it; "" if nothing."""
+    if not isinstance(value, str):
+        return ""
+    if value != value.strip():
+        return "begins or ends with a blank or a line break"
+    # Docker's --env-file keeps them.
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return "is written within quotation marks" if is_quoted else ""
+
+
+def _key_fault(value: object) -> str:
+    """Return why this is not an API key; "" if it may be one."""
+    if not isinstance(value, str):
+        return "is missing" if value is None else "is not a text"
+    if not value.strip():
+        return "is empty"
+    if fault := _fault(value):
+        return fault
+    is_header_value = value.isascii() and value.isprintable() and " " not in value
+    return "" if is_header_value else "has a blank, a line break or a character that is not ASCII"
 
 
 def _way_out_problems(here: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
@@ -481,7 +671,7 @@ def _way_out_problems(here: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _unreadable_bundle(path: object) -> str:
-    """Why authorities cannot be read from this file; "" if they can."""
+    """Return why authorities cannot be read from this file; "" if they can."""
     import ssl  # noqa: PLC0415  (most sites name no file)
 
     if not isinstance(path, str | os.PathLike):
@@ -493,10 +683,6 @@ def _unreadable_bundle(path: object) -> str:
     except (OSError, ValueError) as error:
         return f"the file cannot be read ({getattr(error, 'strerror', None) or 'no path'})"
     return ""
-
-
-def _is_header_value(value: str) -> bool:
-    return bool(value) and value.isascii() and value.isprintable() and " " not in value
 
 
 def _is_number(value: object, kind: type, low: float, high: float) -> bool:

@@ -1,4 +1,4 @@
-"""The provider's closed sets (spec, "Resources and their fields" and "Events").
+"""Define the provider's closed sets (spec, "Resources and their fields" and "Events").
 
 They validate what *we* send. A value from the provider that this version does not know is stored as it is.
 """
@@ -33,7 +33,7 @@ ID_PREFIXES: dict[str, str] = {
 
 
 def kind_of(object_id: str) -> Kind | None:
-    """The kind that the prefix of an id names; None for any other text."""
+    """Return the kind that the prefix of an id names; None for any other text."""
     return next((Kind(kind) for kind, prefix in ID_PREFIXES.items() if object_id.startswith(prefix)), None)
 
 
@@ -98,7 +98,7 @@ class PaymentStatus(TextChoices):
     CREATED = "created", _("created")
     REQUIRES_ACTION = "requires_action", _("requires action")
     PROCESSING = "processing", _("processing")
-    SUCCEEDED = "succeeded", _("succeeded")
+    SUCCEEDED = "succeeded", pgettext_lazy("payment", "succeeded")
     FAILED = "failed", _("failed")
     EXPIRED = "expired", _("expired")
     CANCELED = "canceled", _("canceled")
@@ -128,7 +128,7 @@ class RefundStatus(TextChoices):
 
 
 class ActiveStatus(TextChoices):
-    """Webhook endpoints."""
+    """The status of a webhook endpoint."""
 
     ACTIVE = "active", _("active")
     DISABLED = "disabled", _("disabled")
@@ -164,7 +164,7 @@ ActiveStatusName = Literal["active", "disabled"]
 OPEN_PAYMENT_STATUSES = frozenset({"created", "requires_action", "processing", "on_hold", "partially_paid"})
 #: The merchant owns the money received. A payment on hold is not here: its money may go back to the payer.
 RECEIVED_PAYMENT_STATUSES = frozenset({"succeeded", "overpaid", "partially_paid"})
-#: All of the money that was asked for came.
+#: All of the requested money arrived.
 PAID_PAYMENT_STATUSES = frozenset({"succeeded", "overpaid"})
 #: Attempts that ended without payment.
 VAIN_PAYMENT_STATUSES = frozenset({"failed", "expired", "canceled"})

@@ -10,10 +10,15 @@ class PaymentsError(Exception):
 
     Attributes:
         was_repeated (bool): The client sent the request twice with the same key, because its connection was lost
-            before an answer came. The first one may have been executed, whatever this error says.
+            before an answer came. The first one may have been executed, even if this error denies it.
     """
 
     was_repeated: bool = False
+
+
+#: The members of a stored refusal that are codes. Other members may repeat what was sent.
+REFUSAL_CODES = ("status_code", "type", "code", "request_id")
+_REFUSAL_TEXTS = ("message", "param")
 
 
 class ProviderError(PaymentsError):
@@ -60,9 +65,8 @@ class ProviderError(PaymentsError):
         return f"{self.code} (HTTP {self.status_code}{where}{request}): {self.message}"
 
     def fields(self) -> dict[str, Any]:
-        """The error envelope and the HTTP status, as the ledger stores a refusal; see :func:`provider_error`."""
-        names = ("status_code", "type", "code", "message", "param", "request_id")
-        return {name: getattr(self, name) for name in names}
+        """Return the error envelope and the HTTP status, as the ledger stores them: see :func:`provider_error`."""
+        return {name: getattr(self, name) for name in (*REFUSAL_CODES, *_REFUSAL_TEXTS)}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.__dict__))
@@ -138,12 +142,12 @@ PROVIDER_ERRORS: dict[str, type[ProviderError]] = {
 
 
 def request_id_of(error: BaseException) -> str:
-    """The provider's id of the request that failed; empty if the error names none."""
+    """Return the provider's id of the request that failed; empty if the error names none."""
     return str(getattr(error, "request_id", ""))
 
 
 def provider_error(fields: dict[str, Any]) -> ProviderError:
-    """A stored refusal as an exception again."""
+    """Return a stored refusal as an exception again."""
     values = {"message": "", "status_code": 0, "code": "", **fields}
     return PROVIDER_ERRORS.get(values.get("type", ""), ApiError)(**values)
 
@@ -169,8 +173,18 @@ class NoAnswer(PaymentsError):
         self.was_connected = was_connected
 
     def fields(self) -> dict[str, Any]:
-        """What the ledger stores of a call that found no connection; see :func:`closing_error`."""
+        """Return what the ledger stores of a call that found no connection; see :func:`closing_error`."""
         return {"status_code": 0, "type": NOT_CONNECTED, "code": NOT_CONNECTED, "message": str(self)}
+
+
+class KeyReplaced(NoAnswer):
+    """The account's API key is of another project than its mirror; the message says why, and what to do.
+
+    A test key was replaced by a live one, or the reverse; or the provider knows none of the ten newest objects under
+    the new key. Nothing was recorded or sent, because the objects of two projects would be mixed. Deliveries are
+    stored, and wait. It is over when the old key is back, the new key has an alias of its own, or ``payments_forget``
+    has run.
+    """
 
 
 #: ``type`` and ``code`` of an operation's ``error`` if there was no connection.
@@ -179,7 +193,7 @@ _NOTHING_SENT = "Nothing was sent: "
 
 
 def is_passing(error: dict[str, Any]) -> bool:
-    """Whether a refusal (``ProviderError.fields``) is about access or rate: it says nothing about the call itself."""
+    """Return True if a refusal (``ProviderError.fields``) is about access or rate, not about the call itself."""
     status, code = error.get("status_code"), error.get("code")
     if code == "idempotency_conflict":
         return False
@@ -187,29 +201,29 @@ def is_passing(error: dict[str, Any]) -> bool:
 
 
 def nothing_sent(why: object) -> str:
-    """The text of an error before which no byte of a request left."""
+    """Return the text of an error before which no byte of a request left."""
     return f"{_NOTHING_SENT}{str(why).removeprefix(_NOTHING_SENT)}"
 
 
 def not_connected(text: str) -> NoAnswer:
-    """The error of a call that was not sent because there was no connection. ``text``: why."""
+    """Return the error of a call that was not sent because there was no connection. ``text`` says why."""
     text = text if text.endswith((".", "?", "!")) else f"{text}."
     return NoAnswer(f"{nothing_sent(text)} Call again with the same key.", was_connected=False)
 
 
 def closing_error(fields: dict[str, Any]) -> ProviderError | NoAnswer:
-    """The stored error of an operation as an exception again."""
+    """Return the stored error of an operation as an exception again."""
     if fields.get("type") == NOT_CONNECTED:
         return not_connected(str(fields.get("message", "")))
     return provider_error(fields)
 
 
 def recorded_error(error: BaseException) -> str:
-    """An error as a record of a pass keeps it: its class and its text."""
+    """Return an error as a record of a pass keeps it: its class and its text."""
     return f"{type(error).__name__}: {error}"
 
 
-#: A recorded error begins with one of these if the provider refused the API key; if it did not answer, or failed.
+#: How a recorded error begins if the provider refused the API key; and if it did not answer, or failed.
 KEY_REFUSED = (f"{AuthenticationFailed.__name__}:",)
 UNREACHABLE = (f"{NoAnswer.__name__}:", f"{ApiError.__name__}:")
 
@@ -245,7 +259,7 @@ class OutcomeUnknown(PaymentsError):
 
 
 def _last(error: BaseException) -> str:
-    """What happened, without texts that may repeat an argument: other libraries', and an envelope's message."""
+    """Say what happened, without texts that may repeat an argument: other libraries', and an envelope's message."""
     if isinstance(error, ProviderError):
         return f"The provider answered {error.code} (HTTP {error.status_code})."
     if isinstance(error, NoAnswer):
@@ -323,14 +337,14 @@ _OURS = {
 
 
 def public_error(recorded: str) -> str:
-    """A recorded error for terminals and mails. Of a library's, such as the database's, only the class.
+    """Return a recorded error for terminals and mails: only the class if it is a library's, such as the database's.
 
-    The text of an error of the database may hold a row.
+    The text of a database error may hold a row.
     """
     name = recorded.partition(":")[0]
     return recorded if name in _OURS else name
 
 
-#: They end a process or a generator. Code of ours that contains every other error of a merchant's code raises these
-#: again, when it has released what it claimed.
+#: These end a process or a generator. Our code that contains every other error of a merchant's code raises them again,
+#: after releasing what it claimed.
 INTERRUPTIONS = (SystemExit, KeyboardInterrupt, GeneratorExit)

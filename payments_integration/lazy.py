@@ -1,4 +1,4 @@
-"""Packages that load each of their modules with its first use (PEP 562).
+"""Load each module of a package with its first use (PEP 562).
 
 A process that starts the app, such as ``manage.py migrate``, then loads no flow that it does not run.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of ``package``, read from its ``if TYPE_CHECKING:`` imports.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``, read from its ``if TYPE_CHECKING:`` imports.
 
     Those imports are the only list of names. Type checkers and import-linter read them as ordinary imports.
     """
@@ -37,7 +37,7 @@ def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]
 
 
 def _imports(package: str) -> dict[str, tuple[str, str]]:
-    """Each imported name, with its module and its name there."""
+    """Return each imported name, with its module and its name there."""
     tree = ast.parse(Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8"))
     blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     return {

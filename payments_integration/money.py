@@ -1,4 +1,4 @@
-"""Amounts: integers in minor units, and the text that people read and type (spec, "What the service does").
+"""Convert amounts between minor units and text that people read and type (spec, "What the service does").
 
 The minor unit of a currency without decimals (CLP) is the whole unit; with two decimals, it is a hundredth. There are
 no floats: they cannot hold an amount exactly.
@@ -7,6 +7,7 @@ no floats: they cannot hold an amount exactly.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
@@ -22,29 +23,91 @@ DEFAULT_EXPONENT = 2
 
 #: The largest amount.
 INT64_MAX = 2**63 - 1
+#: What to write instead of an amount in whole units, for messages.
+TO_MINOR = 'money.to_minor(Decimal("119.90"), "USD")'
 
 #: How each country of the spec writes money.
 _LOCALES = {"CL": "es_CL", "CO": "es_CO", "EC": "es_EC", "PE": "es_PE", "MX": "es_MX", "BR": "pt_BR"}
 #: A typed amount without thousands separators.
 _UNGROUPED = re.compile(r"([0-9]{1,20})(?:[.,]([0-9]{1,2}))?")
+#: Thousands with the same separator twice or more, and decimals after the other one.
+_GROUPED_TWICE = re.compile(
+    r"([1-9][0-9]{0,2}(?:(?:\.[0-9]{3}){2,5}(?=,|$)|(?:,[0-9]{3}){2,5}(?=\.|$)))(?:[.,]([0-9]{1,2}))?"
+)
 #: Some languages separate thousands with a space that few keyboards have.
 _SPACES = re.compile(r"\s")
 
 
 def exponent(currency: str) -> int:
-    """How many decimals the currency has: 0 for CLP, 2 for every other one, known or not."""
+    """Return how many decimals the currency has: 0 for CLP, 2 for every other one, known or not."""
     return EXPONENTS.get(currency, DEFAULT_EXPONENT)
 
 
 def to_minor(amount: Decimal | str | int, currency: str) -> int:
-    """Minor units of an amount in whole units: ``to_minor("12.50", "USD") == 1250``, ``to_minor(990, "CLP")
-    == 990``.
+    """Return minor units: ``to_minor(Decimal("12.50"), "USD") == 1250``, ``to_minor(990, "CLP") == 990``.
 
     Raises TypeError for floats and other types. Raises ValueError for text that is not a plain number, for more
-    decimals than the currency has, and for an amount beyond int64. Nothing is rounded.
+    decimals than the currency has, for an amount beyond int64, and for a currency that is not in the spec, such as
+    ``"usd"``. Nothing is rounded.
     """
+    return _shifted(amount, checked_currency(currency))
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What to pass instead of an amount that is not an int, for messages."""
+
+    #: Minor units.
+    minor: int = 11_990
+    #: The same for people.
+    shown: str = "USD 119.90"
+    call: str = TO_MINOR
+
+    def __str__(self) -> str:
+        return f"{self.minor} for {self.shown}: {self.call}"
+
+
+def example_for(amount: object, currency: object = None) -> Example:
+    """Return an example with the caller's own number if that is in whole units, otherwise with another number.
+
+    A text of digits only may have been meant as minor units.
+    """
+    is_number = isinstance(amount, Decimal | float) or (isinstance(amount, str) and "." in amount)
+    if not is_number or not isinstance(currency, str):
+        return Example()
+    try:
+        minor = to_minor(str(amount), currency)
+    except ValueError:
+        return Example()
+    if minor <= 0:
+        return Example()
+    whole = to_major(minor, currency)
+    return Example(minor, f"{currency} {whole}", f'money.to_minor(Decimal("{whole}"), "{currency}")')
+
+
+def checked_minor(amount: object, currency: object = None) -> int:
+    """Return the amount if it is an int. Raises TypeError for a Decimal (whole units) or a float (not exact).
+
+    ``currency`` is the amount's, for the message.
+    """
+    if isinstance(amount, bool) or not isinstance(amount, int):
+        example = example_for(amount, currency)
+        raise TypeError(f"an amount is an int in minor units, not {type(amount).__name__}: pass {example}")
+    return amount
+
+
+def checked_currency(currency: str) -> str:
+    """Return the currency if the spec has it. Raises ValueError otherwise, even for ``"usd"``."""
+    if currency not in EXPONENTS:
+        raise ValueError(f"a currency is one of {', '.join(EXPONENTS)}, not {currency!r}")
+    return currency
+
+
+def _shifted(amount: Decimal | str | int, currency: str) -> int:
+    """Do ``to_minor`` for any currency: the provider may have one that is not listed."""
     if isinstance(amount, bool) or not isinstance(amount, Decimal | str | int):
-        raise TypeError(f"an amount is a Decimal, a text or an int, not {type(amount).__name__}")
+        instead = f', such as Decimal("{amount}")' if isinstance(amount, float) else ""
+        raise TypeError(f"an amount is a Decimal, a text or an int, not {type(amount).__name__}{instead}")
     try:
         value = Decimal(amount)
     except InvalidOperation:
@@ -66,32 +129,30 @@ def to_minor(amount: Decimal | str | int, currency: str) -> int:
 
 
 def to_major(amount: int, currency: str) -> Decimal:
-    """Whole units of an amount in minor units: ``to_major(1250, "USD") == Decimal("12.50")``.
+    """Return whole units of an amount in minor units: ``to_major(1250, "USD") == Decimal("12.50")``.
 
     Raises TypeError if the amount is not an int.
     """
-    if isinstance(amount, bool) or not isinstance(amount, int):
-        raise TypeError(f"minor units are an int, not {type(amount).__name__}")
-    return Decimal(f"{amount}E-{exponent(currency)}")
+    return Decimal(f"{checked_minor(amount, currency)}E-{exponent(currency)}")
 
 
 def format_money(amount: int, currency: str, locale: str | None = None) -> str:
-    """Minor units for staff: the ISO code, a no-break space and the amount, ``CLP 15,990``. ``$`` would be ambiguous.
+    """Write minor units for staff: ISO code, no-break space and amount, ``CLP 15,990``. ``$`` would be ambiguous.
 
-    ``locale``: whose separators, such as "es-CL" or "es_CL"; the active language if None.
+    ``locale`` gives the separators, such as "es-CL" or "es_CL"; None: the active language.
     """
     return f"{currency}\xa0{format_amount(amount, currency, locale)}"
 
 
 def format_amount(amount: int, currency: str, locale: str | None = None) -> str:
-    """The same without the code, as a form's field shows it: ``15,990``."""
-    return _with_separators(to_major(amount, currency), exponent(currency), locale)
+    """Write the amount without the code, as a form's field shows it: ``15,990``."""
+    return _with_separators(to_major(amount, currency), _decimals(amount, currency), locale)
 
 
 def format_for_payer(amount: int, currency: str, country: str) -> str:
-    """Minor units for payers, as their country writes them in every language: ``$14.990`` (CL), ``S/ 58.90`` (PE).
+    """Write minor units for payers, as their country does in every language: ``$14.990`` (CL), ``S/ 58.90`` (PE).
 
-    For a country that is not of the spec, the same as ``format_money``.
+    For a country that is not in the spec, the same as ``format_money``.
     """
     from babel.numbers import get_currency_symbol, parse_pattern  # noqa: PLC0415
 
@@ -100,7 +161,7 @@ def format_for_payer(amount: int, currency: str, country: str) -> str:
     known = _known(_LOCALES[country])
     # A copy, because the locale's own pattern is shared and has the country's decimals.
     pattern = parse_pattern(known.currency_formats["standard"].pattern)
-    pattern.frac_prec = (exponent(currency),) * 2
+    pattern.frac_prec = (_decimals(amount, currency),) * 2
     text: str = pattern.apply(to_major(amount, currency), known, currency=currency, currency_digits=False)
     symbol = get_currency_symbol(currency, known)
     # CLDR's rule, which Babel leaves out: a symbol that ends with a letter does not touch the digits.
@@ -108,15 +169,16 @@ def format_for_payer(amount: int, currency: str, country: str) -> str:
 
 
 def parse_amount(typed: str, currency: str, locale: str | None = None) -> int:
-    """Minor units of an amount as a person types it, with or without the currency's code in front.
+    """Read minor units from an amount as a person types it, with or without the currency's code in front.
 
-    Thousands separators must be those of ``locale``, at the places where ``format_amount`` writes them: 1.000 is a
-    thousand in Chile and one in the United States. Without them, one or two digits after a point or a comma are
-    decimals. So no text has two meanings, in whichever language it is read. Raises ValueError.
+    Thousands separators must be ``locale``'s, at the places where ``format_amount`` writes them: 1.000 is a
+    thousand in Chile and one in the United States. Without thousands separators, one or two digits after a point or a
+    comma are decimals. The same separator twice, as in 1.200.000, separates thousands in every language. So no text
+    has two meanings, in whichever language it is read. Raises ValueError.
     """
     text = _SPACES.sub(" ", typed).strip().removeprefix(currency).lstrip()
-    if found := _UNGROUPED.fullmatch(text):
-        digits, decimals = found[1], found[2] or ""
+    if found := _UNGROUPED.fullmatch(text) or _GROUPED_TWICE.fullmatch(text):
+        digits, decimals = re.sub(r"[.,]", "", found[1]), found[2] or ""
     else:
         symbols = _known(locale).number_symbols["latn"]
         whole, _point, decimals = text.partition(symbols["decimal"])
@@ -126,12 +188,18 @@ def parse_amount(typed: str, currency: str, locale: str | None = None) -> int:
             raise ValueError("this is not an amount as it is written here")
     if len(decimals) > exponent(currency):
         raise ValueError(f"{currency} has {exponent(currency)} decimals")
-    return to_minor(f"{digits}.{decimals or 0}", currency)
+    return _shifted(f"{digits}.{decimals or 0}", currency)
 
 
 def decimal_separator(locale: str | None = None) -> str:
-    """The point or comma before decimals, in ``locale`` or the active language."""
+    """Return the point or comma before decimals, in ``locale`` or the active language."""
     return str(_known(locale).number_symbols["latn"]["decimal"])
+
+
+def _decimals(amount: int, currency: str) -> int:
+    """Return how many decimals people write: none for a whole number of Colombian pesos."""
+    digits = exponent(currency)
+    return 0 if currency == "COP" and amount % 10**digits == 0 else digits
 
 
 def _with_separators(value: Decimal, decimals: int, locale: str | None) -> str:
@@ -145,8 +213,8 @@ def _with_separators(value: Decimal, decimals: int, locale: str | None) -> str:
 
 
 def _known(locale: str | None) -> Locale:
-    """Babel's locale; English if it does not know it."""
-    # Babel's data is large; it is loaded when money is first shown.
+    """Return Babel's locale; English if Babel does not know it."""
+    # Babel's data is large. It is loaded when money is first shown.
     from babel.core import Locale, UnknownLocaleError  # noqa: PLC0415
 
     try:
@@ -156,5 +224,5 @@ def _known(locale: str | None) -> Locale:
 
 
 def _is_plain(text: str) -> bool:
-    """Only digits, a sign and a decimal point. Decimal also accepts exponents, underscores and other scripts."""
+    """Accept only digits, a sign and a decimal point. Decimal also accepts exponents and other scripts."""
     return text.isascii() and set(text) <= set("0123456789.+-") and text == text.strip()

@@ -1,4 +1,4 @@
-"""Who may do what: Django's permissions, checked where the work is done as well as on the pages.
+"""Check who may do what: Django's permissions, where the work is done as well as on the pages.
 
 Staff act in their own right and are checked. Jobs (text) and customers (users who are not staff) act through the
 merchant's code, which has decided for them.
@@ -14,55 +14,59 @@ from django.core.exceptions import PermissionDenied
 from django.utils.translation import gettext as _
 
 APP = "payments_integration"
-#: Of a SHA-256 in hex; the width of ``Operation.actor_id``.
+#: The length of a SHA-256 in hex, and of ``Operation.actor_id``.
 _MAX_USER_ID = 64
 #: How ``Validator.actor`` begins the text for a user: a number or a UUID.
 _USER_ID = r"(?:[0-9]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):(?=\S)"
 _ACTOR = re.compile(_USER_ID)
 #: The beginning of an entry of ``Operation.note`` that a user made.
-_ENTRY = re.compile(rf"^([0-9]{{4}}-[0-9-]+ [0-9:]+ \w+: ){_USER_ID}", re.MULTILINE)
+_ENTRY = re.compile(rf"^([0-9]{{4}}-[0-9-]+ [0-9:]+(?: \w+)?: ){_USER_ID}", re.MULTILINE)
 
 
 def may(user: Any, codename: str, obj: Any = None) -> bool:
-    """Whether the user has one of the app's permissions, for all rows or for this one."""
+    """Return True if the user has a permission, for all rows or this one. Another app's is ``label.codename``."""
     has_perm = getattr(user, "has_perm", None)
     if has_perm is None:
         return False
-    name = f"{APP}.{codename}"
+    name = _full(codename)
     return bool(has_perm(name) or (obj is not None and has_perm(name, obj)))
+
+
+def _full(codename: str) -> str:
+    return codename if "." in codename else f"{APP}.{codename}"
 
 
 def require(user: Any, codename: str, obj: Any = None) -> None:
     """Raise PermissionDenied unless the user may."""
     if not may(user, codename, obj):
-        words = _("This needs the permission %(permission)s.") % {"permission": f"{APP}.{codename}"}
+        words = _("This needs the permission %(permission)s.") % {"permission": _full(codename)}
         raise PermissionDenied(words)
 
 
 def is_staff(actor: object) -> bool:
-    """Whether it is a user of the admin: the only actors whose rights are checked here."""
+    """Return True for a user of the admin: the only actors whose rights are checked here."""
     return bool(getattr(actor, "is_staff", False))
 
 
 def require_of_staff(actor: object, codename: str, obj: Any = None) -> None:
-    """Raise PermissionDenied where the actor is a member of staff who may not."""
+    """Raise PermissionDenied if the actor is a member of staff who may not."""
     if is_staff(actor):
         require(actor, codename, obj)
 
 
 def user_id(actor: object) -> str:
-    """A user's primary key as text, which stays when the name changes; "" for text and for None."""
+    """Return a user's primary key as text, which stays when the name changes; "" for text and for None."""
     pk = getattr(actor, "pk", None)
     text = "" if pk is None else str(pk)
-    # Two long keys may begin alike: they are stored as hashes, which are as long as the column.
+    # Two long keys may begin alike. They are stored as hashes, which are as long as the column.
     return text if len(text) < _MAX_USER_ID else hashlib.sha256(text.encode()).hexdigest()
 
 
 def actor_name(actor: str) -> str:
-    """A stored actor as people know it: ``ana`` for ``2:ana``; text unchanged."""
+    """Return a stored actor as people know it: ``ana`` for ``2:ana``; text unchanged."""
     return _ACTOR.sub("", actor, count=1) if _ACTOR.match(actor) else actor
 
 
 def with_names(note: str) -> str:
-    """An operation's note with its actors as people know them."""
+    """Return an operation's note with its actors as people know them."""
     return _ENTRY.sub(r"\1", note)

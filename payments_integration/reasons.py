@@ -1,4 +1,4 @@
-"""What may need attention and what to do about it: the codes of ``attention`` and of ``payments_health``."""
+"""Name what may need attention and what to do about it: the codes of ``attention`` and ``payments_health``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 class Reason(StrEnum):
     """A stable code. ``attention`` sends it when it happens; ``payments_health`` shows it while it lasts."""
 
-    # Sent as ``attention``.
+    # sent as ``attention``
     DEFERRED_REFUSED = "deferred_refused"
     DEFERRED_REJECTED = "deferred_rejected"
     ENDPOINT = "endpoint"
@@ -16,14 +16,16 @@ class Reason(StrEnum):
     EVENT_QUARANTINED = "event_quarantined"
     EVENTS_HELD = "events_held"
     GAP_TOO_LONG = "gap_too_long"
+    KEY_REPLACED = "key_replaced"
     LEDGER_INCOMPLETE = "ledger_incomplete"
     OPERATION_AWAITS_APPROVAL = "operation_awaits_approval"
     OPERATION_NEEDS_RESOLUTION = "operation_needs_resolution"
+    PAID_TWICE = "paid_twice"
     PROVIDER_CLOCK = "provider_clock"
     SECRET_MISSING = "secret_missing"  # noqa: S105  (a name)
     DISPATCH_PARKED = "dispatch_parked"
 
-    # Shown by ``payments_health`` alone.
+    # shown by ``payments_health`` alone
     API_KEY_REFUSED = "api_key_refused"
     DATABASE = "database"
     DELIVERIES_MISSING = "deliveries_missing"
@@ -44,12 +46,14 @@ class Reason(StrEnum):
     WATERMARK_OLD = "watermark_old"
 
 
-_WORKER = "check that the worker and beat run, or the cron job of payments_process; the log shows errors"
+_WORKER = (
+    "check that the worker runs (with Celery: and beat), or the cron job of payments_process; the log shows errors"
+)
 
 #: What to do, and where.
 ACTIONS: dict[Reason, str] = {
-    Reason.DEFERRED_REFUSED: "correct the account's API_KEY, or have the provider activate the merchant; it is then "
-    "sent by itself",
+    Reason.DEFERRED_REFUSED: "see why (admin: Operations): correct the account's API_KEY or BASE_URL, or have the "
+    "provider activate the merchant or raise the rate limit; it is then sent by itself",
     Reason.DEFERRED_REJECTED: "read why the provider rejected it (admin: Operations); if you still need it, repeat it "
     "with a new key",
     Reason.ENDPOINT: "repair it in the provider's dashboard, or delete it (payments_endpoints delete) and create "
@@ -59,10 +63,13 @@ ACTIONS: dict[Reason, str] = {
     Reason.EVENT_QUARANTINED: "read it (admin: Events, state quarantined); upgrade to a version that understands it, "
     "then press Replay",
     Reason.GAP_TOO_LONG: "wait for the full comparison, or start it: payments_reconcile --full",
-    Reason.LEDGER_INCOMPLETE: "find out whether a backup was restored (follow docs/restore.md), or another "
-    "installation uses the API key (give it its own); until then, look in the provider's dashboard before you approve "
-    "or send",
+    Reason.KEY_REPLACED: "put the old API_KEY back; or configure the new key under an alias of its own; or delete "
+    "what is mirrored under this one (payments_forget)",
+    Reason.LEDGER_INCOMPLETE: "find out whether a backup was restored (follow “Restore a backup” in docs/runbook.md), "
+    "or another installation uses the API key (give it its own); until then, look in the provider's dashboard before "
+    "you approve or send",
     Reason.OPERATION_NEEDS_RESOLUTION: "look it up, then resolve it (admin: Operations, state “a person must decide”)",
+    Reason.PAID_TWICE: "refund the surplus (admin: Orders and payments that do not match)",
     Reason.PROVIDER_CLOCK: "check this server's clock (NTP); deliveries are refused if it is wrong by five minutes",
     Reason.SECRET_MISSING: "rotate the secret: payments_endpoints rotate; deliveries cannot be verified until then",
     Reason.DISPATCH_PARKED: "fix the receiver (admin: Events and Status changes, state parked, show the traceback), "
@@ -71,7 +78,7 @@ ACTIONS: dict[Reason, str] = {
     Reason.DATABASE: "start the database, or migrate it: manage.py migrate",
     Reason.DELIVERIES_MISSING: "check the endpoint's URL, the project's routes (manage.py check), TLS and firewall: "
     "events arrive by reconciliation only",
-    Reason.ERASURE_UNFINISHED: "resolve the open operations that it waits for (admin: Erasures, Operations)",
+    Reason.ERASURE_UNFINISHED: "resolve the open operations that it waits for (admin: Technical state, Operations)",
     Reason.EVENTS_HELD: "see why reconciliation does not complete its window (admin: Reconciliation runs)",
     Reason.EVENTS_PENDING: _WORKER,
     Reason.EVENTS_UNDISPATCHED: f"look for failing receivers (admin: Events, state applied); {_WORKER}",
@@ -84,7 +91,7 @@ ACTIONS: dict[Reason, str] = {
     Reason.PROVIDER_UNREACHABLE: "wait: the app tries again by itself; if it lasts, check BASE_URL, the network and "
     "the provider's status",
     Reason.REFRESHES_DUE: _WORKER,
-    Reason.REFRESHES_FAIL: "see why the objects cannot be read (admin: Due refreshes)",
+    Reason.REFRESHES_FAIL: "see why the objects cannot be read (admin: Technical state)",
     Reason.REMOVED_ACCOUNT: "configure the account again until its work is finished",
     Reason.RUNS_FAIL: "read the error (admin: Reconciliation runs); the provider may be down, or the API key wrong",
     Reason.RUNS_STOPPED: _WORKER,

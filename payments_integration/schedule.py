@@ -21,7 +21,7 @@ _SECONDS = {
     "sync_balances": 900.0,
     "prune": 86400.0,
 }
-#: By task: a message expires after so long, so that a worker that was down for a day does not find a day's worth of
+#: By task: a message expires after this time, so that a worker that was down for a day does not find a day's worth of
 #: messages. It is far longer than clocks differ, because a worker whose clock is ahead would discard every message.
 EXPIRES = {task: max(seconds, 900.0) for task, seconds in _SECONDS.items()}
 
@@ -37,10 +37,10 @@ BEAT_SCHEDULE: dict[str, dict[str, Any]] = {
 
 
 def beat_schedule(accounts: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The same entries for each of these aliases, as in ``CELERY_BEAT_SCHEDULE = beat_schedule(ACCOUNTS)``.
+    """Return the same entries for each of these aliases: ``CELERY_BEAT_SCHEDULE = beat_schedule(ACCOUNTS)``.
 
-    Pass every alias: an account that is missing has no scheduled tasks. Each entry has its name in BEAT_SCHEDULE, a
-    dot and the alias as its name.
+    Pass every alias: an account that is missing has no scheduled tasks. The name of each entry is its name in
+    BEAT_SCHEDULE, a dot and the alias.
     """
     return {
         f"{name}.{account}": {**entry, "kwargs": {"account": account}, "options": {**entry["options"]}}
@@ -50,11 +50,11 @@ def beat_schedule(accounts: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def route_by_account(queues: Mapping[str, str]) -> Callable[..., dict[str, str] | None]:
-    """A router for ``CELERY_TASK_ROUTES = [route_by_account({"alias": "queue"})]``.
+    """Return a router for ``CELERY_TASK_ROUTES = [route_by_account({"alias": "queue"})]``.
 
-    It sends this app's tasks for an account to the account's queue, also those that wake-ups, the schedule, the admin
-    and the project publish. Other tasks, other accounts and tasks for all accounts are left to the next routes.
-    Therefore use ``beat_schedule`` as well: a task for all accounts goes to no account's queue.
+    It sends this app's tasks for an account to the account's queue, even if wake-ups, the schedule, the admin or the
+    project publish them. Other tasks, other accounts and tasks for all accounts are left to the next routes. Therefore
+    use ``beat_schedule`` as well: a task for all accounts goes to no account's queue.
     """
 
     def route(name: str, args: Any, kwargs: Any, *_: Any, **__: Any) -> dict[str, str] | None:

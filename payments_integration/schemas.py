@@ -1,4 +1,4 @@
-"""The provider's JSON as typed structs (spec, "Resources and their fields").
+"""Define the provider's JSON as typed structs (spec, "Resources and their fields").
 
 Shared by ``client`` (answers) and ``projection`` (events). Decoding is strict: an integer is within int64, a time has
 a zone, text is UTF-8, and no value is converted to another type. Malformed JSON raises :class:`WireError`. Unknown
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from payments_integration.exceptions import WireError as WireError
 from payments_integration.money import INT64_MAX
@@ -34,7 +34,7 @@ JsonObject = dict[str, Any]
 
 
 class Resource(Struct, kw_only=True):
-    """The fields that every mirrored object has; ``object`` names its kind."""
+    """The fields that every mirrored object has. ``object`` names its kind."""
 
     object: str
     #: Fields of the answer that this version does not know.
@@ -147,7 +147,10 @@ class Event(Struct, kw_only=True):
 
 
 class PaymentMethod(Struct, kw_only=True):
-    """The spec guarantees only the code ("Fields of a payment method record: not shown"); ``extra`` has the rest."""
+    """A payment method. The spec guarantees only the code ("Fields of a payment method record: not shown").
+
+    ``extra`` has the rest.
+    """
 
     code: Text
     extra: JsonObject = {}
@@ -163,13 +166,6 @@ class ErrorBody(Struct, kw_only=True):
 
 class ErrorEnvelope(Struct, kw_only=True):
     error: ErrorBody
-
-
-class Page(Struct, kw_only=True):
-    """A list answer. Lists without pages have no ``has_more``."""
-
-    data: list[JsonObject]
-    has_more: bool | UnsetType = UNSET
 
 
 AnyResource = Payment | Payout | Refund | DepositReference | Balance | WebhookEndpoint
@@ -191,21 +187,26 @@ EVENT_RESOURCES: dict[str, type[Payment | Payout | Refund | Balance]] = {
     "refund": Refund,
     "balance": Balance,
 }
+#: The fields of each kind that a column of their name mirrors. The rest: ``id`` is the key of the row, ``object`` its
+#: kind, ``extra`` not a field of the provider's, and a secret is stored encrypted.
+MIRRORED: dict[str, tuple[str, ...]] = {
+    kind: tuple(name for name in struct.__struct_fields__ if name not in {"id", "object", "extra", "secret"})
+    for kind, struct in RESOURCES.items()
+}
 
 _EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 _LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 _event_decoder = msgspec.json.Decoder(Event)
-_page_decoder = msgspec.json.Decoder(Page)
 _error_decoder = msgspec.json.Decoder(ErrorEnvelope)
 _object_decoder = msgspec.json.Decoder(JsonObject)
-# msgspec fills a struct's table of types at its first use. Two threads that do so at once can crash the process, so
-# that a decoder of each struct fills it here.
+# msgspec fills a struct's table of types at its first use. If two threads do so together, the process can crash, so a
+# decoder of each struct fills it here.
 for _kind in (*RESOURCES.values(), PaymentMethod):
     msgspec.json.Decoder(_kind)
 
 
 def decode_event(body: bytes) -> Event:
-    """The event in these bytes; its ``data`` is still a plain dict: see :func:`event_resource`."""
+    """Decode an event. Its ``data`` is still a plain dict: see :func:`event_resource`."""
     event: Event = _decode(_event_decoder, body)
     if event.object != "event":
         raise WireError("$.object is not event")
@@ -217,7 +218,7 @@ def decode_event(body: bytes) -> Event:
 
 
 def event_resource(event: Event) -> Payment | Payout | Refund | Balance | None:
-    """The mirrored object that the event carries; None if this version knows neither its type nor its object.
+    """Return the mirrored object that the event carries; None if this version knows neither its type nor its object.
 
     Raises WireError if ``type`` and ``data.object`` disagree or the object lacks a field that the spec requires.
     """
@@ -231,16 +232,10 @@ def event_resource(event: Event) -> Payment | Payout | Refund | Balance | None:
 
 
 def decode_object(body: bytes) -> JsonObject:
-    """A JSON object with any fields."""
+    """Decode a JSON object with any fields."""
     data: JsonObject = _decode(_object_decoder, body)
     check_depth(data)
     return data
-
-
-def decode_page(body: bytes) -> Page:
-    page: Page = _decode(_page_decoder, body)
-    check_depth(page.data)
-    return page
 
 
 def decode_error(body: bytes) -> ErrorBody:
@@ -249,7 +244,7 @@ def decode_error(body: bytes) -> ErrorBody:
 
 
 def parse_resource(data: JsonObject, kind: type[ResourceT]) -> ResourceT:
-    """Check a decoded object against its struct; unknown fields go to ``extra``."""
+    """Check a decoded object against its struct. Unknown fields go to ``extra``."""
     resource = _convert(data, kind)
     for name in _TIME_FIELDS[kind]:
         value = getattr(resource, name)
@@ -258,20 +253,12 @@ def parse_resource(data: JsonObject, kind: type[ResourceT]) -> ResourceT:
     return resource
 
 
-def parse_event(data: JsonObject) -> Event:
-    event = _convert(data, Event)
-    if event.object != "event":
-        raise WireError("$.object is not event")
-    event.created_at = _utc(event.created_at)
-    return event
-
-
 def parse_payment_method(data: JsonObject) -> PaymentMethod:
     return _convert(data, PaymentMethod)
 
 
 def time_of(value: object) -> datetime | None:
-    """A decoded time in UTC; None if it is none, or out of range."""
+    """Return a decoded time in UTC; None if it is not a time, or out of range."""
     try:
         return _utc(msgspec.convert(value, Time))
     except (msgspec.ValidationError, WireError):
@@ -279,19 +266,19 @@ def time_of(value: object) -> datetime | None:
 
 
 def encode(value: Any) -> bytes:
-    """Compact JSON; equal values give the same bytes."""
+    """Encode as compact JSON. Equal values give the same bytes."""
     return msgspec.json.encode(value)
 
 
 def canonical(event: Event) -> bytes:
-    """The event's content in one canonical form, so that a repeated event can be recognised."""
+    """Encode the event's content in one canonical form, so that a repeated event can be recognised."""
     return msgspec.json.encode(event, order="sorted")
 
 
-def check_depth(value: object, limit: int = MAX_DEPTH) -> None:
-    """Raise WireError if lists and objects nest deeper than ``limit``."""
+def check_depth(value: object) -> None:
+    """Raise WireError if lists and objects nest deeper than MAX_DEPTH."""
     level: list[Any] = [value]
-    for _ in range(limit):
+    for _ in range(MAX_DEPTH):
         level = [
             child
             for item in level
@@ -301,7 +288,7 @@ def check_depth(value: object, limit: int = MAX_DEPTH) -> None:
         ]
         if not level:
             return
-    raise WireError(f"nested deeper than {limit} levels")
+    raise WireError(f"nested deeper than {MAX_DEPTH} levels")
 
 
 _FIELDS: dict[type[Struct], frozenset[str]] = {
@@ -338,7 +325,7 @@ def _decode(decoder: msgspec.json.Decoder[StructT] | Any, body: bytes) -> Any:
 
 
 def _utc(value: datetime) -> datetime:
-    """The same time in UTC. WireError outside the years that every database stores."""
+    """Return the same time in UTC. WireError outside the years that every database stores."""
     try:
         value = value.astimezone(UTC)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""The signals that merchants receive, all sent after the mirror was committed; and a hook for ``contrib``."""
+"""Define the signals that merchants receive, all sent after the mirror was committed; and a hook for ``contrib``."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class SynchronousSignal(Signal):
     """A signal that refuses ``async def`` receivers."""
 
     def connect(self, receiver: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        """As Django's. Raises TypeError for an ``async def`` receiver."""
+        """Connect as Django does. Raises TypeError for an ``async def`` receiver."""
         refuse_async(receiver)
         super().connect(receiver, *args, **kwargs)
 
     def send(self, sender: Any, **named: Any) -> list[tuple[Callable[..., Any], Any]]:
-        """As Django's. Raises TypeError if a receiver returns a coroutine, because a decorator hides ``async def``."""
+        """Send as Django does. Raises TypeError for a coroutine: a decorator may hide ``async def``."""
         responses: list[Any] = super().send(sender, **named)
         for receiver, response in responses:
             if iscoroutine(response):
@@ -68,13 +68,12 @@ status_changed: SynchronousSignal = SynchronousSignal()
 attention: SynchronousSignal = SynchronousSignal()
 
 #: A scheduled pass (``process_events``, ``payments_process``) has done its work. Sent outside transactions, every half
-#: minute or so: a place for short periodic work of other apps. Django logs a
-#: receiver that fails. ``sender`` is None.
+#: minute or so: a place for short periodic work of other apps. Django logs a receiver that fails. ``sender`` is None.
 pass_ended: SynchronousSignal = SynchronousSignal()
 
 
 def has_listeners(signal: Signal, sender: type[Any], name: str) -> bool:
-    """Whether a receiver is connected that may react to this event type or status.
+    """Return True if a receiver is connected that may react to this event type or status.
 
     ``handlers`` gives its receivers an attribute ``wants``. A receiver without it reacts to everything of the sender.
     """
@@ -83,16 +82,30 @@ def has_listeners(signal: Signal, sender: type[Any], name: str) -> bool:
     return any(wants is None or wants(name) for wants in wanted)
 
 
+def are_database_only(signal: Signal, sender: type[Any], name: str) -> bool:
+    """Return True if every receiver that may react to this event type or status is declared ``database_only``.
+
+    A receiver that is connected to the signal directly is not.
+    """
+    synchronous, asynchronous = signal._live_receivers(sender)
+    for receiver in (*synchronous, *asynchronous):
+        wants = getattr(receiver, "wants", None)
+        if (wants is None or wants(name)) and not getattr(receiver, "database_only", False):
+            return False
+    return True
+
+
 MirrorListener = Callable[[Sequence[Any]], None]
 _mirror_listeners: list[MirrorListener] = []
 
 
 def on_mirror_written(listener: MirrorListener) -> None:
-    """Have ``projection`` call this function with the mirror rows that it writes, in the transaction that writes them.
+    """Make ``projection`` call this function with the mirror rows that it writes, in the transaction that writes them.
 
-    For the optional apps in ``contrib`` whose rows must commit with the mirror's; for your own code there are the
-    signals above. It is called once per batch of events and once per answer. The rows are saved, of any kind, and
-    locked until the commit. An exception rolls the whole batch back. To connect a function again changes nothing.
+    Meant for the optional apps in ``contrib`` whose rows must commit with the mirror's. Your own code uses the signals
+    above. It is called once per batch of events, once per answer and once per erased row. The rows are saved, of any
+    kind, and locked until the commit. An exception rolls the whole batch back. Connecting a function again changes
+    nothing.
     """
     if listener not in _mirror_listeners:
         _mirror_listeners.append(listener)
@@ -104,17 +117,36 @@ def mirror_written(rows: Sequence[Any]) -> None:
         listener(rows)
 
 
+_deletion_listeners: list[MirrorListener] = []
+
+
+def on_mirror_deleted(listener: MirrorListener) -> None:
+    """Make ``payments_forget`` call this function with the mirror rows that it deletes, in the same transaction.
+
+    Meant for the optional apps in ``contrib`` whose rows have no account of their own. Rows with an account are
+    deleted without it. Connecting a function again changes nothing.
+    """
+    if listener not in _deletion_listeners:
+        _deletion_listeners.append(listener)
+
+
+def mirror_deleted(rows: Sequence[Any]) -> None:
+    """Call the functions of ``on_mirror_deleted``, if there are rows, before they are deleted."""
+    for listener in _deletion_listeners if rows else ():
+        listener(rows)
+
+
 _dispatching: ContextVar[bool] = ContextVar("payments_integration_dispatching", default=False)
 _dispatched_at: ContextVar[datetime | None] = ContextVar("payments_integration_dispatched_at", default=None)
 
 
 def is_dispatching() -> bool:
-    """Whether a receiver runs now in this thread or task. ``services.defer`` then only records the operation."""
+    """Return True if a receiver runs in this thread or task. ``services.defer`` then only records the operation."""
     return _dispatching.get()
 
 
 def dispatched_at() -> datetime | None:
-    """The provider's time of the event or change whose receiver runs now; None outside a receiver."""
+    """Return the provider's time of the event or change whose receiver runs now; None outside a receiver."""
     return _dispatched_at.get()
 
 
@@ -122,7 +154,7 @@ def dispatched_at() -> datetime | None:
 def dispatching(at: datetime | None = None) -> Iterator[None]:
     """Mark the code within as a receiver that the inbox calls inside its transaction. Can be nested.
 
-    ``at``: the provider's time of what it is called for.
+    ``at`` is the provider's time of what it is called for.
     """
     token, token_at = _dispatching.set(True), _dispatched_at.set(at)
     try:

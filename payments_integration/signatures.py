@@ -1,4 +1,4 @@
-"""Signatures of webhook deliveries (spec, "Webhook signature"). Does not import Django.
+"""Sign and verify webhook deliveries (spec, "Webhook signature"). Does not import Django.
 
 Header value: ``t=<unix time>,v1=<hex>[,v1=<hex>]``; each ``v1`` is HMAC-SHA256 over ``<t>.<raw body>``.
 """
@@ -39,7 +39,7 @@ def sign(body: bytes, secret: str, *, now: float | None = None) -> str:
 
 
 def signed_at(header: str) -> int:
-    """The time ``t`` of a header that ``verify`` has accepted, in Unix seconds."""
+    """Return the time ``t`` of a header that ``verify`` has accepted, in Unix seconds."""
     return _parse(header)[0]
 
 
@@ -51,7 +51,7 @@ def verify(
     Args:
         body: The exact bytes.
         header: The value of ``Service-Signature``.
-        secrets: Secrets of which any may match any ``v1``.
+        secrets: Any of them may match any ``v1``.
         now: Unix seconds; by default the local clock.
         tolerance: Seconds that ``t`` may differ from ``now``, before or after.
 

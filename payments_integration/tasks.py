@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from celery import shared_task
@@ -26,29 +26,29 @@ logger = logging.getLogger(__name__)
 SHORT = 25 * 60
 #: The same for tasks that may have to read weeks of events or every object.
 LONG = 12 * 3600
-#: Each step of ``process_events`` stops after about so many seconds, and a new message at the end of the queue
+#: Each step of ``process_events`` stops after about this many seconds, and a new message at the end of the queue
 #: continues its work. So accounts take turns.
 TURN_SECONDS = 2.0
 
-Work = Callable[[str | None], None]
+Work = Callable[..., None]
 
 
 def _task(limit: int) -> Callable[[Work], Any]:
     def decorate(work: Work) -> Any:
-        @shared_task(
+        @shared_task(  # type: ignore[arg-type]  # the types of Celery know no options beside named ones
             bind=True,
             ignore_result=True,
             acks_late=False,
-            expires=EXPIRES[work.__name__],  # django-celery-beat ignores that of the schedule
+            expires=EXPIRES[work.__name__],  # django-celery-beat ignores the schedule's
             soft_time_limit=limit,
             time_limit=limit,
         )
         @wraps(work)
-        def run(task: Any, account: str | None = None) -> None:
+        def run(task: Any, account: str | None = None, **options: Any) -> None:
             # A task that runs in the caller's thread uses the caller's connections.
             if not (task.request.is_eager or task.request.called_directly):
                 drop_broken_connections()
-            work(account)
+            work(account, **options)
 
         return run
 
@@ -73,15 +73,13 @@ def process_events(account: str | None = None) -> None:
 @_task(LONG)
 def reconcile_events(account: str | None = None) -> None:
     """Find missed events through GET /events."""
-    for alias in conf.aliases(account):
-        reconciliation.reconcile_events(alias)
+    reconciliation.each(conf.aliases(account), reconciliation.reconcile_events)
 
 
 @_task(LONG)
-def reconcile_objects(account: str | None = None) -> None:
-    """Read silent objects, sweep the lists once a day, check the endpoints."""
-    for alias in conf.aliases(account):
-        reconciliation.reconcile_objects(alias)
+def reconcile_objects(account: str | None = None, *, sweep: bool = False) -> None:
+    """Read silent objects, sweep the lists once a day or, with ``sweep``, now, check the endpoints."""
+    reconciliation.each(conf.aliases(account), partial(reconciliation.reconcile_objects, sweep=sweep))
 
 
 @_task(SHORT)
@@ -93,8 +91,7 @@ def resume_operations(account: str | None = None) -> None:
 @_task(SHORT)
 def sync_balances(account: str | None = None) -> None:
     """Read the balances."""
-    for alias in conf.aliases(account):
-        reconciliation.reconcile_balances(alias)
+    reconciliation.each(conf.aliases(account), reconciliation.reconcile_balances)
 
 
 @_task(LONG)

@@ -1,4 +1,4 @@
-"""What this process does, for metrics and traces: hooks to which ``contrib`` connects observers.
+"""Report what this process does, for metrics and traces: hooks to which ``contrib`` connects observers.
 
 The hooks stand where the flows are: around work that takes time (an activity), and after the commit of what has
 happened (a fact). An observer can neither change nor stop the work: its errors are logged and ignored. Without an
@@ -61,7 +61,7 @@ class Sending:
 
     #: A row of ``Operation``.
     operation: Any
-    #: Whether it may have been sent before.
+    #: True if it may have been sent before.
     is_repeated: bool
 
 
@@ -79,8 +79,8 @@ class Exchange:
     status_code: int = 0
     #: The provider's id of the request; empty if the answer names none.
     request_id: str = ""
-    #: The error that an answer says: the call raises it, or makes another request. Without an answer, an exception
-    #: ends the request.
+    #: The error of the answer: the call raises it, or makes another request. Without an answer, an exception ends the
+    #: request.
     refusal: Exception | None = None
 
 
@@ -119,7 +119,7 @@ class Applied:
 class Dispatched:
     """All receivers have run for an item."""
 
-    #: As of ``Handling``.
+    #: As in ``Handling``.
     item: Any
 
 
@@ -127,7 +127,7 @@ class Dispatched:
 class DispatchFailed:
     """A receiver failed, or the commit of its work, or the process died over it."""
 
-    #: As of ``Handling``.
+    #: As in ``Handling``.
     item: Any
     #: It was the last attempt.
     is_parked: bool
@@ -146,6 +146,17 @@ class CallbackFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class WakeUpFailed:
+    """The processor was not told that an account has work: by a broker, the database, or the project's WAKE_UP.
+
+    The work is committed, and the schedule finds it.
+    """
+
+    account: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
 class RateLimit:
     """What an answer says about the rate limit of an API key."""
 
@@ -157,7 +168,7 @@ class RateLimit:
 
 
 Activity = Delivery | Batch | Handling | ServiceCall | Sending | Exchange
-Fact = Refused | Received | Applied | Dispatched | DispatchFailed | CallbackFailed | RateLimit
+Fact = Refused | Received | Applied | Dispatched | DispatchFailed | CallbackFailed | WakeUpFailed | RateLimit
 ActivityT = TypeVar("ActivityT", Delivery, Batch, Handling, ServiceCall, Sending, Exchange)
 #: Called at the end of an activity, with the exception that ended it.
 End = Callable[[BaseException | None], None]
@@ -167,13 +178,13 @@ class Observer:
     """Override what you need. The methods run within the flows: they must be quick, and not use the database."""
 
     def begun(self, activity: Activity) -> End | None:
-        """An activity begins. Returns what is called at its end, when the activity has its last values."""
+        """Note that an activity begins. Returns what to call at its end, when the activity has its last values."""
 
     def happened(self, fact: Fact) -> None:
-        """A fact."""
+        """Note a fact."""
 
     def traceparent(self) -> str:
-        """The trace that is active now, as a W3C ``traceparent``; empty: none. An event is stored with it."""
+        """Return the trace that is active now, as a W3C ``traceparent``; empty: none. An event is stored with it."""
         return ""
 
 
@@ -215,13 +226,8 @@ def happened(fact: Fact) -> None:
         _told(observer.happened, fact)
 
 
-def is_observed() -> bool:
-    """Whether facts that cost something to gather are worth it."""
-    return bool(_observers)
-
-
 def traceparent() -> str:
-    """The active trace as the first observer that has one says; empty: none, or it is malformed."""
+    """Return the active trace of the first observer that has one; empty: none, or it is malformed."""
     found = next((found for observer in _observers if (found := _told(observer.traceparent))), "")
     # It is stored with each event: a longer text would stop every delivery.
     return found if isinstance(found, str) and _TRACEPARENT.fullmatch(found) else ""

@@ -32,7 +32,7 @@ def api_not_installed(request: HttpRequest) -> JsonResponse:
 
 
 def _webhook() -> Any:
-    """The view. It needs the models, whose own error would not say what to do."""
+    """Return the view. It needs the models, whose own error would not say what to do."""
     if not apps.is_installed("payments_integration"):
         raise ImproperlyConfigured(
             'payments_integration.urls needs the app: add "payments_integration" to INSTALLED_APPS.'
@@ -41,7 +41,7 @@ def _webhook() -> Any:
 
 
 def _api() -> Any:
-    """The API's URLs; without the extra ``api`` one that answers 501."""
+    """Return the API's URLs; without the extra ``api``, a URL that answers 501."""
     try:
         for name in ("django_filters", "drf_spectacular"):
             import_module(name)

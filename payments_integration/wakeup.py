@@ -1,8 +1,8 @@
-"""Wake-ups: the hook that is called when an account has work.
+"""Wake up: call a hook when an account has work.
 
-``apps`` sets it at start-up, to a publisher of Celery messages ("celery") or to the processor itself ("inline"), so
-that no other module imports ``tasks``. A wake-up is a hint: a lost one costs time but no event, because the scheduled
-sweeper finds the work.
+``apps`` sets the hook at start-up, to a publisher of messages ("celery", "worker") or to the processor itself
+("inline"), so that no other module imports ``tasks``. A wake-up is a hint: a lost one costs time but no event, because
+the scheduled sweeper finds the work.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import threading
 import time
 from collections.abc import Callable
 
+from payments_integration import telemetry
 from payments_integration.exceptions import INTERRUPTIONS
 
 logger = logging.getLogger(__name__)
 
-#: "inline" starts no further work after so many seconds of a request: the provider waits 10 seconds.
+#: "inline" starts no further work after this many seconds of a request: the provider waits 10 seconds.
 INLINE_SECONDS = 4.0
 
 Hook = Callable[[str, float | None], None]
@@ -26,9 +27,9 @@ _hook: Hook | None = None
 
 
 def set_hook(hook: Hook | None) -> Hook | None:
-    """Set the function ``hook(account, deadline)`` for every wake-up; returns the previous one.
+    """Set the function ``hook(account, deadline)`` for every wake-up. Returns the previous one.
 
-    ``deadline``: a ``time.monotonic()`` or None.
+    ``deadline`` is a ``time.monotonic()`` or None.
     """
     global _hook
     previous, _hook = _hook, hook
@@ -43,12 +44,19 @@ def wake(account: str, *, deadline: float | None = None) -> None:
         _hook(account, deadline)
     except INTERRUPTIONS:
         raise
-    except BaseException:  # also the time-outs of gevent
-        logger.exception(
-            "The wake-up for account %s failed; the scheduled sweeper will find the work",
-            account,
-            extra={"account": account},
-        )
+    except BaseException as error:  # also the time-outs of gevent
+        report_failure(account, error)
+
+
+def report_failure(account: str, error: BaseException) -> None:
+    """Log and observe that a wake-up did not get through."""
+    logger.error(
+        "The wake-up for account %s failed; the scheduled sweeper will find the work",
+        account,
+        exc_info=error,
+        extra={"account": account},
+    )
+    telemetry.happened(telemetry.WakeUpFailed(account, error))
 
 
 class Publisher:
@@ -66,7 +74,7 @@ class Publisher:
         atexit.register(self.flush)
 
     def publish(self, account: str) -> None:
-        """Send a message soon; returns at once."""
+        """Send a message soon. Returns at once."""
         # The thread has not taken the account yet, so its message is sent after the caller's commit.
         if account in self._accounts and self._work.is_set() and self._is_running:
             return
@@ -109,12 +117,8 @@ class Publisher:
             for account in accounts:
                 try:
                     self._send(account)
-                except Exception:
-                    logger.exception(
-                        "No wake-up for account %s; the scheduled sweeper will find the work",
-                        account,
-                        extra={"account": account},
-                    )
+                except BaseException as error:  # the project's code may raise anything, and this thread must go on
+                    report_failure(account, error)
             self._sending = False
             time.sleep(self._interval)
 
@@ -123,9 +127,9 @@ class Inline:
     """Works in the threads that are woken: while one thread works, it takes over the others' wake-ups.
 
     Under load a pass then takes many events at once, for little more than it takes for one. If there was a wake-up
-    during its pass, the worker waits for ``pause`` seconds, in which it can collect more events, and makes another
-    pass. A thread that is woken meanwhile relieves it: the worker answers its own request at once, and the other one
-    waits for the rest. So a request under load takes as long as one pass, whose events may be those of others.
+    during its pass, the worker waits for ``pause`` seconds to collect more events, and makes another pass. If another
+    thread wakes meanwhile, it takes over: the first thread returns its response, the second does the next pass. So a
+    request under load takes as long as one pass, even if its events came with other requests.
 
     A wake-up later than ``term`` seconds after a pass began starts a new worker. If a worker hangs in a receiver, the
     events of these seconds wait for it or for the next worker, and after its deadline for the sweeper.
@@ -162,7 +166,7 @@ class Inline:
                 return
 
     def _waited(self, account: str, worker: _Worker, pass_at: float) -> bool:
-        """Wait for the time of the next pass; False if another thread has relieved the worker."""
+        """Wait for the time of the next pass. Returns False if another thread has taken over."""
         worker.relieved.wait(max(0.0, pass_at - time.monotonic()))
         with self._lock:
             if self._workers.get(account) is not worker:
@@ -171,7 +175,7 @@ class Inline:
             return True
 
     def _end(self, account: str, worker: _Worker, deadline: float | None = None) -> bool:
-        """Remove the worker; False if it was woken again before the deadline, and waits for another pass.
+        """Remove the worker. Returns False if it was woken again before the deadline, and waits for another pass.
 
         One step, so that no wake-up is lost between the two.
         """
@@ -196,9 +200,9 @@ class _Worker:
     def __init__(self, until: float, pass_at: float | None) -> None:
         #: It works for others until then.
         self.until = until
-        #: When the pass comes that it waits for; None: it is in a pass.
+        #: When its next pass begins; None: a pass is running.
         self.pass_at = pass_at
         #: Woken since its pass began.
         self.again = False
-        #: Another thread waits in its place.
+        #: Set when another thread takes over.
         self.relieved = threading.Event()

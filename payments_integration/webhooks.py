@@ -1,4 +1,4 @@
-"""The webhook view: verify, store, wake, answer."""
+"""Receive webhook deliveries: verify, store, wake, answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, inbox, projection, telemetry, wakeup
 from payments_integration.db.encryption import DecryptionError
-from payments_integration.db.transactions import RetryDeadline
+from payments_integration.db.transactions import RetryDeadline, is_nested
 from payments_integration.exceptions import SignatureError
 from payments_integration.models import Event
 from payments_integration.signatures import HEADER, signed_at, verify
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _SIGNATURE = "HTTP_" + HEADER.upper().replace("-", "_")
 _DIGITS = re.compile(r"[0-9]+")  # int() accepts more than ASCII digits, and refuses thousands of them
 _MAX_DIGITS = 18
-#: The provider waits 10 seconds (spec, "Delivery rules"): a delivery that is not stored by then is answered 503.
+#: The provider waits 10 seconds (spec, "Delivery rules"). A delivery that is not stored by then is answered 503.
 _STORE_SECONDS = 8.0
 
 
@@ -39,7 +39,7 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
     """Receive one delivery (spec, "Webhook signature" and "Delivery rules").
 
     200: committed now or before. 400: no valid signature for this account and time; nothing was written. 405, 413: not
-    a delivery. 503: our database or our encryption keys do not work; the provider sends the delivery again.
+    a delivery. 503: our database or our keys do not work, or a middleware is in the way; the provider sends it again.
     """
     started = time.monotonic()
     if request.method != "POST":
@@ -53,12 +53,14 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
     if int(length[-_MAX_DIGITS:]) > settings.MAX_WEBHOOK_BYTES or len(length) > _MAX_DIGITS:
         return _refused(account, 413, "too_large")
     try:
-        # Only ASGI has a body whose length is not declared; `body` would read it whole.
+        # Only ASGI has a body of undeclared length. `body` would read it whole.
         body = request.body if request.META.get("CONTENT_LENGTH") else request.read(settings.MAX_WEBHOOK_BYTES + 1)
         if len(body) > settings.MAX_WEBHOOK_BYTES:
             return _refused(account, 413, "too_large")
         signature = request.META.get(_SIGNATURE, "")
-        verify(body, signature, secrets=projection.active_secrets(account))
+        _verify(account, body, signature)
+        if is_nested(router.db_for_write(Event)):
+            return _refused_within(account)
         deadline = RetryDeadline(started + _STORE_SECONDS, using=router.db_for_write(Event))
         with telemetry.during(telemetry.Delivery(account)), deadline:
             projection.note_contact(account, datetime.fromtimestamp(signed_at(signature), UTC))
@@ -86,14 +88,34 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
             type(error).__name__,
             extra={"account": account},
         )
-        return _refused(account, 503, "keys" if isinstance(error, DecryptionError) else "database")
+        return _refused(account, 503, "database" if isinstance(error, AnyDatabaseError) else "keys")
     wakeup.wake(account, deadline=started + wakeup.INLINE_SECONDS)
     return HttpResponse(status=200)
 
 
 for _alias in connections:
-    # The INSERT must be committed before the 200 is sent, also with ATOMIC_REQUESTS.
+    # The INSERT must be committed before the 200 is sent, even with ATOMIC_REQUESTS.
     webhook = transaction.non_atomic_requests(using=_alias)(webhook)
+
+
+@sensitive_variables()
+def _verify(account: str, body: bytes, signature: str) -> None:
+    """Raise SignatureError if no secret signs this, or DecryptionError if an unreadable one may."""
+    try:
+        verify(body, signature, secrets=projection.active_secrets(account))
+    except SignatureError as error:
+        if error.reason in ("signature", "secret") and (unreadable := projection.unreadable_secrets(account)):
+            raise DecryptionError(f"no key can read a secret of {', '.join(unreadable)}") from error
+        raise
+
+
+def _refused_within(account: str) -> HttpResponse:
+    # It would be committed after the 200, or never.
+    logger.error(
+        "A delivery came inside a transaction, which a middleware has opened: exempt the webhook URL from it",
+        extra={"account": account},
+    )
+    return _refused(account, 503, "in_transaction")
 
 
 def _refused(account: str, status: int, reason: str) -> HttpResponse:

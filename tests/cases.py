@@ -85,13 +85,16 @@ class _Notebook:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._notes: Notes = {}
+        self._skipped: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         numbers = [value for name, value in report.user_properties if name == _CASE]
-        if numbers:
+        if report.skipped:
+            # It proves nothing, here. ``where`` of the case says where it must be proved.
+            self._skipped.add(report.nodeid)
+        if numbers and report.nodeid not in self._skipped:
             places = [str(value) for name, value in report.user_properties if name == _WHERE]
             _, _, good = self._notes.get(report.nodeid, ([], [], True))
-            # A skipped test proves nothing.
             self._notes[report.nodeid] = ([int(str(n)) for n in numbers], places, good and report.passed)
 
     def pytest_sessionfinish(self) -> None:

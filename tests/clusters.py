@@ -100,7 +100,7 @@ class PgBouncer(Server):
 
     @property
     def url(self) -> str:
-        # As docs/pgbouncer.md has it.
+        # As docs/deployment.md has it.
         return f"postgres://postgres@127.0.0.1:{self.port}/payments?disable_server_side_cursors=true&conn_max_age=0"
 
     def prepare(self) -> None:

@@ -12,8 +12,9 @@ import pytest
 from django.db import connections, transaction
 
 from payments_integration import attention as attention_module, signals, wakeup
+from payments_integration.contrib.backoffice.apps import write_terms
 from payments_integration.models import Event
-from payments_integration.projection import forget_contacts, forget_secrets
+from payments_integration.projection import forget_contacts, forget_keys, forget_secrets
 from payments_integration.signals import attention, event_received, status_changed
 from tests.databases import SQLITE, uses_database
 from tests.receivers.models import ReceiverCall
@@ -29,17 +30,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--every-test", action="store_true", help="on a database server run the tests that use no database as well"
     )
+    parser.addoption("--without-database", action="store_true", help="run only the tests that use no database")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """On a server, leave out the tests that use no database: ``make test`` has run them."""
-    if SQLITE or config.getoption("every_test"):
+    if config.getoption("without_database"):
+        left_out = [item for item in items if uses_database(item)]
+    elif SQLITE or config.getoption("every_test"):
         return
-    without = [item for item in items if not uses_database(item)]
-    config.stash[_DESELECTED] = len(without)
-    if without:
-        items[:] = [item for item in items if uses_database(item)]
-        config.hook.pytest_deselected(items=without)
+    else:
+        left_out = [item for item in items if not uses_database(item)]
+    config.stash[_DESELECTED] = len(left_out)
+    if left_out:
+        kept = {*items} - {*left_out}
+        items[:] = [item for item in items if item in kept]
+        config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -55,13 +61,15 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if count := config.stash.get(_DESELECTED, 0):
-        terminalreporter.write_line(f"{count} tests deselected: they use no database. --every-test runs them as well.")
+        use = "a database" if config.getoption("without_database") else "no database. --every-test runs them as well"
+        terminalreporter.write_line(f"{count} tests deselected: they use {use}.")
 
 
 @pytest.fixture(autouse=True)
 def _fresh_secrets() -> None:
     forget_secrets()
     forget_contacts()
+    forget_keys()
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +84,12 @@ def inline_seconds(monkeypatch: pytest.MonkeyPatch) -> float:
 def _no_optional_apps(monkeypatch: pytest.MonkeyPatch) -> None:
     """The optional apps are installed, but only their own tests connect them to the mirror."""
     monkeypatch.setattr(signals, "_mirror_listeners", [])
+
+
+@pytest.fixture
+def search_terms(_no_optional_apps: None) -> None:
+    """The back office keeps its search terms, as it does where it is installed."""
+    signals.on_mirror_written(write_terms)
 
 
 @pytest.fixture(autouse=True)

@@ -310,4 +310,4 @@ def only_operation() -> Operation:
 def make_due(operation: Operation | None = None) -> None:
     """Make the operation, or every operation, due now and free to claim."""
     rows = Operation.objects.all() if operation is None else Operation.objects.filter(pk=operation.pk)
-    rows.update(next_attempt_at=None, lease_until=None)
+    rows.update(next_attempt_at=None, claimed_until=None)

@@ -28,12 +28,17 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "rest_framework",
+    "drf_spectacular_sidecar",
     "payments_integration",
     "payments_integration.contrib.finance",
+    "payments_integration.contrib.backoffice",
     "payments_integration.contrib.notify",
+    "payments_integration.contrib.receipts",
+    "payments_integration.contrib.reports",
     "health_check",
     "tests.receivers",
     "example_project.shop",
+    "example_project.demo",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -99,4 +104,6 @@ PAYMENTS_INTEGRATION = {
     },
 }
 
-SHOP_SANDBOX_URL = ""  # of the example's shop, whose pages are tested too
+# Of the example's shop, whose pages are tested too.
+SHOP_SANDBOX_URL = ""
+SHOP_FLOW = "hosted"

@@ -4,5 +4,5 @@ from django.urls import include, path
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("payments/", include("payments_integration.urls")),
-    path("payments/", include("payments_integration.contrib.finance.urls")),
+    path("payments/", include("payments_integration.contrib.receipts.urls")),
 ]

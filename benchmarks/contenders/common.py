@@ -7,6 +7,9 @@ from typing import Any
 
 import environ
 
+#: BENCH_PREPARE: how often a statement runs before it is prepared.
+_OPTIONS = {"prepare_threshold": int(os.environ["BENCH_PREPARE"])} if "BENCH_PREPARE" in os.environ else {}
+
 
 def common(**own: Any) -> dict[str, Any]:
     """What a settings module puts into its globals; the database is the one that BENCH_DATABASE_URL names."""
@@ -17,7 +20,11 @@ def common(**own: Any) -> dict[str, Any]:
         "MIDDLEWARE": ["django.middleware.common.CommonMiddleware"],
         "DEFAULT_AUTO_FIELD": "django.db.models.BigAutoField",
         "DATABASES": {
-            "default": {**environ.Env.db_url_config(os.environ["BENCH_DATABASE_URL"]), "CONN_MAX_AGE": None}
+            "default": {
+                **environ.Env.db_url_config(os.environ["BENCH_DATABASE_URL"]),
+                "CONN_MAX_AGE": None,
+                "OPTIONS": _OPTIONS,
+            }
         },
         **own,
     }

@@ -25,6 +25,8 @@ PAGES = {
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
     "LICENSE": "license.md",
 }
+#: Pages that people look up by name. In the search, guides with the same words come first.
+LOOKED_UP = re.compile("|".join([r"api/.*", r"reliability\.md", *map(re.escape, {*PAGES.values()} - {"index.md"})]))
 LINK = re.compile(r"(?<=\]\()(?P<path>[^)#:\s]+)(?=[)#])")
 
 
@@ -38,7 +40,9 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Links that leave ``docs/``."""
+    """Links that leave ``docs/``, and a page's place in the search."""
+    if LOOKED_UP.fullmatch(page.file.src_uri):
+        page.meta.setdefault("search", {"boost": 0.3})
     folder = f"docs/{page.file.src_uri}".rpartition("/")[0]
 
     def lead(link: re.Match[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from django.db.models import Sum
 
 from example_project.demo.provider import Books, Json
-from example_project.shop.models import Notice, Order, OrderStatus
+from example_project.shop.models import Notice, Order
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     Balance,
@@ -30,6 +30,7 @@ from payments_integration.models import (
     Refund,
 )
 from payments_integration.money import format_money
+from payments_integration.payable import OrderStatus
 
 Row = tuple[str, ...]
 

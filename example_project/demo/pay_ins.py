@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from example_project.demo.payer import Payer
 from example_project.demo.processes import DemoError
 from example_project.demo.stage import Stage, product_page
-from example_project.shop.models import Order, OrderStatus
+from example_project.shop.models import Order
 from payments_integration import reconciliation, services
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, Payment
 from payments_integration.money import format_for_payer, format_money
+from payments_integration.payable import OrderStatus
 
 
 @dataclass(slots=True)
@@ -47,7 +48,6 @@ def buy_in_the_shop(stage: Stage, cast: Cast) -> None:
         name="Ana",
         email="ana@example.com",
         method_code="cl_webpay_card",
-        flow="hosted",
     )
     landed: list[str] = []
     clicks = [threading.Thread(target=lambda: landed.append(ana.send(url, data))) for _ in range(2)]

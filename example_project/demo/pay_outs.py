@@ -11,11 +11,12 @@ from example_project.demo.pay_ins import Cast
 from example_project.demo.payer import Payer
 from example_project.demo.processes import DemoError
 from example_project.demo.stage import Stage
-from example_project.shop.models import Order, OrderStatus
+from example_project.shop.models import Order
 from payments_integration import services
 from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.models import Operation, Payment, Payout, Refund
 from payments_integration.money import format_for_payer, format_money
+from payments_integration.payable import OrderStatus
 
 DIEGOS_ACCOUNT = {
     "type": "bank_account",

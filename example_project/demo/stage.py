@@ -14,7 +14,7 @@ from example_project.demo.closing import Expected
 from example_project.demo.processes import Children
 from example_project.demo.provider import Books, Provider
 from example_project.shop import checkout
-from example_project.shop.models import Order, OrderStatus, Price, Product
+from example_project.shop.models import Order, Price, Product
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     DueRefresh,
@@ -23,6 +23,7 @@ from payments_integration.models import (
     Operation,
     Payment,
 )
+from payments_integration.payable import OrderStatus
 
 
 class Screen:

@@ -6,4 +6,3 @@ class ShopConfig(AppConfig):
     name = "example_project.shop"
     label = "shop"
     verbose_name = _("Shop")
-    default_auto_field = "django.db.models.BigAutoField"

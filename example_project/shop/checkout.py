@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
-from example_project.shop.models import Order, OrderStatus
-from example_project.shop.orders import MAX_CODE, current_attempt, may_begin, settle, settle_locked
-from example_project.shop.provider import refreshed
+from example_project.shop.models import Order
+from example_project.shop.orders import current_attempt, settle, settle_locked
 from payments_integration import services
-from payments_integration.enums import CANCELABLE_PAYMENT_STATUSES
 from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, PaymentsError, ProviderError
 from payments_integration.models import Payment
+from payments_integration.payable import OrderStatus, may_begin
 
 
 class NotNow(Exception):
@@ -23,18 +22,10 @@ class NotNow(Exception):
 
 def place(submission: str, **fields: Any) -> Order:
     """The order of this form: created now, or when the form was sent before."""
-    order = Order(submission=submission, **fields)
-    # Stored, so that a form sent twice is one attempt, even if the first is declined in between.
-    order.key = order.attempt_key()
-    try:
-        with transaction.atomic():
-            order.save(force_insert=True)
-            return order
-    except IntegrityError:
-        return Order.objects.get(submission=submission)
+    return Order.objects.get_or_create(submission=submission, defaults={"flow": settings.SHOP_FLOW, **fields})[0]
 
 
-def begin(order: Order, attempt: str, *, method_code: str, flow: str) -> Order:
+def begin(order: Order, attempt: str, *, method_code: str) -> Order:
     """Open the attempt whose signed key the form has; returns the order as it is now.
 
     If the form is sent twice, the second one finds the attempt of the first. Raises NotNow; ValidationError for a key
@@ -43,14 +34,14 @@ def begin(order: Order, attempt: str, *, method_code: str, flow: str) -> Order:
     key = order.attempt_key(attempt)
     with transaction.atomic():
         order = Order.objects.select_for_update().select_related("product").get(pk=order.pk)
-        if (key, method_code, flow) == (order.key, order.method_code, order.flow):
+        if (key, method_code) == (order.key, order.method_code):
             return order
         settle_locked(order)
-        if key != order.attempt_key() or not may_begin(order, current_attempt(order)):
+        if key != order.attempt_key() or not may_begin(order, order.status, current_attempt(order)):
             raise NotNow
-        order.key, order.method_code, order.flow = key, method_code, flow
+        order.key, order.method_code, order.flow = key, method_code, settings.SHOP_FLOW
         order.status, order.note, order.refusal = OrderStatus.NEW, "", ""
-        order.save(update_fields=["key", "method_code", "flow", "status", "note", "refusal"])
+        order.save()
     return order
 
 
@@ -82,28 +73,6 @@ def pay(order: Order, *, return_url: str | None = None) -> Payment:
         raise
     except (PaymentsError, ValidationError) as error:
         code = error.code if isinstance(error, ProviderError) else type(error).__name__
-        Order.objects.filter(pk=order.pk, key=order.key).update(refusal=code[:MAX_CODE])
+        Order.objects.filter(pk=order.pk, key=order.key).update(refusal=code[:100])
         settle(order)
         raise
-
-
-def cancel(order: Order, submission: str) -> Payment:
-    """Cancel the order's open attempt; ``submission``: of the form, so that a double click is one call.
-
-    Raises NotNow if no attempt can be canceled, OutcomeUnknown and other PaymentsErrors.
-    """
-    payment = order.payment
-    if payment is None or payment.status not in CANCELABLE_PAYMENT_STATUSES:
-        raise NotNow
-    try:
-        key = services.scoped_key(submission, "cancel", payment.pk)
-        return services.cancel_payment(payment, idempotency_key=key, actor="shop")
-    except ValidationError:
-        # It was paid, or ended, in the meantime.
-        raise NotNow from None
-    except ProviderError as error:
-        if error.code != "invalid_state":
-            raise
-        # The same, but the event has not come yet.
-        refreshed(payment, timedelta(0))
-        raise NotNow from None

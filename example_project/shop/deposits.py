@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING
-
 from django.core.cache import cache
 from django.core.exceptions import ValidationError
 from django.core.mail import send_mail
-from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
@@ -18,48 +14,31 @@ from django.views.decorators.http import require_GET, require_http_methods
 from example_project.shop import sessions
 from example_project.shop.forms import DEFAULT_MARKET, DepositForm
 from example_project.shop.models import DepositAccount
-from example_project.shop.provider import MethodsUnavailable, deposit_method, refreshed
-from example_project.shop.views import UNREACHABLE, explain
 from payments_integration import services
+from payments_integration.checkout import explain, methods, refreshed
 from payments_integration.exceptions import OutcomeUnknown, PaymentsError
-from payments_integration.money import format_for_payer
 
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
-#: A deposit reference has no events, so its page reads whether it is still active.
-MAX_AGE = timedelta(minutes=1)
-NEWEST = 50
-#: Seconds between two mails to the same customer.
-MAIL_EVERY = 600
+#: Seconds. A deposit reference has no events, so its page reads whether it is still active.
+MAX_AGE = 60
 
 
 class NoDeposits(Exception):
     """The provider has no deposit references in this country and currency."""
 
 
-def account_of(email: str, currency: str) -> DepositAccount | None:
-    return DepositAccount.objects.filter(email=email.lower(), currency=currency).first()
-
-
 def open_account(*, name: str, email: str, country: str, currency: str) -> tuple[DepositAccount, bool]:
     """The customer's account in this currency, and whether it was created now.
 
-    Raises NoDeposits or MethodsUnavailable (nothing was created).
+    Raises NoDeposits or a PaymentsError (nothing was created).
     """
-    known = account_of(email, currency)
-    if known is not None:
+    key = {"email": email.lower(), "currency": currency}
+    if known := DepositAccount.objects.filter(**key).first():
         return known, False
-    method_code = deposit_method(country, currency)
-    if not method_code:
+    found = methods(country, currency, use="deposit_reference")
+    if not found:
         raise NoDeposits
-    fields = {"name": name, "country": country, "method_code": method_code}
-    try:
-        with transaction.atomic():
-            return DepositAccount.objects.create(email=email.lower(), currency=currency, **fields), True
-    except IntegrityError:
-        # The same form, sent twice, created it at the same time.
-        return DepositAccount.objects.get(email=email.lower(), currency=currency), False
+    fields = {"name": name, "country": country, "method_code": found[0].code}
+    return DepositAccount.objects.get_or_create(**key, defaults=fields)
 
 
 def set_up(account: DepositAccount) -> None:
@@ -95,7 +74,7 @@ def deposits(request: HttpRequest) -> HttpResponse:
     other browsers its address is sent by mail.
     """
     form = DepositForm(request.POST if request.method == "POST" else None, initial={"market": DEFAULT_MARKET})
-    problem: StrOrPromise = ""
+    problem = ""
     if form.is_valid():
         country, _sign, currency = form.cleaned_data["market"].partition("-")
         name, email = form.cleaned_data["name"], form.cleaned_data["email"]
@@ -106,14 +85,11 @@ def deposits(request: HttpRequest) -> HttpResponse:
                 return render(request, "shop/deposit_sent.html", {"email": email})
             sessions.remember(request, account)
             set_up(account)
-        except MethodsUnavailable:
-            problem = UNREACHABLE
+            return redirect(account)
         except NoDeposits:
             problem = _("There are no such accounts there. Please choose another country or currency.")
         except (PaymentsError, ValidationError) as error:
             problem = explain(error)
-        else:
-            return redirect(account)
     mine = DepositAccount.objects.filter(reference__in=sessions.remembered(request, DepositAccount))
     context = {"form": form, "problem": problem, "accounts": mine}
     return render(request, "shop/deposits.html", context, status=422 if problem else 200)
@@ -124,25 +100,18 @@ def deposits(request: HttpRequest) -> HttpResponse:
 def deposit(request: HttpRequest, reference: str) -> HttpResponse:
     """Anyone who has the address sees it; it cannot be guessed."""
     account = get_object_or_404(DepositAccount, reference=reference)
-    provided = account.deposit_reference
-    if provided is not None:
-        provided = refreshed(provided, MAX_AGE)
     context = {
         "account": account,
-        "provided": provided,
-        "deposits": [(each, _money(each.amount_received, account)) for each in account.payments[:NEWEST]],
-        "received": _money(account.totals_in(account.currency).received, account),
+        "provided": (found := account.deposit_reference) and refreshed(found, every=MAX_AGE),
+        "deposits": account.payments[:50],
+        "received": account.totals_in(account.currency).received,
     }
     return render(request, "shop/deposit.html", context)
 
 
-def _money(amount: int, account: DepositAccount) -> str:
-    return format_for_payer(amount, account.currency, account.country)
-
-
 def _send_address(request: HttpRequest, account: DepositAccount) -> None:
-    if not cache.add(f"shop-mail-{account.reference}", 1, timeout=MAIL_EVERY):
-        return
-    address = request.build_absolute_uri(account.get_absolute_url())
-    text = _("Your deposit account is here:")
-    send_mail(_("Your account at The Corner Shop"), f"{text}\n\n{address}\n", None, [account.email])
+    # One mail in ten minutes, however often somebody asks.
+    if cache.add(f"shop-mail-{account.reference}", 1, timeout=600):
+        address = request.build_absolute_uri(account.get_absolute_url())
+        text = _("Your deposit account is here:")
+        send_mail(_("Your account at The Corner Shop"), f"{text}\n\n{address}\n", None, [account.email])

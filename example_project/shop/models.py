@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 from django.db import models
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import get_language, gettext_lazy as _
 
-from payments_integration.enums import OPEN_PAYMENT_STATUSES, Country, Currency, Flow
+from payments_integration.enums import Country, Currency, Flow
 from payments_integration.models import DepositReference, Payment
 from payments_integration.money import format_for_payer, format_money
-from payments_integration.payable import Payable
+from payments_integration.payable import OrderStatus, Payable, current_payment
+
+#: The products of which there is a picture in ``static/shop/products/``.
+DRAWN = ("blanket", "chocolate", "coffee", "hammock")
 
 
 class Product(models.Model):
+    """Its name and description are in English; the others stand in for them in their languages, unless empty."""
+
     slug = models.SlugField(_("slug"), unique=True)
     name = models.CharField(_("name"), max_length=100)
     description = models.TextField(_("description"))
+    name_es = models.CharField(_("name in Spanish"), max_length=100, blank=True, default="")
+    description_es = models.TextField(_("description in Spanish"), blank=True, default="")
+    name_pt = models.CharField(_("name in Portuguese"), max_length=100, blank=True, default="")
+    description_pt = models.TextField(_("description in Portuguese"), blank=True, default="")
 
     class Meta:
         verbose_name = _("product")
@@ -32,9 +42,20 @@ class Product(models.Model):
         return reverse("shop:buy", kwargs={"slug": self.slug})
 
     @property
-    def symbol(self) -> str:
-        """The first letters, shown instead of a picture."""
-        return self.name[:2]
+    def shown_name(self) -> str:
+        return self._in_language("name")
+
+    @property
+    def shown_description(self) -> str:
+        return self._in_language("description")
+
+    @property
+    def picture(self) -> str:
+        """The static path of a drawing."""
+        return f"shop/products/{self.slug if self.slug in DRAWN else 'other'}.svg"
+
+    def _in_language(self, field: str) -> str:
+        return str(getattr(self, f"{field}_{(get_language() or '')[:2]}", "") or getattr(self, field))
 
 
 class Price(models.Model):
@@ -52,21 +73,6 @@ class Price(models.Model):
     def __str__(self) -> str:
         # With the code: a price belongs to no country, and ``$`` stands for four of these currencies.
         return format_money(self.amount, self.currency)
-
-
-class OrderStatus(models.TextChoices):
-    NEW = "new", _("waiting for payment")
-    REVIEW = "review", _("being reviewed")
-    PARTIALLY_PAID = "partially_paid", _("paid in part")
-    PAID = "paid", _("paid")
-    FAILED = "failed", _("payment failed")
-    EXPIRED = "expired", _("payment expired")
-    CANCELED = "canceled", _("canceled")
-    PARTIALLY_REFUNDED = "partially_refunded", _("refunded in part")
-    REFUNDED = "refunded", _("refunded")
-    CHARGEBACK = "chargeback", _("charged back")
-    #: The provider refused to create a payment; no money can arrive.
-    REFUSED = "refused", _("not accepted")
 
 
 def new_reference() -> str:
@@ -106,6 +112,7 @@ class Order(Payable):
     paid_at = models.DateTimeField(_("paid at"), null=True, blank=True)
 
     merchant_reference_field = "reference"
+    payments_amount_field, payments_currency_field = "amount", "currency"
     payments_paid = models.Q(paid_at__isnull=False)
 
     class Meta:
@@ -121,6 +128,11 @@ class Order(Payable):
     def get_absolute_url(self) -> str:
         return reverse("shop:order", kwargs={"reference": self.reference})
 
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        # Stored, so that a form sent twice is one attempt, even if the first is declined in between.
+        self.key = self.key or self.attempt_key()
+        super().save(*args, **kwargs)
+
     @property
     def price(self) -> str:
         return format_for_payer(self.amount, self.currency, self.country)
@@ -128,9 +140,7 @@ class Order(Payable):
     @property
     def payment(self) -> Payment | None:
         """The attempt that is open, or the newest one. None until the mirror has one."""
-        attempts = list(self.payments)
-        still_open = (payment for payment in attempts if payment.status in OPEN_PAYMENT_STATUSES)
-        return next(still_open, attempts[0] if attempts else None)
+        return current_payment(list(self.payments))
 
 
 class DepositAccount(Payable):

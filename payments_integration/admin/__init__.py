@@ -4,10 +4,10 @@ A page calls a service or a flow and decides no rule itself. Every page and butt
 package imports only those below it:
 
 - ``models``: one module per model page (or per group of related models)
-- ``dashboard``: the app's index page, with statistics and charts
+- ``technical``: the technical state of an account
 - ``flows``: pages that change something through a service: refund, payout, approval, …
 - ``base``: the base class of every model page
-- ``lists``: search, filters, pagination and CSV export of every list
+- ``lists``: search, filters and pagination of every list
 - ``shared``: how values, columns, buttons and sections are shown
 """
 
@@ -15,7 +15,6 @@ from payments_integration.admin.models import (
     balances,
     deposit_references,
     events,
-    notes,
     operations,
     payments,
     payouts,
@@ -25,6 +24,6 @@ from payments_integration.admin.models import (
 )
 
 __all__ = [
-    "balances", "deposit_references", "events", "notes", "operations", "payments", "payouts", "reconciliation",
+    "balances", "deposit_references", "events", "operations", "payments", "payouts", "reconciliation",
     "refunds", "webhook_endpoints",
 ]  # fmt: skip

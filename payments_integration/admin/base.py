@@ -23,18 +23,21 @@ from django.http import (
 )
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration import services
 from payments_integration.admin.lists.changelist import ListAdmin
 from payments_integration.admin.shared import columns, display, twins
-from payments_integration.admin.shared.buttons import Button, Press, Tool, new_key
+from payments_integration.admin.shared.buttons import Button, Press, Tool, Weight, new_key
 from payments_integration.admin.shared.display import explain, validation_messages
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError, WireError
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
+
+    from payments_integration.admin.shared.story import Step
 
 ObjectView = Callable[[HttpRequest, str], HttpResponse]
 #: (URL or "", name)
@@ -59,6 +62,7 @@ class ReadOnlyAdmin(ListAdmin):
 
     class Media:
         css = {"all": ("payments_integration/admin.css",)}
+        js = ("payments_integration/admin.js",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -80,8 +84,16 @@ class ReadOnlyAdmin(ListAdmin):
         """The row in one line, for instance its amount, status, person and order. Empty parts are left out."""
         return ()
 
+    def whose(self, page: Page, obj: Any) -> Iterable[str]:
+        """The amount and the person, as plain text, for the title of the browser's tab. Empty parts are left out."""
+        return ()
+
     def lead(self, page: Page, obj: Any) -> Iterable[Section]:
         """The sections above the fields."""
+        return ()
+
+    def aside(self, page: Page, obj: Any) -> Iterable[Section]:
+        """The sections beside all others, or above them where there is little room: the money, and whose it is."""
         return ()
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
@@ -98,11 +110,18 @@ class ReadOnlyAdmin(ListAdmin):
         obj = kwargs.get("obj")
         if obj is not None:
             page = Page(self.admin_site, request)
-            context["pi_tools"] = [*self.links(request, obj), *self._button_tools(request, obj)]
+            tools = [*self.links(request, obj), *self._button_tools(request, obj)]
+            context["pi_tools"] = sorted(tools, key=lambda tool: tool.weight)
             context["pi_headline"] = [part for part in self.headline(page, obj) if part and part != display.EMPTY]
             if context["pi_headline"]:
                 # The breadcrumbs show the id.
                 context["subtitle"] = None
+                # Not "View payment": nothing here can be changed.
+                context["title"] = capfirst(str(self.opts.verbose_name))
+            whose = [part for part in self.whose(page, obj) if part and part != display.EMPTY]
+            if whose:
+                context["pi_title"] = " · ".join([*whose, capfirst(str(self.opts.verbose_name))])
+            context["pi_aside"] = list(self.aside(page, obj))
             context["pi_lead"] = list(self.lead(page, obj))
             context["pi_sections"] = list(self.sections(page, obj))
             context["pi_folded"] = _take_folded(context["adminform"])
@@ -173,6 +192,7 @@ class ReadOnlyAdmin(ListAdmin):
             if button.shown(obj) and getattr(self, f"has_{button.permission}_permission")(request, obj):
                 url = self.object_url(button.name, obj)
                 tool = Tool(button.label, url, question=button.question, key=new_key(), form=button.unbound(obj))
+                tool = replace(tool, weight=button.weight)
                 if button.twin and (twin := button.twin(obj)):
                     tool = replace(tool, twin=twin.pk, warning=twins.warning(self.admin_site, twin))
                 yield tool
@@ -214,9 +234,18 @@ class ReadOnlyAdmin(ListAdmin):
                 current = self.model._default_manager.filter(pk=obj.pk).first()
                 outcome = button.outcome(current)
                 self.message_user(request, outcome.text, outcome.level)
-            return self.to_list(request) if current is None else self.back(request, obj)
+            return self.to_list(request) if current is None else self._after(request, button, current)
 
         return view
+
+    def _after(self, request: HttpRequest, button: Button, obj: Any) -> HttpResponseRedirect:
+        """Redirect to the page that a button leads to; to the row's own page if the user may not see it."""
+        row = button.leads_to(obj)
+        if row is not None and self.admin_site.is_registered(type(row)):
+            found: Any = self.admin_site.get_model_admin(type(row))
+            if found.has_view_permission(request, row):
+                return HttpResponseRedirect(display.change_url(self.admin_site, type(row), row.pk))
+        return self.back(request, obj)
 
 
 def _take_folded(form: AdminForm) -> AdminForm:
@@ -234,7 +263,8 @@ def _is_folded(options: Mapping[str, Any]) -> bool:
 #: Reads the object from the provider. It changes nothing there, so the view permission is enough.
 REFRESH = Button(
     name="refresh",
-    label=_("Refresh"),
+    label=_("Check with the provider"),
+    weight=Weight.QUIET,
     permission="view",
     call=lambda obj, press: services.refresh(obj),
     twin=None,
@@ -254,20 +284,36 @@ MIRROR_FIELDS: Any = (
 
 
 class MirrorAdmin(ReadOnlyAdmin):
-    """The page of a mirrored object, with its timeline."""
+    """The page of a mirrored object: what happened to it, and the records that say so."""
 
     ordering: ClassVar[Any] = ("-created_at", "-pk")
     sortable_by: ClassVar[Any] = ("created_at",)
-    aged: tuple[str, ...] = ("created_at",)
     buttons: tuple[Button, ...] = (REFRESH,)
     list_defer: tuple[str, ...] = ("extra",)
     personal: tuple[str, ...] = ("extra_shown",)
     fieldsets: ClassVar[Any] = ()
+    #: They say the same as the story, or as the rest of the page.
+    has_folded_records: bool = True
 
     extra_shown = columns.fields("extra", _("further fields"))
 
+    def steps(self, page: Page, obj: Any) -> Iterable[Step]:
+        """Steps of the story that no record of the core tells."""
+        return ()
+
+    def details(self, page: Page, obj: Any) -> Iterable[Section]:
+        """The sections between the story and the records."""
+        return ()
+
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
         # Loaded with the first page that is opened, not at start-up.
+        from payments_integration.admin.shared.records import read  # noqa: PLC0415
+        from payments_integration.admin.shared.story import story  # noqa: PLC0415
         from payments_integration.admin.shared.timeline import timeline  # noqa: PLC0415
 
-        yield timeline(page.site, page.request, obj)
+        records = read(page, obj)
+        told = story(page, obj, records, self.steps(page, obj))
+        if told is not None:
+            yield told
+        yield from self.details(page, obj)
+        yield timeline(page, obj, records, is_folded=self.has_folded_records)

@@ -1,9 +1,10 @@
 """Every error of the API in the provider's envelope (spec, "Errors"), and how a service's exceptions map to it.
 
-    {"error": {"type": …, "code": …, "message": …, "param": …, "request_id": …}}
+    {"error": {"type": …, "code": …, "message": …, "param": …, "errors": […], "request_id": …}}
 
-An error between the merchant and the provider is not the caller's: the answer says that the provider is unavailable,
-and the log says why. Unexpected exceptions become Django's 500.
+``errors`` has every wrong field, for forms; ``code``, ``message`` and ``param`` are those of the first. An error
+between the merchant and the provider is not the caller's: the answer says that the provider is unavailable, and the
+log says why.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import InterfaceError, OperationalError
-from django.http import Http404
+from django.http import Http404, UnreadablePostError
 from django.utils.translation import gettext as _, gettext_lazy
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
@@ -32,12 +33,14 @@ from payments_integration.exceptions import (
     OperationClosed,
     PagingError,
     PaymentsError,
+    PermissionRefused,
     ProviderError,
     RateLimited,
     request_id_of,
 )
 from payments_integration.schemas import WireError
 from payments_integration.services import PreconditionFailed
+from payments_integration.validation.validator import NestedError
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -56,8 +59,42 @@ RATE_LIMIT = RateLimited.type
 #: Seconds after which the caller may try again, if the provider does not say.
 _RETRY_AFTER = 5
 NO_ACCOUNT = gettext_lazy("There is no such account.")
+#: A service's argument that the API calls otherwise.
+_RENAMED = {"payment": "payment_id"}
 #: The grammar of a parameter's name.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+#: What the provider refuses of the request itself, in words for the person at the form (spec, "Errors"). Its own
+#: message is for developers and in English; the log has it.
+_REFUSALS = {
+    "parameter_invalid": gettext_lazy("The payment provider does not accept this value."),
+    "parameter_missing": gettext_lazy("This is required."),
+    "amount_out_of_range": gettext_lazy("This amount is not possible here."),
+    "method_not_allowed": gettext_lazy("This payment method is not offered. Choose another one."),
+    "method_not_available": gettext_lazy("This payment method is not available now. Choose another one."),
+    "country_not_allowed": gettext_lazy("Payments from this country are not possible."),
+    "blocked_payer": gettext_lazy("This payment was declined. Contact the shop."),
+    "invalid_state": gettext_lazy("This is not possible in the present status."),
+    "insufficient_balance": gettext_lazy("The available balance does not cover this."),
+}
+#: The codes of this API's own answers; the provider's come on top.
+CODES = (
+    "parameter_missing", "parameter_invalid", "not_authenticated", "credentials_invalid", "permission_denied",
+    "resource_not_found", "method_not_allowed", "not_acceptable", "length_required", "request_too_large",
+    "unsupported_media_type", "idempotency_conflict", "invalid_state", "insufficient_balance", "amount_out_of_range",
+    "operation_closed", "rate_limited", "internal_error", "not_installed", "provider_unavailable",
+    "database_unavailable",
+)  # fmt: skip
+#: Refusals of the type permission_error that are nevertheless about the request.
+_OF_THE_REQUEST = ("method_not_allowed", "method_not_available", "country_not_allowed", "blocked_payer")
+
+
+@dataclass(frozen=True, slots=True)
+class WrongField:
+    #: Its name, with dots for what is nested, such as ``payer.email``.
+    param: str
+    #: ``parameter_missing`` or ``parameter_invalid``.
+    code: str
+    message: str
 
 
 class Problem(Exception):
@@ -71,6 +108,9 @@ class Problem(Exception):
         message: str,
         param: str | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        errors: Sequence[WrongField] = (),
+        hint: str = "",
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -80,36 +120,39 @@ class Problem(Exception):
         #: Callers may send any text as a name: text that is not a name goes neither into the answer nor into the log.
         self.param = param if param is not None and _NAME.fullmatch(param) else None
         self.headers = headers or {}
+        self.errors = [each for each in errors if _NAME.fullmatch(each.param)]
+        #: For the log only: what the project can set.
+        self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.status} {self.code}" + (f", param {self.param}" if self.param else "")
+        where = f", param {self.param}" if self.param else ""
+        return f"{self.status} {self.code}{where}" + (f"; {self.hint}" if self.hint else "")
 
 
-@dataclass(frozen=True, slots=True)
-class SentNames:
-    """The names of what the caller sent, to distinguish a missing parameter from a wrong one. Without the values."""
-
-    names: Collection[str] = ()
-    #: A service's argument names that differ from the API's parameter names.
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    #: Whether the request is a POST.
-    is_change: bool = False
+def wrong(fields: Sequence[WrongField]) -> Problem:
+    """400 with all of the wrong fields, of which there is at least one."""
+    first = fields[0]
+    return Problem(400, INVALID_REQUEST, first.code, first.message, first.param, errors=fields)
 
 
 def invalid(param: str, message: StrOrPromise) -> Problem:
-    return Problem(400, INVALID_REQUEST, "parameter_invalid", str(message), param)
+    return wrong([WrongField(param, "parameter_invalid", str(message))])
 
 
 def missing(param: str, message: str | None = None) -> Problem:
-    return Problem(400, INVALID_REQUEST, "parameter_missing", message or _("This is required."), param)
+    return wrong([WrongField(param, "parameter_missing", message or _("This is required."))])
 
 
-def check_text(param: str, value: str, longest: int) -> None:
-    """Raise Problem for a text that no column can hold: too long, or with a NUL character."""
-    if len(value) > longest or "\x00" in value:
-        raise invalid(
-            param, _("This must have at most %(max)d characters, and none that cannot be stored.") % {"max": longest}
-        )
+def too_large() -> Problem:
+    return Problem(413, INVALID_REQUEST, "request_too_large", _("The request is larger than 256 KB."))
+
+
+def broke_off() -> Problem:
+    return Problem(400, INVALID_REQUEST, "parameter_invalid", _("The request broke off."))
+
+
+def length_required() -> Problem:
+    return Problem(411, INVALID_REQUEST, "length_required", _("Send the body's size in the header Content-Length."))
 
 
 def not_found(param: str | None = None) -> Problem:
@@ -118,16 +161,21 @@ def not_found(param: str | None = None) -> Problem:
 
 def respond(problem: Problem, request_id: str) -> Response:
     """The error envelope."""
-    error = {"type": problem.type, "code": problem.code, "message": problem.message}
+    error: dict[str, Any] = {"type": problem.type, "code": problem.code, "message": problem.message}
     if problem.param is not None:
         error["param"] = problem.param
+    if problem.errors:
+        error["errors"] = [asdict(each) for each in problem.errors]
     return Response(
         {"error": {**error, "request_id": request_id}}, status=problem.status, headers=dict(problem.headers)
     )
 
 
-def problem_of(error: Exception, sent: SentNames) -> Problem | None:
-    """The error answer for an exception; None for an unexpected one."""
+def problem_of(error: Exception, sent: Collection[str], *, is_change: bool) -> Problem | None:
+    """The error answer for an exception; None for an unexpected one.
+
+    ``sent``: the names of the parameters that the caller sent. ``is_change``: whether the request is a POST.
+    """
     if isinstance(error, Problem):
         return error
     if isinstance(error, ValidationError):
@@ -138,6 +186,8 @@ def problem_of(error: Exception, sent: SentNames) -> Problem | None:
         return Problem(403, PERMISSION, "permission_denied", str(error) or _("You may not do this."))
     if isinstance(error, drf.APIException):
         return _of_framework(error)
+    if isinstance(error, UnreadablePostError):
+        return broke_off()
     if isinstance(error, IdempotencyMismatch):
         words = _("This Idempotency-Key was used for another call. Nothing was done.")
         return Problem(409, IDEMPOTENCY, "idempotency_conflict", words, "Idempotency-Key")
@@ -145,7 +195,7 @@ def problem_of(error: Exception, sent: SentNames) -> Problem | None:
         words = _("This call was closed: it did not happen and will not. Another call needs another key.")
         return Problem(422, INVALID_STATE, "operation_closed", words)
     if isinstance(error, ProviderError):
-        return _of_provider(error, sent)
+        return _of_provider(error, sent, is_change=is_change)
     if isinstance(error, NoAnswer | PagingError):
         return _unavailable(503, {"Retry-After": str(_RETRY_AFTER)})
     if isinstance(error, WireError):
@@ -168,38 +218,54 @@ def log(error: Exception, problem: Problem, request_id: str, route: str) -> None
         logger.info("API request %s, %s: answered %s", request_id, route, problem, extra=extra)
 
 
-def _of_validation(error: ValidationError, sent: SentNames) -> Problem:
-    """The first wrong argument. A precondition that does not hold is 422, not 400: the request itself is correct."""
+def internal() -> Problem:
+    words = _("Something went wrong here. It was recorded. Repeat a POST with the same Idempotency-Key only.")
+    return Problem(500, API_ERROR, "internal_error", words)
+
+
+def _of_validation(error: ValidationError, sent: Collection[str]) -> Problem:
+    """The wrong arguments. A precondition that does not hold is 422, not 400: the request itself is correct."""
     by_name = error.error_dict if hasattr(error, "error_dict") else {"": error.error_list}
     name, errors = next(iter(by_name.items()))
-    message = " ".join(text for each in errors for text in each.messages)
-    code = errors[0].code
-    param = sent.renamed.get(name, name) or None
     if isinstance(error, PreconditionFailed) and name != "destination":
+        message = " ".join(text for each in errors for text in each.messages)
+        code, param = errors[0].code, _RENAMED.get(name, name) or None
         if code == "insufficient_balance":
             return Problem(422, INVALID_STATE, code, message, param)
         if code == "max_value":
             return Problem(422, INVALID_REQUEST, "amount_out_of_range", message, param)
         return Problem(422, INVALID_STATE, "invalid_state", message)
-    if param is not None and param not in sent.names:
-        return missing(param, message)
-    return Problem(400, INVALID_REQUEST, "parameter_invalid", message, param)
+    return wrong([_wrong_field(name, each, sent) for name, found in by_name.items() for each in found])
 
 
-def _of_provider(error: ProviderError, sent: SentNames) -> Problem:
+def _wrong_field(name: str, error: ValidationError, sent: Collection[str]) -> WrongField:
+    param = _RENAMED.get(name, name)
+    nested = isinstance(error, NestedError)
+    is_missing = error.code == "required" if nested else bool(param) and param not in sent
+    return WrongField(
+        f"{param}.{error.place}" if isinstance(error, NestedError) else param,
+        "parameter_missing" if is_missing else "parameter_invalid",
+        error.reason if isinstance(error, NestedError) else " ".join(error.messages),
+    )
+
+
+def _of_provider(error: ProviderError, sent: Collection[str], *, is_change: bool) -> Problem:
     """Refusals of the request are passed on; other errors are between the merchant and the provider."""
-    param = error.param if error.param in sent.names else None
-    if isinstance(error, InvalidRequest):
-        status = error.status_code if error.status_code == 422 else 400
-        return Problem(status, INVALID_REQUEST, error.code, error.message, param)
+    # Of a nested name, such as payer.email, the caller has sent the first part.
+    param = error.param if error.param and error.param.partition(".")[0] in sent else None
+    message = str(_REFUSALS.get(error.code, error.message))
+    errors = [WrongField(param, error.code, message)] if param else []
+    if isinstance(error, InvalidRequest) or (isinstance(error, PermissionRefused) and error.code in _OF_THE_REQUEST):
+        status = 400 if isinstance(error, InvalidRequest) and error.status_code != 422 else 422
+        return Problem(status, INVALID_REQUEST, error.code, message, param, errors=errors)
     if isinstance(error, InvalidState):
-        return Problem(422, INVALID_STATE, error.code, error.message, param)
+        return Problem(422, INVALID_STATE, error.code, message, param, errors=errors)
     if isinstance(error, NotFound):
         return not_found()
     if isinstance(error, RateLimited):
         wait = math.ceil(error.retry_after) if error.retry_after else _RETRY_AFTER
-        return _unavailable(503, {"Retry-After": str(wait)}, closed=sent.is_change)
-    return _unavailable(502, closed=sent.is_change)
+        return _unavailable(503, {"Retry-After": str(wait)}, closed=is_change)
+    return _unavailable(502, closed=is_change)
 
 
 def _unavailable(status: int, headers: Mapping[str, str] | None = None, *, closed: bool = False) -> Problem:
@@ -212,10 +278,12 @@ def _unavailable(status: int, headers: Mapping[str, str] | None = None, *, close
 
 def _of_framework(error: drf.APIException) -> Problem | None:
     if isinstance(error, drf.NotAuthenticated | drf.AuthenticationFailed):
-        words = _("Sign in first.")
         header = getattr(error, "auth_header", None)
         headers = {"WWW-Authenticate": header} if header else {}
-        return Problem(401, AUTHENTICATION, "not_authenticated", words, headers=headers)
+        if isinstance(error, drf.NotAuthenticated):
+            return Problem(401, AUTHENTICATION, "not_authenticated", _("Sign in first."), headers=headers)
+        words = _("Your sign-in has expired or is not valid. Sign in again.")
+        return Problem(401, AUTHENTICATION, "credentials_invalid", words, headers=headers)
     if isinstance(error, drf.PermissionDenied):
         return Problem(403, PERMISSION, "permission_denied", str(error.detail))
     if isinstance(error, drf.Throttled):
@@ -223,16 +291,14 @@ def _of_framework(error: drf.APIException) -> Problem | None:
         return Problem(429, RATE_LIMIT, "rate_limited", _("Too many requests."), headers=wait)
     if isinstance(error, drf.NotFound):
         return not_found()
+    if isinstance(error, drf.ValidationError) and isinstance(error.detail, dict):
+        return wrong(
+            [
+                WrongField(str(name), "parameter_invalid", " ".join(map(str, messages)))
+                for name, messages in error.detail.items()
+            ]
+        )
     if error.status_code >= 500:
         return None
-    code = _CODES.get(error.status_code, "parameter_invalid")
+    code = "parameter_invalid" if error.status_code == 400 else error.default_code
     return Problem(error.status_code, INVALID_REQUEST, code, str(error.detail))
-
-
-_CODES = {
-    400: "parameter_invalid",
-    405: "method_not_allowed",
-    406: "not_acceptable",
-    413: "request_too_large",
-    415: "unsupported_media_type",
-}

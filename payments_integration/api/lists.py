@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, ClassVar
 
 import django_filters
 from django import forms
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils.dateparse import parse_datetime
 from django.utils.timezone import is_naive
 from django.utils.translation import gettext as _, gettext_lazy
+from django_filters import ChoiceFilter
+from rest_framework.pagination import BasePagination
+from rest_framework.request import Request
+from rest_framework.response import Response
 
-from payments_integration import enums
-from payments_integration.api.errors import invalid
-from payments_integration.api.negotiation import encode
+from payments_integration import enums, permissions, schemas
+from payments_integration.api.errors import invalid, missing
+from payments_integration.dates import start_of
 from payments_integration.db import keyset
 from payments_integration.models import OperationState, Payment
+from payments_integration.models.mirrors import payer_document, payer_email
+from payments_integration.money import INT64_MAX
 from payments_integration.services import operations
 
 #: Within what every database stores; no object was created outside.
@@ -34,21 +38,29 @@ MAX_LIMIT = 100
 MAX_BYTES = 4 * 1024 * 1024
 #: These have an index.
 ORDERINGS = ("-created_at", "created_at")
-PARAMETERS = ("limit", "cursor", "ordering")
 
+#: Of a filter, in the description.
+_SEVERAL = "One or more, with commas between them."
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _LIMIT = re.compile(r"[1-9][0-9]{0,2}", re.ASCII)
 
 
 class TimeField(forms.CharField):
-    """RFC 3339, with a time zone."""
+    """RFC 3339, with a time zone; or a date, which is a whole day in the site's zone.
+
+    django-filter's own field takes any other time for one of the site's zone.
+    """
+
+    #: Of a date: its last moment, not its first.
+    ends = False
 
     def to_python(self, value: Any) -> Any:
         text = super().to_python(value)
         if not text:
             return None
         try:
-            at = parse_datetime(text)
-        except ValueError:
+            at = self._of_date(text) if _DATE.fullmatch(text) else parse_datetime(text)
+        except (ValueError, OverflowError):
             at = None
         if at is None or is_naive(at):
             raise ValidationError(gettext_lazy("This must be a time with a time zone, such as 2026-01-31T12:00:00Z."))
@@ -57,46 +69,102 @@ class TimeField(forms.CharField):
             return _EARLIEST
         return min(at.astimezone(UTC), _LATEST) if at.year < 9999 else _LATEST
 
+    def _of_date(self, text: str) -> datetime:
+        day = date.fromisoformat(text)
+        if day.year >= _LATEST.year:
+            return _LATEST
+        return start_of(day + timedelta(days=1)) - timedelta(microseconds=1) if self.ends else start_of(day)
 
-class TimeFilter(django_filters.Filter):  # type: ignore[misc]
+
+class TimeFilter(django_filters.IsoDateTimeFilter):  # type: ignore[misc]
     field_class = TimeField
 
 
-def _text(field: str, longest: int = 255) -> Any:
-    return django_filters.CharFilter(field_name=field, max_length=longest, strip=False)
+class LastTimeField(TimeField):
+    ends = True
 
 
-def _choice(field: str, values: list[str] | Callable[[], list[str]]) -> Any:
-    """One of ``values``; a function gives them when the filter is used."""
-    read = values if callable(values) else lambda: values
-    return django_filters.ChoiceFilter(field_name=field, choices=lambda: [(value, value) for value in read()])
+class LastTimeFilter(TimeFilter):
+    field_class = LastTimeField
 
 
-class RowFilters(django_filters.FilterSet):  # type: ignore[misc]
-    account = _text("account", 64)
+class AmountFilter(django_filters.NumberFilter):  # type: ignore[misc]
+    field_class = forms.IntegerField
+
+
+class SeveralFilter(django_filters.BaseInFilter, ChoiceFilter):  # type: ignore[misc]
+    """One or more of the choices, with commas between them."""
+
+    def filter(self, qs: QuerySet[Any], value: Any) -> QuerySet[Any]:
+        if value and not all(value):
+            raise invalid(self.field_name, _("This must be given once, and not be empty."))
+        found: QuerySet[Any] = super().filter(qs, value)
+        return found
+
+
+def _text() -> Any:
+    return django_filters.CharFilter(max_length=255, strip=False)
+
+
+class AccountFilters(django_filters.FilterSet):  # type: ignore[misc]
+    account = _text()
+
+
+class RowFilters(AccountFilters):
     created_from = TimeFilter(field_name="created_at", lookup_expr="gte")
-    created_to = TimeFilter(field_name="created_at", lookup_expr="lte")
+    created_to = LastTimeFilter(field_name="created_at", lookup_expr="lte")
 
 
 class _MoneyFilters(RowFilters):
-    currency = _choice("currency", enums.Currency.values)
+    currency = ChoiceFilter(choices=enums.Currency.choices)
 
 
-class PaymentFilters(_MoneyFilters):
-    status = _choice("status", enums.PaymentStatus.values)
-    country = _choice("country", enums.Country.values)
-    method_family = _choice("method_family", enums.MethodFamily.values)
-    merchant_reference = _text("merchant_reference")
+class _WithReference(_MoneyFilters):
+    country = ChoiceFilter(choices=enums.Country.choices)
+    merchant_reference = _text()
 
 
-class PayoutFilters(_MoneyFilters):
-    status = _choice("status", enums.PayoutStatus.values)
-    country = _choice("country", enums.Country.values)
-    merchant_reference = _text("merchant_reference")
+class PaymentFilters(_WithReference):
+    status = SeveralFilter(choices=enums.PaymentStatus.choices, label=_SEVERAL)
+    method_family = ChoiceFilter(choices=enums.MethodFamily.choices)
+    payer = django_filters.CharFilter(
+        method="of_payer",
+        max_length=255,
+        label="A whole e-mail address or document number. Only for staff who may see personal data.",
+    )
+    amount = AmountFilter(
+        method="of_amount",
+        min_value=1,
+        max_value=INT64_MAX,
+        label="Exactly this much, in minor units. It needs `created_from`.",
+    )
+
+    def of_payer(self, payments: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        """Who may not see payers cannot find out by searching whether one paid."""
+        if not permissions.is_staff(self.request.user):
+            raise PermissionDenied
+        permissions.require(self.request.user, "view_personal_data")
+        if "@" in value:
+            return payments.filter(payer_email=payer_email({"email": value}) or None)
+        return payments.filter(payer_document=payer_document({"document": {"number": value}}) or None)
+
+    def of_amount(self, payments: QuerySet[Any], name: str, value: Any) -> QuerySet[Any]:
+        if not self.form.cleaned_data.get("created_from"):
+            # No index has amounts: the dates bound what is read.
+            raise missing("created_from", _("A search by amount needs a first day."))
+        return payments.filter(amount=value)
+
+
+class PayoutFilters(_WithReference):
+    status = SeveralFilter(choices=enums.PayoutStatus.choices, label=_SEVERAL)
+
+
+class DepositReferenceFilters(_WithReference):
+    status = ChoiceFilter(choices=enums.DepositReferenceStatus.choices)
 
 
 class RefundFilters(_MoneyFilters):
-    status = _choice("status", enums.RefundStatus.values)
+    status = SeveralFilter(choices=enums.RefundStatus.choices, label=_SEVERAL)
     payment_id = django_filters.CharFilter(method="of_payment", max_length=255, strip=False)
 
     def of_payment(self, refunds: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
@@ -105,71 +173,88 @@ class RefundFilters(_MoneyFilters):
         return refunds.filter(~Exists(elsewhere), payment_id=value)
 
 
-class DepositReferenceFilters(_MoneyFilters):
-    status = _choice("status", enums.DepositReferenceStatus.values)
-    country = _choice("country", enums.Country.values)
-    merchant_reference = _text("merchant_reference")
-
-
 class EventFilters(RowFilters):
-    type = _text("type")
+    type = _text()
 
 
 class OperationFilters(RowFilters):
-    state = _choice("state", OperationState.values)
-    operation = _choice("operation", lambda: list(operations.CALLS))
-    merchant_reference = _text("merchant_reference")
-    target_id = _text("target_id")
-    result_id = _text("result_id")
+    state = ChoiceFilter(choices=OperationState.choices)
+    # When it is used: a project may register further calls.
+    operation = ChoiceFilter(choices=lambda: [(name, name) for name in operations.CALLS])
+    merchant_reference = _text()
+    target_id = _text()
+    result_id = _text()
 
 
-def apply(filters: type[RowFilters], values: Mapping[str, str], queryset: QuerySet[Any]) -> QuerySet[Any]:
-    """The matching rows. Raises Problem for the first wrong value."""
-    bound = filters(data=values, queryset=queryset)
-    if not bound.is_valid():
-        name, messages = next(iter(bound.errors.items()))
-        raise invalid(name, " ".join(map(str, messages)))
-    found: QuerySet[Any] = bound.qs
-    return found
+class SinglePage(BasePagination):
+    """The envelope of a list, with everything in it."""
+
+    #: Query parameters to their schemas.
+    parameters: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
+        return list(queryset)
+
+    def get_paginated_response(self, data: Any) -> Response:
+        return self.respond(data)
+
+    def respond(self, data: Any, next_cursor: str | None = None) -> Response:
+        has_more = next_cursor is not None
+        return Response({"object": "list", "has_more": has_more, "next_cursor": next_cursor, "data": data})
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        fields = {
+            "object": {"type": "string", "enum": ["list"]},
+            "has_more": {"type": "boolean", "description": "Whether there is a next page."},
+            "next_cursor": {"type": ["string", "null"], "description": "The `cursor` of the next page."},
+            "data": schema,
+        }
+        return {"type": "object", "properties": fields, "required": [*fields]}
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        return [{"name": name, "in": "query", "schema": schema} for name, schema in self.parameters.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    rows: list[Any]
-    ordering: str
-    #: Whether more rows follow.
-    has_more: bool
+class KeysetPages(SinglePage):
+    """Django REST framework's ``CursorPagination`` skips rows of the same moment by OFFSET; this one does not."""
 
-    def answer(self, shown: list[Any]) -> dict[str, Any]:
-        """The list with these rows as they are shown, up to MAX_BYTES of them and at least one."""
+    parameters = {
+        "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
+        "cursor": {"type": "string"},
+        "ordering": {"type": "string", "enum": [*ORDERINGS], "default": ORDERINGS[0]},
+    }
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
+        """One page of rows, by one statement. Raises Problem for a parameter that is wrong."""
+        query = request.query_params
+        limit, ordering, cursor = _limit(query.get("limit")), query.get("ordering"), query.get("cursor")
+        if ordering is not None and ordering not in ORDERINGS:
+            raise invalid("ordering", _("This must be one of %(options)s.") % {"options": ", ".join(ORDERINGS)})
+        place = None
+        if cursor is not None:
+            of_cursor, place = _parse(cursor, queryset)
+            if ordering not in (None, of_cursor):
+                raise invalid("cursor", _("This cursor belongs to a list in another order."))
+            ordering = of_cursor
+        self.ordering = ordering or ORDERINGS[0]
+        order = keyset.Order(queryset.model._meta, [self.ordering])
+        found = queryset if place is None else queryset.filter(order.after(place))
+        # One more row tells whether there is a next page.
+        rows = list(found.order_by(*order.by)[: limit + 1])
+        self.rows, self.has_more = rows[:limit], len(rows) > limit
+        return self.rows
+
+    def get_paginated_response(self, data: Any) -> Response:
+        """The page with these rows as they are shown, up to MAX_BYTES of them and at least one."""
         size, count = 0, 0
-        for item in shown:
-            size += len(encode(item))
+        for item in data:
+            size += len(schemas.encode(item))
             if count and size > MAX_BYTES:
                 break
             count += 1
-        has_more = self.has_more or count < len(shown)
-        next_cursor = cursor_of(self.ordering, self.rows[count - 1]) if has_more else None
-        return {"object": "list", "has_more": has_more, "next_cursor": next_cursor, "data": shown[:count]}
-
-
-def page(queryset: QuerySet[Any], limit: str | None, ordering: str | None, cursor: str | None) -> Page:
-    """One page of rows, by one statement. Raises Problem for a parameter that is wrong."""
-    wanted = _limit(limit)
-    if ordering is not None and ordering not in ORDERINGS:
-        raise invalid("ordering", _("This must be one of %(options)s.") % {"options": ", ".join(ORDERINGS)})
-    if cursor is not None:
-        of_cursor, place = _parse(cursor, queryset)
-        if ordering not in (None, of_cursor):
-            raise invalid("cursor", _("This cursor belongs to a list in another order."))
-        ordering = of_cursor
-    else:
-        ordering, place = ordering or ORDERINGS[0], None
-    order = keyset.Order(queryset.model._meta, [ordering])
-    found = queryset if place is None else queryset.filter(order.after(place))
-    # One more row tells whether there is a next page.
-    rows = list(found.order_by(*order.by)[: wanted + 1])
-    return Page(rows[:wanted], ordering, len(rows) > wanted)
+        if self.has_more or count < len(data):
+            return self.respond(data[:count], cursor_of(self.ordering, self.rows[count - 1]))
+        return self.respond(data)
 
 
 def cursor_of(ordering: str, row: Any) -> str:

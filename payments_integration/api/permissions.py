@@ -1,18 +1,15 @@
 """Who may call which route: classes for API_PERMISSION_CLASSES, all of which must agree.
 
 They read ``view.route`` (see ``schema``), which is None for a method that the path does not have: such a request is
-let through and answered 405. ``view.may(codename)`` tells whether the caller has a permission. ``querysets`` decides
-which rows a user sees; ``has_object_permission`` decides whether the user may change one of them.
+let through and answered 405. ``querysets`` decides which rows a user sees; ``has_object_permission`` decides whether
+the user may change one of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from django.conf import settings
-from django.contrib.auth.models import Permission, PermissionsMixin
-from django.db.models import Q
+from django.core.exceptions import PermissionDenied
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 from rest_framework.permissions import SAFE_METHODS, BasePermission
@@ -21,23 +18,36 @@ from rest_framework.request import Request
 from payments_integration import conf, permissions
 from payments_integration.api.errors import PERMISSION, Problem
 
-#: The backend whose decisions can be read in one statement.
-_DJANGOS_OWN = ["django.contrib.auth.backends.ModelBackend"]
+
+class _ByPermission(BasePermission):
+    #: Of a refusal; None: Django REST framework's.
+    message: str | None = None
+
+    def _staff_may(self, user: Any, view: Any) -> bool:
+        """Whether a member of staff has the route's permission; a refusal names it."""
+        if view.route is None or not view.route.permission:
+            return True
+        try:
+            permissions.require(user, view.route.permission)
+        except PermissionDenied as error:
+            self.message = str(error)
+            return False
+        return True
 
 
-class StaffByPermission(BasePermission):
+class StaffByPermission(_ByPermission):
     """Staff with the route's model permission, and no other users. The default."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        return _is_staff(request.user) and _staff_may(view)
+        return _is_staff(request.user) and self._staff_may(request.user, view)
 
 
-class StaffAndCustomers(BasePermission):
+class StaffAndCustomers(_ByPermission):
     """Staff by model permission, and all signed-in users for their own payments, refunds and deposit references.
 
-    A customer creates, sees and cancels payments, creates and sees deposit references, and sees refunds, payment
-    methods and the operation that their own call led to. Payouts, balances, events and lists of operations are for
-    staff. A customer names a ``merchant_reference`` only if API_REFERENCE_CHECK allows it.
+    A customer creates payments as API_PAYMENT says, sees and cancels them, creates and sees deposit references, and
+    sees refunds, payment methods and the operation that their own call led to. Payouts, balances, events and lists of
+    operations are for staff. A customer names a ``merchant_reference`` only if API_REFERENCE_CHECK allows it.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
@@ -45,7 +55,7 @@ class StaffAndCustomers(BasePermission):
         if not getattr(user, "is_authenticated", False) or not getattr(user, "is_active", False):
             return False
         if _is_staff(user):
-            return _staff_may(view)
+            return self._staff_may(user, view)
         if view.route is None or not view.route.customers:
             return view.route is None
         if request.method not in SAFE_METHODS:
@@ -70,41 +80,10 @@ def _check_reference(request: Request) -> None:
     path = conf.current().API_REFERENCE_CHECK
     # Only True allows it: a coroutine, for one, is true as well.
     if not path or not isinstance(reference, str) or import_string(path)(request.user, reference) is not True:
-        words = _("You may not use this merchant reference. The option API_REFERENCE_CHECK decides who may use which.")
-        raise Problem(403, PERMISSION, "permission_denied", words, "merchant_reference")
-
-
-def held_by(user: Any) -> Callable[[str], bool]:
-    """A function that tells whether the user has one of the app's permissions, for a request that asks repeatedly.
-
-    If Django's own backend alone decides, one statement reads them all. Otherwise (another backend, or a user model
-    with a ``has_perm`` of its own) each question is asked as ``permissions.may`` does.
-    """
-    if not _decided_by_rows(user):
-        return lambda codename: permissions.may(user, codename)
-    of_groups = Permission.objects.filter(group__in=user.groups.all())
-    held = frozenset(
-        Permission.objects.filter(
-            Q(pk__in=user.user_permissions.values("pk")) | Q(pk__in=of_groups.values("pk")),
-            content_type__app_label=permissions.APP,
-        ).values_list("codename", flat=True)
-    )
-    return held.__contains__
-
-
-def _decided_by_rows(user: Any) -> bool:
-    return (
-        list(settings.AUTHENTICATION_BACKENDS) == _DJANGOS_OWN
-        # Not type(): a request's user is a lazy object.
-        and getattr(user.__class__, "has_perm", None) is PermissionsMixin.has_perm
-        and user.is_active
-        and not user.is_superuser
-    )
+        words = _("You may not use this merchant reference.")
+        hint = "the option API_REFERENCE_CHECK says who may use which"
+        raise Problem(403, PERMISSION, "permission_denied", words, "merchant_reference", hint=hint)
 
 
 def _is_staff(user: Any) -> bool:
     return permissions.is_staff(user) and bool(getattr(user, "is_active", False))
-
-
-def _staff_may(view: Any) -> bool:
-    return view.route is None or not view.route.permission or view.may(view.route.permission)

@@ -7,88 +7,80 @@ provider that this version does not know are not shown, because they may hold pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
+import json
+from datetime import UTC
 from typing import Any, ClassVar
 
-from drf_spectacular.drainage import set_override
+from django.db import models
+from django.urls import NoReverseMatch
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
-from rest_framework import serializers
+from rest_framework import ISO_8601, serializers
 
-from payments_integration import enums, schemas
+from payments_integration import permissions, schemas, services
 from payments_integration.models import (
+    EMPTY_VALUES,
     MIRRORS,
+    Balance,
     DepositReference,
-    EventSource,
+    Event,
     EventState,
+    Operation,
     OperationState,
     Payment,
     Payout,
     Refund,
 )
+from payments_integration.payer.links import has_receipt, receipt_path, status_url
+from payments_integration.payer.status import shown_status
 
 
-@extend_schema_field({"type": "integer", "format": "int64"})
+@extend_schema_field(OpenApiTypes.INT64)
 class AmountField(serializers.IntegerField):
-    """Minor units."""
+    """Minor units. Clients that are generated from the description need 64 bits."""
 
 
-@extend_schema_field({"type": "string", "format": "date-time"})
 class TimeField(serializers.DateTimeField):
     """ISO 8601 in UTC; the project's format for its own API does not apply."""
 
-    def to_representation(self, value: datetime) -> str:
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    def __init__(self, **options: Any) -> None:
+        super().__init__(format=ISO_8601, default_timezone=UTC, **options)
 
 
-@extend_schema_field({"type": "object", "additionalProperties": True})
+@extend_schema_field(OpenApiTypes.OBJECT)
 class ObjectField(serializers.JSONField):
-    """JSON as the provider sent it."""
+    """JSON as the provider sent it; null for the empty object that an erasure leaves in some columns."""
+
+    def to_representation(self, value: Any) -> Any:
+        return None if value == {} and self.field_name in EMPTY_VALUES else super().to_representation(value)
 
 
-class ConstantField(serializers.Field[str, str, str, Any]):
-    """``object``: the kind of the object."""
-
-    def __init__(self, value: str) -> None:
-        self.value = value
-        super().__init__(source="*")
-        set_override(self, "field", {"type": "string", "enum": [value]})
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> ConstantField:
-        return ConstantField(self.value)
-
-    def to_representation(self, value: Any) -> str:
-        return self.value
+@extend_schema_field({"type": ["string", "null"], "format": "uri"})
+class AddressField(serializers.CharField):
+    """The address of a page; null where it has none."""
 
 
-PERSONAL = "Personal data: left out for users without the permission to see it."
+def _object(kind: str) -> serializers.ChoiceField:
+    return serializers.ChoiceField([kind], default=kind, read_only=True)
 
 
-def _text(about: str = "", **options: Any) -> serializers.CharField:
-    return serializers.CharField(help_text=about or None, **options)
-
-
-def _amount(about: str, **options: Any) -> AmountField:
-    return AmountField(help_text=f"{about}, in minor units.", **options)
-
-
-def _time(about: str = "", **options: Any) -> TimeField:
-    return TimeField(help_text=about or None, **options)
-
-
-def _personal(about: str) -> ObjectField:
-    return ObjectField(help_text=f"{about} {PERSONAL}", required=False, allow_null=True)
-
-
-def _open(values: Iterable[str]) -> str:
-    """The provider may add values, so the known ones are listed and not declared as an enum."""
-    return f"One of {', '.join(values)}; the provider may add others."
-
-
-class RowSerializer(serializers.Serializer[Any]):
+class RowSerializer(serializers.ModelSerializer[Any]):
     """One row. The context's ``sees_personal(row)`` decides whether it has the fields listed in ``personal``."""
 
+    serializer_field_mapping: ClassVar[
+        dict[type[models.Field[Any, Any]], type[serializers.Field[Any, Any, Any, Any]]]
+    ] = {
+        **serializers.ModelSerializer.serializer_field_mapping,
+        models.BigIntegerField: AmountField,
+        models.DateTimeField: TimeField,
+        models.JSONField: ObjectField,
+    }
     personal: ClassVar[tuple[str, ...]] = ()
+
+    def get_extra_kwargs(self) -> dict[str, dict[str, Any]]:
+        # The description says that read-only fields are always there.
+        about = {"required": False, "help_text": "Personal data: left out for users without the permission to see it."}
+        return {name: about if name in self.personal else {"read_only": True} for name in self.Meta.fields}
 
     def to_representation(self, instance: Any) -> dict[str, Any]:
         shown: dict[str, Any] = super().to_representation(instance)
@@ -98,210 +90,235 @@ class RowSerializer(serializers.Serializer[Any]):
         return shown
 
 
-class PaymentSerializer(RowSerializer):
-    personal = Payment.personal
+class DisplaySerializer(serializers.Serializer[Any]):
+    headline = serializers.CharField(help_text="The status, such as “Paid”.")
+    message = serializers.CharField(help_text="What it means for the payer.")
+    tone = serializers.ChoiceField(["good", "bad", "quiet", "open"], help_text="How it looks.")
 
-    id = _text("Begins with pay_.")
-    object = ConstantField("payment")
-    account = _text("The alias of the account that it belongs to.")
-    status = _text(_open(enums.PaymentStatus.values))
-    amount = _amount("The amount asked for")
-    amount_received = _amount("The amount received so far")
-    fee = _amount("The fee on the amount received", allow_null=True)
-    net_amount = _amount("The amount received, less the fee", allow_null=True)
-    currency = _text()
-    country = _text()
-    method_code = _text()
-    method_family = _text(_open(enums.MethodFamily.values))
-    flow = _text(_open(enums.Flow.values), allow_null=True)
-    checkout_url = _text("The page to send the payer to, in the hosted flow.", allow_null=True)
-    refunded_amount = _amount("The amount refunded", allow_null=True)
-    merchant_reference = _text("Your own order id.", allow_null=True)
-    payer = _personal("Members: name, email, phone, document, ip, device_id.")
-    next_action = _personal("What the payer must do next: `type`, and the fields of that type.")
-    failure_reason = _text(allow_null=True)
-    metadata = _personal("Your own data, returned unchanged.")
-    created_at = _time()
-    expires_at = _time(allow_null=True)
-    succeeded_at = _time(allow_null=True)
+
+class PaymentSerializer(RowSerializer):
+    # Anyone who has the address of the status page sees how to pay.
+    personal = (*Payment.personal, "status_url", "receipt_url")
+    object = _object("payment")
+    is_final = serializers.SerializerMethodField(
+        help_text="Whether a page has nothing more to wait for. A late payment may still turn an expired one into a "
+        "succeeded one."
+    )
+    display = serializers.SerializerMethodField(
+        help_text="What the payer reads, in the language of the request: the same as on the status page."
+    )
+    status_url = AddressField(
+        required=False,
+        help_text="The status page of this payment, which needs no login; valid for 30 days. Not in lists. Personal "
+        "data: left out for users without the permission to see it.",
+    )
+    receipt_url = AddressField(
+        required=False,
+        help_text="The receipt, likewise; null until it is paid, and where the project has no receipts.",
+    )
+
+    class Meta:
+        model = Payment
+        fields = ("id", "object", "account", *Payment.mirrored, "is_final", "display", "status_url", "receipt_url")
+
+    def get_is_final(self, payment: Payment) -> bool:
+        return shown_status(payment).is_final
+
+    @extend_schema_field(DisplaySerializer)
+    def get_display(self, payment: Payment) -> dict[str, str]:
+        shown = shown_status(payment)
+        return {"headline": shown.headline, "message": shown.message, "tone": shown.tone}
+
+    def to_representation(self, instance: Any) -> dict[str, Any]:
+        shown = super().to_representation(instance)
+        if not isinstance(self.parent, serializers.ListSerializer) and self.context["sees_personal"](instance):
+            request = self.context["request"]
+            try:
+                shown["status_url"] = address = status_url(request, instance)
+            except NoReverseMatch:
+                # The project includes the app's URLs in a namespace of its own, where the page has no known name.
+                shown["status_url"] = shown["receipt_url"] = None
+            else:
+                receipt = receipt_path(address.rstrip("/").rpartition("/")[2]) if has_receipt(instance) else ""
+                shown["receipt_url"] = request.build_absolute_uri(receipt) if receipt else None
+        return shown
+
+
+class TotalSerializer(serializers.Serializer[Any]):
+    """The sums of payments. Amounts of different currencies are never added."""
+
+    SUMS: ClassVar[tuple[str, ...]] = ("amount", "amount_received", "fee", "refunded_amount")
+
+    object = _object("total")
+    currency = serializers.CharField()
+    status = serializers.CharField()
+    count = serializers.IntegerField(help_text="How many payments.")
+    amount = AmountField(help_text="Asked for, in minor units.")
+    amount_received = AmountField(help_text="Received, in minor units.")
+    fee = AmountField(help_text="What the provider takes, in minor units.")
+    refunded_amount = AmountField(help_text="Given back, in minor units.")
+
+    def to_representation(self, instance: Any) -> dict[str, Any]:
+        # A sum of no value is null; some databases sum integers to decimals.
+        return {"object": "total", **instance, **{name: int(instance[name] or 0) for name in self.SUMS}}
 
 
 class PayoutSerializer(RowSerializer):
     personal = Payout.personal
+    object = _object("payout")
 
-    id = _text("Begins with pout_.")
-    object = ConstantField("payout")
-    account = _text("The alias of the account that it belongs to.")
-    status = _text(_open(enums.PayoutStatus.values))
-    amount = _amount("The amount sent")
-    fee = _amount("Reserved on top of the amount", allow_null=True)
-    currency = _text()
-    country = _text()
-    method_code = _text()
-    destination = _personal("The recipient's account: `type`, and the fields of that type.")
-    merchant_reference = _text(allow_null=True)
-    failure_reason = _text(allow_null=True)
-    refund_id = _text("Set if the payout executes a refund.", allow_null=True)
-    metadata = _personal("Your own data, returned unchanged.")
-    created_at = _time()
-    succeeded_at = _time(allow_null=True)
+    class Meta:
+        model = Payout
+        fields = ("id", "object", "account", *Payout.mirrored)
 
 
 class RefundSerializer(RowSerializer):
     personal = Refund.personal
+    object = _object("refund")
 
-    id = _text("Begins with ref_.")
-    object = ConstantField("refund")
-    account = _text("The alias of the account that it belongs to.")
-    status = _text(_open(enums.RefundStatus.values))
-    payment_id = _text(allow_null=True)
-    payout_id = _text("Set if the refund runs as a payout.", allow_null=True)
-    amount = _amount("The amount refunded")
-    currency = _text()
-    reason = _text(PERSONAL, required=False, allow_null=True)
-    created_at = _time()
+    class Meta:
+        model = Refund
+        fields = ("id", "object", "account", *Refund.mirrored)
 
 
 class DepositReferenceSerializer(RowSerializer):
     personal = DepositReference.personal
+    object = _object("deposit_reference")
 
-    id = _text("Begins with dep_.")
-    object = ConstantField("deposit_reference")
-    account = _text("The alias of the account that it belongs to.")
-    status = _text(_open(enums.DepositReferenceStatus.values))
-    country = _text()
-    currency = _text()
-    method_code = _text()
-    merchant_reference = _text("Your own id of the payer.", allow_null=True)
-    details = ObjectField(
-        help_text=f"What the payer must do: `type`, and the fields of that type. {PERSONAL}", required=False
-    )
-    created_at = _time()
+    class Meta:
+        model = DepositReference
+        fields = ("id", "object", "account", *DepositReference.mirrored)
 
 
 class BalanceSerializer(RowSerializer):
-    object = ConstantField("balance")
-    account = _text("The alias of the account that it belongs to.")
-    currency = _text()
-    available = _amount("Available for payouts")
-    pending = _amount("Waiting for settlement")
-    reserve = _amount("Held against chargebacks")
-    hold = _amount("Reserved by payouts and refunds in progress")
-    debt = _amount("Owed after chargebacks; no payout is possible while it is above zero")
-    updated_at = _time(allow_null=True)
+    object = _object("balance")
+
+    class Meta:
+        model = Balance
+        fields = ("object", "account", *Balance.mirrored)
 
 
 class PaymentMethodSerializer(serializers.Serializer[Any]):
     """A method as the provider lists it now. Only ``code`` is certain; other fields are passed on unchanged."""
 
-    object = ConstantField("payment_method")
-    code = _text("The value for `method_code`.")
+    object = _object("payment_method")
+    code = serializers.CharField(help_text="The value for `method_code`.")
 
     def to_representation(self, instance: schemas.PaymentMethod) -> dict[str, Any]:
         return {**instance.extra, "object": "payment_method", "code": instance.code}
 
 
 class EventSerializer(RowSerializer):
-    id = _text("Begins with evt_, or with quarantine_ if it could not be understood.")
-    object = ConstantField("event")
-    account = _text("The alias of the account that it belongs to.")
-    type = _text(_open(enums.EVENT_TYPES))
-    created_at = _time()
-    received_at = _time("When this server received it.")
-    source = _text(_open(EventSource.values))  # type: ignore[assignment]  # a field, not an option
-    state = _text(_open(EventState.values))
-    object_kind = _text("The kind of object that it is about.")
-    object_id = _text("The object's id; for a balance its currency.")
-    data = ObjectField(  # type: ignore[assignment]
-        source="*",
-        allow_null=True,
+    object = _object("event")
+    data = serializers.SerializerMethodField(  # type: ignore[assignment]  # a field, not the property
         help_text="The payment, payout, refund or balance as it was then. Null if its bytes were pruned or not "
-        "understood. Personal data is left out for users without the permission to see it.",
+        "understood. Personal data is left out for users without the permission to see it."
     )
 
-    def to_representation(self, instance: Any) -> dict[str, Any]:
-        shown = super().to_representation(instance)
-        shown["data"] = _content(instance, sees_personal=self.context["sees_personal"](instance))
-        return shown
+    class Meta:
+        model = Event
+        fields = (
+            "id", "object", "account", "type", "created_at", "received_at", "source", "state", "object_kind",
+            "object_id", "data",
+        )  # fmt: skip
 
-
-def _content(event: Any, *, sees_personal: bool) -> dict[str, Any] | None:
-    """The object in an event's bytes, with the fields that this version knows."""
-    if event.state == EventState.QUARANTINED or not event.body:
-        return None
-    try:
-        data = schemas.decode_event(bytes(event.body)).data
-    except schemas.WireError:
-        return None
-    kind = data.get("object")
-    if not isinstance(kind, str) or kind not in schemas.EVENT_RESOURCES:
-        return None
-    model = MIRRORS[kind]
-    hidden = () if sees_personal else model.personal
-    names = ["id", "object", *(name for name in model.mirrored if name not in hidden)]
-    return {name: data[name] for name in names if name in data}
+    def get_data(self, event: Event) -> dict[str, Any] | None:
+        """The object in an event's bytes, with the fields that this version knows."""
+        if event.state == EventState.QUARANTINED or not event.body:
+            return None
+        try:
+            data = schemas.decode_event(bytes(event.body)).data
+        except schemas.WireError:
+            return None
+        kind = data.get("object")
+        if not isinstance(kind, str) or kind not in schemas.EVENT_RESOURCES:
+            return None
+        model = MIRRORS[kind]
+        hidden = () if self.context["sees_personal"](event) else model.personal
+        names = ["id", "object", *(name for name in model.mirrored if name not in hidden)]
+        return {name: data[name] for name in names if name in data}
 
 
 class RefusalSerializer(serializers.Serializer[Any]):
-    """The provider's refusal, without its message, which may repeat what was sent."""
+    """The provider's refusal, without its message and parameter, which may repeat what was sent."""
 
-    status_code = serializers.IntegerField()
-    type = _text()
-    code = _text()
-    param = _text(allow_null=True)
-    request_id = _text("For the provider's support.")
-
-    def to_representation(self, instance: dict[str, Any]) -> dict[str, Any]:
-        return {name: instance.get(name) for name in self.get_fields()}
+    status_code = serializers.IntegerField(allow_null=True, default=None)
+    type = serializers.CharField(allow_null=True, default=None)
+    code = serializers.CharField(allow_null=True, default=None)
+    request_id = serializers.CharField(allow_null=True, default=None, help_text="For the provider's support.")
 
 
 class OperationSerializer(RowSerializer):
     """A request to the provider, without body, arguments, key and note, which hold personal data."""
 
     personal = ("actor", "approved_by")
+    object = _object("operation")
+    error = RefusalSerializer(read_only=True, allow_null=True)
+    actions = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="What the caller may do with it now: `approve`, `reject`, and the decisions. Not in lists.",
+    )
+    # Not the row's own attribute: reading it in a list would load the bodies.
+    request = serializers.JSONField(
+        source="shown_request",
+        required=False,
+        help_text="What an approval sends. Only while it waits for approval, and for those who may approve it.",
+    )
+    digest = serializers.CharField(required=False, help_text="Of that request, for the approval.")
 
-    id = _text("Begins with op_.")
-    object = ConstantField("operation")
-    account = _text("The alias of the account that it belongs to.")
-    operation = _text("The call, such as cancel_payment.")
-    state = _text(_open(OperationState.values))
-    amount = _amount("The amount of the call", allow_null=True)
-    currency = _text("Empty if it has none.")
-    merchant_reference = _text("As sent to the provider; empty if it has none.")
-    target_id = _text("The id of the object to cancel, or of the payment to refund; or empty.")
-    result_kind = _text("The kind of object that it created or changed; empty until it is done.")
-    result_id = _text("The id of that object; empty until it is done.")
-    actor = _text(f"The user who requested it. {PERSONAL}", required=False)
-    approved_by = _text(f"The user who approved it. {PERSONAL}", required=False)
-    approved_at = _time(allow_null=True)
-    attempts = serializers.IntegerField(help_text="How often it was sent.")
-    error = RefusalSerializer(allow_null=True)
-    created_at = _time()
-    first_sent_at = _time(allow_null=True)
-    last_sent_at = _time(allow_null=True)
-    next_attempt_at = _time(allow_null=True)
-    closed_at = _time(allow_null=True)
+    class Meta:
+        model = Operation
+        fields = (
+            "id", "object", "account", "operation", "state", "amount", "currency", "merchant_reference", "target_id",
+            "result_kind", "result_id", "actor", "approved_by", "approved_at", "attempts", "error", "created_at",
+            "first_sent_at", "last_sent_at", "next_attempt_at", "closed_at", "actions", "request", "digest",
+        )  # fmt: skip
+
+    def to_representation(self, instance: Any) -> dict[str, Any]:
+        shown = super().to_representation(instance)
+        for name in ("actions", "request", "digest"):
+            shown.pop(name, None)
+        user = self.context["request"].user
+        if isinstance(self.parent, serializers.ListSerializer) or not permissions.is_staff(user):
+            return shown
+        shown["actions"] = _actions(instance, user)
+        if instance.state == OperationState.AWAITING_APPROVAL and permissions.may(user, "approve_operation", instance):
+            shown |= {"request": json.loads(instance.request or b"null"), "digest": instance.body_digest}
+        return shown
+
+
+def _actions(operation: Operation, user: Any) -> list[str]:
+    """What the services would let this member of staff do, as far as the ledger knows."""
+    found = set()
+    is_own = services.is_requester(operation, user)
+    if operation.state == OperationState.AWAITING_APPROVAL:
+        may = permissions.may(user, "approve_operation", operation)
+        found |= {"approve"} if may and not is_own else set()
+        found |= {"reject"} if may or is_own else set()
+    for name in services.possible_resolutions(operation):
+        needed = "close_operation" if name in ("mark_never_happened", "mark_others") else "change_operation"
+        if permissions.may(user, needed, operation):
+            found.add(name)
+    return sorted(found)
+
+
+class WrongFieldSerializer(serializers.Serializer[Any]):
+    param = serializers.CharField(help_text="Its name, with dots for what is nested, such as `payer.email`.")
+    code = serializers.CharField(help_text="`parameter_missing`, `parameter_invalid`, or the provider's.")
+    message = serializers.CharField(help_text="For the person at the form, in the language of the request.")
 
 
 class ErrorBodySerializer(serializers.Serializer[Any]):
-    type = _text("The kind of error, one of the provider's types.")
-    code = _text("For programs; does not change between versions.")
-    message = _text("For people.")
-    param = _text("The parameter that is wrong.", required=False)
-    request_id = _text("The same as in the header Request-Id and in the log.")
+    type = serializers.CharField(help_text="The kind of error, one of the provider's types.")
+    code = serializers.CharField(help_text="For programs; does not change between versions.")
+    message = serializers.CharField(help_text="For people.")
+    param = serializers.CharField(help_text="The first field that is wrong.", required=False)
+    errors = WrongFieldSerializer(  # type: ignore[assignment]  # a field, not the property
+        many=True, required=False, help_text="Every field that is wrong."
+    )
+    request_id = serializers.CharField(help_text="The same as in the header Request-Id and in the log.")
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
     error = ErrorBodySerializer()
-
-
-def list_of(shown: type[serializers.Serializer[Any]]) -> type[serializers.Serializer[Any]]:
-    """The envelope of a list, for the description."""
-    fields: dict[str, Any] = {
-        "object": ConstantField("list"),
-        "has_more": serializers.BooleanField(help_text="Whether there is a next page."),
-        "next_cursor": _text("The `cursor` of the next page; null on the last one.", allow_null=True),
-        "data": shown(many=True),
-    }
-    name = shown.__name__.removesuffix("Serializer")
-    return type(f"{name}ListSerializer", (serializers.Serializer,), fields)

@@ -5,7 +5,7 @@ Counted in Django's default cache: several processes must share it.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
@@ -15,26 +15,22 @@ from payments_integration import conf
 
 
 class _Throttle(UserRateThrottle):
-    name: ClassVar[str]
+    scope: str
     cache_format = "payments_integration_api_%(scope)s_%(ident)s"
-
-    def __init__(self) -> None:
-        self.scope = self.name
-        super().__init__()
 
     def get_rate(self) -> str | None:
         """From the app's option, not from the project's ``DEFAULT_THROTTLE_RATES``."""
-        return conf.current().API_THROTTLE_RATES[self.name]
+        return conf.current().API_THROTTLE_RATES[self.scope]
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        if (request.method in SAFE_METHODS) is not (self.name == "read"):
+        if (request.method in SAFE_METHODS) is not (self.scope == "read"):
             return True
         return bool(super().allow_request(request, view))
 
 
 class ReadThrottle(_Throttle):
-    name = "read"
+    scope = "read"
 
 
 class WriteThrottle(_Throttle):
-    name = "write"
+    scope = "write"

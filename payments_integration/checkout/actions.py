@@ -16,14 +16,14 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString
 
-from payments_integration.checkout.status import PAYABLE
-from payments_integration.checkout.texts import Snippet, snippet
 from payments_integration.dates import with_zone
 from payments_integration.enums import DepositReferenceStatus, PaymentStatus
 from payments_integration.models import DepositReference, Payment
 from payments_integration.money import format_for_payer
 from payments_integration.next_action import ActionType, BankTransfer, NextAction, parse
 from payments_integration.next_action.codes import barcode, qr_code
+from payments_integration.payer.status import PAYABLE
+from payments_integration.payer.texts import Snippet, snippet
 from payments_integration.validation.urls import is_payer_link
 
 _FOLDER = "payments_integration/next_action"
@@ -35,7 +35,7 @@ class Deadline:
 
     #: In UTC.
     at: datetime
-    #: In the current time zone and language, with the zone.
+    #: In the time zone of the payment's country and in the current language, with the zone.
     text: str
     is_over: bool
 
@@ -70,6 +70,8 @@ class ShownAction:
     #: What is still to be paid, formatted; empty if the payer chooses the amount.
     amount: str
     until: Deadline | None
+    #: Where the payer pays; empty if that is not known. Words differ: a voucher is a "cupón", and in Mexico a "ficha".
+    country: str
 
     @property
     def template(self) -> str:
@@ -102,7 +104,8 @@ def shown_action(obj: Payment | DepositReference | Any) -> ShownAction | None:
         account_holder=snippet(bank.account_holder),
         reference=snippet(action.reference),
         amount=_amount(obj),
-        until=deadline(action.expires_at, _expires_at(obj)),
+        until=deadline(action.expires_at, _expires_at(obj), country=_country(obj)),
+        country=_country(obj),
     )
 
 
@@ -151,7 +154,12 @@ def _expires_at(obj: Any) -> datetime | None:
     return obj.expires_at if isinstance(obj, Payment) else None
 
 
-def deadline(*candidates: str | datetime | None) -> Deadline | None:
+def _country(obj: Any) -> str:
+    """Where the payer is; empty for a ``next_action`` alone."""
+    return obj.country if isinstance(obj, Payment | DepositReference) else ""
+
+
+def deadline(*candidates: str | datetime | None, country: str = "") -> Deadline | None:
     """The first candidate that is ISO 8601 text with an offset, or an aware datetime.
 
     A time without a zone is skipped: it may mean any of many moments.
@@ -162,7 +170,7 @@ def deadline(*candidates: str | datetime | None) -> Deadline | None:
             continue
         # Times at the ends of the calendar cannot be expressed in every zone.
         with contextlib.suppress(OverflowError, ValueError):
-            return Deadline(at.astimezone(UTC), with_zone(at), at <= timezone.now())
+            return Deadline(at.astimezone(UTC), with_zone(at, country), at <= timezone.now())
     return None
 
 

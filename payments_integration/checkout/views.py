@@ -7,43 +7,30 @@ page does not flood the provider.
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import time
 from collections.abc import Callable
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 from django.contrib.auth.decorators import login_not_required
-from django.core.cache import cache
 from django.db import connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, JsonResponse
-from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 from django.views.generic import TemplateView, View
 
-from payments_integration import conf, sync, wakeup
-from payments_integration.checkout import links
+from payments_integration import conf
 from payments_integration.checkout.actions import fingerprint
-from payments_integration.checkout.links import InvalidToken, Subject
-from payments_integration.checkout.status import find_payment, shown_status
-from payments_integration.checkout.texts import visible
-from payments_integration.client import at_most
-from payments_integration.db.transactions import refuse_transaction
-from payments_integration.enums import PAID_PAYMENT_STATUSES, VAIN_PAYMENT_STATUSES, Kind, PaymentStatus
-from payments_integration.exceptions import PaymentsError, request_id_of
+from payments_integration.enums import VAIN_PAYMENT_STATUSES
 from payments_integration.models import Payment
 from payments_integration.money import format_for_payer
-from payments_integration.schemas import WireError
-
-logger = logging.getLogger(__name__)
+from payments_integration.payer import links
+from payments_integration.payer.links import InvalidToken, Subject
+from payments_integration.payer.reading import EVERY, MAX_WAIT, refreshed
+from payments_integration.payer.status import find_payment, shown_status
+from payments_integration.payer.texts import visible
 
 THIRTY_DAYS = 30 * 86400
-#: Seconds in which a payment is read once at most, however many pages ask.
-EVERY = 5.0
-#: Seconds that a payer waits for the provider.
-MAX_WAIT = 2.0
 
 
 class CheckoutView(View):
@@ -63,6 +50,8 @@ class CheckoutView(View):
         for alias in connections:
             # The provider is never read within a transaction, so ATOMIC_REQUESTS must not open one.
             view = transaction.non_atomic_requests(using=alias)(view)
+        # A project's own post() may change something, and keeps the protection.
+        view.csrf_exempt = getattr(cls, "post", None) is ReturnByPost.post
         return view  # type: ignore[no-any-return]
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -85,7 +74,20 @@ class CheckoutView(View):
         return find_payment(self.subject)
 
 
-class CheckoutStatusView(CheckoutView, TemplateView):
+class ReturnByPost(CheckoutView):
+    """A page that a payer may come back to with POST, from a bank's own page: it then redirects to its GET.
+
+    It reads nothing of the body and changes nothing, so it needs no CSRF token, which the bank does not have.
+    """
+
+    http_method_names = ["get", "head", "post", "options"]
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        self.read_token(kwargs["token"])
+        return HttpResponseRedirect(request.path, status=HTTPStatus.SEE_OTHER)
+
+
+class CheckoutStatusView(ReturnByPost, TemplateView):
     """The payment's status and what the payer must do; the page updates itself.
 
     Templates get ``payment`` (None until the mirror has it), ``status``, ``amount``, ``reference``, ``receipt_url``
@@ -109,15 +111,16 @@ class CheckoutStatusView(CheckoutView, TemplateView):
         return super().get_context_data(
             **{
                 "payment": payment,
+                "is_test": conf.is_test(self.subject.account),
                 "status": shown_status(payment),
                 "amount": format_for_payer(payment.amount, payment.currency, payment.country) if payment else "",
                 "reference": visible(reference or ""),
-                "receipt_url": _receipt_url(self.kwargs["token"]),
-                "has_receipt": _has_receipt(payment),
+                "receipt_url": links.receipt_path(self.kwargs["token"]),
+                "has_receipt": links.has_receipt(payment),
                 "pay_again_url": self.get_pay_again_url(payment),
                 "pay_again_statuses": sorted(VAIN_PAYMENT_STATUSES),
                 "action_fingerprint": wanted,
-                "data_url": reverse(self.data_url_name, kwargs={"token": self.kwargs["token"]}),
+                "data_url": links.path(self.data_url_name, self.kwargs["token"]),
                 "reload_seconds": self.reload_seconds_with_action if wanted else self.reload_seconds,
                 **kwargs,
             }
@@ -149,12 +152,12 @@ class CheckoutStatusDataView(CheckoutView):
                 "tone": now.tone,
                 "final": now.is_final,
                 "action": fingerprint(payment),
-                "receipt": _has_receipt(payment),
+                "receipt": links.has_receipt(payment),
             }
         )
 
 
-class CheckoutReturnView(CheckoutView):
+class CheckoutReturnView(ReturnByPost):
     """Where the provider sends the payer: reads the payment, then redirects to the status page.
 
     A visit does not prove that the payer has paid. For a page of your own, subclass it and override
@@ -181,62 +184,4 @@ class CheckoutReturnView(CheckoutView):
 
     def get_next_url(self, payment: Payment | None) -> str:
         """The status page. ``payment``: as it is now; None until the mirror has it."""
-        return reverse(self.status_url_name, kwargs={"token": links.status_token(self.subject)})
-
-
-def _has_receipt(payment: Payment | None) -> bool:
-    return payment is not None and payment.status in PAID_PAYMENT_STATUSES
-
-
-def _receipt_url(token: str) -> str:
-    """The receipt's address for the same token; empty if the project does not include its URLs."""
-    try:
-        return reverse("payments_finance:receipt", kwargs={"token": token})
-    except NoReverseMatch:
-        return ""
-
-
-def refreshed(payment: Payment, *, every: float = EVERY, max_wait: float = MAX_WAIT) -> Payment:
-    """The payment as the provider has it now, or as the mirror has it if the provider does not answer in time.
-
-    A payment is not read if it is paid, if the mirror confirmed it in the last ``every`` seconds, or if another page
-    asked for it since then. Unlike ``services.refresh`` this waits neither for the rate limit nor for other work that
-    is due, and ``max_wait`` seconds in all. Errors of the provider are logged.
-    """
-    if not _is_due(payment, every):
-        return payment
-    started = time.monotonic()
-    try:
-        refuse_transaction("refresh")
-        with at_most(max_wait):
-            row: Payment = sync.read(Kind.PAYMENT, payment.account, payment.pk, wait=0.0)
-    except (PaymentsError, WireError) as error:
-        extra = {"account": payment.account, "request_id": request_id_of(error)}
-        logger.info("The payment %s could not be read: %s", payment.pk, error, extra=extra)
-        return payment
-    # Changes are dispatched to handlers: in this request ("inline") if time is left.
-    wakeup.wake(payment.account, deadline=started + max_wait)
-    return row
-
-
-def _is_due(payment: Payment, every: float) -> bool:
-    if (
-        payment.status in PAID_PAYMENT_STATUSES
-        or payment.status == PaymentStatus.CHARGEBACK
-        or payment.gone_at is not None
-    ):
-        return False
-    if payment.account not in conf.current().ACCOUNTS:
-        return False
-    # A time in the future was written while our clock was ahead.
-    if timedelta() <= timezone.now() - payment.synced_at < timedelta(seconds=every):
-        return False
-    # A read that fails leaves no trace in the mirror, so the cache counts attempts.
-    key = hashlib.sha256(f"{payment.account} {payment.pk}".encode()).hexdigest()
-    try:
-        return bool(cache.add(f"payments-checkout-{key}", 1, timeout=every))
-    except Exception:
-        # Each cache raises its driver's errors. Without a cache nothing would limit the reads.
-        extra = {"account": payment.account}
-        logger.exception("The cache does not work, so the payment %s was not read", payment.pk, extra=extra)
-        return False
+        return links.path(self.status_url_name, links.status_token(self.subject))

@@ -1,9 +1,9 @@
-"""Strict reading of 2xx replies (spec, "Resources and their fields"), and the types that calls return."""
+"""Read 2xx replies strictly (spec, "Resources and their fields"), and define the types that calls return."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -12,7 +12,7 @@ import msgspec
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import schemas
-from payments_integration.client import lenient_json
+from payments_integration.client import first_item
 from payments_integration.client.rate_limit import http_date
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer
@@ -30,13 +30,13 @@ class Answer(Generic[T]):
     #: A struct of ``schemas``, a list of them, a page, or None (delete).
     data: T = field(repr=False)
     status_code: int
-    #: Empty when the provider sent none.
+    #: Empty if the provider sent none.
     request_id: str
     #: The Date header in UTC; None if it is missing or malformed.
     answered_at: datetime | None
     #: Seconds from before sending until the last byte, of the last attempt.
     duration: float
-    #: The request was sent twice at once, with the same key: it may have been executed before this answer.
+    #: The request was sent twice in a row with the same key: it may have been executed before this answer.
     was_repeated: bool = False
 
 
@@ -47,13 +47,13 @@ class RawEvent:
     body: bytes = field(repr=False)
 
 
-class AnswerTooLarge(NoAnswer):
-    """A page is larger than the client reads; a page of fewer items may not be."""
+class PageUnreadable(NoAnswer):
+    """A page is too large, or one of its items is not JSON. A page of fewer items may be readable."""
 
 
 @dataclass(frozen=True, slots=True)
-class TooLarge:
-    """An item that alone is larger than the client reads: its id, or the span of time in which it was created."""
+class Unread:
+    """The place of items that the client cannot read, not even alone: an id, or the span of time of their creation."""
 
     id: str = ""
     span: tuple[datetime, datetime] | None = None
@@ -62,7 +62,7 @@ class TooLarge:
         where = self.id or "its id is unknown"
         if self.span is not None:
             where = "created from {} to {}".format(*map(datetime.isoformat, self.span))
-        return f"an item is too large to be read ({where})"
+        return f"an item cannot be read ({where})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,16 @@ class PageOf(Generic[T]):
     has_more: bool
     #: ``starting_after`` of the next page: the id of the last item that has one, or None.
     cursor: str | None
-    #: One message for each item that could not be read; it names the place.
+    #: One message for each item that could not be read. It names the place.
     unreadable: tuple[str, ...] = ()
     #: When the item of the cursor was created; None if it does not say.
     reached: datetime | None = None
-    #: The page would have had this item only.
-    too_large: TooLarge | None = None
+    #: The items that are missing from the page.
+    unread: Unread | None = None
+
+
+#: No list has more items: ten times the largest page.
+_MAX_ITEMS = 1000
 
 
 class _Page(msgspec.Struct):
@@ -93,18 +97,16 @@ class _Data(msgspec.Struct):
 
 class _Identity(msgspec.Struct):
     id: schemas.Id
-    object: Any = None
     created_at: Any = None
 
 
 _pages = msgspec.json.Decoder(_Page)
 _data = msgspec.json.Decoder(_Data)
 _identities = msgspec.json.Decoder(_Identity)
-_raws = msgspec.json.Decoder(msgspec.Raw)
 
 
 def answer(reply: Reply, data: T) -> Answer[T]:
-    """The data of a reply together with its status, request id and time."""
+    """Return the data of a reply with its status, request id and time."""
     return Answer(
         data=data,
         status_code=reply.status_code,
@@ -118,7 +120,7 @@ def answer(reply: Reply, data: T) -> Answer[T]:
 def resource(
     reply: Reply, struct: type[schemas.ResourceT], kind: str, expected_id: str | None = None
 ) -> Answer[schemas.ResourceT]:
-    """One object of the kind. NoAnswer if it is incomplete, of another kind or another object."""
+    """Read one object of the kind. NoAnswer if it is incomplete, of another kind or another object."""
     item = _read(reply, lambda: _resource(_whole_body(reply), struct, kind))
     if expected_id is not None and getattr(item, "id", None) != expected_id:
         raise reply.no_answer("$.id is another object's")
@@ -126,13 +128,13 @@ def resource(
 
 
 def resources(reply: Reply, struct: type[schemas.ResourceT], kind: str) -> Answer[list[schemas.ResourceT]]:
-    """A list without pages: ``{data: [...]}``."""
+    """Read a list without pages: ``{data: [...]}``."""
     items = _read(reply, lambda: _data.decode(_whole_body(reply)).data)
     return answer(reply, _each(reply, items, lambda raw: _resource(raw, struct, kind)))
 
 
 def payment_methods(reply: Reply) -> Answer[list[schemas.PaymentMethod]]:
-    """The payment methods; the spec shows only their code (spec, "Payment method")."""
+    """Read the payment methods. The spec shows only their code (spec, "Payment method")."""
     items = _read(reply, lambda: _data.decode(_whole_body(reply)).data)
     return answer(
         reply, _each(reply, items, lambda raw: schemas.parse_payment_method(schemas.decode_object(bytes(raw))))
@@ -140,83 +142,73 @@ def payment_methods(reply: Reply) -> Answer[list[schemas.PaymentMethod]]:
 
 
 def whole(answer: Answer[PageOf[T]]) -> Answer[PageOf[T]]:
-    """The page, if each of its items could be read. NoAnswer, with the place, otherwise."""
+    """Return the page if each of its items could be read. NoAnswer, with the place, otherwise."""
     for problem in answer.data.unreadable:
         raise NoAnswer(problem, status_code=answer.status_code, request_id=answer.request_id)
     return answer
 
 
 def page(reply: Reply, struct: type[schemas.ResourceT], kind: str, limit: int) -> Answer[PageOf[schemas.ResourceT]]:
-    """One page of a list. ``unreadable`` names items that could not be read; the other items are still returned."""
-    if reply.is_too_large:
-        return _too_large(reply, limit)
-    listed = _page(reply)
+    """Read one page of a list. ``unreadable`` names items that could not be read; the other items are returned."""
+    listed = _page(reply, limit)
     items: list[schemas.ResourceT] = []
-    unreadable: list[str] = []
-    for index, raw in enumerate(listed.data):
+    unreadable = list(listed.unreadable)
+    for index, raw in enumerate(listed.items):
         try:
             items.append(_read(reply, partial(_resource, raw, struct, kind), f"$.data[{index}]: "))
         except NoAnswer as error:
             unreadable.append(str(error))
-    cursor, reached = _last(listed.data)
-    return answer(reply, PageOf(items, listed.has_more, cursor, tuple(unreadable), reached))
+    return answer(reply, replace(listed, items=items, unreadable=tuple(unreadable)))
 
 
 def event_page(reply: Reply, limit: int) -> Answer[PageOf[RawEvent]]:
-    """One page of events, each as its exact bytes, so that a malformed one does not affect the others."""
+    """Read one page of events, each as its exact bytes, so that a malformed one does not affect the others."""
+    listed = _page(reply, limit)
+    return answer(reply, replace(listed, items=[RawEvent(bytes(raw)) for raw in listed.items]))
+
+
+def _page(reply: Reply, limit: int) -> PageOf[Any]:
+    """Return the items of a page as JSON. PageUnreadable if they cannot be read, unless ``limit`` is one item.
+
+    An item that is not JSON is returned as it is; an item that is too large is named.
+    """
     if reply.is_too_large:
-        return _too_large(reply, limit)
-    listed = _page(reply)
-    cursor, reached = _last(listed.data)
-    return answer(
-        reply, PageOf([RawEvent(bytes(raw)) for raw in listed.data], listed.has_more, cursor, reached=reached)
-    )
-
-
-def _too_large(reply: Reply, limit: int) -> Answer[PageOf[Any]]:
-    """A page without the one item that it should have. AnswerTooLarge for a page of more items."""
-    if limit > 1:
-        raise AnswerTooLarge(
-            f"{reply.method} {reply.path}: {reply.problem}",
-            status_code=reply.status_code,
-            request_id=reply.request_id,
-        )
-    found = TooLarge(_identity(msgspec.Raw(b'{"id": %b}' % (lenient_json.first_id(reply.body) or b'""'))).id)
-    return answer(reply, PageOf([], True, found.id or None, (str(found),), too_large=found))
-
-
-def event(reply: Reply, expected_id: str) -> Answer[RawEvent]:
-    """One event as its exact bytes. NoAnswer if it is not the event with ``expected_id``."""
-    raw = _read(reply, lambda: _raws.decode(_whole_body(reply)))
-    identity = _identity(raw)
-    if identity.object != "event":
-        raise reply.no_answer("$.object is not event")
-    if identity.id != expected_id:
-        raise reply.no_answer("$.id is another object's")
-    return answer(reply, RawEvent(bytes(raw)))
-
-
-def _page(reply: Reply) -> _Page:
-    listed = _read(reply, lambda: _listed(_whole_body(reply)))
+        _refuse_several(reply, reply.problem, limit)
+        found = Unread(_first_id(reply))
+        return PageOf([], True, found.id or None, (str(found),), unread=found)
+    listed, item = _read(reply, lambda: _listed(_whole_body(reply)))
     if listed.object != "list":
         raise reply.no_answer("$.object is not list")
-    if len(listed.data) > lenient_json.MAX_PARTS:
+    if len(listed.data) > _MAX_ITEMS:
         raise reply.no_answer("more items than a page may have")
-    return listed
+    if item:
+        _refuse_several(reply, "an item is not JSON", limit)
+        return PageOf([msgspec.Raw(item)], listed.has_more, _first_id(reply) or None)
+    cursor, reached = _last(listed.data)
+    return PageOf(listed.data, listed.has_more, cursor, reached=reached)
 
 
-def _listed(body: bytes) -> _Page:
+def _listed(body: bytes) -> tuple[_Page, bytes]:
+    """Split off the items if only they are not JSON. Returns the page, then without items, and their text."""
     try:
-        return _pages.decode(body)
+        return _pages.decode(body), b""
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        # Perhaps only one item is malformed: read the others.
+        item, rest = first_item.cut(body)
         try:
-            parts = lenient_json.members(body)
-            raws = [msgspec.Raw(item) for item in lenient_json.items(parts.pop("data"))]
-            rest = {name: msgspec.json.decode(value) for name, value in parts.items()}
-            return msgspec.convert({**rest, "data": raws}, _Page)
-        except (ValueError, KeyError, RecursionError):
+            return _pages.decode(rest), item
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise error from None
+
+
+def _refuse_several(reply: Reply, why: str, limit: int) -> None:
+    if limit > 1:
+        raise PageUnreadable(
+            f"{reply.method} {reply.path}: {why}", status_code=reply.status_code, request_id=reply.request_id
+        )
+
+
+def _first_id(reply: Reply) -> str:
+    return _identity(msgspec.Raw(b'{"id": %b}' % (first_item.first_id(reply.body) or b'""'))).id
 
 
 def _resource(raw: bytes | msgspec.Raw, struct: type[schemas.ResourceT], kind: str) -> schemas.ResourceT:
@@ -230,7 +222,7 @@ def _resource(raw: bytes | msgspec.Raw, struct: type[schemas.ResourceT], kind: s
 
 
 def _last(items: list[msgspec.Raw]) -> tuple[str | None, datetime | None]:
-    """The id to continue from, and when its item was created.
+    """Return the id to continue from, and when its item was created.
 
     Items after it that have no id are read again; none is skipped.
     """

@@ -1,10 +1,10 @@
-"""The connections of one account: all that happens before the first byte of a request leaves, and reading the answer.
+"""Hold an account's connections: everything before the first byte of a request leaves, and reading the answer.
 
-A request of which no byte has left was not executed. So every failure before that byte is a :class:`NotConnected`:
+A request was not executed if no byte of it has left. So every failure before that byte is a :class:`NotConnected`:
 looking up the host, connecting, a proxy, the TLS handshake.
 
-A timeout of a socket limits only the silence between two bytes: an answer that sends one byte per second never ends
-it. So the timeout is set before each read and each write, to the time that is left.
+A timeout of a socket limits only the silence between two bytes: it never ends an answer that sends one byte per
+second. So the timeout is set before each read and each write, to the time that is left.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from urllib3.util.ssl_match_hostname import CertificateError
 from payments_integration import conf
 from payments_integration.client.deadlines import Check, Deadline
 
-#: Gateways on the way forget idle connections and reset them. Longer idle ones are not used again.
+#: Gateways forget idle connections and reset them. Connections that were idle for longer are not used again.
 MAX_IDLE = 30.0
-#: Probes on a silent connection, so that a gateway does not forget it while an answer is awaited.
+#: Probe a silent connection, so that a gateway does not forget it while an answer is awaited.
 _PROBE_AFTER = 15
 _CHUNK = 16 * 1024
 _OPTIONS = [
@@ -49,7 +49,7 @@ _OPTIONS = [
         if hasattr(socket, name)  # not on every system
     ),
 ]
-#: How a connection ends that its other side has forgotten or closed.
+#: How a connection ends if its other side has forgotten or closed it.
 _ENDED = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 #: An entry of ``socket.getaddrinfo``.
@@ -57,7 +57,7 @@ Address = tuple[Any, Any, int, str, Any]
 
 
 class NotConnected(Exception):
-    """No byte of the request has left. The text says why, and what to do, for people."""
+    """No byte of the request has left. The text tells people why, and what to do."""
 
 
 class EndedEarly(Exception):
@@ -65,7 +65,7 @@ class EndedEarly(Exception):
 
 
 class Resolver:
-    """Looks up hosts in threads that are given up at the deadline: no timeout ends a lookup.
+    """Looks up hosts in threads, and gives up a thread at the deadline: no timeout ends a lookup.
 
     Callers of the same host share a thread, so that slow lookups do not pile up.
     """
@@ -75,7 +75,7 @@ class Resolver:
         self._lookups: dict[tuple[str, int], _Lookup] = {}
 
     def addresses(self, host: str, port: int, deadline: Deadline) -> list[Address]:
-        """Every address of the host. Raises OSError (TimeoutError at the deadline), or UnicodeError."""
+        """Return every address of the host. Raises OSError (TimeoutError at the deadline), or UnicodeError."""
         if _is_numeric(host):
             return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         with self._lock:
@@ -110,7 +110,7 @@ class _Lookup(threading.Thread):
 
 @dataclass(slots=True)
 class Attempt:
-    """One request: what it may take, and how far it has come."""
+    """One request: its limits, and how far it has come."""
 
     base_url: str
     #: Without user and password; "" without a proxy.
@@ -131,7 +131,7 @@ class Attempt:
 
     @contextlib.contextmanager
     def current(self) -> Iterator[None]:
-        """The connections that this thread uses in this block belong to this request."""
+        """Mark connections that this thread uses in this block as belonging to this request."""
         token = _attempt.set(self)
         try:
             yield
@@ -139,11 +139,11 @@ class Attempt:
             _attempt.reset(token)
 
     def connect_seconds(self) -> float:
-        """Seconds that the next step of connecting may take. Raises TimeoutError after the deadline."""
+        """Return the seconds that the next step of connecting may take. Raises TimeoutError after the deadline."""
         return min(self.deadline.left(), self.connect_timeout)
 
     def leave(self, *, is_reused: bool) -> None:
-        """The first byte leaves now, unless there is no time for the whole exchange."""
+        """Let the first byte leave now, unless there is no time for the whole exchange."""
         try:
             left = self.deadline.left()
         except TimeoutError:
@@ -199,7 +199,7 @@ class Attempt:
         return NotConnected(f"on the way to {self.base_url}, the proxy {self.proxy} {what}. {_PROXY}")
 
     def insecure(self, error: Exception) -> NotConnected:
-        """The TLS handshake failed."""
+        """Explain that the TLS handshake failed."""
         if isinstance(error, TimeoutError):
             return NotConnected(f"the TLS handshake with {self.base_url} did not end in time.")
         code = error.verify_code if isinstance(error, ssl.SSLCertVerificationError) else 0
@@ -217,7 +217,7 @@ class Attempt:
         return NotConnected(f"the certificate of {self.base_url} cannot be checked. The file of CA_BUNDLE is gone.")
 
     def outside(self) -> NotConnected:
-        """A test would leave this machine."""
+        """Explain that a test would leave this machine."""
         where = f"{self.base_url}, by the proxy {self.proxy}," if self.proxy else self.base_url
         return NotConnected(
             f"{where} is not on this machine, and tests stay on it. Use ProviderSandbox "
@@ -228,7 +228,7 @@ class Attempt:
 _WAY_OUT = "Check BASE_URL. If a proxy is the only way out, set PROXY."
 _PROXY = "Check PROXY."
 _SANDBOX = "Is the sandbox running?"
-# X509_V_ERR_… of OpenSSL.
+#: X509_V_ERR_… of OpenSSL.
 _CERTIFICATE_DATES = {9: "is not valid yet. Is the clock of this machine right?", 10: "has expired."}
 _OTHER_HOST = (62, 63, 64)
 
@@ -238,7 +238,7 @@ current_attempt = _attempt.get
 
 
 def is_loopback(address: Address) -> bool:
-    """Whether the address is this machine."""
+    """Return True if the address is this machine."""
     ip = ip_address(address[4][0].partition("%")[0])
     mapped = ip.ipv4_mapped if isinstance(ip, IPv6Address) else None
     return (mapped or ip).is_loopback
@@ -257,7 +257,7 @@ def _stays_here() -> bool:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A connection to the first address of the host that accepts one."""
+    """Open a connection to the first address of the host that accepts one."""
     attempt = current_attempt()
     if attempt.proxy and _stays_here():
         raise attempt.outside()
@@ -316,7 +316,7 @@ class _Reader(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """The status line, the headers and the body are read within the deadline."""
+    """Reads the status line, the headers and the body within the deadline."""
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
@@ -327,7 +327,7 @@ class _Response(http.client.HTTPResponse):
         try:
             assert_header_parsing(self.msg)
         except HeaderParsingError:
-            # urllib3 would accept such an answer and log its URL, with the query, and its headers.
+            # urllib3 would accept this answer, and log its headers and its URL with the query.
             raise http.client.HTTPException("malformed headers") from None
 
 
@@ -366,7 +366,7 @@ class _Connection(HTTPConnection):
             raise attempt.outside()  # opened while ALLOW_NETWORK_IN_TESTS was set
         attempt.leave(is_reused=self._is_used)
         self._is_used = True
-        # After a reset: the server may have answered without reading all. If it has not, reading fails as well.
+        # After a reset, the server may have answered without reading everything. If not, reading fails as well.
         with attempt.may_end_early(), contextlib.suppress(ConnectionError):
             super().request(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""How long an HTTP exchange may take, from looking up the host to the last byte of the answer."""
+"""Limit how long an HTTP exchange may take, from looking up the host to the last byte of the answer."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Check = Callable[[float], None]
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """``at`` on the monotonic clock; ``silence``: seconds without a byte that are allowed until then."""
+    """A deadline: ``at`` on the monotonic clock. Until then, ``silence`` seconds without a byte are allowed."""
 
     at: float
     silence: float
 
     def left(self) -> float:
-        """Seconds until the deadline. Raises TimeoutError after it."""
+        """Return the seconds until the deadline. Raises TimeoutError after it."""
         left = self.at - time.monotonic()
         if left <= 0:
             raise TimeoutError("timed out")
         return left
 
     def timeout(self) -> float:
-        """Seconds that the next read or write may take. Raises TimeoutError after the deadline."""
+        """Return the seconds that the next read or write may take. Raises TimeoutError after the deadline."""
         return min(self.left(), self.silence)
 
 
@@ -49,7 +49,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def budget(allowed: float) -> float:
-    """``allowed`` seconds for a request, or less inside :func:`at_most`."""
+    """Return the seconds for a request: ``allowed``, or less inside :func:`at_most`."""
     seconds = _budget.get()
     return allowed if seconds is None else max(0.01, min(allowed, seconds))
 
@@ -69,5 +69,5 @@ def before_sending(check: Check) -> Iterator[None]:
 
 
 def current_check() -> Check | None:
-    """The check of the surrounding :func:`before_sending` block; None outside one."""
+    """Return the check of the surrounding :func:`before_sending` block; None outside one."""
     return _check.get()

@@ -1,4 +1,4 @@
-"""The exception for a reply that is not a success (spec, "Errors")."""
+"""Make the exception for a reply that is not a success (spec, "Errors")."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MIN_MASKED = 4
 
 
 def rate_limited(reply: Reply, *, mask: tuple[str, ...] = ()) -> RateLimited:
-    """The error of a 429, with a ``retry_after`` of 1 to 60 seconds even if its envelope is malformed."""
+    """Return the error of a 429, with a ``retry_after`` of 1 to 60 seconds even if its envelope is malformed."""
     body = _envelope(reply)
     return RateLimited(
         _clean(body.message, _MAX_MESSAGE, mask) if body else "too many requests",
@@ -63,7 +63,7 @@ def rate_limited(reply: Reply, *, mask: tuple[str, ...] = ()) -> RateLimited:
 
 
 def error_of(reply: Reply, *, mask: tuple[str, ...] = ()) -> ProviderError | NoAnswer:
-    """The exception for any reply that is not 2xx. ``mask``: texts that it must not repeat."""
+    """Return the exception for any reply that is not 2xx. It repeats none of the texts in ``mask``."""
     if reply.status_code == TOO_MANY:
         return rate_limited(reply, mask=mask)
     if not 400 <= reply.status_code < 600:
@@ -72,7 +72,7 @@ def error_of(reply: Reply, *, mask: tuple[str, ...] = ()) -> ProviderError | NoA
     if body is None:
         return reply.no_answer(reply.problem or "no error envelope")
     if reply.status_code >= 500:
-        # A 5xx does not say whether the work was done, even if its envelope does.
+        # A 5xx does not say if the work was done, even if its envelope does.
         kind: type[ProviderError] = ApiError
     else:
         kind = PROVIDER_ERRORS.get(body.type) or _BY_STATUS.get(reply.status_code, ApiError)
@@ -88,7 +88,7 @@ def error_of(reply: Reply, *, mask: tuple[str, ...] = ()) -> ProviderError | NoA
 
 
 def personal_texts(body: bytes | None) -> tuple[str, ...]:
-    """The names, documents, account numbers and addresses in a request body, longest first."""
+    """Return the names, documents, account numbers and addresses in a request body, longest first."""
     if body is None:
         return ()
     try:
@@ -120,7 +120,7 @@ def _param(body: schemas.ErrorBody | None, mask: tuple[str, ...]) -> str | None:
 
 
 def _clean(text: str, length: int, mask: tuple[str, ...] = ()) -> str:
-    """The provider's text, safe for a log line: cut to ``length``, on one line, without the texts in ``mask``."""
+    """Make the provider's text safe for a log line: one line, at most ``length``, without the texts in ``mask``."""
     for secret in mask:
         text = text.replace(secret, "***")
     return "".join(letter if letter.isprintable() else " " for letter in text[:length])

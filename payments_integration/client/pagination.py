@@ -1,4 +1,4 @@
-"""Lists page by page (spec, "List endpoints")."""
+"""Read lists page by page (spec, "List endpoints")."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from payments_integration.client.answers import Answer, AnswerTooLarge, PageOf, TooLarge
+from payments_integration.client.answers import Answer, PageOf, PageUnreadable, Unread
 from payments_integration.client.requestor import Requestor
-from payments_integration.exceptions import PagingError, UnsendableRequest
+from payments_integration.exceptions import PagingError
 
 if TYPE_CHECKING:
     from payments_integration.client.transport import Reply
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_LIMIT = 100
-#: After so many pages of a smaller size, a larger one is tried again.
+#: After this many pages of a smaller size, a larger one is tried again.
 _PAGES_OF_A_SIZE = 10
 
-#: One page by limit, cursor and filters.
+#: Fetches one page by limit, cursor and filters.
 Fetch: TypeAlias = Callable[[int, str | None, Mapping[str, object]], Answer[PageOf[T]]]
 
 
@@ -29,8 +29,6 @@ def get_page(
     requestor: Requestor, path: str, limit: int, starting_after: str | None, filters: Mapping[str, object]
 ) -> Reply:
     """GET one page. ``filters`` also holds the ``max_wait`` and ``background`` of the call."""
-    if not 1 <= limit <= MAX_LIMIT:
-        raise UnsendableRequest(f"limit is 1 to {MAX_LIMIT}")
     query = dict(filters)
     max_wait, background = query.pop("max_wait", None), query.pop("background", False)
     return requestor.get(
@@ -50,14 +48,14 @@ def walk(
     by_time: bool = False,
     limit: int = MAX_LIMIT,
 ) -> Iterator[Answer[PageOf[T]]]:
-    """The pages after ``starting_after``, each fetched when it is asked for.
+    """Yield the pages after ``starting_after``. Fetches each when it is asked for.
 
-    A page that is too large is asked for again with a tenth of its items, in the end with one. An item that alone is
-    too large has a page without items, and the list goes on after its id. If its id is not in the part that was read,
-    the time around it is halved until it is alone; a list that cannot be narrowed (``by_time``) ends there.
+    A page that cannot be read is requested again with a tenth of its items, finally with one. The list goes on after
+    the id of that item. If its id cannot be read either, the time around it is halved until it is alone. A list that
+    cannot be narrowed (``by_time``) ends there.
 
-    Raises PagingError when the list says that it has more but does not advance: an empty page, a page without an id
-    to continue from, or a page that ends where an earlier one ended.
+    Raises PagingError if the list says that it has more but does not advance: an empty page, a page without an id to
+    continue from, or a page that ends where an earlier one ended.
     """
     cursors = {starting_after}
     cursor, pages = starting_after, 0
@@ -65,16 +63,14 @@ def walk(
     while True:
         try:
             answer = fetch(limit, cursor, filters)
-        except AnswerTooLarge:
+        except PageUnreadable:
             limit, pages = limit // 10, 0
             continue
-        pages += 1
-        if pages == _PAGES_OF_A_SIZE:
-            limit, pages = min(limit * 10, MAX_LIMIT), 0
         page = answer.data
         if page.has_more and page.cursor is not None and page.cursor in cursors:
             raise PagingError(f"GET {path}: a page ends where an earlier one ended")
-        if page.too_large is not None and page.cursor is None:
+        is_empty = not page.items and not page.unreadable
+        if page.has_more and page.cursor is None and limit == 1 and not is_empty:
             if by_time:
                 yield from _halves(path, fetch, filters, answer, reached)
             else:
@@ -83,12 +79,15 @@ def walk(
         yield answer
         if not page.has_more:
             return
-        if not page.items and page.too_large is None:
+        if is_empty:
             raise PagingError(f"GET {path}: an empty page says that there is more")
         if page.cursor is None:
             raise PagingError(f"GET {path}: a page has no id to continue from")
         cursor, reached = page.cursor, page.reached or reached
         cursors.add(cursor)
+        pages += 1
+        if pages == _PAGES_OF_A_SIZE:
+            limit, pages = min(limit * 10, MAX_LIMIT), 0
 
 
 def _halves(
@@ -96,8 +95,8 @@ def _halves(
 ) -> Iterator[Answer[PageOf[T]]]:
     """Split the rest of the list into two halves by time, and yield the pages of each, the newer half first.
 
-    Halving ends at one second, which then holds the item that is too large. Halves begin and end at half seconds: each
-    pass then names the same span, and a time in whole seconds falls into one half only.
+    Halving ends at one second: if an item of that second cannot be read, it hides the older ones. Halves begin and end
+    at half seconds: each pass then names the same span, and a time in whole seconds falls into one half only.
     """
     created_from, created_to = filters.get("created_from"), reached or filters.get("created_to")
     if not isinstance(created_to, datetime):
@@ -105,8 +104,8 @@ def _halves(
     start = math.floor(created_from.timestamp() - 0.5) if isinstance(created_from, datetime) else 0
     end = math.ceil(created_to.timestamp() - 0.5)
     if end - start <= 1:
-        found = TooLarge(span=(_half_second(start), _half_second(end)))
-        yield replace(answer, data=PageOf([], False, None, (str(found),), too_large=found))
+        found = Unread(span=(_half_second(start), _half_second(end)))
+        yield replace(answer, data=replace(answer.data, has_more=False, unreadable=(str(found),), unread=found))
         return
     middle = (start + end) // 2
     for first, last in ((middle, end), (start, middle)):

@@ -1,4 +1,4 @@
-"""The provider's rate limits (spec, "Limits"): how long to wait before the next request.
+"""Apply the provider's rate limits (spec, "Limits"): how long to wait before the next request.
 
 Each process remembers what the provider last reported for each API key, with reads and writes apart. Interactive calls
 use the limit to the end; background calls leave a reserve for them.
@@ -17,7 +17,7 @@ from typing import Literal
 #: The provider counts reads (GET) and writes apart.
 Bucket = Literal["read", "write"]
 
-#: The longest wait that a header may cause; after it, the next request asks the provider again.
+#: The longest wait that a header may cause. After it, the next request asks the provider again.
 MAX_WAIT = 60.0
 MIN_RETRY_AFTER = 1.0
 #: For a 429 without a usable Retry-After.
@@ -31,11 +31,11 @@ _HTTP_DATE = re.compile(r"[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2
 
 @dataclass(slots=True)
 class Window:
-    """What the provider last said of the requests that are left."""
+    """The requests that are left, as the provider last reported."""
 
     limit: int = 0
     remaining: int = 0
-    #: On the monotonic clock; the numbers are valid until then.
+    #: The numbers are valid until then, on the monotonic clock.
     resets_at: float = 0.0
 
 
@@ -62,7 +62,7 @@ class RateLimiter:
             return 0.0
 
     def update(self, bucket: Bucket, headers: Mapping[str, str]) -> Window | None:
-        """Store the RateLimit headers of an answer and return them; malformed headers change nothing."""
+        """Store the RateLimit headers of an answer and return them. Malformed headers change nothing."""
         remaining = _number(headers.get("RateLimit-Remaining"))
         reset = _number(headers.get("RateLimit-Reset"))
         if remaining is None or reset is None:
@@ -75,7 +75,7 @@ class RateLimiter:
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds to wait after a 429: between 1 and 60, even if the header is malformed."""
+    """Return the seconds to wait after a 429: between 1 and 60, even if the header is malformed."""
     value = headers.get("Retry-After", "").strip()
     wait: float | None = _number(value)
     if wait is None:
@@ -87,7 +87,7 @@ def retry_after(headers: Mapping[str, str]) -> float:
 
 
 def http_date(value: str) -> datetime | None:
-    """An HTTP date (RFC 9110, the form that servers must send) as aware UTC; None for any other text."""
+    """Parse an HTTP date (RFC 9110, the form that servers must send) to aware UTC. None for any other text."""
     if not _HTTP_DATE.fullmatch(value):
         return None
     try:

@@ -1,4 +1,4 @@
-"""One account's requests: checks before sending, the rate limit, 429, and errors as exceptions."""
+"""Make one account's requests: check before sending, keep the rate limit, retry 429, raise errors as exceptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, telemetry
+from payments_integration import conf, stopping, telemetry
 from payments_integration.client.errors import TOO_MANY, error_of, personal_texts
 from payments_integration.client.rate_limit import Bucket, RateLimiter, http_date
 from payments_integration.exceptions import NoAnswer, ProviderError, RateLimited, UnsendableRequest
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: An answer that came longer ago than this no longer says what time it is at the provider.
 _LATEST_FOR = 3600.0
 
-#: Seconds that one call may wait, for the rate limit and after 429s together, if its caller names no other limit:
+#: How many seconds one call may wait, for the rate limit and after 429s together, if its caller names no limit:
 #: interactive calls, and background jobs.
 INTERACTIVE_WAIT = 10.0
 BACKGROUND_WAIT = 120.0
@@ -34,7 +34,7 @@ _MAX_ID = 255
 
 @dataclass(frozen=True, slots=True)
 class LatestAnswer:
-    """The latest answer of the account, also an error."""
+    """The latest answer of the account, even if it is an error."""
 
     #: Its ``Date`` in UTC; None if that is missing or malformed.
     date: datetime | None
@@ -58,7 +58,7 @@ class Requestor:
         self,
         account: conf.Account,
         *,
-        sleep: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], object] = stopping.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._account = account
@@ -68,17 +68,17 @@ class Requestor:
         self._latest: LatestAnswer | None = None
 
     def latest_answer(self) -> LatestAnswer | None:
-        """The latest answer to this process; None if the last hour brought none."""
+        """Return the latest answer to this process; None if the last hour brought none."""
         latest = self._latest
         return latest if latest is not None and self._monotonic() - latest.at < _LATEST_FOR else None
 
     def ask(self) -> LatestAnswer:
-        """The answer to a GET that is made now. Raises NoAnswer, or RateLimited if it would have to wait for long."""
+        """Return the answer to a GET that is made now. Raises NoAnswer, or RateLimited if it must wait long."""
         before = self._latest
         try:
             self.get("/balances")
         except (ProviderError, NoAnswer):
-            # Any answer has a Date, an error's as well.
+            # Any answer has a Date, even an error.
             if self._latest is before:
                 raise
         return cast("LatestAnswer", self._latest)
@@ -91,7 +91,7 @@ class Requestor:
         max_wait: float | None = None,
         background: bool = False,
     ) -> Reply:
-        """``params`` that are None are left out; times are sent in UTC."""
+        """Leave out ``params`` that are None, and send times in UTC."""
         if max_wait is None:
             max_wait = BACKGROUND_WAIT if background else INTERACTIVE_WAIT
         query = {name: _text(value) for name, value in (params or {}).items() if value is not None}
@@ -120,14 +120,14 @@ class Requestor:
         max_wait: float,
         background: bool = False,
     ) -> Reply:
-        """The 2xx reply, or ProviderError or NoAnswer.
+        """Return the 2xx reply, or raise ProviderError or NoAnswer.
 
-        A request that was answered 429 was not executed: it is sent again, with the same key, until ``max_wait``
+        A request that was answered 429 was not executed. It is sent again, with the same key, until ``max_wait``
         seconds have passed.
         """
         state = self._own_state()
         bucket: Bucket = "read" if method == "GET" else "write"
-        # Time spent on requests that were answered 429 counts as waiting, so that a caller who holds a lease on the
+        # Time spent on requests that were answered 429 counts as waiting. So a caller who holds a lease on the
         # operation knows when the last request can begin.
         last_start = self._monotonic() + max_wait
         leave_reserve = background
@@ -135,7 +135,7 @@ class Requestor:
         while True:
             wait = state.limiter.acquire(bucket, leave_reserve=leave_reserve)
             if wait > 0:
-                # A background call leaves the reserve for one window only; otherwise it could wait for ever.
+                # A background call leaves the reserve for one window only. Otherwise it could wait for ever.
                 leave_reserve = False
                 error = RateLimited(
                     "waiting for the rate limit to reset would take too long; nothing was sent",
@@ -160,12 +160,12 @@ class Requestor:
                 self._latest = LatestAnswer(http_date(reply.headers.get("Date", "")), self._monotonic())
                 if refusal is None:
                     return reply
-                # Of a POST that was sent twice, the first one may have been executed: its caller decides.
+                # If a POST was sent twice, the first one may have been executed: its caller decides.
                 is_unclear = reply.was_repeated and method != "GET"
                 if not isinstance(refusal, RateLimited) or reply.status_code != TOO_MANY or is_unclear:
                     raise refusal
                 error, wait, retries = refusal, refusal.retry_after or 0.0, retries + 1
-            if self._monotonic() + wait > last_start:
+            if self._monotonic() + wait > last_start or stopping.is_requested():
                 raise error
             self._sleep(wait)
 
@@ -180,22 +180,22 @@ class Requestor:
         return self._state
 
     def _new_state(self) -> _ProcessState:
-        # Importing requests and urllib3 takes long; a process that sends nothing does without them.
+        # Importing requests and urllib3 takes long. A process that sends nothing does without them.
         from payments_integration.client.transport import Transport  # noqa: PLC0415
 
         return _ProcessState(os.getpid(), Transport(self._account), RateLimiter(self._monotonic))
 
 
 def segment(value: str) -> str:
-    """An id quoted as one segment of a path. Raises UnsendableRequest for a text that cannot be one."""
-    # Dots cannot be quoted: every library and proxy on the way resolves "%2E%2E" like "..".
+    """Quote an id as one segment of a path. Raises UnsendableRequest for a text that cannot be one."""
+    # Dots cannot be quoted: libraries and proxies resolve "%2E%2E" like "..".
     if value in {"", ".", ".."} or len(value) > _MAX_ID or not value.isascii() or not value.isprintable():
         raise UnsendableRequest("an id is 1 to 255 visible ASCII characters and not a relative path")
     return quote(value, safe="")
 
 
 def _route(path: str) -> str:
-    """The path without ids: of all paths of the interface, the second segment is one (spec, "Operations")."""
+    """Return the path without ids: in each path of the interface, the second segment is an id (spec, "Operations")."""
     first, _, rest = path.removeprefix("/").partition("/")
     _id, slash, verb = rest.partition("/")
     return f"/{first}" + (f"/{{id}}{slash}{verb}" if rest else "")

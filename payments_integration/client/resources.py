@@ -1,4 +1,4 @@
-"""The 21 calls of the provider (spec, "Endpoints"), grouped as the spec groups them, and the client of an account.
+"""Offer the calls of the provider (spec, "Endpoints"), grouped as in the spec, and the client of an account.
 
 Callers pass the exact bytes of a request body. Every call may raise ProviderError (the subclass for the envelope's
 type), RateLimited if waiting would exceed ``max_wait`` seconds, NoAnswer if no usable answer arrives, and
@@ -15,10 +15,10 @@ from typing import Generic, TypedDict, Unpack
 
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, schemas
+from payments_integration import conf, schemas, stopping
 from payments_integration.client import answers
 from payments_integration.client.answers import Answer, PageOf, RawEvent
-from payments_integration.client.pagination import MAX_LIMIT, get_page, walk
+from payments_integration.client.pagination import get_page, walk
 from payments_integration.client.requestor import INTERACTIVE_WAIT, Requestor, segment
 
 # ``list`` is a method in the classes below.
@@ -27,33 +27,18 @@ EndpointsAnswer = Answer[list[schemas.WebhookEndpoint]]
 MethodsAnswer = Answer[list[schemas.PaymentMethod]]
 
 
-class WaitOptions(TypedDict, total=False):
-    """How a read waits: ``max_wait`` in seconds (default: 10, in the background 120)."""
+class Filters(TypedDict, total=False):
+    """The filters of all lists, and how the read waits. The spec says which list has which filters."""
 
-    max_wait: float | None
-    background: bool
-
-
-class PaymentFilters(WaitOptions, total=False):
     status: str | None
     merchant_reference: str | None
-    created_from: datetime | None
-    created_to: datetime | None
-
-
-class PayoutFilters(WaitOptions, total=False):
-    status: str | None
-    merchant_reference: str | None
-
-
-class RefundFilters(WaitOptions, total=False):
     payment_id: str | None
-
-
-class EventFilters(WaitOptions, total=False):
     type: str | None
     created_from: datetime | None
     created_to: datetime | None
+    #: Seconds (default: 10, in the background 120).
+    max_wait: float | None
+    background: bool
 
 
 class _Resource(Generic[schemas.ResourceT]):
@@ -98,7 +83,7 @@ class _Canceled(_Resource[schemas.ResourceT]):
 
 
 class _Listed(_Resource[schemas.ResourceT]):
-    #: Whether the list can be narrowed by time.
+    #: True if the list can be narrowed by time.
     by_time = False
 
     def _fetch(
@@ -107,18 +92,15 @@ class _Listed(_Resource[schemas.ResourceT]):
         reply = get_page(self._requestor, self.path, limit, starting_after, filters)
         return answers.page(reply, self.struct, self.kind, limit)
 
-    def _page(
-        self, limit: int, starting_after: str | None, filters: Mapping[str, object]
-    ) -> Answer[PageOf[schemas.ResourceT]]:
-        return answers.whole(self._fetch(limit, starting_after, filters))
-
-    def _pages(
-        self, starting_after: str | None, filters: Mapping[str, object]
+    def pages(
+        self, starting_after: str | None = None, **filters: Unpack[Filters]
     ) -> Iterator[Answer[PageOf[schemas.ResourceT]]]:
+        """Yield every page, newest first. Items that could not be read are named in ``unreadable``."""
         return walk(self.path, self._fetch, filters, starting_after, by_time=self.by_time)
 
-    def _list(self, filters: Mapping[str, object]) -> Iterator[schemas.ResourceT]:
-        for answer in self._pages(None, filters):
+    def list(self, **filters: Unpack[Filters]) -> Iterator[schemas.ResourceT]:
+        """Yield every object, newest first, page after page. NoAnswer if one cannot be read."""
+        for answer in self.pages(**filters):
             yield from answers.whole(answer).data.items
 
 
@@ -128,61 +110,13 @@ class Payments(
     path, kind, struct = "/payments", "payment", schemas.Payment
     by_time = True
 
-    def list(self, **filters: Unpack[PaymentFilters]) -> Iterator[schemas.Payment]:
-        """Every payment, newest first, page after page."""
-        return self._list(filters)
-
-    def pages(
-        self, starting_after: str | None = None, **filters: Unpack[PaymentFilters]
-    ) -> Iterator[Answer[PageOf[schemas.Payment]]]:
-        """The same, by page. ``unreadable`` names items that could not be read; the others are still returned."""
-        return self._pages(starting_after, filters)
-
-    def list_page(
-        self, *, limit: int = MAX_LIMIT, starting_after: str | None = None, **filters: Unpack[PaymentFilters]
-    ) -> Answer[PageOf[schemas.Payment]]:
-        """One page."""
-        return self._page(limit, starting_after, filters)
-
 
 class Payouts(_Created[schemas.Payout], _Read[schemas.Payout], _Canceled[schemas.Payout], _Listed[schemas.Payout]):
     path, kind, struct = "/payouts", "payout", schemas.Payout
 
-    def list(self, **filters: Unpack[PayoutFilters]) -> Iterator[schemas.Payout]:
-        """Every payout, newest first, page after page."""
-        return self._list(filters)
-
-    def pages(
-        self, starting_after: str | None = None, **filters: Unpack[PayoutFilters]
-    ) -> Iterator[Answer[PageOf[schemas.Payout]]]:
-        """The same, by page. ``unreadable`` names items that could not be read; the others are still returned."""
-        return self._pages(starting_after, filters)
-
-    def list_page(
-        self, *, limit: int = MAX_LIMIT, starting_after: str | None = None, **filters: Unpack[PayoutFilters]
-    ) -> Answer[PageOf[schemas.Payout]]:
-        """One page."""
-        return self._page(limit, starting_after, filters)
-
 
 class Refunds(_Created[schemas.Refund], _Read[schemas.Refund], _Listed[schemas.Refund]):
     path, kind, struct = "/refunds", "refund", schemas.Refund
-
-    def list(self, **filters: Unpack[RefundFilters]) -> Iterator[schemas.Refund]:
-        """Every refund, newest first, page after page."""
-        return self._list(filters)
-
-    def pages(
-        self, starting_after: str | None = None, **filters: Unpack[RefundFilters]
-    ) -> Iterator[Answer[PageOf[schemas.Refund]]]:
-        """The same, by page. ``unreadable`` names items that could not be read; the others are still returned."""
-        return self._pages(starting_after, filters)
-
-    def list_page(
-        self, *, limit: int = MAX_LIMIT, starting_after: str | None = None, **filters: Unpack[RefundFilters]
-    ) -> Answer[PageOf[schemas.Refund]]:
-        """One page."""
-        return self._page(limit, starting_after, filters)
 
 
 class DepositReferences(_Created[schemas.DepositReference], _Read[schemas.DepositReference]):
@@ -193,7 +127,7 @@ class WebhookEndpoints(_Created[schemas.WebhookEndpoint]):
     path, kind, struct = "/webhook-endpoints", "webhook_endpoint", schemas.WebhookEndpoint
 
     def list(self, *, max_wait: float | None = None, background: bool = False) -> EndpointsAnswer:
-        """Every endpoint, without secrets."""
+        """Return every endpoint, without secrets."""
         reply = self._requestor.get(self.path, max_wait=max_wait, background=background)
         return answers.resources(reply, self.struct, self.kind)
 
@@ -205,7 +139,7 @@ class WebhookEndpoints(_Created[schemas.WebhookEndpoint]):
     def rotate_secret(
         self, endpoint_id: str, *, idempotency_key: str, max_wait: float = INTERACTIVE_WAIT
     ) -> Answer[schemas.WebhookEndpoint]:
-        """POST …/rotate-secret, without a body; the answer has the new ``secret``."""
+        """POST …/rotate-secret, without a body. The answer has the new ``secret``."""
         path = f"{self.path}/{segment(endpoint_id)}/rotate-secret"
         reply = self._requestor.post(path, None, idempotency_key=idempotency_key, max_wait=max_wait)
         return answers.resource(reply, self.struct, self.kind, endpoint_id)
@@ -216,7 +150,7 @@ class Balances:
         self._requestor = requestor
 
     def list(self, *, max_wait: float | None = None, background: bool = False) -> BalancesAnswer:
-        """One balance per currency."""
+        """Return one balance per currency."""
         reply = self._requestor.get("/balances", max_wait=max_wait, background=background)
         return answers.resources(reply, schemas.Balance, "balance")
 
@@ -234,7 +168,7 @@ class PaymentMethods:
         max_wait: float | None = None,
         background: bool = False,
     ) -> MethodsAnswer:
-        """The methods that a payer can use; ``amount`` in minor units."""
+        """Return the methods that a payer can use. ``amount`` is in minor units."""
         params = {"country": country, "currency": currency, "amount": amount}
         reply = self._requestor.get("/payment-methods", params, max_wait=max_wait, background=background)
         return answers.payment_methods(reply)
@@ -246,27 +180,15 @@ class Events:
     def __init__(self, requestor: Requestor) -> None:
         self._requestor = requestor
 
-    def get(self, event_id: str, *, max_wait: float | None = None, background: bool = False) -> Answer[RawEvent]:
-        """One event's exact bytes."""
-        reply = self._requestor.get(f"{self.path}/{segment(event_id)}", max_wait=max_wait, background=background)
-        return answers.event(reply, event_id)
-
-    def list(self, **filters: Unpack[EventFilters]) -> Iterator[RawEvent]:
-        """Every stored event, newest first, page after page."""
-        for answer in self.pages(**filters):
-            yield from answers.whole(answer).data.items
-
     def pages(
-        self, starting_after: str | None = None, **filters: Unpack[EventFilters]
+        self, starting_after: str | None = None, **filters: Unpack[Filters]
     ) -> Iterator[Answer[PageOf[RawEvent]]]:
-        """The same, by page. For an event that is too large, a page has no items and names it (``too_large``)."""
+        """Yield every page of the events' exact bytes, newest first. ``unread`` names what a page lacks."""
         return walk(self.path, self._fetch, filters, starting_after, by_time=True)
 
-    def list_page(
-        self, *, limit: int = MAX_LIMIT, starting_after: str | None = None, **filters: Unpack[EventFilters]
-    ) -> Answer[PageOf[RawEvent]]:
-        """One page."""
-        return self._fetch(limit, starting_after, filters)
+    def newest(self, *, background: bool = False) -> Answer[PageOf[RawEvent]]:
+        """Return the page of the newest event."""
+        return self._fetch(1, None, {"background": background})
 
     def _fetch(
         self, limit: int, starting_after: str | None, filters: Mapping[str, object]
@@ -281,7 +203,7 @@ class Client:
         self,
         account: conf.Account,
         *,
-        sleep: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], object] = stopping.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.account = account
@@ -306,15 +228,21 @@ _clients: dict[_Key, Client] = {}
 
 
 def get_client(alias: str = conf.DEFAULT_ACCOUNT) -> Client:
-    """The process's client for that account. A new one replaces it when the account's address, key or way out changes.
+    """Return the process's client for that account. Replaces it when the account's address, key or proxy changes.
 
-    Raises ImproperlyConfigured for an unknown alias.
+    Raises ImproperlyConfigured for an unknown alias, and what ``conf.guard`` raises.
     """
+    conf.guard(alias)
+    return unguarded_client(alias)
+
+
+def unguarded_client(alias: str) -> Client:
+    """Return the client without ``conf.guard``, for what the guard asks the provider."""
     account = conf.account(alias)
     key = (account.alias, account.base_url, account.api_key, account.proxy, account.ca_bundle)
     client = _clients.get(key)
     if client is None:
-        # setdefault is atomic: two threads that arrive at once both get the first one's client.
+        # setdefault is atomic: two threads that arrive together both get the first one's client.
         client = _clients.setdefault(key, Client(account))
         for old in [other for other in list(_clients) if other[0] == alias and other != key]:
             _clients.pop(old, None)

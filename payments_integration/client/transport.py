@@ -1,4 +1,4 @@
-"""One HTTP exchange: exact bytes out, a status with headers and bytes back, within the total deadline.
+"""Do one HTTP exchange: exact bytes out, a status with headers and bytes back, within the total deadline.
 
 Imported with a process's first request, because importing requests and urllib3 takes long.
 """
@@ -38,8 +38,8 @@ _TOO_LARGE = "the answer is too large"
 class Reply:
     """A reply of any status, not yet judged.
 
-    ``problem`` is empty if the body arrived whole; otherwise it says what cut it short, and ``body`` is empty. Only of
-    an answer that is too large it is the beginning.
+    ``problem`` is empty if the body arrived whole. Otherwise it says what cut the body short, and ``body`` is empty,
+    or the beginning if the answer is too large.
     """
 
     method: str
@@ -67,7 +67,7 @@ class Reply:
         return self.problem == _TOO_LARGE
 
     def no_answer(self, why: str) -> NoAnswer:
-        """The error for a reply that cannot be used. ``why`` names a place, never a value."""
+        """Return the error for a reply that cannot be used. ``why`` names a place, never a value."""
         message = f"{self.method} {self.path}: {why} (HTTP {self.status_code})"
         error = NoAnswer(message, status_code=self.status_code, request_id=self.request_id)
         error.was_repeated = self.was_repeated
@@ -94,8 +94,10 @@ class Transport:
         body: bytes | None = None,
         idempotency_key: str | None = None,
     ) -> Reply:
-        """Send once; ``path`` is already quoted. Raises NoAnswer if no status and headers arrive, and the
-        error of :func:`before_sending` if that forbids to send.
+        """Send once. ``path`` is already quoted.
+
+        Raises NoAnswer if no status and headers arrive, and the error of :func:`before_sending` if that forbids
+        sending.
 
         A connection of the pool may be dead without a sign. If it ends before the first byte of the answer, the same
         request is sent once more, at once and on a new connection. Only an idempotency key makes that safe for a POST.
@@ -169,7 +171,7 @@ class Transport:
         response: requests.Response | None = None
         try:
             with attempt.current():
-                # The timeouts are those of the connection, which knows the deadline.
+                # The connection knows the deadline, and sets the timeouts.
                 response = self._session.request(method, url, allow_redirects=False, stream=True, **request)
                 return _Sent(response, *_read(response))
         except EndedEarly:
@@ -185,13 +187,13 @@ class Transport:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """What became of one request."""
+    """How far one request came."""
 
     response: requests.Response | None = None
     body: bytes = field(default=b"", repr=False)
     problem: str = ""
     ended_early: bool = False
-    #: No byte of it left. Of any other error, also one that a mock raises, it may have.
+    #: No byte of it left. After any other error, even one that a mock raises, a byte may have left.
     is_unsent: bool = False
 
 
@@ -247,7 +249,7 @@ def _session(account: conf.Account) -> requests.Session:
 
 
 def _read(response: requests.Response) -> tuple[bytes, str]:
-    """The whole body and ""; or the problem that cut it short, with the beginning of a body that is too large."""
+    """Read the body. Returns it and ""; or the problem that cut it short, with the beginning of a too large body."""
     chunks: list[bytes] = []
     size = 0
     try:
@@ -262,7 +264,7 @@ def _read(response: requests.Response) -> tuple[bytes, str]:
 
 
 def _name(error: Exception) -> str:
-    """A few words for an error after a byte has left, because its own text may hold the URL with its query."""
+    """Name an error after a byte has left in a few words: its own text may hold the URL with its query."""
     if isinstance(error, requests.Timeout | TimeoutError) or "timed out" in str(error):
         return "no whole answer in time"
     if isinstance(error, requests.exceptions.SSLError):
@@ -273,6 +275,6 @@ def _name(error: Exception) -> str:
 
 
 def _without_user(proxy: str) -> str:
-    """The address of a proxy for messages: its user and password are secret."""
+    """Return the address of a proxy for messages, without user and password, which are secret."""
     parts = urlsplit(proxy)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if proxy else ""

@@ -34,9 +34,10 @@ _WORDS = (
 )
 _PERSONAL = re.compile(_WORDS, re.IGNORECASE)
 #: Names that are personal as a whole.
-_NAMES = frozenset(
-    {"name", "first_name", "last_name", "full_name", "number", "ip", "reason", "details", "extra", "body", "payload"}
-)
+_NAMES = frozenset({
+    "name", "first_name", "last_name", "full_name", "number", "ip", "reason", "failure_reason", "details", "extra",
+    "body", "payload",
+})  # fmt: skip
 #: Members of personal data that hold a code.
 _CODES = ("type", "code", "country", "currency")
 

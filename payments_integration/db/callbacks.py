@@ -1,4 +1,4 @@
-"""The border with code of others: what a transaction of ours calls after its commit.
+"""Guard the border with others' code: what our transaction calls after its commit.
 
 Handlers, and receivers of other apps on our rows, give functions to ``transaction.on_commit``. Django calls these
 inside the exit of ``atomic``, where an error looks like a failure of the transaction, although that is committed. An
@@ -34,7 +34,7 @@ class Callbacks:
         self._interruptions: list[BaseException] = []
 
     def contain(self) -> None:
-        """Replace each callback, in place, by one that logs its errors. Django still decides whether to call it."""
+        """Replace each callback, in place, by one that logs its errors. Django still decides if it is called."""
         registered: Any = self._connection.run_on_commit
         registered[self._first :] = [
             (savepoints, self._contained(callback), robust)

@@ -1,4 +1,4 @@
-"""Encryption of stored webhook secrets (MultiFernet: the first key encrypts, every key decrypts)."""
+"""Encrypt stored webhook secrets (MultiFernet: the first key encrypts, every key decrypts)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class DecryptionError(RuntimeError):
 
 
 def encrypt(text: str) -> str:
-    """The text as an ASCII token that only the configured keys can read."""
+    """Return the text as an ASCII token that only the configured keys can read."""
     return _fernet(_keys()).encrypt(text.encode()).decode("ascii")
 
 
 def decrypt(token: str) -> str:
-    """The text of a token. Raises DecryptionError if no key fits."""
+    """Return the text of a token. Raises DecryptionError if no key fits."""
     from cryptography.fernet import InvalidToken  # noqa: PLC0415  (slow to import; most processes read no secret)
 
     try:
         return _fernet(_keys()).decrypt(token.encode("ascii")).decode()
-    except InvalidToken:
+    except (InvalidToken, UnicodeError):
         raise DecryptionError(
             "A stored webhook secret cannot be read. Put the key that wrote it back into "
             'PAYMENTS_INTEGRATION["ENCRYPTION_KEYS"] (or the old SECRET_KEY into SECRET_KEY_FALLBACKS).'
@@ -48,7 +48,7 @@ def _keys() -> tuple[str, ...]:
 def _fernet(keys: tuple[str, ...]) -> MultiFernet:
     from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415
 
-    # Hashing allows any text as a key; the prefix separates it from other uses of SECRET_KEY.
+    # Hashing allows any text as a key. The prefix separates it from other uses of SECRET_KEY.
     return MultiFernet(
         [
             Fernet(base64.urlsafe_b64encode(hashlib.sha256(b"payments_integration:" + key.encode()).digest()))

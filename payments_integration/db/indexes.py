@@ -1,4 +1,4 @@
-"""Indexes that not every database has."""
+"""Define indexes that not every database has."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def has_partial_indexes(using: str) -> bool:
 
 
 class PartialIndex(models.Index):
-    """An index over the rows that meet ``only``. MariaDB has no such indexes and does without it.
+    """An index over the rows that meet ``only``. MariaDB does without it.
 
     Django's own ``condition`` would index every row there, and each ``migrate`` would print a warning.
     """
 
-    #: A statement that does nothing: Django always executes what an index returns.
+    #: Does nothing. Django always executes what an index returns.
     _NOTHING = "DO 0"
 
     def __init__(self, *expressions: Any, only: models.Q, **kwargs: Any) -> None:

@@ -1,7 +1,7 @@
-"""Keyset pagination: a page begins after a row, so that the last page costs what the first costs. No COUNT, no OFFSET.
+"""Page by keyset: a page begins after a row, so the last page costs as much as the first. No COUNT, no OFFSET.
 
-A cursor is the values that the list is ordered by, as one row has them. It grants nothing: the rows are those that
-the query finds anyway.
+A cursor holds the values of one row by which the list is ordered. It grants nothing: the query finds the same rows
+without it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from django.db.models import F, Model, OrderBy, Q
 from django.db.models.options import Options
 from django.utils.timezone import is_aware
 
-#: No cursor of ours is longer.
+#: Our cursors are shorter.
 _MAX_CURSOR = 1000
 
 Place = tuple[Any, ...]
 
 
 def encode(values: Iterable[Any]) -> str:
-    """A cursor, safe in an address. Times are written in UTC."""
+    """Return a cursor, safe in an address. Times are written in UTC."""
     content = json.dumps([_plain(value) for value in values], separators=(",", ":"))
     return base64.urlsafe_b64encode(content.encode()).decode().rstrip("=")
 
 
 def decode(cursor: str) -> list[Any] | None:
-    """The values of a cursor; None for a text that is not one."""
+    """Return the values of a cursor; None for a text that is not one."""
     if len(cursor) > _MAX_CURSOR:
         return None
     try:
@@ -73,7 +73,7 @@ class Key:
         )
 
     def beyond(self, value: Any, *, inclusive: bool) -> Q:
-        """Rows that come after ``value`` in this column, or (``inclusive``) have the same."""
+        """Match rows that come after ``value`` in this column or, if ``inclusive``, have the same value."""
         null = Q(**{f"{self.name}__isnull": True})
         if value is None:
             return (null if inclusive else Q(pk__in=())) if self.descending else (Q() if inclusive else ~null)
@@ -85,7 +85,7 @@ class Key:
 class Order:
     """How a list is sorted, with the primary key last, so that no two rows have the same place.
 
-    ``filled``: fields that may be null, but not in the rows of this list.
+    ``filled`` names nullable fields that are not null in the rows of this list.
     """
 
     def __init__(self, opts: Options[Any], names: Sequence[str], *, filled: Sequence[str] = ()) -> None:
@@ -96,7 +96,7 @@ class Order:
             self.keys.append(Key(field.attname, name.startswith("-"), field.null and field.name not in filled))
             if field.primary_key:
                 return
-        # In the direction of the others: one index serves them all.
+        # In the direction of the others, so that one index serves them all.
         down = self.keys[-1].descending if self.keys else True
         self.keys.append(Key(opts.pk.attname, down, False))
 
@@ -110,15 +110,15 @@ class Order:
 
     @property
     def by(self) -> list[Any]:
-        """Arguments of ``order_by``."""
+        """Return the arguments of ``order_by``."""
         return [key.order() for key in self.keys]
 
     def place(self, row: Model | Mapping[str, Any]) -> Place:
-        """The values by which a row is sorted."""
+        """Return the values by which a row is sorted."""
         return tuple(row[key.name] if isinstance(row, Mapping) else getattr(row, key.name) for key in self.keys)
 
     def after(self, place: Place) -> Q:
-        """Rows that come after this place."""
+        """Match rows that come after this place."""
         # ``a <= 1 AND (a < 1 OR b < 2)``: every database enters its index by the first half.
         found = self.keys[-1].beyond(place[-1], inclusive=False)
         for key, value in zip(self.keys[-2::-1], place[-2::-1], strict=True):
@@ -129,12 +129,12 @@ class Order:
         return encode(self.place(row))
 
     def parse(self, cursor: str) -> Place | None:
-        """The place that a cursor means; None for a text that is not a cursor of this order."""
+        """Return the place that a cursor means; None for a text that is not a cursor of this order."""
         values = decode(cursor)
         return None if values is None else self.read(values)
 
     def read(self, values: Sequence[Any]) -> Place | None:
-        """A place from the values of a cursor; None if they do not fit the columns."""
+        """Read a place from the values of a cursor; None if they do not fit the columns."""
         if len(values) != len(self.keys):
             return None
         try:

@@ -1,4 +1,4 @@
-"""Replacing a connection in an unknown state: it broke, or an exception came between two lines of a transaction."""
+"""Replace a connection in an unknown state: it broke, or an exception came between two lines of a transaction."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from django.db import connections, transaction
 
-#: A look at the database waits so many seconds for a lock, and for a statement.
+#: A look at the database waits this many seconds for a lock, and for a statement.
 LOOK_SECONDS = 5
 
 
 def discard(using: str) -> None:
-    """Close this thread's connection in any state; the next query opens another one.
+    """Close this thread's connection in any state. The next query opens another one.
 
-    The database rolls back what was not committed. A database in memory lives as long as its connection, so that one
-    is rolled back instead.
+    The database rolls back what was not committed. A database in memory lives as long as its connection, so it is only
+    rolled back.
     """
     connection: Any = connections[using]
     if is_in_memory(using):
@@ -36,14 +36,14 @@ def discard(using: str) -> None:
 
 
 def is_in_memory(using: str) -> bool:
-    """Whether this is a SQLite database in memory."""
+    """Return True if this is a SQLite database in memory."""
     connection: Any = connections[using]
     return bool(connection.vendor == "sqlite" and connection.is_in_memory_db())
 
 
 @contextmanager
 def fresh_connection(using: str) -> Iterator[None]:
-    """A new connection, on which nothing waits long, in a transaction that is rolled back at the end.
+    """Open a new connection that waits for nothing for long, in a transaction that is rolled back at the end.
 
     Inside it, an INSERT or a locking read waits for a commit that is still under way on the old connection.
     """
@@ -73,5 +73,5 @@ def fresh_connection(using: str) -> Iterator[None]:
             yield
             transaction.set_rollback(True, using=using)
     finally:
-        # With it end the limits.
+        # This also ends the limits.
         discard(using)

@@ -1,9 +1,9 @@
-"""Statements of the busiest paths: SQL that is built once, many rows in one statement, and hints for the planner.
+"""Speed up the busiest paths: SQL that is built once, many rows in one statement, and hints for the planner.
 
-Django builds the SQL on each call, which takes longer than the database needs for one row by its key. It spends most
-of a batch's time on the placeholders of a long INSERT, one for each value of each row: PostgreSQL gets the rows as one
-JSON document instead, which takes a tenth of our time. And PostgreSQL's planner expects few rows in a table that has
-grown since it was last analysed.
+Django builds the SQL on each call, which takes longer than the database needs for one row by its key. In a batch it
+spends most of the time on the placeholders of a long INSERT, one for each value of each row. PostgreSQL gets the rows
+as one JSON document instead, which takes a tenth of the time. And PostgreSQL's planner expects few rows in a table
+that has grown since it was last analysed.
 """
 
 from __future__ import annotations
@@ -19,30 +19,43 @@ from typing import Any, NamedTuple, TypeVar
 from django.core.exceptions import EmptyResultSet
 from django.db import DatabaseError, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import BinaryField, CharField, DateTimeField, Field, Model, QuerySet, TextField, Value
+from django.db.backends.utils import CursorWrapper
+from django.db.models import AutoField, BinaryField, CharField, DateTimeField, Field, Model, QuerySet, TextField, Value
 from django.db.models.constants import OnConflict
 from django.db.models.functions import Coalesce
 from django.db.models.lookups import Exact
+from django.db.models.signals import post_save, pre_save
 from django.db.models.sql import InsertQuery, Query
 from django.views.decorators.debug import sensitive_variables
+
+from payments_integration.db import characters, sizes
+from payments_integration.db.fields import OwnTextField
 
 ModelT = TypeVar("ModelT", bound=Model)
 
 
 @sensitive_variables()  # a report of an error would show payers
 def insert(row: Model, *, using: str) -> int:
-    """INSERT one row; returns how many rows were inserted: 0 if the key is taken.
+    """INSERT one row. Returns how many rows were inserted: 0 if the key is taken.
 
     Only for plain fields: ``pre_save`` (``auto_now``) is not called. A taken key is not an error, because PostgreSQL
-    would write the row to its log. MariaDB raises IntegrityError: its IGNORE would hide other errors too.
+    would write the row to its log. MariaDB raises IntegrityError: its IGNORE would hide other errors too. DataError
+    means that the row is too large.
     """
-    model = type(row)
-    values = _columns(model)(row)
+    values = _columns(type(row))(row)
     # An empty value or a choice is part of the SQL: a parameter costs as much time as a column.
-    placeholders = tuple(["%s" if value and not isinstance(value, Enum) else _placeholder(value) for value in values])
-    key = (model, using, placeholders)
+    placeholders = ["%s" if value and not isinstance(value, Enum) else _placeholder(value) for value in values]
+    on_conflict = None if connections[using].vendor == "mysql" else OnConflict.IGNORE
+    return _insert(row, values, using, tuple(placeholders), on_conflict)
+
+
+@sensitive_variables()  # a report of an error would show payers
+def _insert(
+    row: Model, values: Sequence[Any], using: str, placeholders: tuple[str, ...], on_conflict: OnConflict | None
+) -> int:
+    key = (type(row), using, placeholders, on_conflict)
     if key not in _inserts:
-        _inserts[key] = _insert_sql(row, using, placeholders)
+        _inserts[key] = _insert_sql(row, using, placeholders, on_conflict)
     sql, columns = _inserts[key]
     connection = connections[using]
     parameters: list[Any] = [
@@ -50,45 +63,72 @@ def insert(row: Model, *, using: str) -> int:
         for position, field, plain in columns
         for value in [values[position]]
     ]
-    with connection.cursor() as cursor:
+    if connection.vendor == "mysql":
+        sizes.refuse_too_large(parameters, using=using)
+    with _preparing_cursor(connection) as cursor:
         cursor.execute(sql, parameters)
         return int(cursor.rowcount)
 
 
+def insert_one(row: Model, *, using: str) -> None:
+    """INSERT one unsaved row as ``save`` does, in a third of its time: Django builds the statement anew for each row.
+
+    IntegrityError means that a key is taken. A key that the database generates is left out of the row. If receivers of
+    other apps wait for rows of this model, this is ``save``, which calls them.
+    """
+    model = type(row)
+    if has_receivers(model):
+        row.save(using=using, force_insert=True)
+        return
+    with transaction.mark_for_rollback_on_error(using):
+        # Without ON CONFLICT: under REPEATABLE READ, PostgreSQL would not say that the key is taken, but that the
+        # transaction must be repeated, and a caller's transaction cannot be.
+        _insert(row, _columns(model)(row), using, _one_text(model), None)
+    row._state.adding, row._state.db = False, using
+
+
+def has_receivers(model: type[Model]) -> bool:
+    """Return True if other apps have receivers for each saved row of this model."""
+    return pre_save.has_listeners(model) or post_save.has_listeners(model)
+
+
+def update_row(model: type[Model], using: str, *, where: dict[str, Any], values: dict[str, Any]) -> int:
+    """UPDATE the row in which these fields have these values. Returns how many rows. Not for binary columns."""
+    parameters = prepared_values(model, using, **values) + prepared_values(model, using, **where)
+    with connections[using].cursor() as cursor:
+        cursor.execute(_update_row_sql(model, using, tuple(where), tuple(values)), parameters)
+        return int(cursor.rowcount)
+
+
+def is_there(model: type[Model], using: str, **where: Any) -> bool:
+    """Return True if there is a row in which these fields have these values."""
+    with connections[using].cursor() as cursor:
+        cursor.execute(_is_there_sql(model, using, tuple(where)), prepared_values(model, using, **where))
+        return cursor.fetchone() is not None
+
+
 def values_by_key(model: type[Model], key: Any, *names: str, using: str) -> tuple[Any, ...] | None:
-    """These columns of one row, without conversion; None if there is no such row."""
+    """Return these columns of one row, without conversion; None if there is no such row."""
     with connections[using].cursor() as cursor:
         cursor.execute(_select_sql(model, using, names), [model._meta.pk.get_db_prep_value(key, connections[using])])
         row: tuple[Any, ...] | None = cursor.fetchone()
     return row
 
 
-def update_row(model: type[Model], using: str, where: dict[str, Any], **values: Any) -> int:
-    """UPDATE the row (or rows) with these values of plain fields; returns how many. None is no value to look for."""
-    columns, keys = tuple(values), tuple(where)
-    connection = connections[using]
-    sql, fields = _update_row_sql(model, using, columns, keys)
-    parameters = [_prepared(value, column, connection) for value, column in zip(values.values(), fields, strict=False)]
-    parameters += [key if type(key) is str else getattr(key, "pk", key) for key in where.values()]
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return int(cursor.rowcount)
-
-
 def prepared_values(model: type[Model], using: str, **values: Any) -> list[Any]:
-    """The values of fields as parameters of a statement."""
+    """Return the values of fields as parameters of a statement."""
     connection = connections[using]
     fields: Any = model._meta
     return [_prepared(value, fields.get_field(name), connection) for name, value in values.items()]
 
 
 def columns(model: type[Model]) -> list[str]:
-    """The columns of a model, in the order that ``from_values`` expects."""
+    """Return the columns of a model, in the order that ``from_values`` expects."""
     return [_column(field) for field in _fields(model)]
 
 
 def rows_in(model: type[Model], column: str, keys: Sequence[str], using: str) -> list[Sequence[Any]]:
-    """The rows whose column has one of these texts, each as the values of its columns without conversion."""
+    """Return the rows whose column has one of these texts, each as its column values without conversion."""
     quote = connections[using].ops.quote_name
     names = ", ".join(map(quote, columns(model)))
     places = ", ".join(["%s"] * len(keys))
@@ -99,7 +139,7 @@ def rows_in(model: type[Model], column: str, keys: Sequence[str], using: str) ->
 
 
 def from_values(model: type[ModelT], values: Sequence[Any], using: str) -> ModelT:
-    """An instance of the model from the values of its columns, as a statement returned them."""
+    """Return an instance of the model from its column values, as a statement returned them."""
     connection = connections[using]
     converted = list(values)
     for position, expression, converters in _converters(model, using):
@@ -109,7 +149,7 @@ def from_values(model: type[ModelT], values: Sequence[Any], using: str) -> Model
 
 
 def values_of(using: str, *expressions: Any) -> tuple[Any, ...]:
-    """The values of subqueries and other expressions that belong to no row, in one statement."""
+    """Return the values of subqueries and other expressions that belong to no row, in one statement."""
     query = Query(None)
     for number, expression in enumerate(expressions):
         query.add_annotation(expression, f"value_{number}")
@@ -117,9 +157,9 @@ def values_of(using: str, *expressions: Any) -> tuple[Any, ...]:
 
 
 def union_of(parts: Sequence[QuerySet[Any, Any]], *, using: str, convert: bool = False) -> list[tuple[Any, ...]]:
-    """The rows of several queries, each with its own LIMIT, in one statement.
+    """Return the rows of several queries, each with its own LIMIT, in one statement.
 
-    With ``convert`` values are as those of the first query would be, otherwise as the driver returns them. Django's
+    With ``convert`` values are converted as in the first query, otherwise as the driver returns them. Django's
     ``union`` refuses parts with a LIMIT on SQLite.
     """
     texts: list[str] = []
@@ -140,11 +180,11 @@ def union_of(parts: Sequence[QuerySet[Any, Any]], *, using: str, convert: bool =
 def sums_by(
     rows: QuerySet[Any, Any], group: str, names: Sequence[str], *, using: str
 ) -> list[tuple[str, int, list[int]]]:
-    """For each value of the field ``group``: the number of rows, and the sums of the integer fields ``names``.
+    """Return for each value of the field ``group`` the number of rows and the sums of the integer fields ``names``.
 
     ``rows`` may have a LIMIT, which Django would apply to the groups. Sums may have any size.
     """
-    # SQLite fails where a sum leaves int64, which two amounts can do, so it adds up the upper and the lower halves.
+    # SQLite fails if a sum leaves int64, which two amounts can do, so it adds up the upper and the lower halves.
     halves = "SUM({0} >> 32), SUM({0} & 4294967295)" if connections[using].vendor == "sqlite" else "0, SUM({0})"
     quote = connections[using].ops.quote_name
     columns = [quote(rows.model._meta.get_field(name).column) for name in (group, *names)]
@@ -166,9 +206,9 @@ def sums_by(
 def lock_row(model: type[ModelT], key: Any, using: str) -> ModelT | None:
     """Lock one row and read it as it is committed now; None if there is none. One statement, in a transaction.
 
-    Under REPEATABLE READ, PostgreSQL gives the next transaction the lock of a row that was only read, and still shows
-    it the time before this one. After a write it refuses that transaction, and ``repeatable`` starts it again. So
-    the row, which needs a column ``account``, is written without a change.
+    Under REPEATABLE READ, a transaction that waits for a row lock still sees its old snapshot, unless the row was
+    updated. After a write, PostgreSQL refuses that transaction, and ``repeatable`` starts it again. So the row, which
+    needs a column ``account``, is written without a change.
     """
     if connections[using].vendor != "postgresql":
         return model._default_manager.using(using).select_for_update().filter(pk=key).first()
@@ -179,24 +219,16 @@ def lock_row(model: type[ModelT], key: Any, using: str) -> ModelT | None:
 
 
 def is_any_in_state(state: str, *models: type[Model], using: str) -> bool:
-    """Whether any row of these models is in this state, in any account: a cheap check before a longer query."""
+    """Return True if any row of these models is in this state, in any account: a cheap check before a longer query."""
     with connections[using].cursor() as cursor:
         cursor.execute(_state_sql(models, using), [str(state)] * 2 * len(models))
         (found,) = cursor.fetchone()
     return bool(found)
 
 
-def is_empty(model: type[Model], *, using: str) -> bool:
-    """Whether a table has no rows: a cheap check before a longer query."""
-    table = connections[using].ops.quote_name(model._meta.db_table)
-    with connections[using].cursor() as cursor:
-        cursor.execute(f"SELECT 1 FROM {table} LIMIT 1")  # noqa: S608  (a table name of ours)
-        return cursor.fetchone() is None
-
-
 @contextmanager
 def in_index_order(using: str) -> Iterator[None]:
-    """Have PostgreSQL read rows by an index in their order. Use it inside a transaction, for one statement.
+    """Make PostgreSQL read rows by an index in their order. Use it inside a transaction, for one statement.
 
     Otherwise it collects and sorts the whole backlog for every batch. The index scan also marks dead index entries.
     """
@@ -209,15 +241,33 @@ def in_index_order(using: str) -> Iterator[None]:
         cursor.execute("SET LOCAL enable_bitmapscan TO DEFAULT")
 
 
-def of_account(rows: QuerySet[ModelT], account: str | None) -> QuerySet[ModelT]:
-    """Rows of one account (None: of all), for queries that an index on the state serves.
+def filter_account_last(rows: QuerySet[ModelT], account: str | None) -> QuerySet[ModelT]:
+    """Keep the rows of one account (None: of all), from rows that an index on the state finds.
 
-    The column is wrapped in an expression, so that the planner does not choose an index on the account and read all
-    rows of that account.
+    The column is wrapped in an expression. Otherwise the planner may choose an index on the account instead, and read
+    all rows of that account.
     """
     if account is None:
         return rows
     return rows.filter(Exact(Coalesce("account", Value("")), account))
+
+
+def _preparing_cursor(connection: BaseDatabaseWrapper) -> CursorWrapper:
+    """Return a cursor for a statement that is always the same text.
+
+    If the project has set psycopg's ``prepare_threshold``, PostgreSQL parses and plans the statement once per
+    connection. Django's own cursors write the values into the text, so that no two texts are the same.
+    """
+    connection.ensure_connection()
+    raw: Any = connection.connection
+    if connection.vendor != "postgresql" or getattr(raw, "prepare_threshold", None) is None:
+        return connection.cursor()
+    import psycopg  # noqa: PLC0415  (another database needs no such driver)
+
+    connection.validate_thread_sharing()
+    with connection.wrap_database_errors:
+        cursor: Any = psycopg.Cursor(raw)
+    return connection.make_debug_cursor(cursor) if connection.queries_logged else connection.make_cursor(cursor)
 
 
 class _Parameter(NamedTuple):
@@ -229,12 +279,14 @@ class _Parameter(NamedTuple):
     plain: type | None
 
 
-_inserts: dict[tuple[type[Model], str, tuple[str, ...]], tuple[str, list[_Parameter]]] = {}
+_inserts: dict[tuple[type[Model], str, tuple[str, ...], OnConflict | None], tuple[str, list[_Parameter]]] = {}
 
 
-def _insert_sql(row: Model, using: str, placeholders: tuple[str, ...]) -> tuple[str, list[_Parameter]]:
-    fields = row._meta.local_concrete_fields
-    query = InsertQuery(type(row), on_conflict=None if connections[using].vendor == "mysql" else OnConflict.IGNORE)
+def _insert_sql(
+    row: Model, using: str, placeholders: tuple[str, ...], on_conflict: OnConflict | None
+) -> tuple[str, list[_Parameter]]:
+    fields = _written(type(row))
+    query = InsertQuery(type(row), on_conflict=on_conflict)
     query.insert_values(fields, [row])
     [(sql, _)] = query.get_compiler(using=using).as_sql()
     first, *others = sql.split("%s")
@@ -248,7 +300,43 @@ def _insert_sql(row: Model, using: str, placeholders: tuple[str, ...]) -> tuple[
 
 @cache
 def _columns(model: type[Model]) -> Callable[[Model], tuple[Any, ...]]:
-    return attrgetter(*(field.attname for field in model._meta.local_concrete_fields))
+    return attrgetter(*(field.attname for field in _written(model)))
+
+
+@cache
+def _written(model: type[Model]) -> list[Field[Any, Any]]:
+    """Return the fields of a new row, without a key that the database generates."""
+    return [field for field in model._meta.local_concrete_fields if not isinstance(field, AutoField)]
+
+
+@cache
+def _one_text(model: type[Model]) -> tuple[str, ...]:
+    """Return one placeholder per field, so that all rows share one text, with any optional fields."""
+    return ("%s",) * len(_written(model))
+
+
+@cache
+def _update_row_sql(model: type[Model], using: str, where: tuple[str, ...], values: tuple[str, ...]) -> str:
+    names = ", ".join(f"{column} = %s" for column in _quoted(model, using, values))
+    return f"UPDATE {_table(model, using)} SET {names} WHERE {_equal(model, using, where)}"  # noqa: S608  (names of ours)
+
+
+@cache
+def _is_there_sql(model: type[Model], using: str, where: tuple[str, ...]) -> str:
+    return f"SELECT 1 FROM {_table(model, using)} WHERE {_equal(model, using, where)} LIMIT 1"  # noqa: S608  (names of ours)
+
+
+def _table(model: type[Model], using: str) -> str:
+    return connections[using].ops.quote_name(model._meta.db_table)
+
+
+def _quoted(model: type[Model], using: str, names: tuple[str, ...]) -> list[str]:
+    fields: Any = model._meta
+    return [connections[using].ops.quote_name(fields.get_field(name).column) for name in names]
+
+
+def _equal(model: type[Model], using: str, names: tuple[str, ...]) -> str:
+    return " AND ".join(f"{column} = %s" for column in _quoted(model, using, names))
 
 
 _TEXT = (CharField.get_prep_value, TextField.get_prep_value)
@@ -293,19 +381,6 @@ def _select_sql(model: type[Model], using: str, names: tuple[str, ...]) -> str:
 
 
 @cache
-def _update_row_sql(
-    model: type[Model], using: str, columns: tuple[str, ...], keys: tuple[str, ...]
-) -> tuple[str, list[Field[Any, Any]]]:
-    quote = connections[using].ops.quote_name
-    meta = model._meta
-    fields: list[Any] = [meta.get_field(name) for name in columns]
-    key_fields: list[Any] = [meta.pk if name == "pk" else meta.get_field(name) for name in keys]
-    values = ", ".join(f"{quote(field.column)} = %s" for field in fields)
-    which = " AND ".join(f"{quote(field.column)} = %s" for field in key_fields)
-    return f"UPDATE {quote(meta.db_table)} SET {values} WHERE {which}", fields  # noqa: S608  (names of ours)
-
-
-@cache
 def _converters(model: type[Model], using: str) -> list[tuple[int, Any, list[Callable[..., Any]]]]:
     connection = connections[using]
     found = []
@@ -332,9 +407,10 @@ def _state_sql(models: tuple[type[Model], ...], using: str) -> str:
 
 
 def insert_many(rows: Sequence[Model], *, keys: bool = True) -> None:
-    """INSERT unsaved rows of one model; IntegrityError if a key is taken.
+    """INSERT unsaved rows of one model, in a transaction. One statement, or a few if the rows are large.
 
-    ``keys``: the caller needs the primary keys that the database generates.
+    IntegrityError means that a key is taken, DataError that a row is too large. ``keys``: the caller needs the primary
+    keys that the database generates.
     """
     if not rows:
         return
@@ -348,14 +424,16 @@ def insert_many(rows: Sequence[Model], *, keys: bool = True) -> None:
     else:
         # Django does so by itself, but from 6.1 on not for a single statement.
         with transaction.mark_for_rollback_on_error(using):
-            model._default_manager.using(using).bulk_create(rows)
+            for portion in sizes.portions(rows, using=using):
+                model._default_manager.using(using).bulk_create(portion)
 
 
 def insert_or_update(rows: Sequence[Model], *, unique: Sequence[str], changes: dict[str, str]) -> None:
-    """INSERT unsaved rows of one model, without keys; where the unique columns are taken, UPDATE the row there.
+    """INSERT unsaved rows of one model, without keys. If the unique columns are taken, UPDATE the row there.
 
-    ``changes``: column to SQL, in which ``{old}.name`` is a column of that row and ``{new[name]}`` one of the new row.
-    MariaDB assigns them in their order and uses the new values from then on. One statement per hundred rows.
+    ``changes`` maps a column to SQL, in which ``{old}.name`` is a column of that row and ``{new[name]}`` one of the
+    new row. MariaDB assigns them in their order and uses the new values from then on. One statement per hundred rows,
+    or a few.
     """
     if not rows:
         return
@@ -373,9 +451,9 @@ def insert_or_update(rows: Sequence[Model], *, unique: Sequence[str], changes: d
         conflict = f"ON CONFLICT ({', '.join(map(quote, unique))}) DO UPDATE SET"
     old = quote(model._meta.db_table)
     updates = ", ".join(f"{quote(column)} = {sql.format(old=old, new=new)}" for column, sql in changes.items())
-    for start in range(0, len(rows), 100):
+    for portion in sizes.portions(rows, using=using, most=100):
         query = InsertQuery(model)
-        query.insert_values(fields, list(rows[start : start + 100]))
+        query.insert_values(fields, portion)
         with transaction.mark_for_rollback_on_error(using), connection.cursor() as cursor:
             for sql, parameters in query.get_compiler(using=using).as_sql():
                 cursor.execute(f"{sql} {conflict} {updates}", parameters)
@@ -389,7 +467,7 @@ def update_many(rows: Sequence[Model]) -> None:
     using = router.db_for_write(model)
     connection = connections[using]
     if connection.vendor == "postgresql":
-        if _execute(using, _update_sql(model, using), rows, [row.pk for row in rows]) != len(rows):
+        if _execute(using, _update_sql(model, using), rows, with_keys=True) != len(rows):
             raise DatabaseError(f"some rows of {model._meta.db_table} to be updated do not exist")
         return
     # An upsert that always updates, because the rows exist.
@@ -398,20 +476,30 @@ def update_many(rows: Sequence[Model]) -> None:
         target = {"unique_fields": ["pk"]}
     names = [field.name for field in _fields(model) if not field.primary_key]
     with transaction.mark_for_rollback_on_error(using):
-        model._default_manager.using(using).bulk_create(rows, update_conflicts=True, update_fields=names, **target)
+        for portion in sizes.portions(rows, using=using):
+            manager = model._default_manager.using(using)
+            manager.bulk_create(portion, update_conflicts=True, update_fields=names, **target)
 
 
 @sensitive_variables()  # a report of an error would show payers
-def _execute(using: str, sql: str, rows: Sequence[Model], *parameters: Any) -> int:
-    names = [field.attname for field in _fields(type(rows[0]))]
+def _execute(using: str, sql: str, rows: Sequence[Model], *, with_keys: bool = False) -> int:
+    fields = _fields(type(rows[0]))
+    names = [field.attname for field in fields]
     records = [{name: getattr(row, name) for name in names} for row in rows]
+    for name in [field.attname for field in fields if isinstance(field, OwnTextField)]:
+        for record in records:
+            record[name] = characters.writable(record[name], using)
     # Imported with the first bulk write, because every process imports this module.
     import msgspec  # noqa: PLC0415
 
     document = msgspec.json.encode(records, enc_hook=_plain_text).decode()
-    # Like Django's own writes: after an error, the outer transaction can only be rolled back.
+    if len(document) > sizes.MOST_BYTES and len(rows) > 1:
+        middle = len(rows) // 2
+        return sum(_execute(using, sql, half, with_keys=with_keys) for half in (rows[:middle], rows[middle:]))
+    parameters: list[Any] = [document, [row.pk for row in rows]] if with_keys else [document]
+    # As in Django's own writes: after an error, the outer transaction can only be rolled back.
     with transaction.atomic(using=using, savepoint=False), connections[using].cursor() as cursor:
-        cursor.execute(sql, [document, *parameters])
+        cursor.execute(sql, parameters)
         return int(cursor.rowcount)
 
 
@@ -445,7 +533,7 @@ def _update_sql(model: type[Model], using: str) -> str:
 
 
 def _records(model: type[Model], using: str) -> str:
-    """SQL for the JSON document as a table whose columns are named like the attributes."""
+    """Return SQL for the JSON document as a table whose columns are named like the attributes."""
     connection = connections[using]
     quote = connection.ops.quote_name
     columns = ", ".join(f"{quote(field.attname)} {_type(field, connection)}" for field in _fields(model))

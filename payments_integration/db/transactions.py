@@ -1,7 +1,7 @@
-"""Transactions that are retried after a conflict, row locks and leases.
+"""Retry transactions after a conflict, and lock rows.
 
-Deadlocks, serialization failures, lock timeouts and duplicate keys are normal under concurrency: the whole
-transaction is rolled back and run again. The function must therefore have no effect outside the database.
+Deadlocks, serialization failures, lock timeouts and duplicate keys are normal under concurrency: the whole transaction
+is rolled back and run again. The function must therefore have no effect outside the database.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 from django.apps import apps
 from django.db import DatabaseError, IntegrityError, OperationalError, connections, router, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, Q, QuerySet
 from django.db.transaction import TransactionManagementError
 from django.utils import timezone
@@ -42,7 +41,14 @@ _MYSQL = {1205, 1213, 1020}
 _WRITE_SECONDS = 0.5
 _PAUSE_SECONDS = 0.15
 
-_retry_until: ContextVar[float | None] = ContextVar("payments_integration_retry_until", default=None)
+_deadline: ContextVar[RetryDeadline | None] = ContextVar("payments_integration_retry_deadline", default=None)
+
+
+class RaceLost(OperationalError):
+    """Another transaction wrote the same key first, and the deadline left no time to try again.
+
+    Not an IntegrityError, because it says nothing about the row.
+    """
 
 
 def repeatable(
@@ -51,6 +57,7 @@ def repeatable(
     using: str,
     durable: bool = False,
     lost_races: bool = True,
+    attempts: int = ATTEMPTS,
     about: Mapping[str, str] = MappingProxyType({}),
 ) -> T:
     """Run ``function`` in a transaction, and again from the start after a conflict.
@@ -58,12 +65,12 @@ def repeatable(
     Within an outer transaction it runs once: only the outermost transaction can be retried. ``lost_races``: an
     IntegrityError means that another transaction was faster, and the next attempt sees what it wrote.
 
-    Returns when the transaction is committed. An error of a callback that was registered inside it, by a handler or by
-    a receiver of another app, is logged with the fields of ``about`` and not raised; SystemExit, KeyboardInterrupt and
+    Returns when the transaction is committed. If a callback that a handler or a receiver of another app registered
+    inside it fails, the error is logged with the fields of ``about`` and not raised. SystemExit, KeyboardInterrupt and
     GeneratorExit are raised after the commit. In a caller's transaction, its callbacks are the caller's.
     """
     connection = connections[using]
-    is_outermost = durable or not _is_nested(connection)
+    is_outermost = durable or not is_nested(connection.alias)
     callbacks: Callbacks | None = None
 
     def transact() -> T:
@@ -80,14 +87,15 @@ def repeatable(
                 callbacks.contain()
         return result
 
-    result = _retry(transact, using=using, once=not durable, lost_races=lost_races)
+    result = _retry(transact, using=using, once=not durable, lost_races=lost_races, attempts=attempts)
     if callbacks is not None:
         callbacks.raise_interruption()
     return result
 
 
-def _is_nested(connection: BaseDatabaseWrapper) -> bool:
-    """Whether a transaction is open, other than the one that a test case opens around its test."""
+def is_nested(using: str) -> bool:
+    """Return True if a transaction is open, other than the one that a test case opens around its test."""
+    connection = connections[using]
     blocks: list[Any] = connection.atomic_blocks
     return connection.in_atomic_block and not (blocks and blocks[-1]._from_testcase)
 
@@ -95,7 +103,7 @@ def _is_nested(connection: BaseDatabaseWrapper) -> bool:
 def inserted(row: Model, *, using: str, then: Callable[[], None] | None = None) -> None:
     """INSERT one row and commit it. Raises IntegrityError if its key is taken. Sends no signals, like ``bulk_create``.
 
-    Uses autocommit: BEGIN and COMMIT would cost as much as the INSERT. ``then``: what is written together with it.
+    Uses autocommit: BEGIN and COMMIT would cost as much as the INSERT. ``then`` writes what belongs to it.
     """
     connection = connections[using]
 
@@ -106,7 +114,7 @@ def inserted(row: Model, *, using: str, then: Callable[[], None] | None = None) 
             then()
 
     if then is not None or connection.in_atomic_block:
-        # If a transaction is open, it is that of a test case; ``durable`` refuses any other.
+        # If a transaction is open, a test case opened it; ``durable`` refuses any other.
         repeatable(insert, using=using, durable=True, lost_races=False)
     else:
         # If several transactions insert one key and the first rolls back, MariaDB reports a deadlock to the others.
@@ -117,30 +125,45 @@ def inserted(row: Model, *, using: str, then: Callable[[], None] | None = None) 
 
 
 def updated(rows: QuerySet[Any], **values: Any) -> int:
-    """UPDATE rows in one statement, again after a conflict; returns how many.
+    """UPDATE rows in one statement, again after a conflict. Returns how many.
 
-    Under REPEATABLE READ, PostgreSQL refuses a row that was written since the statement began, even in autocommit.
-    The next attempt sees the row as it is now.
+    Under REPEATABLE READ, PostgreSQL refuses a row that was written since the statement began, even in autocommit. The
+    next attempt sees the row as it is now.
     """
     rows = rows.using(router.db_for_write(rows.model))
     return _retry(lambda: rows.update(**values), using=rows.db)
 
 
+def updated_row(model: type[Model], *, where: dict[str, Any], values: dict[str, Any]) -> int:
+    """Do ``updated`` for the row in which these fields have these values, with SQL that is built once."""
+    using = router.db_for_write(model)
+    return _retry(lambda: statements.update_row(model, using, where=where, values=values), using=using)
+
+
 def deleted(rows: QuerySet[Any]) -> int:
-    """DELETE rows, again after a conflict; returns how many. Django tells receivers of other apps of each row."""
+    """DELETE rows, again after a conflict. Returns how many. Django tells receivers of other apps of each row."""
     rows = rows.using(router.db_for_write(rows.model))
     return repeatable(lambda: rows.delete()[0], using=rows.db, lost_races=False)
 
 
-def _retry(function: Callable[[], T], *, using: str, once: bool = True, lost_races: bool = False) -> T:
-    """``once``: do not retry inside an open transaction."""
-    for attempt in range(ATTEMPTS):
+def _retry(
+    function: Callable[[], T], *, using: str, once: bool = True, lost_races: bool = False, attempts: int = ATTEMPTS
+) -> T:
+    """Retry after a conflict. ``once``: do not retry inside an open transaction."""
+    deadline = _deadline.get()
+    for attempt in range(attempts):
+        if deadline is not None:
+            deadline.limit_wait(using)
         try:
             return function()
         except (IntegrityError, OperationalError) as error:
             lost = lost_races and isinstance(error, IntegrityError)
-            is_last = attempt + 1 == ATTEMPTS or (once and connections[using].in_atomic_block)
-            if is_last or _is_past_deadline() or not (lost or is_transient(error)):
+            is_last = attempt + 1 == attempts or (once and connections[using].in_atomic_block)
+            if is_last or not (lost or is_transient(error)):
+                raise
+            if deadline is not None and deadline.is_over():
+                if lost:
+                    raise RaceLost("another transaction was faster, and no time is left to try again") from error
                 raise
             logger.info("Retrying a transaction after %s", type(error).__name__)
             time.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311  (jitter, not a secret)
@@ -150,14 +173,15 @@ def _retry(function: Callable[[], T], *, using: str, once: bool = True, lost_rac
 class RetryDeadline:
     """A context in which nothing is retried after ``until`` (a ``time.monotonic()``; None: no limit).
 
-    On SQLite it limits also how long a write waits for another writer, for any ``timeout``:
-    a slow receiver may hold the only write lock. Other databases lock rows, and only for an instant.
+    On SQLite it also limits how long each attempt waits for another writer, for any ``timeout``: a slow receiver
+    may hold the only write lock. Other databases lock rows, and only for an instant.
     """
 
     def __init__(self, until: float | None, *, using: str) -> None:
         self._until = until
         self._using = using
-        self._token: Token[float | None] | None = None
+        self._token: Token[RetryDeadline | None] | None = None
+        #: Milliseconds; None: not SQLite.
         self._usual_timeout: int | None = None
 
     def __enter__(self) -> None:
@@ -168,27 +192,35 @@ class RetryDeadline:
             connection.ensure_connection()
             raw: Any = connection.connection
             self._usual_timeout = raw.execute("PRAGMA busy_timeout").fetchone()[0]
-            left = max(0, int((self._until - time.monotonic()) * 1000))
-            raw.execute(f"PRAGMA busy_timeout = {min(self._usual_timeout or 0, left)}")
-        self._token = _retry_until.set(min(self._until, _retry_until.get() or self._until))
+        outer = _deadline.get()
+        if outer is not None and outer._until is not None:
+            self._until = min(self._until, outer._until)
+        self._token = _deadline.set(self)
 
     def __exit__(self, *error: object) -> None:
         if self._token is not None:
-            _retry_until.reset(self._token)
+            _deadline.reset(self._token)
+        self._set_timeout(self._usual_timeout)
+
+    def is_over(self) -> bool:
+        return self._until is not None and time.monotonic() >= self._until
+
+    def limit_wait(self, using: str) -> None:
+        """Call before each attempt: several waits, each within the limit, would exceed it together."""
+        if self._until is not None and self._usual_timeout is not None and using == self._using:
+            left = max(0, int((self._until - time.monotonic()) * 1000))
+            self._set_timeout(min(self._usual_timeout, left))
+
+    def _set_timeout(self, milliseconds: int | None) -> None:
         raw: Any = connections[self._using].connection
-        if self._usual_timeout is not None and raw is not None:
-            raw.execute(f"PRAGMA busy_timeout = {self._usual_timeout}")
-
-
-def _is_past_deadline() -> bool:
-    until = _retry_until.get()
-    return until is not None and time.monotonic() >= until
+        if milliseconds is not None and raw is not None:
+            raw.execute(f"PRAGMA busy_timeout = {milliseconds}")
 
 
 def drop_broken_connections() -> None:
     """Close connections that are older than ``CONN_MAX_AGE`` or do not answer, as Django does between requests.
 
-    Celery closes every connection after every task, unless ``CELERY_DB_REUSE_MAX`` has it keep them, broken or not.
+    Celery closes every connection after every task, unless ``CELERY_DB_REUSE_MAX`` makes it keep them, broken or not.
     """
     for connection in connections.all(initialized_only=True):
         if connection.connection is None or connection.in_atomic_block:
@@ -199,9 +231,9 @@ def drop_broken_connections() -> None:
 
 
 def drop_if_broken(using: str) -> None:
-    """Close this thread's connection if it is lost, or if an exception in the middle of a commit left it in between.
+    """Close this thread's connection if it is lost, or if an exception interrupted a commit.
 
-    Call it after such an exception, outside transactions. The next statement makes a new connection.
+    Call it after the exception, outside transactions. The next statement makes a new connection.
     """
     connection = connections[using]
     if connection.connection is None or connection.in_atomic_block:
@@ -213,7 +245,7 @@ def drop_if_broken(using: str) -> None:
 
 
 class WriterPauses:
-    """Pauses between transactions, so that other writers get through on SQLite; elsewhere it does nothing.
+    """Pauses between transactions, so that other writers get through on SQLite. Elsewhere it does nothing.
 
     SQLite has no queue: a waiting writer polls about ten times a second, and finds the database locked each time if
     one transaction follows directly on another.
@@ -231,7 +263,7 @@ class WriterPauses:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether a database error means that the whole transaction should be retried."""
+    """Return True if a database error means that the whole transaction should be retried."""
     cause = error.__cause__
     if getattr(cause, "sqlstate", None) in _POSTGRES:
         return True
@@ -255,7 +287,7 @@ def locked(rows: QuerySet[ModelT], *, skip_locked: bool = False) -> QuerySet[Mod
 
 
 def as_committed(rows: QuerySet[ModelT]) -> QuerySet[ModelT]:
-    """Rows as they are committed now. In a transaction, a plain read may show MariaDB's older snapshot."""
+    """Read rows as they are committed now. In a transaction, a plain read may show MariaDB's older snapshot."""
     rows = rows.using(router.db_for_write(rows.model))
     connection = connections[rows.db]
     locks = connection.vendor == "mysql" and connection.in_atomic_block
@@ -263,17 +295,17 @@ def as_committed(rows: QuerySet[ModelT]) -> QuerySet[ModelT]:
 
 
 def ledger_database() -> str:
-    """The alias of the database that operations are written to."""
+    """Return the alias of the database that operations are written to."""
     return router.db_for_write(apps.get_model("payments_integration", "Operation"))
 
 
 def in_transaction() -> bool:
-    """Whether the caller has a transaction open, other than the one that a test case opens around its test."""
+    """Return True if the caller has a transaction open, other than the one that a test case opens around its test."""
     connection = connections[ledger_database()]
     if not connection.in_atomic_block:
         # With autocommit off, every statement opens a transaction that only the caller ends.
         return not connection.get_autocommit()
-    return _is_nested(connection)
+    return is_nested(connection.alias)
 
 
 def refuse_transaction(function: str) -> None:
@@ -283,10 +315,10 @@ def refuse_transaction(function: str) -> None:
     """
     if in_transaction():
         raise TransactionRefused(
-            f"services.{function} talks to the provider and cannot run inside a database transaction. What "
-            "changes something there can be handed to services.defer, which sends it after the transaction "
-            "commits; a view under ATOMIC_REQUESTS needs django.db.transaction.non_atomic_requests to call the "
-            "provider itself."
+            f"services.{function} talks to the provider and cannot run inside a database transaction. A view under "
+            "ATOMIC_REQUESTS that needs the answer, such as a checkout_url, is decorated with "
+            "django.db.transaction.non_atomic_requests. A change whose answer can come later is handed to "
+            "services.defer, which sends it after the transaction commits."
         )
 
 
@@ -295,16 +327,16 @@ CLOCK_SLACK = timedelta(minutes=5)
 
 
 def expired(field: str, length: timedelta, *, now: datetime | None = None) -> Q:
-    """Rows whose lease or wait, which lasts ``length`` at most and ends at ``field``, has ended. Null does not count.
+    """Match rows whose claim or wait, which lasts ``length`` at most, ended at ``field``. Null does not count.
 
-    One that ends later than any can was written while a clock was ahead: it counts as ended too.
+    A time later than any claim can end was written while a clock was ahead: it counts as ended too.
     """
     now = now or timezone.now()
     return Q(**{f"{field}__lte": now}) | Q(**{f"{field}__gt": now + length + CLOCK_SLACK})
 
 
 def long_ago(field: str, length: timedelta) -> Q:
-    """Rows for which ``field``, a time in the past, was ``length`` ago or earlier. Null does not count.
+    """Match rows for which ``field``, a time in the past, was ``length`` ago or earlier. Null does not count.
 
     A time in the future was written while a clock was ahead: it counts too.
     """

@@ -1,4 +1,4 @@
-"""Erase objects, each in its own transaction, and later finish those that had to wait."""
+"""Erase objects, each in its own transaction, and later finish the ones that had to wait."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from django.utils import timezone
 
 from payments_integration import projection
 from payments_integration.db.transactions import locked, repeatable
+from payments_integration.erasure.erasers import erasers
 from payments_integration.erasure.search import Found, expand, in_quarantine, operations_of, parts
 from payments_integration.erasure.selection import Selection
+from payments_integration.exceptions import REFUSAL_CODES
 from payments_integration.models import (
     MIRRORS,
     OPEN_OPERATION_STATES,
@@ -23,7 +25,6 @@ from payments_integration.models import (
     Erasure,
     Event,
     EventState,
-    Note,
     ObjectKey,
     Operation,
     StatusChange,
@@ -35,7 +36,7 @@ REMOVED = "removed with the personal data"
 _PERSONAL = ("payer", "destination")
 #: Keys within these arguments that hold no personal data.
 _CODES = frozenset({"type", "bank_code", "account_type"})
-#: Shorter texts are not replaced in notes, because they occur everywhere.
+#: Shorter texts are not replaced, because they occur everywhere.
 _MIN_TEXT = 4
 _PAGE = 200
 
@@ -52,7 +53,7 @@ class Erased:
 
     @property
     def left(self) -> dict[str, int]:
-        """How many rows could not be erased yet, by kind."""
+        """Return how many rows could not be erased yet, by kind."""
         left = {"event": self.pending_events, "operation": len(self.open_operations)}
         return {kind: count for kind, count in left.items() if count}
 
@@ -60,7 +61,7 @@ class Erased:
 def erase(found: Found, *, actor: str) -> Erased:
     """Record the request for every object, then erase what can be erased now. Can be interrupted and repeated.
 
-    ``finish`` erases the rest: open operations and pending events. ``actor``: who asked for the erasure.
+    ``finish`` erases the rest: open operations and pending events. ``actor`` is who asked for the erasure.
     """
     for part in parts(sorted(found.keys)):
         for key in part:
@@ -69,8 +70,9 @@ def erase(found: Found, *, actor: str) -> Erased:
     for part in parts(sorted(found.keys)):
         _erase_all(part, erased)
     _erase_quarantined(found.quarantined, erased)
-    for pk in sorted(found.notes):
-        erased.done["note"] += _erase_notes(Q(pk=pk))
+    for eraser, keys in found.elsewhere.items():
+        for pk in sorted(keys):
+            erased.done[eraser.name[0]] += eraser.erase(eraser.rows().filter(pk=pk))
     return erased
 
 
@@ -116,15 +118,15 @@ def _requests(account: str | None, which: Q) -> Iterator[list[ObjectKey]]:
 
 
 def _with_something_left(keys: list[ObjectKey]) -> list[ObjectKey]:
-    """These objects and those that belong to them, as far as they still hold personal data."""
+    """Return these objects and the objects that belong to them, if they still hold personal data."""
     all_keys = set(keys)
     expand(all_keys)
     children = all_keys - set(keys)
     left: set[ObjectKey] = children - projection.erased(children)
     for part in parts(sorted(all_keys)):
         bodies = Event.objects.filter(projection.of_objects(part), body__isnull=False)
-        notes = Note.objects.filter(projection.of_objects(part)).exclude(text="")
-        for rows in (bodies, notes):
+        of_others = (eraser.rows().filter(projection.of_objects(part)) for eraser in erasers())
+        for rows in (bodies, *of_others):
             left.update(rows.values_list("account", "object_kind", "object_id"))
         ids = {key[2]: key for key in part}
         for model in MIRRORS.values():
@@ -137,7 +139,7 @@ def _with_something_left(keys: list[ObjectKey]) -> list[ObjectKey]:
 
 
 def _erase_all(keys: list[ObjectKey], erased: Erased) -> None:
-    """Erase these objects and those that belong to them now."""
+    """Erase these objects and the objects that belong to them now."""
     known = set(keys)
     wanted = set(keys)
     expand(wanted)
@@ -152,40 +154,37 @@ def _erase_all(keys: list[ObjectKey], erased: Erased) -> None:
 
 
 def _erase_object(key: ObjectKey, erased: Erased) -> int:
-    """Erase its row, notes, and events' bodies and tracebacks; returns how many events must be applied first."""
+    """Erase its row and its events' bodies and tracebacks. Returns how many events must be applied first."""
     account, kind, object_id = key
 
-    def write() -> tuple[bool, int, int, int]:
+    def write() -> tuple[bool, Counter[str], int, int]:
         is_new = False
         if kind in MIRRORS:
             was_erased = MIRRORS[kind]._default_manager.filter(pk=object_id).exclude(erased_at=None).exists()
             is_new = projection.erase_row(account, kind, object_id) and not was_erased
-        # After the row, which is locked now: see ``notes.add``.
-        notes = _erase_notes(projection.of_objects([key]))
+        # After the row, which is locked now: a transaction that adds to these rows takes that lock first.
+        of_others = Counter[str]()
+        for eraser in erasers():
+            of_others[eraser.name[0]] += eraser.erase(eraser.rows().filter(projection.of_objects([key])))
         mine = Event.objects.filter(projection.of_objects([key]))
-        # A body is needed until it is applied; it is blanked afterwards.
+        # An event needs its body until it is applied. The body is blanked afterwards.
         applied = mine.exclude(state=EventState.PENDING)
         bodies = applied.filter(body__isnull=False).update(body=None)
         for rows in (applied, StatusChange.objects.filter(projection.of_objects([key]))):
             rows.exclude(error__in=("", REMOVED)).update(error=REMOVED)
         DueRefresh.objects.filter(projection.of_objects([key])).exclude(error__in=("", REMOVED)).update(error=REMOVED)
-        return is_new, notes, bodies, mine.filter(state=EventState.PENDING).count()
+        return is_new, of_others, bodies, mine.filter(state=EventState.PENDING).count()
 
-    is_new, notes, bodies, pending = repeatable(write, using=router.db_for_write(Event))
+    is_new, of_others, bodies, pending = repeatable(write, using=router.db_for_write(Event))
     erased.done[kind] += is_new
-    erased.done["note"] += notes
+    erased.done += of_others
     erased.done["event"] += bodies
     erased.pending_events += pending
     return pending
 
 
-def _erase_notes(which: Q) -> int:
-    """Empty their texts; their authors and times stay."""
-    return Note.objects.filter(which).exclude(text="").update(text="")
-
-
 def _erase_operations(key: ObjectKey, erased: Erased) -> int:
-    """Erase the operations of an object, or the operation itself; returns how many are open."""
+    """Erase the operations of an object, or the operation itself. Returns how many are open."""
     left = 0
     for pk in list(operations_of([key]).filter(account=key[0]).values_list("pk", flat=True)):
         outcome = repeatable(partial(_erase_operation, pk), using=router.db_for_write(Operation))
@@ -197,7 +196,7 @@ def _erase_operations(key: ObjectKey, erased: Erased) -> int:
 
 
 def _erase_operation(pk: str) -> str:
-    """Blank a closed operation's arguments and request. Its hash, key and outcome stay, so a repeat is recognised."""
+    """Blank a closed operation's arguments, request and texts. Its hash, key and outcome stay for a repeated call."""
     operation = locked(Operation.objects.filter(pk=pk)).get()
     if operation.state in OPEN_OPERATION_STATES:
         return "open"
@@ -207,8 +206,8 @@ def _erase_operation(pk: str) -> str:
         "body": None if operation.body else operation.body,
         "actor": _without(operation.actor, texts),
         "approved_by": _without(operation.approved_by, texts),
-        "note": _without(operation.note, texts),
-        "error": {**operation.error, "message": REMOVED} if operation.error else operation.error,
+        "note": REMOVED if operation.note else "",
+        "error": _codes(operation.error),
     }
     changed = {name: value for name, value in values.items() if getattr(operation, name) != value}
     if not changed:
@@ -218,8 +217,16 @@ def _erase_operation(pk: str) -> str:
 
 
 def _holds_data() -> Q:
-    """Closed operations that are not erased yet."""
-    return ~Q(state__in=OPEN_OPERATION_STATES) & (Q(body__isnull=False) & ~Q(body=b"") | ~Q(arguments={}))
+    """Match closed operations that are not erased yet."""
+    has_request = Q(body__isnull=False) & ~Q(body=b"") | ~Q(arguments={})
+    return ~Q(state__in=OPEN_OPERATION_STATES) & (has_request | ~Q(note__in=("", REMOVED)))
+
+
+def _codes(error: Any) -> dict[str, Any] | None:
+    """Return a stored refusal without what may repeat the request."""
+    if not isinstance(error, dict):
+        return None
+    return {**{name: error[name] for name in REFUSAL_CODES if name in error}, "message": REMOVED}
 
 
 def _texts(value: Any, name: str = "") -> Iterator[str]:

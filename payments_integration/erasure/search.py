@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from payments_integration import archives, conf
+from payments_integration import conf
 from payments_integration.enums import Kind, kind_of
+from payments_integration.erasure.erasers import Eraser, erasers
 from payments_integration.erasure.selection import Selection, strings_of
 from payments_integration.inbox import QUARANTINE_PREFIX
 from payments_integration.models import (
@@ -22,7 +21,6 @@ from payments_integration.models import (
     Erasure,
     Event,
     EventState,
-    Note,
     ObjectKey,
     Operation,
     Payment,
@@ -34,6 +32,8 @@ from payments_integration.projection import of_objects
 #: Rows per page of a search.
 _PAGE = 500
 _REFERENCED = (Payment, Payout, DepositReference)
+#: Called with the number of rows after each page of a search.
+Looked = Callable[[int], object]
 
 
 class UnknownObject(LookupError):
@@ -47,11 +47,11 @@ class Found:
     keys: set[ObjectKey] = field(default_factory=set)
     #: Ids of quarantined events whose bodies hold the data.
     quarantined: set[str] = field(default_factory=set)
-    #: Keys of notes on other objects whose texts hold the data.
-    notes: set[int] = field(default_factory=set)
+    #: Keys of other apps' rows about other objects, whose texts hold the data.
+    elsewhere: dict[Eraser, set[Any]] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
-        """How many there are of each kind; ``open_operation`` counts operations that must be closed first."""
+        """Count the objects of each kind. ``open_operation`` counts operations that must be closed first."""
         counts: Counter[str] = Counter(kind for _, kind, _ in self.keys if kind != Erasure.OPERATION)
         counts["event"] = sum(
             Event.objects.filter(of_objects(part)).exclude(body=None).count() for part in parts(sorted(self.keys))
@@ -63,19 +63,19 @@ class Found:
         }
         counts["open_operation"] = sum(state in OPEN_OPERATION_STATES for state in states.values())
         counts["operation"] = len(states) - counts["open_operation"]
-        counts["note"] = len(self.notes) + sum(
-            Note.objects.filter(of_objects(part)).exclude(text="").count() for part in parts(sorted(self.keys))
-        )
+        for eraser in erasers():
+            counts[eraser.name[0]] = len(self.elsewhere.get(eraser, ())) + sum(
+                eraser.rows().filter(of_objects(part)).count() for part in parts(sorted(self.keys))
+            )
         counts["quarantined"] = len(self.quarantined)
         return {kind: count for kind, count in sorted(counts.items()) if count}
 
 
-def select(selection: Selection, account: str | None = None, *, archive: Path | None = None) -> Found:
+def select(selection: Selection, account: str | None = None, *, looked: Looked = lambda rows: None) -> Found:
     """Find every object, operation and quarantined body that holds the selected data, and what belongs to them.
 
     ``account``: search only this account. References and ids are found by index; other data is searched for in every
-    row, a page at a time. ``archive``: a folder of ``payments_archive``, whose files are searched as well; one that
-    cannot be read is left out, and ``erase_archive`` names it. Raises UnknownObject.
+    row, a page at a time. Raises UnknownObject.
     """
     found = Found()
     quarantined = {object_id for object_id in selection.ids if object_id.startswith(QUARANTINE_PREFIX)}
@@ -84,14 +84,12 @@ def select(selection: Selection, account: str | None = None, *, archive: Path | 
     if selection.references:
         found.keys |= set(_by_reference(selection, account))
     if selection.has_personal_data:
-        found.keys |= set(_by_content(selection, account))
-        if archive is not None:
-            found.keys |= set(_in_archive(selection, account, archive))
+        found.keys |= set(_by_content(selection, account, looked))
     expand(found.keys)
     if selection.has_personal_data:
-        found.notes = set(_in_notes(selection, account, found.keys))
+        found.elsewhere = {each: set(_elsewhere(each, selection, account, found.keys, looked)) for each in erasers()}
     ids = {object_id for _, _, object_id in found.keys}
-    found.quarantined = {*in_quarantine(account, selection, ids), *_quarantined(quarantined, account)}
+    found.quarantined = {*in_quarantine(account, selection, ids, looked), *_quarantined(quarantined, account)}
     return found
 
 
@@ -107,22 +105,24 @@ def expand(keys: set[ObjectKey]) -> None:
 
 
 def operations_of(keys: Iterable[ObjectKey]) -> Any:
-    """The operations that created or changed these objects, and the operations among them."""
+    """Return the operations that created or changed these objects, and the operations among them."""
     ids = [object_id for _, _, object_id in keys]
     return Operation.objects.filter(Q(pk__in=ids) | Q(result_id__in=ids) | Q(target_id__in=ids))
 
 
-def in_quarantine(account: str | None, selection: Selection, ids: set[str]) -> Iterator[str]:
-    """Ids of quarantined events whose bodies hold the selected data or one of the ids."""
+def in_quarantine(
+    account: str | None, selection: Selection, ids: set[str], looked: Looked = lambda rows: None
+) -> Iterator[str]:
+    """Yield ids of quarantined events whose bodies hold the selected data or one of the ids."""
     rows = Event.objects.filter(state=EventState.QUARANTINED, body__isnull=False)
-    for pk, body in _pages(rows, account, "body"):
+    for pk, body in _pages(rows, account, looked, "body"):
         raw = bytes(body)
         if not ids.isdisjoint(strings_of(raw)) or (selection.has_personal_data and selection.is_in_body(raw)):
             yield pk
 
 
 def parts(keys: list[ObjectKey]) -> Iterator[list[ObjectKey]]:
-    """The keys in parts that fit into a statement."""
+    """Split the keys into parts that fit into a statement."""
     for start in range(0, len(keys), _PAGE):
         yield keys[start : start + _PAGE]
 
@@ -143,7 +143,7 @@ def _known(object_id: str, account: str | None) -> ObjectKey:
 
 
 def _quarantined(quarantined: set[str], account: str | None) -> Iterator[str]:
-    """Quarantined events that were selected by their own id. Raises UnknownObject."""
+    """Yield quarantined events that were selected by their own id. Raises UnknownObject."""
     rows = _of(Event.objects.filter(pk__in=quarantined, state=EventState.QUARANTINED), account)
     found = set(rows.values_list("pk", flat=True))
     for missing in sorted(quarantined - found):
@@ -163,39 +163,30 @@ def _by_reference(selection: Selection, account: str | None) -> Iterator[ObjectK
             yield (row_account, Erasure.OPERATION, pk)
 
 
-def _by_content(selection: Selection, account: str | None) -> Iterator[ObjectKey]:
+def _by_content(selection: Selection, account: str | None, looked: Looked) -> Iterator[ObjectKey]:
     for kind, model in MIRRORS.items():
         if not model.personal:
             continue
-        for pk, at, *values in _pages(model._default_manager.all(), account, "account", *model.personal):
+        for pk, at, *values in _pages(model._default_manager.all(), account, looked, "account", *model.personal):
             if selection.is_in(dict(zip(model.personal, values, strict=True))):
                 yield (at, str(kind), pk)
-    for pk, at, arguments in _pages(Operation.objects.all(), account, "account", "arguments"):
+    for pk, at, arguments in _pages(Operation.objects.all(), account, looked, "account", "arguments"):
         if selection.is_in(arguments):
             yield (at, Erasure.OPERATION, pk)
-    # Bodies hold values that the rows do not show any more, and objects that are not mirrored.
+    # Bodies hold values that the rows no longer show, and objects that are not mirrored.
     bodies = Event.objects.filter(body__isnull=False).exclude(state=EventState.QUARANTINED)
     bodies = bodies.exclude(object_kind=Kind.BALANCE)
-    for _, at, kind, object_id, body in _pages(bodies, account, "account", "object_kind", "object_id", "body"):
+    for _, at, kind, object_id, body in _pages(bodies, account, looked, "account", "object_kind", "object_id", "body"):
         if selection.is_in_body(bytes(body)):
             yield (at, kind, object_id)
 
 
-def _in_archive(selection: Selection, account: str | None, folder: Path) -> Iterator[ObjectKey]:
-    for path in archives.files(folder):
-        with suppress(archives.ArchiveError):
-            for line in archives.read(path):
-                body, kind = line["body"], line["object_kind"]
-                if body is None or kind == Kind.BALANCE or account not in (None, line["account"]):
-                    continue
-                if selection.is_in_body(body.encode("latin-1")):
-                    yield (line["account"], kind, line["object_id"])
-
-
-def _in_notes(selection: Selection, account: str | None, keys: set[ObjectKey]) -> Iterator[int]:
-    """Notes that hold the selected data and are on none of these objects. Only the note is erased there."""
-    rows = Note.objects.exclude(text="")
-    for pk, at, kind, object_id, text in _pages(rows, account, "account", "object_kind", "object_id", "text"):
+def _elsewhere(
+    eraser: Eraser, selection: Selection, account: str | None, keys: set[ObjectKey], looked: Looked
+) -> Iterator[Any]:
+    """Yield rows that hold the selected data and are about none of these objects. Only the row is erased there."""
+    fields = ("account", "object_kind", "object_id", eraser.text)
+    for pk, at, kind, object_id, text in _pages(eraser.rows(), account, looked, *fields):
         if (at, kind, object_id) not in keys and selection.is_in_body(text.encode()):
             yield pk
 
@@ -224,12 +215,13 @@ def _children(keys: list[ObjectKey]) -> Iterator[ObjectKey]:
             yield (at, kind, object_id)
 
 
-def _pages(rows: QuerySet[Any], account: str | None, *fields: str) -> Iterator[Any]:
-    """The fields of every row, its key first, with one page in memory at a time."""
+def _pages(rows: QuerySet[Any], account: str | None, looked: Looked, *fields: str) -> Iterator[Any]:
+    """Yield the fields of every row, its key first, with one page in memory at a time."""
     rows = _of(rows, account).order_by("pk")
     last: Any = None
     while page := list((rows if last is None else rows.filter(pk__gt=last)).values_list("pk", *fields)[:_PAGE]):
         yield from page
+        looked(len(page))
         last = page[-1][0]
 
 

@@ -1,4 +1,4 @@
-"""Which payer is selected, and whether JSON or bytes hold that payer's data. Pure: no queries."""
+"""Select a payer, and find out if JSON or bytes hold that payer's data. Pure: no queries."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Selection:
         references: tuple[str, ...] = (),
         ids: tuple[str, ...] = (),
     ) -> Selection:
-        """From what a person typed. Raises ValueError for a value that is too short to identify one payer."""
+        """Make a selection of typed values. Raises ValueError if one is too short to identify one payer."""
         found = cls(
             emails=frozenset(map(_email, emails)),
             phones=frozenset(map(_phone, phones)),
@@ -64,11 +64,11 @@ class Selection:
 
     @property
     def has_personal_data(self) -> bool:
-        """Whether the contents of rows must be searched."""
+        """Return True if the contents of rows must be searched."""
         return bool(self.emails or self.phones or self.documents)
 
     def is_in(self, value: Any) -> bool:
-        """Whether a JSON value holds one of the selected values, at any depth."""
+        """Return True if a JSON value holds one of the selected values, at any depth."""
         level = [("", value)]
         while level:
             name, item = level.pop()
@@ -81,7 +81,7 @@ class Selection:
         return False
 
     def is_in_body(self, body: bytes) -> bool:
-        """The same for the bytes of an event. Bytes that are not JSON are searched as text."""
+        """Return True if the bytes of an event hold one of them. Bytes that are not JSON are searched as text."""
         try:
             return self.is_in(schemas.decode_object(body))
         except schemas.WireError:
@@ -93,7 +93,7 @@ class Selection:
         )
 
     def _is(self, name: str, text: str) -> bool:
-        """``name``: the key of the text, which distinguishes a document's number from an account's."""
+        """Return True if the text is selected. ``name`` is its key: it tells a document's number from an account's."""
         if self.emails and "@" in text and _email(text) in self.emails:
             return True
         if self.phones and ("phone" in name or text.startswith("+")) and _phone(text) in self.phones:
@@ -102,7 +102,7 @@ class Selection:
 
 
 def strings_of(body: bytes) -> set[str]:
-    """Every quoted string of the bytes, which need not be JSON; used to find ids of objects."""
+    """Return every quoted string of the bytes, which need not be JSON. Used to find ids of objects."""
     return {found.decode("ascii", "replace") for found in _STRINGS.findall(body)}
 
 

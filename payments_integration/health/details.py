@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 
-from payments_integration import conf
+from payments_integration import conf, reconciliation
+from payments_integration.dates import on_site
 from payments_integration.exceptions import public_error
 from payments_integration.health.statistics import FAILING_ATTEMPTS
 from payments_integration.models import (
@@ -152,8 +152,16 @@ def explain_removed(accounts: Iterable[str]) -> list[str]:
     return lines
 
 
+def _doubles(account: str) -> Iterator[str]:
+    for double, found_at in reconciliation.doubles_of(account)[:SHOWN]:
+        held = ", ".join(
+            f"{payment.pk} of {format_money(payment.amount_received, payment.currency)}" for payment in double.payments
+        )
+        yield f"{double.merchant_reference}: {held}, found at {_time(found_at)}"
+
+
 def _time(at: datetime) -> str:
-    return timezone.localtime(at).isoformat(sep=" ", timespec="seconds")
+    return on_site(at).isoformat(sep=" ", timespec="seconds")
 
 
 def _first_line(text: str) -> str:
@@ -187,4 +195,5 @@ _ROWS: dict[Reason, Callable[[str], Iterator[str]]] = {
     Reason.SECRET_UNREADABLE: _endpoints,
     Reason.DELIVERIES_MISSING: _recovered,
     Reason.ERASURE_UNFINISHED: _erasures,
+    Reason.PAID_TWICE: _doubles,
 }

@@ -32,6 +32,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.reasons import ACTIONS, Reason
+from payments_integration.reconciliation import UNREADABLE
 
 #: Deliveries are refused if the clocks differ by five minutes; the alert comes earlier.
 CLOCK_ALERT = 60.0
@@ -96,6 +97,8 @@ def _problem(code: Reason, count: int, message: str) -> Problem:
 
 
 def _problems(account: str, statistics: AccountStatistics) -> Iterator[Problem]:
+    if statistics.key_replaced:
+        yield _problem(Reason.KEY_REPLACED, 1, statistics.key_replaced)
     yield from _attention(statistics)
     yield from _backlog(statistics)
     yield from _reconciliation(statistics)
@@ -119,6 +122,7 @@ def _attention(statistics: AccountStatistics) -> Iterator[Problem]:
         (Reason.DISPATCH_PARKED, events.parked, "events or changes are parked: receivers keep failing"),
         (Reason.EVENT_QUARANTINED, events.quarantined, "events are quarantined: they cannot be understood"),
         (Reason.EVENT_NOT_APPLIED, events.not_applied, "events could not be applied"),
+        (Reason.PAID_TWICE, statistics.paid_twice, "orders were paid for more than once"),
     ):
         if waiting.count:
             yield _waiting_problem(code, waiting, what)
@@ -194,7 +198,9 @@ def _deliveries(account: str, statistics: AccountStatistics) -> Iterator[Problem
             yield _problem(Reason.SECRET_MISSING, 1, f"{endpoint.id}: its signing secret is not known")
         if not endpoint.secret_is_readable:
             yield _problem(
-                Reason.SECRET_UNREADABLE, 1, f"{endpoint.id}: no key can read its secret; deliveries get 503"
+                Reason.SECRET_UNREADABLE,
+                1,
+                f"{endpoint.id}: {UNREADABLE}",
             )
     count = statistics.recovered_last_day
     if not (statistics.endpoints or configured) or not count:

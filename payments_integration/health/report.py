@@ -1,4 +1,4 @@
-"""The report of ``examine``. Its field names are the keys of the JSON of ``payments_health`` (docs/8-operate.md).
+"""The report of ``examine``. Its field names are the keys of the JSON of ``payments_health`` (docs/operate.md).
 
 Ages are in seconds, None if there is nothing. Counts stop at 10,000.
 """
@@ -148,11 +148,15 @@ class AccountStatistics:
     resync_waits_seconds: float | None
     #: The provider's clock minus ours.
     clock_offset_seconds: float | None
+    #: Why the API key is of another project than the mirror; empty if it is not.
+    key_replaced: str
     runs: Runs
     drift: Drift
     endpoints: list[Endpoint]
     #: Erasures that an open operation or a pending event keeps from being finished.
     erasures: Waiting
+    #: Orders that were paid for more than once, since they were found.
+    paid_twice: Waiting
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from django.db.models import (
     Case,
+    CharField,
     DateTimeField,
     F,
     Field,
@@ -22,12 +23,12 @@ from django.db.models import (
     Q,
     QuerySet,
     Subquery,
+    Value,
     When,
 )
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Concat
 
 from payments_integration.db import statements
-from payments_integration.db.encryption import DecryptionError, decrypt
 from payments_integration.exceptions import closing_error, recorded_error
 from payments_integration.health.report import (
     AccountStatistics,
@@ -44,6 +45,7 @@ from payments_integration.health.report import (
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     AccountState,
+    DoublePayment,
     DueRefresh,
     Erasure,
     Event,
@@ -57,6 +59,7 @@ from payments_integration.models import (
     StatusChange,
     WebhookEndpoint,
 )
+from payments_integration.projection import has_unreadable_secret, replaced_key
 from payments_integration.reconciliation import endpoint_problem
 
 #: At most so many of the newest events are read, and none older than _SINCE.
@@ -68,7 +71,7 @@ _WEEK = timedelta(days=7)
 _RUNS = 100
 _KINDS = (RunKind.EVENTS, RunKind.OBJECTS, RunKind.FULL, RunKind.BALANCES)
 _SWEEPS = (RunKind.OBJECTS, RunKind.FULL)
-#: SQLite takes 500 queries in one statement, and PostgreSQL 1,664 columns, of which an account's backlog takes 35.
+#: SQLite takes 500 queries in one statement, and PostgreSQL 1,664 columns, of which an account's backlog takes 38.
 _PARTS = 450
 _BACKLOGS = 40
 
@@ -142,13 +145,19 @@ def _account_statistics(
         refreshes_failing=waiting["refreshes_failing"].count,
         watermark_age_seconds=age(state.watermark, now),
         resync_due=state.resync_due_at is not None,
-        # A process that is doing the resync moves this time into the future.
-        resync_waits_seconds=age(state.resync_due_at, now) or None,
+        # Not while a process is doing it, nor until it is tried again after an error.
+        resync_waits_seconds=(
+            state.resync_due_at
+            and age(max(state.resync_due_at, state.sweep_claimed_until or state.resync_due_at), now)
+        )
+        or None,
         clock_offset_seconds=state.clock_offset,
+        key_replaced=replaced_key(state),
         runs=Runs(*(_run([row for row in passes if row.kind == kind], now) for kind in _KINDS)),
         drift=_drift(passes, now),
         endpoints=endpoints,
         erasures=waiting["erasures"],
+        paid_twice=waiting["paid_twice"],
     )
 
 
@@ -261,25 +270,16 @@ def _run(rows: list[_Pass], now: datetime) -> Run:
 
 def _endpoint(row: WebhookEndpoint, now: datetime) -> Endpoint:
     left = (row.previous_secret_until - now).total_seconds() if row.previous_secret_until else 0.0
-    tokens = [row.secret_token, row.previous_secret_token if left > 0 else ""]
     return Endpoint(
         id=row.pk,
         url=row.url,
         status=row.status,
         problem=endpoint_problem(row),
         secret_is_known=bool(row.secret_token),
-        secret_is_readable=all(_is_readable(token) for token in tokens if token),
+        secret_is_readable=not has_unreadable_secret(row),
         secret_age_seconds=age(row.secret_since, now),
         previous_secret_seconds_left=left if left > 0 else None,
     )
-
-
-def _is_readable(token: str) -> bool:
-    try:
-        decrypt(token)
-    except DecryptionError:
-        return False
-    return True
 
 
 def _joined(*waiting: Waiting) -> Waiting:
@@ -297,7 +297,14 @@ FAILING_ATTEMPTS = 10
 
 T = TypeVar("T")
 
-_STATE = ("watermark", "resync_due_at", "clock_offset")
+_STATE = ("watermark", "resync_due_at", "sweep_claimed_until", "clock_offset")
+#: What is known of the key, in one column: a statement has few to spare.
+_KEY = Concat(
+    Case(When(has_test_key=True, then=Value("test")), When(has_test_key=False, then=Value("live")), default=Value("")),
+    Value(","), "key_hash", Value(","), "refused_key_hash", Value(","),
+    Case(When(forgetting_since__isnull=False, then=Value("forgetting")), default=Value("")),
+    output_field=CharField(),
+)  # fmt: skip
 
 
 class SlicedAggregate(Subquery):
@@ -318,6 +325,7 @@ def _backlogs(accounts: Sequence[str], now: datetime) -> dict[str, tuple[Account
         for number, alias in enumerate(some):
             for name in _STATE:
                 aggregates[f"state_{name}_{number}"] = Max(name, filter=Q(pk=alias))
+            aggregates[f"key_{number}"] = Max(_KEY, filter=Q(pk=alias))
             for rows, columns in _kinds(alias, now):
                 counted = rows.values(**columns)[:LIMIT]
                 for name in columns:
@@ -325,7 +333,8 @@ def _backlogs(accounts: Sequence[str], now: datetime) -> dict[str, tuple[Account
                     aggregates[f"{name}_oldest_{number}"] = SlicedAggregate(counted, "MIN", name, DateTimeField())
         found = AccountState.objects.filter(pk__in=some).aggregate(**aggregates)
         for number, alias in enumerate(some):
-            state = AccountState(account=alias, **{name: found[f"state_{name}_{number}"] for name in _STATE})
+            values = {name: found[f"state_{name}_{number}"] for name in _STATE}
+            state = AccountState(account=alias, **values, **_key_values(found[f"key_{number}"], now))
             names = [name for _, columns in _kinds(alias, now) for name in columns]
             backlogs[alias] = (
                 state,
@@ -335,6 +344,17 @@ def _backlogs(accounts: Sequence[str], now: datetime) -> dict[str, tuple[Account
                 },
             )
     return backlogs
+
+
+def _key_values(key: str | None, now: datetime) -> dict[str, Any]:
+    """The fields of the state that ``_KEY`` holds. Since when it is being forgotten does not matter."""
+    kind, key_hash, refused_key_hash, forgetting = (key or ",,,").split(",")
+    return {
+        "has_test_key": {"test": True, "live": False}.get(kind),
+        "key_hash": key_hash,
+        "refused_key_hash": refused_key_hash,
+        "forgetting_since": now if forgetting else None,
+    }
 
 
 def age(at: datetime | None, now: datetime) -> float | None:
@@ -357,7 +377,7 @@ def _kinds(account: str, now: datetime) -> list[tuple[QuerySet[Any], dict[str, A
         "operations": _if(due, Coalesce("next_attempt_at", "created_at")),
     }
     refreshes = {
-        "refreshes": _if(Q(due_at__lte=now), "due_at"),
+        "refreshes": _if(Q(due_at__lte=now) & (Q(claimed_until=None) | Q(claimed_until__lte=now)), "due_at"),
         "refreshes_failing": _if(Q(attempts__gte=FAILING_ATTEMPTS), "due_at"),
     }
     return [
@@ -375,6 +395,7 @@ def _kinds(account: str, now: datetime) -> list[tuple[QuerySet[Any], dict[str, A
             Erasure.objects.filter(account=account, done_at=None).order_by("requested_at"),
             {"erasures": F("requested_at")},
         ),
+        (DoublePayment.objects.filter(account=account).order_by(), {"paid_twice": F("found_at")}),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The only way in for events: stored (``receive``), applied in batches (``process``) and dispatched (``dispatch``)."""
+"""Let events in: store them (``receive``), apply them in batches (``process``) and dispatch them (``dispatch``)."""
 
 from typing import TYPE_CHECKING
 
@@ -6,7 +6,8 @@ from payments_integration import lazy
 
 if TYPE_CHECKING:
     from payments_integration.inbox.dispatching import dispatch as dispatch
-    from payments_integration.inbox.processing import process as process
+    from payments_integration.inbox.finding import undispatched as undispatched
+    from payments_integration.inbox.processing import process as process, unapplied as unapplied
     from payments_integration.inbox.receiving import (
         QUARANTINE_PREFIX as QUARANTINE_PREFIX,
         Receipt as Receipt,

@@ -1,4 +1,4 @@
-"""One transaction: lock an object, call the receivers of its next item, and mark the item as dispatched.
+"""Lock an object, call the receivers of its next item and mark the item as dispatched, in one transaction.
 
 The receivers' database work commits with the mark or not at all. The lock and the mark both require that the item is
 still waiting.
@@ -6,11 +6,18 @@ still waiting.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from django.db import DatabaseError, Error as AnyDatabaseError, connections
+from django.db import (
+    DatabaseError,
+    Error as AnyDatabaseError,
+    InterfaceError,
+    OperationalError,
+    connections,
+)
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 from django.utils import timezone
@@ -18,7 +25,8 @@ from django.utils import timezone
 from payments_integration import telemetry
 from payments_integration.db import statements
 from payments_integration.db.transactions import is_transient, repeatable
-from payments_integration.inbox.claiming import CLAIM, UNCLAIMED, Page, naming, release_others
+from payments_integration.inbox.claiming import DONE, Page, naming, release_others
+from payments_integration.inbox.finding import CLAIM
 from payments_integration.inbox.loading import Item, Work, ids_of, key_column, key_of
 from payments_integration.models import MIRRORS, Event, ObjectDispatch, StatusChange
 from payments_integration.signals import dispatching, event_received, status_changed
@@ -29,76 +37,91 @@ class ReceiverFailed(Exception):
 
 
 class ClaimLost(Exception):
-    """Another worker has taken the object since."""
+    """Another worker has taken the object."""
 
 
 class WorkChanged(Exception):
-    """The object, or the item itself, was written since its work was loaded."""
+    """The object or the item was written after the work was loaded."""
 
 
 def call_receivers(page: Page, work: Work) -> None:
     """Call the receivers of the object's next item and mark it, in one transaction.
 
-    The last item releases the claim in that commit: a crash after it is not a failed attempt.
+    The commit of the last item also releases the claim, so a crash after it is not a failed attempt.
 
-    Raises ReceiverFailed, ClaimLost, WorkChanged, an IntegrityError of a deferred constraint of the merchant's tables,
-    or another error of the database; nothing is committed then. What a callback raises comes after the commit.
+    Raises ReceiverFailed, ClaimLost, WorkChanged, or a database error that is not about what the receivers wrote. In
+    each case nothing is committed. An error of an on-commit callback is raised after the commit.
     """
-    item = work.items[0]
+    item, is_stale = next(work.turns())
     changes = work.changes[str(item.pk)]
     failure: ReceiverFailed | None = None
+    is_marked = False
 
     def call() -> None:
-        nonlocal failure
+        nonlocal failure, is_marked
+        is_marked = False
         try:
             call_and_mark()
+            is_marked = True
         except ReceiverFailed as error:
             failure = error
             raise
 
     def call_and_mark() -> None:
         instance, lock = _lock(page, work)
-        # A receiver that catches a database error may have lost the transaction: a deadlock rolls back all of
-        # MariaDB's, and only later writes would be committed. PostgreSQL refuses every statement after an error.
+        # A receiver that catches a database error may have lost the transaction: after a deadlock MariaDB rolls back
+        # everything and would commit only the later writes. PostgreSQL refuses every statement after an error.
         connection = connections[page.using]
         savepoint = None if connection.vendor == "postgresql" else connection.savepoint()
         try:
             with telemetry.during(telemetry.Handling(item)):
-                _send(item, changes, instance, is_stale=work.is_stale(item))
+                send(item, changes, instance, is_stale=is_stale)
         except BaseException as error:
             raise ReceiverFailed(str(item.pk)) from error
         try:
-            _require_transaction(connection)
+            require_transaction(connection)
             if savepoint:
                 connection.savepoint_commit(savepoint)
         except DatabaseError as error:
-            raise _lost_by_receiver(error, item) from error
+            raise lost_by_receiver(error, item) from error
         try:
             if page.is_over:
                 release_others(page, work)
-            _mark(item, lock, page.using, has_changes=bool(changes))
+            mark([item], lock, page.using, have_changes=bool(changes))
         except AnyDatabaseError as error:
             if is_transient(error):
                 raise
-            raise _lost_by_receiver(error, item) from error
+            raise lost_by_receiver(error, item) from error
 
     try:
         repeatable(call, using=page.using, durable=True, lost_races=False, about=ids_of(item))
-    except AnyDatabaseError:
-        if failure is None:
-            raise
-        # The receiver has broken the connection, so that the rollback failed as well.
-        raise failure from failure.__cause__
+    except AnyDatabaseError as error:
+        if failure is not None:
+            # The receiver broke the connection, so the rollback failed as well.
+            raise failure from failure.__cause__
+        if is_marked and is_refused(error):
+            # A deferred constraint or trigger of the merchant's tables refused the commit.
+            raise ReceiverFailed(str(item.pk)) from error
+        raise
 
 
-def _require_transaction(connection: BaseDatabaseWrapper) -> None:
+def is_refused(error: AnyDatabaseError) -> bool:
+    """Return True if an error of a commit is about what was written, not about the connection or the server."""
+    return not isinstance(error, OperationalError | InterfaceError)
+
+
+def require_transaction(connection: BaseDatabaseWrapper) -> None:
     if connection.closed_in_transaction:
         raise TransactionManagementError("a receiver has closed the connection of its transaction")
     if connection.needs_rollback:
         raise TransactionManagementError("a receiver has marked its transaction for rollback")
+    raw: Any = connection.connection
+    if connection.vendor == "sqlite" and not raw.in_transaction:
+        # SQLite would commit each of the next statements alone.
+        raise TransactionManagementError("a receiver has ended its transaction by hand")
 
 
-def _lost_by_receiver(error: Exception, item: Item) -> ReceiverFailed:
+def lost_by_receiver(error: Exception, item: Item) -> ReceiverFailed:
     error.add_note(
         "A receiver has ended or lost the transaction in which it ran: it swallowed a database error, rolled back, or "
         "closed the connection."
@@ -107,26 +130,19 @@ def _lost_by_receiver(error: Exception, item: Item) -> ReceiverFailed:
 
 
 def _lock(page: Page, work: Work) -> tuple[Any | None, str]:
-    """Lock the object, name the item after the next one; returns the mirror row as it is now, and the id of this
-    transaction on PostgreSQL.
+    """Lock the object and name the item after the next one.
 
-    Raises ClaimLost, or WorkChanged if the row was written, the item is not waiting any more, or an earlier one came
-    since the load. One statement on PostgreSQL, two elsewhere. On SQLite the write makes this the only writer.
+    Returns the mirror row as it is now and, on PostgreSQL, the id of this transaction. Raises ClaimLost, or
+    WorkChanged if the row was written, the item no longer waits, or an earlier item came after the load. PostgreSQL
+    needs one statement, other databases two. On SQLite the write makes this the only writer.
     """
     item, following = work.items[0], work.items[1] if len(work.items) > 1 else None
     model, using = MIRRORS.get(item.object_kind), page.using
-    values: dict[str, Any] = {**UNCLAIMED, "next_attempt_at": None}
+    values: dict[str, Any] = {**DONE, "next_attempt_at": None}
     if following is not None:
-        values = {
-            "claim": page.claim,
-            "turn": work.row.turn,
-            **naming(following),
-            "next_attempt_at": timezone.now() + CLAIM,
-        }
-    lock = [*statements.prepared_values(ObjectDispatch, using, **values), work.row.pk, page.claim]
-    # An event goes before a change of the same time.
-    before = item.created_at if isinstance(item, Event) else item.at + timedelta(microseconds=1)
-    check = [item.pk, *key_of(item), *statements.prepared_values(Event, using, created_at=before)]
+        values = {**CLAIM.values(page.token), **naming(following)}
+    lock = [*statements.prepared_values(ObjectDispatch, using, **values), work.row.pk, page.token]
+    check = [item.pk, *key_of(item), *statements.prepared_values(Event, using, created_at=goes_before(item))]
     if model is not None:
         check += [item.account, item.object_id] * 2
     connection = connections[using]
@@ -150,32 +166,44 @@ def _lock(page: Page, work: Work) -> tuple[Any | None, str]:
 
 @cache
 def _lock_sql(item: type[Item], kind: str, using: str, columns: tuple[str, ...]) -> tuple[str, str]:
-    """The UPDATE that locks, and the columns that show whether the work is as it was loaded."""
+    """Return the UPDATE that locks, and the columns that show if the work is still as it was loaded."""
     connection = connections[using]
-    quote, model = connection.ops.quote_name, MIRRORS.get(kind)
-    version = is_erased = "NULL"
-    if model is not None:
-        mirror, key = quote(model._meta.db_table), quote(key_column(kind))
-        row = f"FROM {mirror} m WHERE m.account = %s AND m.{key} = %s"
-        version, is_erased = f"(SELECT m.version {row})", f"(SELECT m.erased_at IS NOT NULL {row})"
+    quote = connection.ops.quote_name
+    version, is_erased = mirror_columns(kind, using, account="%s", key="%s")
     check = (
         f"EXISTS (SELECT 1 FROM {quote(item._meta.db_table)} i WHERE i.id = %s AND i.state = 'applied'),"  # noqa: S608  (names of ours)
         f" EXISTS (SELECT 1 FROM {quote(Event._meta.db_table)} e"
         " WHERE e.account = %s AND e.object_kind = %s AND e.object_id = %s"
-        " AND e.state IN ('applied', 'held', 'pending')"
-        " AND (e.state <> 'pending' OR e.attempts = 0) AND e.created_at < %s),"
-        f" {version}, {is_erased}, {_TRANSACTION_ID if connection.vendor == 'postgresql' else 'NULL'}"
+        f" AND {IS_WAITING} AND e.created_at < %s),"
+        f" {version}, {is_erased}, {TRANSACTION_ID if connection.vendor == 'postgresql' else 'NULL'}"
     )
     table, values = quote(ObjectDispatch._meta.db_table), ", ".join(f"{quote(name)} = %s" for name in columns)
-    lock = f"UPDATE {table} SET {values} WHERE id = %s AND {_only_by_key('claim')} = %s"  # noqa: S608  (names of ours)
+    lock = f"UPDATE {table} SET {values} WHERE id = %s AND {only_by_key('claim_token')} = %s"  # noqa: S608  (names of ours)
     return lock, check
 
 
-#: A receiver that rolls back by hand leaves PostgreSQL's next statements in another transaction.
-_TRANSACTION_ID = "pg_current_xact_id()::text"
+def mirror_columns(kind: str, using: str, *, account: str, key: str) -> tuple[str, str]:
+    """Return SQL for a mirror row's version and for "is erased"; NULL for a kind that is not mirrored."""
+    model, quote = MIRRORS.get(kind), connections[using].ops.quote_name
+    if model is None:
+        return "NULL", "NULL"
+    table, column = quote(model._meta.db_table), quote(key_column(kind))
+    row = f"FROM {table} m WHERE m.account = {account} AND m.{column} = {key}"
+    return f"(SELECT m.version {row})", f"(SELECT m.erased_at IS NOT NULL {row})"
 
 
-def _send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_stale: bool) -> None:
+def goes_before(item: Item) -> datetime:
+    """Return the time before which events go first. An event goes before a change of the same time."""
+    return item.created_at if isinstance(item, Event) else item.at + timedelta(microseconds=1)
+
+
+#: The event ``e`` is applied but not dispatched, or will be applied.
+IS_WAITING = "e.state IN ('applied', 'held', 'pending') AND (e.state <> 'pending' OR e.attempts = 0)"
+#: A receiver that rolls back by hand moves PostgreSQL's next statements to another transaction.
+TRANSACTION_ID = "pg_current_xact_id()::text"
+
+
+def send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_stale: bool) -> None:
     sender: type[Any] = MIRRORS.get(item.object_kind, Event)
     event = item if isinstance(item, Event) else None
     with dispatching(item.created_at if isinstance(item, Event) else item.at):
@@ -199,41 +227,53 @@ def _send(item: Item, changes: list[StatusChange], instance: Any | None, *, is_s
             )
 
 
-def _mark(item: Item, transaction_id: str, using: str, *, has_changes: bool) -> None:
-    """Mark the item if it is still waiting: one statement on PostgreSQL, elsewhere one more if an event has brought a
-    change of status.
+def mark(items: Sequence[Item], transaction_id: str, using: str, *, have_changes: bool) -> None:
+    """Mark the items and the status changes that events among them brought. Every item must still be waiting.
+
+    Takes one statement for events and one for changes that answers brought. ``have_changes`` needs one more, except on
+    PostgreSQL.
     """
     connection = connections[using]
     now = statements.prepared_values(Event, using, dispatched_at=timezone.now())
-    with_changes = isinstance(item, Event) and has_changes
     with connection.cursor() as cursor:
-        if connection.vendor == "postgresql":
-            parameters = [*now, item.pk] * (1 + with_changes)
-            cursor.execute(_mark_sql(type(item), using, with_changes), [*parameters, transaction_id])
-        else:
-            if with_changes:
-                statements.update_row(StatusChange, using, {"event": item.pk}, dispatched_at=timezone.now())
-            cursor.execute(_mark_sql(type(item), using, with_changes), [*now, item.pk])
-        is_marked = bool(cursor.rowcount)
-    if not is_marked:
-        raise TransactionManagementError("the item is not waiting any more in the transaction that locked it")
+        for model in (Event, StatusChange):
+            keys = [item.pk for item in items if isinstance(item, model)]
+            if not keys:
+                continue
+            with_changes = have_changes and model is Event
+            if connection.vendor == "postgresql":
+                parameters = [*now, *keys] * (1 + with_changes)
+                cursor.execute(_mark_sql(model, using, len(keys), with_changes), [*parameters, transaction_id])
+            else:
+                if with_changes:
+                    cursor.execute(_changes_sql(using, len(keys)), [*now, *keys])
+                cursor.execute(_mark_sql(model, using, len(keys), with_changes), [*now, *keys])
+            if cursor.rowcount != len(keys):
+                raise TransactionManagementError("the item is not waiting any more in the transaction that locked it")
 
 
 @cache
-def _mark_sql(item: type[Item], using: str, with_changes: bool) -> str:
+def _mark_sql(model: type[Item], using: str, count: int, with_changes: bool) -> str:
     quote = connections[using].ops.quote_name
-    table, change = quote(item._meta.db_table), quote(StatusChange._meta.db_table)
     mark = (
-        f"UPDATE {table} SET state = 'done', dispatched_at = %s, error = ''"  # noqa: S608  (names of ours)
-        f" WHERE id = %s AND {_only_by_key('state')} = 'applied'"
+        f"UPDATE {quote(model._meta.db_table)} SET state = 'done', dispatched_at = %s, error = ''"  # noqa: S608  (names of ours)
+        f" WHERE id IN ({placeholders(count)}) AND {only_by_key('state')} = 'applied'"
     )
     if connections[using].vendor != "postgresql":
         return mark
-    changes = f"UPDATE {change} SET dispatched_at = %s WHERE event_id = %s"  # noqa: S608  (names of ours)
-    mark = f"{mark} AND {_TRANSACTION_ID} = %s"
-    return f"WITH changes AS ({changes}) {mark}" if with_changes else mark
+    mark = f"{mark} AND {TRANSACTION_ID} = %s"
+    return f"WITH changes AS ({_changes_sql(using, count)}) {mark}" if with_changes else mark
 
 
-def _only_by_key(column: str) -> str:
-    """A column without its index: MariaDB would also lock the gap beside the row there, in which others insert."""
+def _changes_sql(using: str, count: int) -> str:
+    table = connections[using].ops.quote_name(StatusChange._meta.db_table)
+    return f"UPDATE {table} SET dispatched_at = %s WHERE event_id IN ({placeholders(count)})"  # noqa: S608  (names of ours)
+
+
+def placeholders(count: int) -> str:
+    return ", ".join(["%s"] * count)
+
+
+def only_by_key(column: str) -> str:
+    """Hide a column from its index. Through that index, MariaDB would also lock the gap in which others insert."""
     return f"COALESCE({column}, '')"

@@ -1,46 +1,64 @@
-"""Claims: a worker takes a page of objects at once, and only it dispatches their items until the claim ends.
+"""Claim a page of objects: only one worker dispatches their items until the claim ends.
 
-A claim lasts ten seconds, and the worker starts no item of a page in the second half of it. When a claim ends, other
-workers may take the objects, but not the one in hand: its transaction has locked it. So a slow worker differs from a
-dead one.
+A claim lasts ten seconds, and the worker starts no item in its second half. When a claim ends, other workers may take
+its objects, except the one in hand, which its worker's transaction has locked. This tells a slow worker from a dead
+one.
 
-The objects of a claim have turns, and the worker releases each in the commit that ends it. So the claimed object with
-the lowest turn is in hand. Each claimed object names its next item, and each dispatch names the one after it. If a
-worker dies, the item in hand has failed once more, and no other.
+The objects of a claim have turns. The worker releases each object in the commit that ends its turn, so the claimed
+object with the lowest turn is in hand. Each claimed object names its next item, and each dispatch names the one after
+it. If a worker dies, only the item in hand counts a failed attempt.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import cache
 from typing import Any
 
 from django.db import Error as AnyDatabaseError, OperationalError, transaction
-from django.db.models import Exists, Min, OuterRef, Q, QuerySet
+from django.db.models import Min, QuerySet
 from django.utils import timezone
 
-from payments_integration import conf, telemetry
+from payments_integration import conf, stopping, telemetry
 from payments_integration.db import statements
-from payments_integration.db.statements import in_index_order, of_account
-from payments_integration.db.transactions import drop_if_broken, expired, is_transient, locked, repeatable, updated
+from payments_integration.db.claims import new_token
+from payments_integration.db.transactions import (
+    drop_if_broken,
+    is_transient,
+    locked,
+    repeatable,
+    updated,
+)
 from payments_integration.inbox.failures import count_failure
-from payments_integration.inbox.loading import WAITING, Item, Work, load
-from payments_integration.models import Event, EventState, ObjectDispatch, ObjectKey, StatusChange
+from payments_integration.inbox.finding import CLAIM, is_free, next_items
+from payments_integration.inbox.loading import Item, Work, load
+from payments_integration.models import (
+    MIRRORS,
+    Event,
+    EventState,
+    Grouping,
+    ObjectDispatch,
+    ObjectKey,
+    StatusChange,
+)
 from payments_integration.projection import of_objects
+from payments_integration.signals import are_database_only, event_received, status_changed
 
 logger = logging.getLogger(__name__)
 
-CLAIM = timedelta(seconds=10)
-#: Items in the first page. A page that takes little time is followed by one of twice the size, up to BATCH_SIZE.
+#: Items in the first page. After a fast page the next one is twice as large, up to BATCH_SIZE.
 FIRST_PAGE = 25
 _PAGE_SECONDS = 1.0
+#: Items that share a transaction (``groups``).
+MOST_IN_GROUP = 25
 
-#: The values of an object that no worker has claimed.
-UNCLAIMED: dict[str, Any] = {"claim": "", "turn": 0, "event_in_hand": "", "change_in_hand": 0}
+UNCLAIMED: dict[str, Any] = {**CLAIM.free_values(), "turn": 0, "event_in_hand": "", "change_in_hand": 0}
+#: What an object is set to when it has no items left.
+DONE: dict[str, Any] = {**UNCLAIMED, "grouping": Grouping.SINGLE}
 
 
 @dataclass(slots=True)
@@ -48,12 +66,15 @@ class Page:
     """Objects that a worker has claimed together."""
 
     using: str
-    claim: str = field(default_factory=lambda: uuid.uuid4().hex)
+    token: str = field(default_factory=new_token)
+    #: Objects that are dispatched in groups come first, ordered by kind.
     objects: list[Work] = field(default_factory=list)
-    #: Whether these are all items of the objects.
+    #: True if ``objects`` has all of their items.
     is_whole: bool = True
+    #: The size of the next group.
+    most_in_group: int = MOST_IN_GROUP
     #: The monotonic time after which no item is started.
-    until: float = field(default_factory=lambda: time.monotonic() + CLAIM.total_seconds() / 2)
+    until: float = field(default_factory=lambda: time.monotonic() + CLAIM.length.total_seconds() / 2)
 
     @property
     def is_over(self) -> bool:
@@ -61,23 +82,21 @@ class Page:
 
 
 def naming(item: Item) -> dict[str, Any]:
-    """The values with which a claimed object names the item that its worker dispatches next."""
+    """Return the values with which a claimed object names the item that its worker dispatches next."""
     if isinstance(item, Event):
         return {"event_in_hand": item.pk, "change_in_hand": 0}
     return {"event_in_hand": "", "change_in_hand": item.pk}
 
 
 def pages(account: str | None, using: str, deadline: float | None) -> Iterator[Page]:
-    """Claim page after page, oldest items first. The next one is claimed when the caller is done with the last."""
+    """Claim page after page, oldest items first. Claims the next page when the caller has finished the last one."""
     size, most = FIRST_PAGE, conf.current().BATCH_SIZE
     for model, when in ((Event, "created_at"), (StatusChange, "at")):
         place: tuple[Any, Any] | None = None
-        while deadline is None or time.monotonic() < deadline:
+        while not stopping.is_over(deadline):
             size = min(size, most)
             started = time.monotonic()
-            found = _undispatched(model, when, account, place)[:size]
-            with transaction.atomic(using=using), in_index_order(using):
-                rows = list(found.values_list("account", "object_kind", "object_id", when, "pk"))
+            rows = next_items(model, when, account, place, size, using)
             page = claim({(row[0], row[1], row[2]) for row in rows}, using)
             if page.objects:
                 yield page
@@ -88,45 +107,30 @@ def pages(account: str | None, using: str, deadline: float | None) -> Iterator[P
             size = size * 2 if taken < _PAGE_SECONDS else max(1, size // 2)
 
 
-def _undispatched(model: Any, when: str, account: str | None, place: tuple[Any, Any] | None) -> QuerySet[Any]:
-    """Undispatched items after a place in their order, without those that must wait."""
-    of_it = {name: OuterRef(name) for name in ("account", "object_kind", "object_id")}
-    waiting = ObjectDispatch.objects.filter(~_is_free(timezone.now()), **of_it)
-    older = Event.objects.filter(WAITING, **of_it, created_at__lt=OuterRef(when))
-    items: QuerySet[Any] = model._default_manager.filter(~Exists(waiting), ~Exists(older))
-    items = of_account(items.filter(state=EventState.APPLIED), account)
-    if place is not None:
-        # A range first: PostgreSQL would read all that is left twice for two alternatives, and sort it.
-        items = items.filter(Q(**{f"{when}__gt": place[0]}) | Q(pk__gt=place[1]), **{f"{when}__gte": place[0]})
-    return items.order_by(when, "pk")
-
-
-def _is_free(now: datetime) -> Q:
-    """Objects that no worker has and that wait for no retry. A claim lasts less than the longest retry."""
-    return Q(next_attempt_at=None) | expired("next_attempt_at", timedelta(seconds=conf.LONGEST_RETRY), now=now)
-
-
 def claim(keys: set[ObjectKey], using: str) -> Page:
-    """Claim those of the objects that have work and that no other worker has, in one transaction."""
+    """Claim the objects that have work and that no other worker has, in one transaction."""
     if not keys:
         return Page(using)
-    # Lock rows are found by primary key: MariaDB also locks the gaps beside rows that it finds by another index.
-    # They are committed before they are locked: other workers would wait for uncommitted ones.
+    # Find the rows to lock by primary key: by another index, MariaDB also locks the gaps beside them. Commit new rows
+    # before locking them: other workers would wait for uncommitted ones.
     known = _lock_rows(keys)
     if len(known) < len(keys):
         known = repeatable(lambda: _with_new_lock_rows(keys), using=using, durable=True)
 
     def take() -> tuple[Page, list[telemetry.DispatchFailed]]:
         page, now = Page(using), timezone.now()
-        free = ObjectDispatch.objects.filter(_is_free(now), pk__in=known)
+        free = ObjectDispatch.objects.filter(is_free(now), pk__in=known)
         rows = list(locked(free, skip_locked=True).order_by("pk"))
-        left_in_hand = _left_in_hand([row for row in rows if row.claim])
-        deaths = [death for row in left_in_hand if (death := _count_death(row)) is not None]
-        page.objects, page.is_whole = load([row for row in rows if row not in left_in_hand], using)
+        left_in_hand = _left_in_hand([row for row in rows if row.claim_token])
+        found = {row.pk: death for row in left_in_hand if (death := _count_death(row, rows)) is not None}
+        deaths = list(found.values())
+        # An item that has failed waits for its next attempt.
+        page.objects, page.is_whole = load([row for row in rows if row.pk not in found], using)
+        _group(page.objects)
+        claimed = {**CLAIM.values(page.token, now=now), "next_attempt_at": None}
         for turn, work in enumerate(page.objects):
-            for name, value in naming(work.items[0]).items():
+            for name, value in {**claimed, **naming(work.items[0]), "turn": turn}.items():
                 setattr(work.row, name, value)
-            work.row.claim, work.row.turn, work.row.next_attempt_at = page.claim, turn, now + CLAIM
         statements.update_many([work.row for work in page.objects])
         return page, deaths
 
@@ -152,22 +156,59 @@ def _with_new_lock_rows(keys: set[ObjectKey]) -> list[int]:
 
 
 def _left_in_hand(abandoned: list[ObjectDispatch]) -> list[ObjectDispatch]:
-    """Those of the objects with an expired claim whose receivers ran when their worker died.
+    """Return the objects with an expired claim whose receivers ran when their worker died.
 
-    If the object with the lowest turn of a claim is not among them, it is locked, and its worker is only slow.
+    If the object with the lowest turn of a claim is not returned, it is locked, and its worker is only slow.
     """
     if not abandoned:
         return []
-    claims = ObjectDispatch.objects.filter(claim__in={row.claim for row in abandoned})
-    first = set(claims.order_by().values_list("claim").annotate(Min("turn")))
-    return [row for row in abandoned if (row.claim, row.turn) in first]
+    claims = ObjectDispatch.objects.filter(claim_token__in={row.claim_token for row in abandoned})
+    first = set(claims.order_by().values_list("claim_token").annotate(Min("turn")))
+    return [row for row in abandoned if (row.claim_token, row.turn) in first]
 
 
-def _count_death(row: ObjectDispatch) -> telemetry.DispatchFailed | None:
-    """Count a failed attempt of the item in hand, and release all that its worker had claimed. Call in a transaction.
+def _group(works: list[Work]) -> None:
+    """Decide which objects are dispatched in groups, and put them first."""
+    is_declared = cache(_is_declared)
+    for work in works:
+        if work.row.grouping == Grouping.ALONE:
+            continue
+        work.is_grouped = all(
+            is_declared(
+                item.object_kind,
+                item.type if isinstance(item, Event) else None,
+                tuple(change.status for change in work.changes[str(item.pk)]),
+            )
+            for item in work.items
+        )
+        work.row.grouping = Grouping.GROUPED if work.is_grouped else Grouping.SINGLE
+    # A group has objects of one kind.
+    works.sort(key=lambda work: (not work.is_grouped, work.row.object_kind))
 
-    Returns what observers are told after the commit; None if the item is not to be dispatched any more.
+
+def _is_declared(kind: str, event_type: str | None, statuses: tuple[str, ...]) -> bool:
+    """Return True if all receivers are ``database_only``. ``event_type`` is None if an answer brought the change."""
+    sender = MIRRORS.get(kind, Event)
+    return (event_type is None or are_database_only(event_received, sender, event_type)) and all(
+        are_database_only(status_changed, sender, status) for status in statuses
+    )
+
+
+def _count_death(row: ObjectDispatch, locked_rows: list[ObjectDispatch]) -> telemetry.DispatchFailed | None:
+    """Count a failed attempt of the item in hand and release its worker's claim. Call in a transaction.
+
+    If the worker died over a group, the item at fault is unknown. No item counts a failure, and the objects of the
+    claim are dispatched alone. Returns what to report to observers after the commit, or None if no item failed.
     """
+    claimed = ObjectDispatch.objects.filter(claim_token=row.claim_token)
+    if row.grouping == Grouping.GROUPED:
+        logger.warning("A worker died over a group: its objects are dispatched alone", extra={"account": row.account})
+        claimed.filter(grouping=Grouping.GROUPED).update(grouping=Grouping.ALONE)
+        for other in locked_rows:
+            if other.claim_token == row.claim_token and other.grouping == Grouping.GROUPED:
+                other.grouping = Grouping.ALONE
+        claimed.update(**UNCLAIMED, next_attempt_at=None)
+        return None
     items: QuerySet[Any] = (
         Event.objects.filter(pk=row.event_in_hand)
         if row.event_in_hand
@@ -178,21 +219,21 @@ def _count_death(row: ObjectDispatch) -> telemetry.DispatchFailed | None:
         None if item is None else count_failure(item, RuntimeError("the process died while a receiver ran for this"))
     )
     # Otherwise the next object of the claim would seem to be the one in hand.
-    ObjectDispatch.objects.filter(claim=row.claim).update(**UNCLAIMED, next_attempt_at=None)
+    claimed.update(**UNCLAIMED, next_attempt_at=None)
     if item is None or failure is None:
         return None
     ObjectDispatch.objects.filter(pk=row.pk).update(next_attempt_at=failure.retry_at)
     return telemetry.DispatchFailed(item, is_parked=failure.is_parked)
 
 
-def release(page: Page, work: Work, next_attempt_at: datetime | None) -> bool:
+def release(page: Page, work: Work, next_attempt_at: datetime | None, **values: Any) -> bool:
     """Release one object; False if another worker has taken it."""
     mine = _claimed(page).filter(pk=work.row.pk)
-    return bool(updated(mine, **UNCLAIMED, next_attempt_at=next_attempt_at))
+    return bool(updated(mine, **UNCLAIMED, next_attempt_at=next_attempt_at, **values))
 
 
 def release_rest(page: Page) -> None:
-    """Release the objects whose turn has not come."""
+    """Release the objects whose turn did not come."""
     updated(_claimed(page), **UNCLAIMED, next_attempt_at=None)
 
 
@@ -205,22 +246,23 @@ def release_after_error(page: Page) -> None:
         logger.warning("A claim could not be released (%s); it ends by itself", type(error).__name__)
 
 
-def release_others(page: Page, work: Work) -> None:
+def release_others(page: Page, work: Work | None = None) -> None:
     """Release the rest of a page in the transaction of a slow item.
 
-    After its commit, another worker could take the next object for the one that this worker had in hand when it died.
+    If the worker died after that commit, another one would take the next object for the object in hand.
     """
     try:
         with transaction.atomic(using=page.using):
-            _claimed(page).exclude(pk=work.row.pk).update(**UNCLAIMED, next_attempt_at=None)
+            others = _claimed(page) if work is None else _claimed(page).exclude(pk=work.row.pk)
+            others.update(**UNCLAIMED, next_attempt_at=None)
     except OperationalError as error:
-        # At REPEATABLE READ: another worker has taken some of them since.
+        # Under REPEATABLE READ: another worker has taken some of them.
         if not is_transient(error):
             raise
 
 
 def load_again(page: Page, work: Work) -> bool:
-    """Load the object's items again; returns whether there are any, under the same claim."""
+    """Load the object's items again, under the same claim. Returns True if there are any."""
     found, is_whole = load([work.row], page.using)
     page.is_whole = page.is_whole and is_whole
     if not found:
@@ -228,9 +270,9 @@ def load_again(page: Page, work: Work) -> bool:
         return False
     [fresh] = found
     work.items, work.changes, work.dispatched_to = fresh.items, fresh.changes, fresh.dispatched_to
-    work.values, work.seen, work.max_ahead = fresh.values, fresh.seen, fresh.max_ahead
+    work.values, work.seen, work.max_ahead, work.is_grouped = fresh.values, fresh.seen, fresh.max_ahead, False
     return bool(updated(_claimed(page).filter(pk=work.row.pk), **naming(work.items[0])))
 
 
 def _claimed(page: Page) -> QuerySet[ObjectDispatch]:
-    return ObjectDispatch.objects.using(page.using).filter(claim=page.claim)
+    return ObjectDispatch.objects.using(page.using).filter(claim_token=page.token)

@@ -1,26 +1,28 @@
-"""Calling the merchant's receivers: once per item, in order per object, exactly once with their database work.
+"""Call the merchant's receivers: once per item, in order per object, exactly once with their database work.
 
 A worker claims a page of objects (``claiming``) and loads their items with a few statements (``loading``). Then it
-calls the receivers of each object's items, oldest first, each in a transaction that locks the object and marks the
-item (``calling``).
+calls the receivers of each object's items, oldest first. Each item has a transaction that locks the object and marks
+the item (``calling``). Items whose receivers are all declared ``database_only`` share one (``groups``).
 
-If a receiver fails, its transaction is rolled back, and the item is retried later and parked in the end
-(``failures``). Later items of the object wait meanwhile; other objects go on. A worker whose pass is ended by an
-exception releases what it has claimed.
+If a receiver fails, its transaction is rolled back. The item is retried later and finally parked (``failures``). Later
+items of the object wait; other objects go on. If an exception ends a worker's pass, the worker releases what it has
+claimed.
 """
 
 from __future__ import annotations
 
 import logging
-import time
+from collections import deque
+from typing import Any
 
-from django.db import Error as AnyDatabaseError, IntegrityError, OperationalError, router
+from django.db import Error as AnyDatabaseError, OperationalError, router
 
-from payments_integration import telemetry
+from payments_integration import stopping, telemetry
+from payments_integration.attention import naming_trouble
 from payments_integration.db.statements import is_any_in_state
 from payments_integration.db.transactions import WriterPauses, drop_if_broken, is_transient, repeatable
 from payments_integration.exceptions import INTERRUPTIONS
-from payments_integration.inbox.calling import ClaimLost, ReceiverFailed, WorkChanged, call_receivers
+from payments_integration.inbox.calling import ClaimLost, ReceiverFailed, WorkChanged, call_receivers, is_refused
 from payments_integration.inbox.claiming import (
     Page,
     load_again,
@@ -31,19 +33,25 @@ from payments_integration.inbox.claiming import (
     release_rest,
 )
 from payments_integration.inbox.failures import Failure, count_failure, first_wait
-from payments_integration.inbox.loading import Work, ids_of
-from payments_integration.models import Event, EventState, StatusChange
+from payments_integration.inbox.groups import GroupFailed, call_group, first_group
+from payments_integration.inbox.loading import Item, Work, ids_of
+from payments_integration.models import Event, EventState, Grouping, StatusChange
 
 logger = logging.getLogger(__name__)
 
 
 def dispatch(account: str | None = None, *, deadline: float | None = None) -> int:
-    """Call receivers for all undispatched items; returns how many items were dispatched.
+    """Call receivers for all undispatched items, and return how many items were dispatched.
 
-    Safe to run at any time, in several processes at once. ``deadline``: a ``time.monotonic()`` after which no further
-    item is started. Errors of receivers and of their callbacks are recorded and not raised; SystemExit,
-    KeyboardInterrupt and GeneratorExit are raised when the claim is released.
+    Safe to run at any time, in several processes at once. No item is started after ``deadline``
+    (``time.monotonic()``). Errors of receivers and of their callbacks are recorded, not raised. SystemExit,
+    KeyboardInterrupt and GeneratorExit are raised after the claim is released.
     """
+    with naming_trouble(account):
+        return _dispatch(account, deadline)
+
+
+def _dispatch(account: str | None, deadline: float | None) -> int:
     using = router.db_for_write(Event)
     if not is_any_in_state(EventState.APPLIED, Event, StatusChange, using=using):
         return 0
@@ -59,35 +67,78 @@ def dispatch(account: str | None = None, *, deadline: float | None = None) -> in
 
 
 def _dispatch_page(page: Page, deadline: float | None, pauses: WriterPauses) -> tuple[int, bool]:
-    """Dispatch the items of a page; returns how many, and whether all of them had their turn."""
+    """Dispatch the items of a page. Returns how many, and True if all of them had their turn."""
     dispatched, is_done = 0, page.is_whole
+    objects = deque(page.objects)
     try:
-        for work in page.objects:
-            while work.items:
-                if page.is_over or (deadline is not None and time.monotonic() >= deadline):
-                    release_rest(page)
-                    return dispatched, False
+        while objects:
+            if page.is_over or stopping.is_over(deadline):
+                release_rest(page)
+                return dispatched, False
+            if group := first_group(page, objects):
+                dispatched += _dispatch_group(page, group)
+            else:
+                work = objects[0]
                 try:
                     if not _dispatch_next(page, work):
-                        break
+                        objects.popleft()
+                        continue
                 except ClaimLost:
                     is_done = False
-                    break
+                    objects.popleft()
+                    continue
                 except WorkChanged:
                     if not load_again(page, work):
-                        break
+                        objects.popleft()
                     continue
                 dispatched += 1
                 work.note_dispatched(work.items[0])
-                pauses.pause_if_due()
+            while objects and not objects[0].items:
+                objects.popleft()
+            pauses.pause_if_due()
     except BaseException:
         release_after_error(page)
         raise
     return dispatched, is_done
 
 
+def _dispatch_group(page: Page, group: list[Work]) -> int:
+    """Dispatch items of several objects together, or one by one if that fails. Returns how many."""
+    item = group[0].items[0]
+    cause: BaseException
+    try:
+        done = call_group(page, group)
+    except WorkChanged:
+        return 0  # some are no longer in a group
+    except GroupFailed as failure:
+        item, cause = failure.item, failure.__cause__ or failure
+        if isinstance(cause, INTERRUPTIONS):
+            # Otherwise it would fail again before the earlier items of its object.
+            _record_failure(page, failure.work, item, cause, grouping=Grouping.ALONE)
+            raise cause from None
+    except INTERRUPTIONS:
+        raise
+    except AnyDatabaseError as error:
+        if not (is_transient(error) or is_refused(error)):
+            raise
+        cause = error
+    except BaseException as error:
+        cause = error
+    else:
+        for work, item in done:
+            work.note_dispatched(item)
+            telemetry.happened(telemetry.Dispatched(item))
+        return len(done)
+    # The error's message may show a row, so it is left out.
+    logger.info("A group is dispatched one by one after %s", type(cause).__name__, extra=ids_of(item))
+    drop_if_broken(page.using)
+    for work in group:
+        work.is_grouped = False
+    return 0
+
+
 def _dispatch_next(page: Page, work: Work) -> bool:
-    """Dispatch the object's next item; False if it failed and the object waits."""
+    """Dispatch the object's next item. Returns False if it failed and the object waits."""
     item = work.items[0]
     try:
         call_receivers(page, work)
@@ -95,7 +146,7 @@ def _dispatch_next(page: Page, work: Work) -> bool:
         raise
     except ReceiverFailed as failure:
         error = failure.__cause__ or failure
-        _record_failure(page, work, error)
+        _record_failure(page, work, item, error)
         if isinstance(error, INTERRUPTIONS):
             raise error from None
         return False
@@ -105,28 +156,24 @@ def _dispatch_next(page: Page, work: Work) -> bool:
         logger.info("Dispatch of %s is postponed: %s", work.row, type(error).__name__, extra=ids_of(item))
         release(page, work, first_wait())
         return False
-    except IntegrityError as error:  # a deferred constraint of the merchant's tables, checked by the commit
-        _record_failure(page, work, error)
-        return False
     except AnyDatabaseError:
         raise
-    except BaseException as error:  # such as a time limit that ended between two lines of ours
-        _record_failure(page, work, error)
+    except BaseException as error:  # such as a time limit that ended between two of our lines
+        _record_failure(page, work, item, error)
         return False
     telemetry.happened(telemetry.Dispatched(item))
     return True
 
 
-def _record_failure(page: Page, work: Work, error: BaseException) -> None:
+def _record_failure(page: Page, work: Work, item: Item, error: BaseException, **values: Any) -> None:
     """Count the failure and release the object, after the rollback."""
-    item = work.items[0]
     logger.error("A receiver failed for %s", item.pk, exc_info=error, extra=ids_of(item))
     drop_if_broken(page.using)
 
     def record() -> Failure | None:
         failure = count_failure(item, error)
-        if not release(page, work, failure.retry_at if failure is not None else None):
-            raise ClaimLost  # another worker has counted it
+        if not release(page, work, failure.retry_at if failure is not None else None, **values):
+            raise ClaimLost  # another worker counted it
         if page.is_over:
             release_others(page, work)
         return failure

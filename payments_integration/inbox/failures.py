@@ -1,4 +1,4 @@
-"""Counting the failed attempts of an item: when it is retried, and when it is parked."""
+"""Count the failed attempts of an item; decide when to retry it and when to park it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_TRACEBACK = 20_000
 class Failure(NamedTuple):
     """A failed attempt that was counted."""
 
-    #: None: it was the last one, and the item is parked.
+    #: None: it was the last attempt, and the item is parked.
     retry_at: datetime | None
 
     @property
@@ -29,7 +29,7 @@ class Failure(NamedTuple):
 
 
 def count_failure(item: Item, error: BaseException) -> Failure | None:
-    """Record a failed attempt; None if the item is not waiting any more. Call in a transaction."""
+    """Record a failed attempt. Returns None if the item no longer waits. Call in a transaction."""
     waits = conf.current().RECEIVER_RETRIES
     attempts = item.attempts + 1
     is_parked = attempts > len(waits)
@@ -54,6 +54,6 @@ def count_failure(item: Item, error: BaseException) -> Failure | None:
 
 
 def first_wait() -> datetime:
-    """When an item is tried again that did not fail, but met a conflict."""
+    """Return when to try an item again that met a conflict but did not fail."""
     waits = conf.current().RECEIVER_RETRIES
     return timezone.now() + timedelta(seconds=waits[0] if waits else 10)

@@ -1,11 +1,11 @@
-"""What a worker must know to dispatch the items of objects, loaded with a few statements for many objects.
+"""Load what a worker needs to dispatch the items of many objects, with a few statements.
 
 An item is an event, or a status change that an answer brought.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,9 +17,10 @@ from payments_integration.db import statements
 from payments_integration.models import MIRRORS, Event, EventState, ObjectDispatch, ObjectKey, StatusChange
 from payments_integration.projection import MAX_AHEAD, awaiting_read, clock_offset, of_objects
 
-#: Later items of the object wait for these events. Another worker may be applying a pending one, and a later batch may
-#: finish first. One with failed attempts needs an upgrade.
-WAITING = Q(state=EventState.HELD) | Q(state=EventState.PENDING, attempts=0)
+#: Later items of the object wait for these events: another worker may be applying a pending one, and a later batch may
+#: finish first. An event that could not be applied needs an upgrade, so nothing waits for it.
+WAITING_STATES = (Q(state=EventState.HELD), Q(state=EventState.PENDING, attempts=0))
+WAITING = WAITING_STATES[0] | WAITING_STATES[1]
 
 Item = Event | StatusChange
 
@@ -30,44 +31,55 @@ class Work:
 
     row: ObjectDispatch
     items: list[Item] = field(default_factory=list)
+    #: True if the items may share a transaction with items of other objects (``groups``).
+    is_grouped: bool = False
     #: The status changes that each event brought.
     changes: dict[str, list[StatusChange]] = field(default_factory=dict)
     #: The columns of the mirror row when the items were loaded; none if there is no row.
     values: Sequence[Any] = ()
-    #: Its version, and whether its personal data was erased, which does not count as a version.
+    #: The version of that row and "is erased": an erasure does not count as a version.
     seen: Seen | None = None
-    #: ``created_at`` of the newest event that was dispatched before: earlier ones are stale.
+    #: ``created_at`` of the newest dispatched event. Earlier items are stale.
     dispatched_to: datetime | None = None
-    #: An event dated further ahead of its receipt makes no other event stale: all later ones would be. It includes the
-    #: difference of the clocks, because ``received_at`` is ours.
+    #: Ignore events dated further ahead of their receipt when deciding staleness. Otherwise one of them would make
+    #: every later event stale. Includes the difference of the clocks, because ``received_at`` is ours.
     max_ahead: timedelta = MAX_AHEAD
 
     def note_dispatched(self, item: Item) -> None:
-        """Remove the first item, which was dispatched."""
+        """Remove the first item after its dispatch."""
         self.items.pop(0)
+        self.dispatched_to = self.dispatched_to_after(item, self.dispatched_to)
+
+    def dispatched_to_after(self, item: Item, dispatched_to: datetime | None) -> datetime | None:
+        """Return ``dispatched_to`` as it is after this item."""
         if isinstance(item, Event) and item.created_at < item.received_at + self.max_ahead:
-            self.dispatched_to = max(self.dispatched_to or item.created_at, item.created_at)
+            return max(dispatched_to or item.created_at, item.created_at)
+        return dispatched_to
 
-    def is_stale(self, item: Item) -> bool:
-        return self.dispatched_to is not None and self.dispatched_to > time_of(item)
+    def turns(self) -> Iterator[tuple[Item, bool]]:
+        """Yield each item with "is stale", as if the items before it were dispatched in the same transaction."""
+        dispatched_to = self.dispatched_to
+        for item in self.items:
+            yield item, dispatched_to is not None and dispatched_to > time_of(item)
+            dispatched_to = self.dispatched_to_after(item, dispatched_to)
 
 
-#: The version of a mirror row, and whether it is erased.
+#: The version of a mirror row, and True if it is erased.
 Seen = tuple[int, bool]
 
 
 def key_of(item: Item) -> ObjectKey:
-    """The object that an item belongs to."""
+    """Return the object that an item belongs to."""
     return (item.account, item.object_kind, item.object_id)
 
 
 def time_of(item: Item) -> datetime:
-    """The provider's time, in whose order an object's items are dispatched."""
+    """Return the provider's time. An object's items are dispatched in its order."""
     return item.created_at if isinstance(item, Event) else item.at
 
 
 def ids_of(item: Item) -> dict[str, str]:
-    """For log records."""
+    """Return ids for log records."""
     extra = {"account": item.account}
     if isinstance(item, Event):
         extra["event_id"] = item.pk
@@ -75,26 +87,26 @@ def ids_of(item: Item) -> dict[str, str]:
 
 
 def key_column(kind: str) -> str:
-    """The column of a mirror that an item's ``object_id`` names."""
+    """Return the column of a mirror that an item's ``object_id`` names."""
     return "currency" if kind == "balance" else "id"
 
 
 def load(rows: Iterable[ObjectDispatch], using: str) -> tuple[list[Work], bool]:
-    """Those of the objects that have items to dispatch, and whether these are all of their items."""
+    """Load the objects that have items to dispatch. Returns them, and True if these are all of their items."""
     works = {row.key: Work(row) for row in rows}
     if not works:
         return [], True
-    # Mirror rows and waiting events come first: what changes after that is noticed when the item is dispatched.
+    # Read mirror rows and waiting events first: a change after that is noticed when the item is dispatched.
     _load_mirrors(works, using)
     of_them, most = of_objects(works), conf.current().BATCH_SIZE
     waiting = Event.objects.filter(of_them, WAITING).order_by().values_list("account", "object_kind", "object_id")
     blocked_from = {(account, kind, pk): at for account, kind, pk, at in waiting.annotate(Min("created_at"))}
     events = list(_applied(Event, of_them).order_by("created_at", "pk")[:most])
     answered = list(_applied(StatusChange, of_them).order_by("at", "pk")[:most])
-    # A read that an event needs is requested in the transaction that applies the event: look for it after the event.
+    # The transaction that applies an event requests the read that it needs, so look for the read after the event.
     unread = awaiting_read(works)
     is_whole = max(len(events), len(answered)) < most
-    # An event goes before a change of the same time.
+    # The sort is stable: an event goes before a change of the same time.
     items: list[Item] = sorted([*events, *answered], key=time_of)
     for item in items:
         key = key_of(item)
@@ -105,8 +117,8 @@ def load(rows: Iterable[ObjectDispatch], using: str) -> tuple[list[Work], bool]:
             break  # earlier items than this one are not loaded
         if key not in unread and (first_blocked is None or time_of(item) < first_blocked):
             work.items.append(item)
-            # Only a provider that is ahead of us adds to it. Our clock may have been set forward since the receipt:
-            # then every event of before would count as ahead.
+            # Only a provider whose clock is ahead widens the limit. If ours was set forward after the receipt, every
+            # earlier event would seem to be ahead.
             offset: float = max(item.clock_offset or 0.0, 0.0)  # type: ignore[union-attr]
             work.max_ahead = MAX_AHEAD + timedelta(seconds=offset)
             work.changes[str(item.pk)] = [item] if isinstance(item, StatusChange) else []
@@ -120,7 +132,7 @@ def load(rows: Iterable[ObjectDispatch], using: str) -> tuple[list[Work], bool]:
 
 
 def _applied(model: Any, of_them: Q) -> QuerySet[Any]:
-    """Items to dispatch, each with ``clock_offset``: the provider's clock minus ours in seconds."""
+    """Return items to dispatch, each with ``clock_offset``: the provider's clock minus ours in seconds."""
     items: QuerySet[Any] = model._default_manager.filter(of_them, state=EventState.APPLIED)
     with_offset: QuerySet[Any] = items.annotate(clock_offset=clock_offset(OuterRef("account")))
     return with_offset

@@ -1,38 +1,48 @@
-"""Applying stored events to the mirror, hundreds per transaction."""
+"""Apply stored events to the mirror, hundreds per transaction."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from django.db import DataError, IntegrityError, router
+from django.db import router
 from django.db.models import Q, QuerySet
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, schemas, telemetry
-from payments_integration.attention import call_attention
+from payments_integration import conf, schemas, stopping, telemetry
+from payments_integration.attention import call_attention, naming_trouble
 from payments_integration.db import statements
-from payments_integration.db.statements import in_index_order, is_any_in_state, of_account
+from payments_integration.db.refusals import condemns, described, in_halves
+from payments_integration.db.statements import filter_account_last, in_index_order, is_any_in_state
 from payments_integration.db.transactions import WriterPauses, locked, long_ago, repeatable
 from payments_integration.inbox.receiving import quarantined, report_quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
-from payments_integration.projection import TOO_OLD_TO_DISPATCH, Applied, apply_events, erased, is_history, ours
+from payments_integration.projection import (
+    TOO_OLD_TO_DISPATCH,
+    Applied,
+    apply_events,
+    erased,
+    is_history,
+    ours,
+    refused_accounts,
+)
 from payments_integration.reasons import Reason
 from payments_integration.signals import event_received, has_listeners, status_changed
 
 logger = logging.getLogger(__name__)
 
-#: The database refuses the values of one event: a retry does not help.
-_REFUSED_BY_DATABASE = (DataError, IntegrityError)
-#: A bug of ours that one event triggers: other events go on, and an upgrade applies this one.
+#: Bugs of ours that one event triggers. Other events go on, and an upgrade applies this one.
 _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError, ValueError)
-#: How many events that could not be applied are retried in each pass, one by one.
+#: How many events that could not be applied each pass retries, one by one.
 _STUCK_PAGE = 50
-#: Waits for rows that another transaction has locked; what is still locked then is left to the next pass.
+#: An event that took longer than this to arrive may be a second copy whose first row was lost.
+_AS_IT_HAPPENS = timedelta(minutes=1)
+#: Seconds to wait for rows that another transaction has locked. The next pass takes what is still locked after that.
 _POSTPONED_WAITS = (0.05, 0.1, 0.2, 0.4)
 
 
@@ -43,15 +53,20 @@ def process(
     most: int | None = None,
     since: datetime | None = None,
 ) -> int:
-    """Apply all pending events, batch by batch; returns how many.
+    """Apply all pending events batch by batch, and return how many.
 
-    Safe to run at any time, in several processes at once. ``deadline``: a ``time.monotonic()`` after which no further
-    batch is started. ``most``, ``since``: for a pass that has just stored so many events, created since then. It does
-    not check for further events, because it would read all dead index entries of earlier ones.
+    Safe to run at any time, in several processes at once. No batch is started after ``deadline``
+    (``time.monotonic()``). A pass that just stored events gives ``most``, their number, and ``since``, their earliest
+    creation. Then no check for further events follows, because it would read all dead index entries of earlier ones.
     """
+    with naming_trouble(account):
+        return _process(account, deadline, most, since)
+
+
+def _process(account: str | None, deadline: float | None, most: int | None, since: datetime | None) -> int:
     done, pauses = 0, WriterPauses(router.db_for_write(Event))
     waits = iter(_POSTPONED_WAITS)
-    while deadline is None or time.monotonic() < deadline:
+    while not stopping.is_over(deadline):
         count, postponed = process_batch(account, since=since)
         done += count
         pauses.pause_if_due()
@@ -66,7 +81,7 @@ def process(
             time.sleep(wait)
     if most is not None or not is_any_in_state(EventState.PENDING, Event, using=router.db_for_write(Event)):
         return done
-    for event_id in list(_pending(account, stuck=True).values_list("pk", flat=True)[:_STUCK_PAGE]):
+    for event_id in list(unapplied(account, stuck=True).values_list("pk", flat=True)[:_STUCK_PAGE]):
         if deadline is None or time.monotonic() < deadline:
             done += _apply_alone(account, event_id)
     return done
@@ -75,29 +90,52 @@ def process(
 def process_batch(account: str | None = None, *, since: datetime | None = None) -> tuple[int, int]:
     """Lock and apply one batch in one transaction; a crash rolls it back.
 
-    Returns how many events were finished, and how many postponed because another transaction has locked their objects.
-    One bad event does not affect the rest of its batch: it goes to quarantine if the database refuses it, and stays
-    pending, to be retried alone, if it triggers a bug of ours.
+    Returns how many events were finished, and how many were postponed because another transaction has locked their
+    objects. One bad event does not affect the rest of its batch, which is retried in halves. An event that the
+    database refuses goes to quarantine; one that triggers a bug of ours stays pending and is retried alone. An error
+    that is about no event, such as a full disk, is raised.
     """
     try:
         return _batch(account, since=since)
-    except (*_REFUSED_BY_DATABASE, *_MISTAKES) as error:
+    except Exception as error:
+        if not _is_about_an_event(error):
+            raise
         # Without the message: a database error may contain the row.
         logger.error(
-            "A batch of events failed with %s; retrying them one by one",
-            type(error).__name__,
-            extra={"account": account},
+            "A batch of events failed with %s; retrying it in halves", described(error), extra={"account": account}
         )
-    ids = list(_pending(account).values_list("pk", flat=True)[: conf.current().BATCH_SIZE])
-    return sum(_apply_alone(account, event_id) for event_id in ids), 0
+    done = postponed = 0
+
+    def apply(ids: Sequence[str]) -> None:
+        nonlocal done, postponed
+        more, later = _batch(account, only=ids)
+        done, postponed = done + more, postponed + later
+
+    def apply_alone(event_id: str) -> None:
+        nonlocal done
+        done += _apply_alone(account, event_id)
+
+    ids = list(unapplied(account).values_list("pk", flat=True)[: conf.current().BATCH_SIZE])
+    if ids:
+        in_halves(ids, apply, apply_alone, _is_about_an_event)
+    return done, postponed
+
+
+def _is_about_an_event(error: BaseException) -> bool:
+    """Return True if a smaller batch may succeed. A batch that exceeds memory is halved too."""
+    return condemns(error) or isinstance(error, (*_MISTAKES, MemoryError))
 
 
 @sensitive_variables()  # an error report would show the payer
-def _batch(account: str | None, *, only: str | None = None, since: datetime | None = None) -> tuple[int, int]:
+def _batch(
+    account: str | None, *, only: Sequence[str] | None = None, since: datetime | None = None
+) -> tuple[int, int]:
     using = router.db_for_write(Event)
 
     def batch() -> tuple[list[Event], int, int]:
-        pending = _pending(account) if only is None else Event.objects.filter(pk=only, state=EventState.PENDING)
+        pending = unapplied(account)
+        if only is not None:
+            pending = Event.objects.filter(pk__in=only, state=EventState.PENDING).order_by("created_at", "id")
         if since is not None:
             pending = pending.filter(created_at__gte=since)
         with in_index_order(using):
@@ -117,37 +155,41 @@ def _batch(account: str | None, *, only: str | None = None, since: datetime | No
 
 def _apply_alone(account: str | None, event_id: str) -> int:
     try:
-        return _batch(account, only=event_id)[0]
-    except _REFUSED_BY_DATABASE as error:
-        _set_aside(event_id, f"the database refuses it: {type(error).__name__}")
-        return 1
-    except _MISTAKES as error:
+        return _batch(account, only=[event_id])[0]
+    except Exception as error:
+        if condemns(error):
+            _set_aside(event_id, f"the database refuses it: {described(error)}")
+            return 1
+        if not isinstance(error, _MISTAKES):
+            raise
         logger.exception("Event %s could not be applied", event_id, extra={"event_id": event_id})
         _note_mistake(event_id, error)
         return 0
 
 
-def _pending(account: str | None, *, stuck: bool = False) -> QuerySet[Event]:
+def unapplied(account: str | None = None, *, stuck: bool = False) -> QuerySet[Event]:
+    """Return events to be applied now, oldest first. ``stuck``: events that failed before, instead."""
     settings = conf.current()
-    pending = Event.objects.filter(state=EventState.PENDING)
-    pending = pending.filter(attempts__gt=0) if stuck else pending.filter(attempts=0)
-    pending = of_account(pending, account)
+    events = Event.objects.filter(state=EventState.PENDING)
+    events = events.filter(attempts__gt=0) if stuck else events.filter(attempts=0)
+    # Their events wait while the key may be of another project.
+    events = filter_account_last(events, account).exclude(account__in=refused_accounts(account))
     if settings.PROCESSING == "celery" and settings.REORDER_WINDOW:
         long_enough = long_ago("received_at", timedelta(seconds=settings.REORDER_WINDOW))
-        # Events of a reconciliation pass are held back by window, and sorted when it is complete.
-        pending = pending.filter(long_enough | Q(source=EventSource.RECONCILIATION))
-    return pending.order_by("created_at", "id")
+        # Events of a reconciliation pass are held until their window is complete, and are sorted then.
+        events = events.filter(long_enough | Q(source=EventSource.RECONCILIATION))
+    return events.order_by("created_at", "id")
 
 
 def _apply(events: list[Event]) -> tuple[set[str], set[str]]:
-    """Apply locked events and mark them; returns the ids of those that went to quarantine, and of the postponed."""
+    """Apply locked events and mark them. Returns the ids of the quarantined and of the postponed ones."""
     readable: list[tuple[Event, Any]] = []
     unreadable: dict[str, str] = {}
     foreign: list[Event] = []
     for event in events:
         try:
             resource = schemas.event_resource(schemas.decode_event(bytes(event.body or b"")))
-        except schemas.WireError as error:  # stored by a version that understood it
+        except schemas.WireError as error:  # an older version understood it
             unreadable[event.id] = str(error)
             continue
         if resource is None:
@@ -167,13 +209,13 @@ def _apply(events: list[Event]) -> tuple[set[str], set[str]]:
 
 
 def _erased(foreign: list[Event]) -> set[str]:
-    """Ids of events about objects that are not mirrored, if the object's personal data was erased."""
+    """Return the ids of events about unmirrored objects whose personal data was erased."""
     keys = erased((event.account, event.object_kind, event.object_id) for event in foreign)
     return {event.id for event in foreign if (event.account, event.object_kind, event.object_id) in keys}
 
 
 def _mark(events: list[Event], applied: Applied, erased_ids: set[str]) -> None:
-    """Record what became of the events, with one UPDATE per distinct outcome: a few, for any batch size.
+    """Record the outcome of each event, with one UPDATE per distinct outcome: a few for any batch size.
 
     An event that no receiver wants is done, and never makes another event stale. The body of an event about an erased
     object is deleted.
@@ -185,7 +227,7 @@ def _mark(events: list[Event], applied: Applied, erased_ids: set[str]) -> None:
         too_old = event.received_at - event.created_at > TOO_OLD_TO_DISPATCH
         if not too_old and wanted(event.object_kind, event.type, applied.new_status.get(event.id)):
             waiting.append(event)
-    undispatched = {event.id for event in waiting} - _history(waiting)
+    undispatched = {event.id for event in waiting} - _history(waiting) - _dispatched_before(waiting)
     for event in events:
         state = EventState.DONE
         if event.id in undispatched:
@@ -198,7 +240,7 @@ def _mark(events: list[Event], applied: Applied, erased_ids: set[str]) -> None:
 
 
 def _history(events: list[Event]) -> set[str]:
-    """Ids of those events that are from before the installation. Objects of our own operations have no such events."""
+    """Return the ids of events from before the installation, except events of our own operations' objects."""
     old: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         if is_history(event.account, event.created_at):
@@ -212,8 +254,20 @@ def _history(events: list[Event]) -> set[str]:
     }
 
 
+def _dispatched_before(events: list[Event]) -> set[str]:
+    """Return the ids of events that came again after their rows were lost, and whose status change was dispatched.
+
+    Their receivers were called. Events that came as they happened need no statement.
+    """
+    late = [event.id for event in events if event.received_at - event.created_at > _AS_IT_HAPPENS]
+    if not late:
+        return set()
+    told = StatusChange.objects.filter(event__in=late, dispatched_at__isnull=False)
+    return set(told.values_list("event", flat=True))
+
+
 def _quarantine(events: list[Event], reasons: dict[str, str]) -> None:
-    """Move events to the quarantine, so that their ids are free for a valid copy."""
+    """Move events to the quarantine, which frees their ids for a valid copy."""
     moved = [
         quarantined(event.account, bytes(event.body or b""), source=event.source, reason=reasons[event.id])
         for event in events
@@ -250,9 +304,9 @@ def _note_mistake(event_id: str, error: Exception) -> None:
 
 
 def is_wanted(kind: str, event_type: str | None, new_status: str | None) -> bool:
-    """Whether any receiver wants such an event or its change of status; if not, there is nothing to dispatch.
+    """Return True if a receiver wants this event or its status change. If not, there is nothing to dispatch.
 
-    ``event_type``: None if an answer brought the change.
+    ``event_type`` is None if an answer brought the change.
     """
     model = MIRRORS.get(kind, Event)
     return (event_type is not None and has_listeners(event_received, model, event_type)) or (

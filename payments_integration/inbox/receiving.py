@@ -1,7 +1,7 @@
-"""Storing events: each event once, however often a webhook or reconciliation brings it.
+"""Store events: each event once, however often a webhook or reconciliation brings it.
 
-A signed body that cannot be understood is stored in quarantine: a repeated 4xx would get the endpoint disabled, and
-without a copy the event would be lost.
+A signed body that cannot be understood is stored in quarantine. Answering 4xx again and again would get the endpoint
+disabled, and without a copy the event would be lost.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import IntegrityError, router
 from django.utils import timezone
@@ -22,18 +22,19 @@ from django.views.decorators.debug import sensitive_variables
 from payments_integration import schemas, telemetry
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
+from payments_integration.db.refusals import condemns, described
 from payments_integration.db.transactions import inserted, repeatable
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
 from payments_integration.projection import storable
 from payments_integration.reasons import Reason
 
-#: The ids of quarantined bodies begin with this.
+#: Ids of quarantined bodies begin with this.
 QUARANTINE_PREFIX = "quarantine_"
 
 
 class _Known(NamedTuple):
-    """The columns that show whether a stored event is the same as a new one with its id."""
+    """The columns that show if a stored event is the same as a new one with its id."""
 
     id: str
     account: str
@@ -43,28 +44,39 @@ class _Known(NamedTuple):
 class Receipt(enum.Enum):
     """The result of receiving a body."""
 
+    #: Stored now, as PENDING.
     NEW = "new"
+    #: Stored before, with the same content.
     KNOWN = "known"
+    #: Stored now, as QUARANTINED.
     QUARANTINED = "quarantined"
 
 
 @sensitive_variables()
 def receive(account: str, body: bytes, *, source: str = EventSource.WEBHOOK) -> Receipt:
-    """Store one signed body; when this returns, the event is committed.
+    """Store one signed body. The event is committed when this returns.
 
-    One INSERT for a new event, two statements for a known one.
+    Takes one INSERT for a new event, two statements for a known one. An event whose values the database refuses is
+    quarantined. Any other database error is raised.
     """
     event = read(account, body, source=source)
     try:
         _store(event)
     except IntegrityError:
         return _receive_known(event)
+    except Exception as error:
+        if not condemns(error):
+            raise
+        return _receive_refused(event, body, error)
     return _told(event, _receipt(event))
 
 
 @sensitive_variables()
 def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Counter[Receipt]:
-    """Store many bodies: one SELECT, and a transaction with one INSERT if some are new."""
+    """Store many bodies: one SELECT, then one INSERT for the new ones in a transaction.
+
+    If the database refuses the values of one body, they are stored one by one.
+    """
     events: dict[str, Event] = {}
     contradicting: list[bytes] = []
     repeated: list[Event] = []
@@ -77,7 +89,7 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
             repeated.append(event)
 
     def store() -> tuple[list[Event], dict[str, Event]]:
-        # If a webhook stored one meanwhile, its key is taken: the retry reads what is known again.
+        # If a webhook stored one of them since, its key is taken. The retry reads the known events again.
         fresh, strays = found.pop() if found else _sort(events)
         rows = [*fresh, *strays.values()]
         statements.insert_many(rows)
@@ -89,30 +101,34 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
     fresh, strays = _sort(events)
     found = [(fresh, strays)]
     if fresh or strays:
-        fresh, strays = repeatable(store, using=router.db_for_write(Event), durable=True)
+        try:
+            fresh, strays = repeatable(store, using=router.db_for_write(Event), durable=True)
+        except Exception as error:
+            if isinstance(error, IntegrityError) or not condemns(error):
+                raise
+            bodies = [bytes(event.body or b"") for event in events.values()]
+            counts = Counter(receive(account, body, source=source) for body in (*bodies, *contradicting))
+            counts.update(_told(event, Receipt.KNOWN) for event in repeated)
+            return counts
     new = {event.id for event in fresh}
     known = [event for event in events.values() if event.id not in new and event.id not in strays]
     counts = Counter(_told(event, _receipt(event)) for event in (*fresh, *strays.values()))
     counts.update(_told(event, Receipt.KNOWN) for event in (*known, *repeated))
-    # Bodies with the id of another body here: the first is stored by now, and each is compared with it.
+    # Bodies that share an id: the first is stored by now, and each of the others is compared with it.
     counts.update(receive(account, body, source=source) for body in contradicting)
     return counts
 
 
 def receive_unread(account: str, event_id: str, span: tuple[datetime, datetime] | None, *, source: str) -> Receipt:
-    """Quarantine an event that the provider lists and that is too large to be read: its id, or when it was created.
+    """Quarantine an event that the provider lists but that cannot be read: keep its id or the time of its creation.
 
-    The next pass finds the same event, and makes the same row of it.
+    The next pass finds the same event and makes the same row.
     """
     if event_id and Event.objects.filter(pk=event_id).exists():
         return Receipt.KNOWN
     place = {"id": event_id} if span is None else {"created_from": span[0], "created_to": span[1]}
-    row = quarantined(
-        account,
-        schemas.encode({"account": account, "too_large": place}),
-        source=source,
-        reason="the event is too large to be read; its body here says which one it is",
-    )
+    reason = "the event cannot be read from the provider's list; the body here says which one it is"
+    row = _unread(account, place, source=source, reason=reason)
     try:
         _store(row)
     except IntegrityError:
@@ -120,8 +136,13 @@ def receive_unread(account: str, event_id: str, span: tuple[datetime, datetime] 
     return _told(row, Receipt.QUARANTINED)
 
 
+def _unread(account: str, place: dict[str, Any], *, source: str, reason: str) -> Event:
+    """Return an unsaved quarantine row that names an event instead of holding its body."""
+    return quarantined(account, schemas.encode({"account": account, "unread": place}), source=source, reason=reason)
+
+
 def read(account: str, body: bytes, *, source: str) -> Event:
-    """An unsaved row for these bytes, quarantined if they cannot be understood."""
+    """Return an unsaved row for these bytes, quarantined if they cannot be understood."""
     try:
         event = schemas.decode_event(body)
         if event.id.startswith(QUARANTINE_PREFIX):
@@ -149,7 +170,7 @@ def read(account: str, body: bytes, *, source: str) -> Event:
 
 
 def quarantined(account: str, body: bytes, *, source: str, reason: str) -> Event:
-    """An unsaved row that keeps bytes for a person to examine."""
+    """Return an unsaved row that keeps bytes for a person to examine."""
     digest = hashlib.sha256(body).hexdigest()
     return Event.arrived(
         id=f"{QUARANTINE_PREFIX}{digest}",
@@ -167,7 +188,7 @@ def quarantined(account: str, body: bytes, *, source: str, reason: str) -> Event
 
 
 def read_again(row: Event) -> bool:
-    """Parse a quarantined body again, as after an upgrade; returns whether it left the quarantine."""
+    """Parse a quarantined body again, for example after an upgrade. Returns True if it left the quarantine."""
     body = bytes(row.body or b"")
     if read(row.account, body, source=row.source).state == EventState.QUARANTINED:
         return False
@@ -178,16 +199,34 @@ def read_again(row: Event) -> bool:
 
 
 def _store(event: Event) -> None:
-    """One INSERT, committed when this returns. IntegrityError: the id is taken, or the database refuses the row."""
+    """Insert and commit the row. Raises IntegrityError if the id is taken or the database refuses the row."""
     then = partial(report_quarantined, event) if event.state == EventState.QUARANTINED else None
     inserted(event, using=router.db_for_write(Event), then=then)
+
+
+def _receive_refused(event: Event, body: bytes, error: Exception) -> Receipt:
+    """Quarantine an event whose values the database refuses, without its body if that is too large."""
+    account, source, reason = event.account, event.source, f"the database refuses it: {described(error)}"
+    copy = quarantined(account, body, source=source, reason=reason)
+    where = "; its body is too large to be stored, and the one here names the event"
+    for row in (copy, _unread(account, {"id": event.id}, source=source, reason=reason + where)):
+        try:
+            _store(row)
+        except IntegrityError:
+            return _told(row, Receipt.KNOWN)
+        except Exception as refusal:
+            if not condemns(refusal):
+                raise
+        else:
+            return _told(row, Receipt.QUARANTINED)
+    raise error
 
 
 def _receive_known(event: Event) -> Receipt:
     using = router.db_for_write(Event)
     found = statements.values_by_key(Event, event.id, "account", "content_hash", using=using)
     if found is None:
-        # The other delivery was rolled back, or the error had another cause: the provider sends the event again.
+        # The other delivery was rolled back, or the error had another cause. The provider sends the event again.
         raise IntegrityError(f"event {event.id} could be neither stored nor found")
     for stray in _strays(event, _Known(event.id, *found)):
         with suppress(IntegrityError):  # it is stored already
@@ -197,7 +236,7 @@ def _receive_known(event: Event) -> Receipt:
 
 
 def _strays(event: Event, known: _Known) -> list[Event]:
-    """A row for the quarantine if the id is known with another account or other content."""
+    """Return a row for the quarantine if the id is known with another account or other content."""
     if event.state == EventState.QUARANTINED:
         return []
     if known.account != event.account:
@@ -210,7 +249,7 @@ def _strays(event: Event, known: _Known) -> list[Event]:
 
 
 def _sort(events: dict[str, Event]) -> tuple[list[Event], dict[str, Event]]:
-    """The events that are new; and by id, the rows for the quarantine of those that are known with other content."""
+    """Return the new events; and by id, quarantine rows for events that are known with other content."""
     known = {row.id: row for row in _known(events)}
     fresh = [event for event in events.values() if event.id not in known]
     strays = {
@@ -232,7 +271,7 @@ def _receipt(event: Event) -> Receipt:
 
 
 def _told(event: Event, receipt: Receipt) -> Receipt:
-    """The receipt, of which observers are told; of a contradicting body with its row in the quarantine."""
+    """Report the receipt to observers and return it. For a contradicting body, ``event`` is its quarantine row."""
     telemetry.happened(telemetry.Received(event.account, event.source, event.type, receipt.value, event.id))
     return receipt
 
@@ -244,7 +283,7 @@ def report_quarantined(event: Event) -> None:
 
 
 def _foreign_identity(event: schemas.Event) -> tuple[str, str]:
-    """Kind and id of an object that is not mirrored, for the order of dispatch; if invalid, those of the event."""
+    """Return kind and id of an unmirrored object, for the order of dispatch; the event's if invalid."""
     kind, object_id = event.data.get("object"), event.data.get("id")
     is_valid = (
         isinstance(kind, str)

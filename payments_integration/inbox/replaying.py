@@ -1,4 +1,4 @@
-"""Letting items be dispatched: events that a pass has held back, items that a person replays, and history."""
+"""Let items be dispatched: events that a pass holds back, items that a person replays, and history."""
 
 from __future__ import annotations
 
@@ -13,45 +13,46 @@ from django.utils import timezone
 
 from payments_integration import permissions
 from payments_integration.attention import call_attention
-from payments_integration.db.statements import of_account
+from payments_integration.db.statements import filter_account_last
 from payments_integration.db.transactions import repeatable, updated
 from payments_integration.inbox.loading import Item, key_of
 from payments_integration.inbox.processing import is_wanted
 from payments_integration.inbox.receiving import read_again
 from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange
-from payments_integration.projection import of_objects
+from payments_integration.projection import of_objects, refused_accounts
 from payments_integration.reasons import Reason
 
 #: Objects per transaction of ``dispatch_history``, and rows per statement.
 _PAGE = 200
 _KEYS = 500
-#: Events wait no longer than this for a pass that does not complete their window.
+#: An event waits no longer than this for a pass that never completes its window.
 LONGEST_HOLD = timedelta(hours=1)
 
 
 def release(account: str, before: datetime | None = None) -> int:
-    """Let held events created before ``before`` (None: all) be dispatched; returns how many events.
+    """Let held events created before ``before`` (None: all) be dispatched, and return how many.
 
-    Reconciliation calls it when everything older has been received. Later events of a failed pass stay held, because
+    Reconciliation calls this when everything older has been received. Later events of a failed pass stay held, because
     older pages are missing.
     """
-    complete = of_account(Event.objects.filter(state=EventState.HELD), account)
+    complete = filter_account_last(Event.objects.filter(state=EventState.HELD), account)
     if before is not None:
         complete = complete.filter(created_at__lt=before)
     return updated(complete, state=EventState.APPLIED)
 
 
 def release_overdue(account: str | None = None) -> int:
-    """Let the held events of an account be dispatched once one was held for LONGEST_HOLD; returns how many events.
+    """Let all held events of an account be dispatched once one was held for LONGEST_HOLD, and return how many.
 
-    Its pass keeps failing, and later events of the objects wait for them. All of them together, so that they are
-    dispatched in order; those that the pass finds later are stale. One statement if nothing is overdue.
+    Their pass keeps failing, and later events of the objects wait for them. Releasing all of them together keeps their
+    order. Events that the pass finds later are stale. Takes one statement if nothing is overdue.
     """
     now = timezone.now()
-    # One that is further ahead was received while our clock was wrong.
+    # A receipt further ahead than that was recorded while our clock was wrong.
     held_for_long = Q(received_at__lte=now - LONGEST_HOLD) | Q(received_at__gt=now + LONGEST_HOLD)
-    overdue = of_account(Event.objects.filter(held_for_long, state=EventState.HELD), account)
+    overdue = filter_account_last(Event.objects.filter(held_for_long, state=EventState.HELD), account)
     released = 0
+    overdue = overdue.exclude(account__in=refused_accounts(account))
     for name in list(overdue.order_by().values_list("account", flat=True).distinct()):
         released += repeatable(partial(_release_with_attention, name), using=router.db_for_write(Event), durable=True)
     return released
@@ -70,9 +71,9 @@ def _release_with_attention(account: str) -> int:
 
 
 def replay(item: Item, actor: object = None) -> None:
-    """Have a parked or dispatched event or change dispatched again; it is stale if a newer event was dispatched since.
+    """Dispatch a parked or dispatched event or change again. It is stale if a newer event was dispatched since.
 
-    A quarantined event is parsed again instead, as after an upgrade. ``actor``: a user or text; raises
+    A quarantined event is parsed again instead, as after an upgrade. ``actor`` is a user or text. Raises
     PermissionDenied for a member of staff without ``replay_event``.
     """
     permissions.require_of_staff(actor, "replay_event", item)
@@ -83,20 +84,21 @@ def replay(item: Item, actor: object = None) -> None:
         return  # it was never understood, and its body is erased
     finished = type(item)._default_manager.filter(pk=item.pk, state__in=(EventState.PARKED, EventState.DONE))
     updated(finished, state=EventState.APPLIED, attempts=0, error="", dispatched_at=None)
-    updated(ObjectDispatch.objects.filter(of_objects([key_of(item)]), claim=""), next_attempt_at=None)
+    updated(ObjectDispatch.objects.filter(of_objects([key_of(item)]), claim_token=""), next_attempt_at=None)
 
 
 def dispatch_history(account: str, since: datetime) -> int:
-    """Let what was never dispatched be dispatched now; returns how many events and changes.
+    """Let everything that was never dispatched be dispatched now. Returns how many events and changes.
 
-    That is what the provider dates from ``since`` on, is done, and is wanted by a receiver now: history, and what no
-    receiver wanted when it came. It is stale where a newer event of its object was dispatched before.
+    That is everything that the provider dates from ``since`` on, that is done, and that a receiver wants now: history,
+    and items that no receiver wanted when they came. An item is stale if a newer event of its object was dispatched
+    before.
     """
     return sum(_dispatch_objects(model, account, since) for model in (Event, StatusChange))
 
 
 def _dispatch_objects(model: Any, account: str, since: datetime) -> int:
-    """All items of an object are released in one transaction, so that they are dispatched in order."""
+    """Release all items of an object in one transaction, so that they are dispatched in order."""
     count, last = 0, ("", "")
     names = ("object_kind", "object_id")
     while True:
@@ -136,5 +138,5 @@ def _release_rows(model: Any, since: datetime, keys: list[Any]) -> int:
 
 
 def _pages(keys: list[Any]) -> Iterator[list[Any]]:
-    """An object such as a balance may have any number of events."""
+    """Split keys into pages: an object such as a balance may have any number of events."""
     return (keys[start : start + _KEYS] for start in range(0, len(keys), _KEYS))

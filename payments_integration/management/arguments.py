@@ -1,4 +1,4 @@
-"""What several commands share: arguments for accounts and times, and how they end without tables or provider."""
+"""What the commands share: arguments for accounts and times, how they end without tables or provider."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.db import connections, router
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
-from payments_integration import conf
+from payments_integration import conf, dates
 from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE
 from payments_integration.models import Operation, ReconciliationRun, RunState
 
@@ -38,7 +38,7 @@ def chosen_accounts(account: str | None) -> list[str]:
 
 
 def time_argument(text: str) -> datetime:
-    """A date or date-time in ISO 8601, in the project's time zone if it names none."""
+    """A date or date-time in ISO 8601, in the site's time zone if it names none."""
     try:
         value = parse_datetime(text)
         day = parse_date(text) if value is None else None
@@ -48,7 +48,7 @@ def time_argument(text: str) -> datetime:
         value = datetime(day.year, day.month, day.day)  # noqa: DTZ001  (made aware below)
     if value is None:
         raise ArgumentTypeError(f"{text!r} is not a time; write 2026-01-31 or 2026-01-31T12:00:00Z")
-    return value if timezone.is_aware(value) else timezone.make_aware(value)
+    return value if timezone.is_aware(value) else dates.from_site(value)
 
 
 def require_tables() -> None:

@@ -75,6 +75,45 @@ def with_url(text: str, entry: str) -> str:
     return text
 
 
+def with_payable(text: str, name: str, lines: Iterable[str], *, is_payable: bool = False) -> str:
+    """A module whose model of this name inherits from ``Payable``, with these lines first in its body.
+
+    Only ``models.Model`` is replaced as its base: with other bases, it may get another manager. Raises NotUnderstood.
+    The text cannot tell which class a name means, so ask the class itself first. ``is_payable``: it inherits from
+    ``Payable`` already, and keeps its bases.
+    """
+    found = [node for node in _parsed(text).body if isinstance(node, ast.ClassDef) and node.name == name]
+    if len(found) != 1:
+        raise NotUnderstood(f"it does not define {name} exactly once")
+    [model] = found
+    lines_of = text.split("\n")
+    bases = [ast.unparse(base) for base in model.bases]
+    first = model.body[1] if len(model.body) > 1 and ast.get_docstring(model) is not None else model.body[0]
+    if first.lineno == model.lineno:
+        raise NotUnderstood(f"the body of {name} stands in one line with its name")
+    row = min(item.lineno for item in (first, *getattr(first, "decorator_list", []))) - 1
+    lines_of[row:row] = [*(f"{' ' * first.col_offset}{line}" for line in lines), ""]
+    if is_payable:
+        return "\n".join(lines_of)
+    if "Payable" not in bases:
+        if bases not in (["models.Model"], ["Model"]) or model.bases[0].lineno != model.bases[0].end_lineno:
+            raise NotUnderstood(f"{name} has other base classes than models.Model")
+        [base] = model.bases
+        raw = lines_of[base.lineno - 1].encode()
+        lines_of[base.lineno - 1] = (raw[: base.col_offset] + b"Payable" + raw[base.end_col_offset :]).decode()
+    return _with_imports("\n".join(lines_of), {"Payable": "payments_integration.payable"})
+
+
+def binds(text: str, name: str) -> bool:
+    """Whether the module gives this name a value. One that is not valid Python gives none."""
+    return name in _bound(_body(text))
+
+
+def sets(text: str, name: str, value: str) -> bool:
+    """Whether the module gives this name this value, as a literal."""
+    return any(isinstance(node, ast.Assign) and ast.unparse(node) == f"{name} = {value!r}" for node in _body(text))
+
+
 def with_variables(text: str, variables: Mapping[str, str], *, comment: str) -> str:
     """A file ``.env`` with these variables. One that has a value keeps it."""
     added = []
@@ -92,6 +131,14 @@ def with_variables(text: str, variables: Mapping[str, str], *, comment: str) -> 
     return "\n".join([*([text.rstrip("\n")] if text else []), f"# {comment}", *added, ""])
 
 
+def with_changed_variables(text: str, variables: Mapping[str, str]) -> str:
+    """A file ``.env`` in which these variables, which it has, have other values."""
+    for name, value in variables.items():
+        line = re.compile(rf"^([ \t]*(?:export[ \t]+)?{name}[ \t]*=).*$", re.MULTILINE)
+        text = line.sub(lambda match, value=value: match[1] + value, text)  # type: ignore[misc]
+    return text
+
+
 def variables_of(text: str) -> dict[str, str]:
     """The variables of a file ``.env`` that are not empty."""
     pairs = re.findall(r"^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=[ \t]*(.*)$", text, re.MULTILINE)
@@ -104,6 +151,13 @@ def _parsed(text: str) -> ast.Module:
         return ast.parse(text)
     except (SyntaxError, ValueError) as error:
         raise NotUnderstood(f"it is not valid Python: {error}") from None
+
+
+def _body(text: str) -> list[ast.stmt]:
+    try:
+        return _parsed(text).body
+    except NotUnderstood:
+        return []
 
 
 def _patterns(text: str) -> ast.List:

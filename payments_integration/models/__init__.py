@@ -1,12 +1,14 @@
 """The models: the local mirror, the inbox, the ledger and the state of reconciliation."""
 
 from payments_integration.models.base import ObjectKey
+from payments_integration.models.deletion import deletion_allowed
 from payments_integration.models.erasure import Erasure
 from payments_integration.models.events import (
     BalanceChange,
     Event,
     EventSource,
     EventState,
+    Grouping,
     ObjectDispatch,
     StatusChange,
 )
@@ -19,6 +21,7 @@ from payments_integration.models.mirrors import (
     Payment,
     Payout,
     Refund,
+    RefundFigures,
     StateBy,
     WebhookEndpoint,
     open_refund_operations,
@@ -29,8 +32,8 @@ from payments_integration.models.mirrors import (
     refunded_so_far,
     refunds_and_promises,
     rest_after,
+    sent_refund_operations,
 )
-from payments_integration.models.notes import Note
 from payments_integration.models.operations import (
     OPEN_OPERATION_STATES,
     OPERATION_PREFIX,
@@ -40,6 +43,7 @@ from payments_integration.models.operations import (
 )
 from payments_integration.models.reconciliation import (
     AccountState,
+    DoublePayment,
     DueAttention,
     DueRefresh,
     ReconciliationRun,
@@ -47,8 +51,6 @@ from payments_integration.models.reconciliation import (
     RunKind,
     RunState,
 )
-from payments_integration.models.saved import SavedFilter
-from payments_integration.models.search import Searched, SearchTerm, matches, readings, searched, terms_from, terms_of
 
 __all__ = [
     "EMPTY_VALUES",
@@ -59,14 +61,15 @@ __all__ = [
     "Balance",
     "BalanceChange",
     "DepositReference",
+    "DoublePayment",
     "DueAttention",
     "DueRefresh",
     "Erasure",
     "Event",
     "EventSource",
     "EventState",
+    "Grouping",
     "Mirror",
-    "Note",
     "ObjectDispatch",
     "ObjectKey",
     "Operation",
@@ -76,26 +79,21 @@ __all__ = [
     "ReconciliationRun",
     "RefreshReason",
     "Refund",
+    "RefundFigures",
     "RunKind",
     "RunState",
-    "SavedFilter",
-    "SearchTerm",
-    "Searched",
     "StateBy",
     "StatusChange",
     "WebhookEndpoint",
-    "matches",
+    "deletion_allowed",
     "open_refund_operations",
     "payer_document",
     "payer_email",
     "promised_refunds",
-    "readings",
     "refundable_rest",
     "refunded_so_far",
     "refunds_and_promises",
     "rest_after",
-    "searched",
-    "terms_from",
-    "terms_of",
+    "sent_refund_operations",
     "unknown_operations",
 ]

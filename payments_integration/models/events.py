@@ -13,22 +13,33 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.dates import moment
 from payments_integration.db import fields
 from payments_integration.db.indexes import PartialIndex
-from payments_integration.models.base import ObjectRef, PrimaryManager, Row
+from payments_integration.models.base import Claimable, ObjectRef, PrimaryManager, Row
 from payments_integration.models.mirrors import Balance
 
 
 class EventState(models.TextChoices):
-    """The state of an event. DONE: dispatched, or nothing to dispatch. PARKED: a person may replay it.
+    """The state of an event, or of a status change that an answer brought."""
 
-    A reconciliation pass reads newest first: its events are HELD until a whole window is in, so that they are
-    dispatched in order.
-    """
-
+    #: Stored, not applied. Every event that could be parsed starts here. ``process`` applies it in a batch: it becomes
+    #: APPLIED, HELD or DONE, or QUARANTINED if it cannot be applied. With ``attempts``, it triggered a bug of ours and
+    #: is retried alone until an upgrade applies it.
     PENDING = "pending", _("stored, not applied")
+    #: Applied; a reconciliation pass brought it. A pass reads newest first, so its events wait until their window is
+    #: complete, to be dispatched in order. ``release`` makes them APPLIED; so does ``release_overdue`` if the pass
+    #: keeps failing.
     HELD = "held", _("applied, dispatched when its window is complete")
+    #: Applied, and a receiver wants it. It waits for its turn in the order of its object, or for its next attempt.
+    #: ``dispatch`` makes it DONE in the transaction of its receivers, or PARKED after the last failed attempt.
     APPLIED = "applied", _("applied, not dispatched")
+    #: Dispatched. Or not to be dispatched, without ``dispatched_at``: it is history, or no receiver wants it. Final,
+    #: unless a person replays it or ``dispatch_history`` finds a receiver: then it is APPLIED again.
     DONE = "done", _("done")
+    #: Its receivers failed in every attempt, and ``attention`` was called. Later items of the object go on. A person
+    #: mends the receiver and replays it: it is APPLIED again.
     PARKED = "parked", _("parked: a receiver keeps failing")
+    #: Signed, but not understood, in contradiction to a stored event, or refused by the database; ``attention`` was
+    #: called. A person replays it, for example after an upgrade: a valid copy is stored as PENDING and replaces the
+    #: row.
     QUARANTINED = "quarantined", _("quarantined")
 
 
@@ -46,26 +57,26 @@ class Event(Row):
     id: str = fields.ExactCharField(primary_key=True)
     account: str = fields.ExactCharField(_("account"), max_length=64)
     type: str = fields.CharField(_("type"), max_length=255)
-    #: The provider's clock; for a quarantined delivery ours.
+    #: The provider's clock; ours for a quarantined delivery.
     created_at: datetime = fields.DateTimeField(_("created at"))
     #: ``data.object`` and ``data.id`` (for balances the currency); empty in quarantine.
     object_kind: str = fields.CharField(_("object"), max_length=64)
     object_id: str = fields.ExactCharField(_("object id"))
     received_at: datetime = fields.DateTimeField(_("received at"), default=timezone.now)
     source: str = fields.CharField(_("source"), max_length=16, choices=EventSource)
-    #: The exact bytes; null after the retention or an erasure.
+    #: The exact bytes; null when the retention is over, or after an erasure.
     body: bytes | None = fields.BinaryField(_("body"), null=True)
-    #: SHA-256 of the content (in quarantine: of the bytes), kept when the body is deleted.
+    #: SHA-256 of the content (in quarantine: of the bytes). Kept when the body is deleted.
     content_hash: str = fields.CharField(_("content hash"), max_length=64)
     state: str = fields.CharField(_("state"), max_length=16, choices=EventState, default=EventState.PENDING)
     #: The mirrored status before this event was applied.
     previous_status: str = fields.CharField(_("previous status"), max_length=64, default="", blank=True)
     dispatched_at: datetime | None = fields.DateTimeField(_("dispatched at"), null=True, blank=True)
-    #: Failed attempts to apply it, then to dispatch it.
+    #: Failed attempts to apply it, and later to dispatch it.
     attempts: int = fields.PositiveIntegerField(_("failed attempts"), default=0)
     #: Why it is quarantined or cannot be applied, or the traceback of the last receiver that failed.
-    error: str = fields.TextField(_("error"), default="", blank=True)
-    #: The trace in which it was received (W3C Trace Context), if tracing was active: its handlers continue it.
+    error: str = fields.OwnTextField(_("error"), default="", blank=True)
+    #: The trace in which it was received (W3C Trace Context), if tracing was active. Its handlers continue that trace.
     traceparent: str = fields.CharField(_("trace"), max_length=55, default="", blank=True)
     status_changes: PrimaryManager[StatusChange]
     get_source_display: Callable[[], str]
@@ -77,16 +88,16 @@ class Event(Row):
         indexes: ClassVar[list[models.Index]] = [
             # Processing, dispatch and pruning; the admin's filter by state.
             models.Index(fields=["state", "created_at", "id"], name="pi_event_state"),
-            # Dispatch, by state; answers (snapshot), sweeps, erasure; the history on an object's page.
+            # Dispatch, by state; answers (snapshot), sweeps and erasure; the history on an object's page.
             models.Index(
                 fields=["account", "object_kind", "object_id", "state", "created_at"], name="pi_event_object"
             ),
-            # The lists of admin and API, and each of their filters in that order. By account: the health report too,
-            # and the newest events of an object with many, such as a balance.
+            # The lists of admin and API, with each filter in that order. By account also the health report, and the
+            # newest events of an object with many, such as a balance.
             models.Index(fields=["created_at", "id"], name="pi_event_created"),
             models.Index(fields=["type", "created_at", "id"], name="pi_event_by_type"),
             models.Index(fields=["account", "created_at", "id"], name="pi_event_by_account"),
-            # Pruning: the bodies that are left, without the many events that have none any more.
+            # Pruning: only the bodies that are left. Many events no longer have one.
             PartialIndex(
                 fields=["received_at", "id"],
                 name="pi_event_body",
@@ -112,7 +123,7 @@ class Event(Row):
         error: str = "",
         traceparent: str = "",
     ) -> Event:
-        """An unsaved row. Arguments by position take the constructor a third of the time."""
+        """Return an unsaved row. Positional arguments take the constructor a third of the time."""
         received_at, previous_status, dispatched_at, attempts = timezone.now(), "", None, 0
         return cls(
             id, account, type, created_at, object_kind, object_id, received_at, source, body, content_hash,
@@ -124,9 +135,9 @@ class Event(Row):
 
 
 class StatusChange(Row):
-    """A change of a mirrored status, old to new: one row per object and batch, or per answer.
+    """A change of a mirrored status: one row per object and batch, or per answer.
 
-    A change that an event brought is dispatched with the event; one that an answer brought is dispatched alone.
+    A change that an event brought is dispatched with the event. A change that an answer brought is dispatched alone.
     """
 
     id: int
@@ -149,11 +160,11 @@ class StatusChange(Row):
     )
     event_id: str | None
     recorded_at: datetime = fields.DateTimeField(_("recorded at"), default=timezone.now)
-    #: For a change that an answer brought: APPLIED (not dispatched yet), DONE or PARKED. Otherwise DONE.
+    #: APPLIED, DONE or PARKED if an answer brought the change; DONE if an event did.
     state: str = fields.CharField(_("state"), max_length=16, choices=EventState, default=EventState.DONE)
     dispatched_at: datetime | None = fields.DateTimeField(_("dispatched at"), null=True, blank=True)
     attempts: int = fields.PositiveIntegerField(_("failed attempts"), default=0)
-    error: str = fields.TextField(_("error"), default="", blank=True)
+    error: str = fields.OwnTextField(_("error"), default="", blank=True)
     get_state_display: Callable[[], str]
 
     class Meta:
@@ -201,21 +212,32 @@ class BalanceChange(Row):
         return f"{self.balance_id} {moment(self.at)}"
 
 
-class ObjectDispatch(ObjectRef):
+class Grouping(models.TextChoices):
+    """How a worker that has claimed an object dispatches its items."""
+
+    #: Each item in its own transaction. If the worker dies, the item in hand counts a failure.
+    SINGLE = ""
+    #: Together with items of other objects. If the worker dies, no item counts a failure, and the objects of the claim
+    #: become ALONE.
+    GROUPED = "grouped"
+    #: One by one, because a worker died over a group. SINGLE again when no item is left.
+    ALONE = "alone"
+
+
+class ObjectDispatch(Claimable, ObjectRef):
     """The lock under which an object's items are dispatched, and the time of the next attempt after a failure.
 
-    It is not the mirror row, so that a slow receiver does not block a batch. Rows are inserted on demand and kept.
+    The mirror row is not the lock, so a slow receiver does not block a batch. Rows are inserted on demand and kept.
     """
 
-    #: When a failed item is retried, or a claim ends.
+    #: When a failed item is retried.
     next_attempt_at: datetime | None = fields.DateTimeField(_("next attempt at"), null=True)
-    #: The claim that a worker has on this object and others of its page; empty: no worker has claimed it.
-    claim: str = fields.ExactCharField(max_length=32, default="", db_index=True)
-    #: A worker dispatches the objects of its claim in this order, and releases each when it is done with it.
+    #: The order in which the worker dispatches the objects of its claim. It releases each when its turn is over.
     turn: int = fields.PositiveIntegerField(default=0)
-    #: The item that the worker dispatches next, while the object is claimed: an event, or a status change without one.
+    #: The item that the worker of a claimed object dispatches next: an event, or a status change without one.
     event_in_hand: str = fields.ExactCharField(default="")
     change_in_hand: int = fields.BigIntegerField(default=0)
+    grouping: str = fields.CharField(max_length=16, default=Grouping.SINGLE, blank=True)
 
     class Meta:
         verbose_name = _("object dispatch")
@@ -223,3 +245,5 @@ class ObjectDispatch(ObjectRef):
         constraints = [
             models.UniqueConstraint(fields=["account", "object_kind", "object_id"], name="pi_dispatch_object")
         ]
+        # The objects of a page.
+        indexes = [models.Index(fields=["claim_token"], name="pi_dispatch_claim")]

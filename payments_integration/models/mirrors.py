@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from django.db import models
-from django.db.models import OuterRef, QuerySet, Subquery, Sum
+from django.db.models import OuterRef, QuerySet, Subquery, Sum, Value
+from django.utils.functional import classproperty
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.db import fields
@@ -27,7 +28,7 @@ from payments_integration.enums import (
     RefundStatus,
 )
 from payments_integration.models.base import PrimaryManager, Row
-from payments_integration.models.operations import OPEN_OPERATION_STATES, Operation
+from payments_integration.models.operations import OPEN_OPERATION_STATES, Operation, OperationState
 
 #: The longest e-mail address (RFC 5321), and the longest document number that is searched for.
 MAX_EMAIL = 254
@@ -35,7 +36,7 @@ MAX_DOCUMENT = 64
 
 
 class StateBy(models.TextChoices):
-    """The source of a row's present state."""
+    """What brought a row's present state."""
 
     EVENT = "event", _("an event")
     ANSWER = "answer", _("an answer to a request")
@@ -46,24 +47,22 @@ class Mirror(Row):
 
     #: The provider's ``object``.
     kind: ClassVar[Kind]
-    #: The provider's fields, the same as in the struct in ``schemas``.
-    mirrored: ClassVar[tuple[str, ...]]
-    #: Fields that may hold personal data: an erasure empties them, and they stay empty.
+    #: Fields that may hold personal data. An erasure empties them, and they stay empty.
     personal: ClassVar[tuple[str, ...]] = ()
 
     account: str = fields.ExactCharField(_("account"), max_length=64)
-    #: The provider's time of this state: an event's created_at, or an answer's Date.
+    #: The provider's time of this state: the ``created_at`` of an event, or the ``Date`` of an answer.
     state_at: datetime = fields.DateTimeField(_("state at"))
     state_by: str = fields.CharField(_("state by"), max_length=8, choices=StateBy)
-    #: The duration of the request that brought this state: it was read within so many seconds before ``state_at``.
-    answer_seconds: float = fields.FloatField(_("answer seconds"), default=0)
+    #: How long the request took that brought this state: it was read at most this many seconds before ``state_at``.
+    #: Null: an event brought it, or an answer without a credible time.
+    answer_seconds: float | None = fields.FloatField(_("answer seconds"), null=True)
     #: Counts the writes.
     version: int = fields.PositiveBigIntegerField(_("version"), default=1)
-    #: When an event or an answer last confirmed or changed the row (our clock).
     synced_at: datetime = fields.DateTimeField(_("synced at"))
-    #: When the provider answered 404 for the object.
+    #: The provider answered 404 for the object at this time.
     gone_at: datetime | None = fields.DateTimeField(_("gone at"), null=True, blank=True, editable=False)
-    #: When its personal data was erased. It is not stored again.
+    #: When its personal data was erased. That data is not stored again.
     erased_at: datetime | None = fields.DateTimeField(_("erased at"), null=True, blank=True, editable=False)
     #: Fields of the provider that this version of the app does not know.
     extra: dict[str, Any] = fields.JSONField(_("further fields"), default=dict, blank=True)
@@ -74,9 +73,17 @@ class Mirror(Row):
     def __str__(self) -> str:
         return str(self.pk)
 
+    @classproperty
+    def mirrored(cls) -> tuple[str, ...]:  # noqa: N805  (of the class)
+        """Return the provider's fields: the columns that the struct in ``schemas`` has too."""
+        # Imported here: every process imports the models, and many need no msgspec.
+        from payments_integration import schemas  # noqa: PLC0415
+
+        return schemas.MIRRORED[cls.kind]
+
     @classmethod
     def derived(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of further columns that are computed from the mirrored fields, for searches."""
+        """Compute the values of further columns from the mirrored fields, for searches."""
         return {}
 
     @property
@@ -86,13 +93,13 @@ class Mirror(Row):
 
 
 def payer_email(payer: Any) -> str:
-    """A payer's e-mail address in the form that searches use; empty if there is none."""
+    """Return a payer's e-mail address in the form that searches use; empty if there is none."""
     email = payer.get("email") if isinstance(payer, dict) else None
     return email.strip().lower()[:MAX_EMAIL] if isinstance(email, str) and len(email) <= MAX_EMAIL else ""
 
 
 def payer_document(payer: Any) -> str:
-    """A payer's document number in the form that searches use: letters and digits only, in upper case."""
+    """Return a payer's document number in the form that searches use: letters and digits only, in upper case."""
     document = payer.get("document") if isinstance(payer, dict) else None
     number = document.get("number") if isinstance(document, dict) else None
     if not isinstance(number, str) or len(number) > MAX_DOCUMENT:
@@ -104,29 +111,7 @@ class Payment(Mirror):
     """A pay-in (spec, "Payment")."""
 
     kind = Kind.PAYMENT
-    mirrored = (
-        "status",
-        "amount",
-        "amount_received",
-        "fee",
-        "net_amount",
-        "currency",
-        "country",
-        "method_code",
-        "method_family",
-        "flow",
-        "checkout_url",
-        "refunded_amount",
-        "merchant_reference",
-        "payer",
-        "next_action",
-        "failure_reason",
-        "metadata",
-        "created_at",
-        "expires_at",
-        "succeeded_at",
-    )
-    personal = ("payer", "next_action", "metadata", "extra", "payer_email", "payer_document")
+    personal = ("payer", "next_action", "failure_reason", "metadata", "extra", "payer_email", "payer_document")
 
     #: The provider's id.
     id: str = fields.ExactCharField(primary_key=True)
@@ -210,7 +195,7 @@ class Payment(Mirror):
 
     @property
     def refundable_amount(self) -> int:
-        """Minor units that can still be refunded, as far as the mirror knows; two queries."""
+        """Minor units that can still be refunded, as far as the mirror knows. Takes two queries."""
         return max(0, refundable_rest(self))
 
 
@@ -218,22 +203,7 @@ class Payout(Mirror):
     """Money out to a bank account (spec, "Payout")."""
 
     kind = Kind.PAYOUT
-    mirrored = (
-        "status",
-        "amount",
-        "fee",
-        "currency",
-        "country",
-        "method_code",
-        "destination",
-        "merchant_reference",
-        "failure_reason",
-        "refund_id",
-        "metadata",
-        "created_at",
-        "succeeded_at",
-    )
-    personal = ("destination", "metadata", "extra")
+    personal = ("destination", "failure_reason", "metadata", "extra")
 
     #: The provider's id.
     id: str = fields.ExactCharField(primary_key=True)
@@ -280,7 +250,7 @@ class Payout(Mirror):
         verbose_name = _("payout")
         verbose_name_plural = _("payouts")
         indexes = [
-            # Each as for payments.
+            # as for payments
             models.Index(fields=["merchant_reference"], name="pi_payout_reference"),
             models.Index(fields=["status", "synced_at"], name="pi_payout_silent"),
             models.Index(fields=["created_at", "id"], name="pi_payout_created"),
@@ -297,7 +267,6 @@ class Refund(Mirror):
     """Money back of a payment (spec, "Refund")."""
 
     kind = Kind.REFUND
-    mirrored = ("status", "payment_id", "payout_id", "amount", "currency", "reason", "created_at")
     personal = ("reason", "extra")
 
     #: The provider's id.
@@ -341,7 +310,7 @@ class Refund(Mirror):
         verbose_name = _("refund")
         verbose_name_plural = _("refunds")
         indexes = [
-            # Each as for payments.
+            # as for payments
             models.Index(fields=["status", "synced_at"], name="pi_refund_silent"),
             models.Index(fields=["created_at", "id"], name="pi_refund_created"),
             models.Index(fields=["status", "created_at", "id"], name="pi_refund_by_status"),
@@ -351,10 +320,9 @@ class Refund(Mirror):
 
 
 class DepositReference(Mirror):
-    """A reference to which a payer transfers again and again (spec, "Deposit reference")."""
+    """A reference to which a payer transfers money repeatedly (spec, "Deposit reference")."""
 
     kind = Kind.DEPOSIT_REFERENCE
-    mirrored = ("status", "country", "currency", "method_code", "merchant_reference", "details", "created_at")
     personal = ("details", "extra")
 
     #: The provider's id.
@@ -380,7 +348,7 @@ class DepositReference(Mirror):
         verbose_name = _("deposit reference")
         verbose_name_plural = _("deposit references")
         indexes = [
-            # Each as for payments.
+            # as for payments
             models.Index(fields=["merchant_reference"], name="pi_deposit_reference"),
             models.Index(fields=["status", "synced_at"], name="pi_deposit_silent"),
             models.Index(fields=["created_at", "id"], name="pi_deposit_created"),
@@ -395,7 +363,6 @@ class Balance(Mirror):
     """One row per account and currency. Balances have no id at the provider."""
 
     kind = Kind.BALANCE
-    mirrored = ("currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
 
     #: The provider's id.
     id: int
@@ -433,7 +400,6 @@ class WebhookEndpoint(Mirror):
     """A webhook endpoint, with its secret (encrypted) if this app created or rotated it."""
 
     kind = Kind.WEBHOOK_ENDPOINT
-    mirrored = ("url", "events", "status", "created_at")
 
     #: The provider's id.
     id: str = fields.ExactCharField(primary_key=True)
@@ -451,14 +417,14 @@ class WebhookEndpoint(Mirror):
     secret_since: datetime | None = fields.DateTimeField(_("secret since"), null=True, editable=False)
     #: After a rotation the old secret stays valid 24 hours (spec, "Webhook endpoints").
     previous_secret_token: str = fields.TextField(editable=False, default="", blank=True)
-    #: Until when deliveries with the previous secret count.
+    #: Deliveries signed with the previous secret are accepted until then.
     previous_secret_until: datetime | None = fields.DateTimeField(
         _("previous secret valid until"), null=True, editable=False
     )
     #: When it was deleted through this app.
     deleted_at: datetime | None = fields.DateTimeField(_("deleted at"), null=True, editable=False)
     #: The problem that ``attention`` was called for last; empty: there is none.
-    reported_problem: str = fields.TextField(default="", editable=False)
+    reported_problem: str = fields.OwnTextField(default="", editable=False)
 
     Status = ActiveStatus
 
@@ -474,7 +440,7 @@ class WebhookEndpoint(Mirror):
         return f"<WebhookEndpoint: {self.pk}>"
 
 
-#: The values after an erasure in fields that cannot be null.
+#: What an erasure writes to fields that cannot be null.
 EMPTY_VALUES: dict[str, Any] = {"extra": {}, "details": {}, "payer_email": "", "payer_document": ""}
 
 #: The mirrors by kind. Locks are taken in this order.
@@ -489,28 +455,51 @@ MIRRORS: dict[str, type[Any]] = {
 
 
 def refundable_rest(payment: Payment, *, without: str = "") -> int:
-    """Minor units of a payment that no refund has taken: done, in progress or perhaps sent.
+    """Return the minor units of a payment that no refund has taken: done, in progress or perhaps sent.
 
-    It reads mirrored rows only. It is exact in the transaction that records a refund, under the payment's lock and
-    after the refunds were listed; elsewhere it is for showing. ``without``: an operation's id that is not counted.
+    Reads mirrored rows only. The result is exact in the transaction that records a refund, under the payment's lock
+    and after the refunds were listed. Elsewhere it is for display. ``without`` is the id of an operation to leave out.
     """
     return rest_after(payment, *refunds_and_promises(payment, without=without))
 
 
-def refunds_and_promises(payment: Payment, *, without: str = "") -> tuple[list[Refund], int]:
-    """The refunds of a payment, and the minor units that open operations ask to refund; two statements."""
-    # Operations first. One that ends between the two reads then counts twice, which a refresh corrects; in the other
-    # order it would not count at all.
-    operations = list(as_committed(open_refund_operations(payment.account, payment.pk)))
-    promised = sum(operation.amount or 0 for operation in operations if operation.pk != without)
+class RefundFigures(NamedTuple):
+    """The fields of a refund that count for the refundable rest."""
+
+    amount: int
+    currency: str
+    status: str
+    state_at: datetime
+
+
+#: Stands in for a refund's status: an operation asks for it.
+_PROMISED = "asked for"
+
+
+def refunds_and_promises(payment: Payment, *, without: str = "") -> tuple[list[RefundFigures], int]:
+    """Return the refunds of a payment, and the minor units that open operations ask to refund.
+
+    Takes one statement. A transaction of MariaDB takes two, because a union has no locking reads.
+    """
+    operations = as_committed(open_refund_operations(payment.account, payment.pk).exclude(pk=without))
     refunds = as_committed(Refund.objects.filter(account=payment.account, payment_id=payment.pk))
-    return list(refunds), promised
+    listed: QuerySet[Any, Any] = refunds.values_list("amount", "currency", "status", "state_at")
+    asked: QuerySet[Any, Any] = operations.values_list("amount", "currency", Value(_PROMISED), "created_at")
+    if operations.query.select_for_update:
+        # Operations first. An operation that ends between the two reads then counts twice, which a refresh corrects.
+        # In the other order it would not count at all.
+        found = [*asked, *listed]
+    else:
+        found = list(listed.order_by().union(asked.order_by(), all=True))
+    rows = list(map(RefundFigures._make, found))
+    promised = sum(row.amount or 0 for row in rows if row.status == _PROMISED)
+    return [row for row in rows if row.status != _PROMISED], promised
 
 
-def rest_after(payment: Payment, refunds: Iterable[Refund], promised: int = 0) -> int:
-    """The rest, of a payment with all of its refunds. ``promised``: minor units of refunds that operations ask for.
+def rest_after(payment: Payment, refunds: Iterable[Refund | RefundFigures], promised: int = 0) -> int:
+    """Return the refundable rest of a payment, from all its refunds and the minor units that operations ask to refund.
 
-    The provider does not say whether ``refunded_amount`` includes refunds in progress, and it may be older than the
+    The provider does not say if ``refunded_amount`` includes refunds in progress, and it may be older than the
     refunds. The larger of the two figures counts.
     """
     if payment.status in NEVER_REFUNDED_STATUSES:
@@ -521,17 +510,17 @@ def rest_after(payment: Payment, refunds: Iterable[Refund], promised: int = 0) -
     return rest
 
 
-def refunded_so_far(payment: Payment, refunds: Iterable[Refund]) -> int:
-    """Minor units that went back, without refunds in progress: the larger figure of the two, as in ``rest_after``."""
+def refunded_so_far(payment: Payment, refunds: Iterable[Refund | RefundFigures]) -> int:
+    """Return the minor units that went back, without refunds in progress: the larger figure of ``rest_after``."""
     known = list(refunds)
     done = sum(refund.amount for refund in known if refund.status == RefundStatus.SUCCEEDED)
     return max(done, reported_refunded(payment, known))
 
 
-def reported_refunded(payment: Payment, refunds: Iterable[Refund]) -> int:
-    """The provider's ``refunded_amount``, without refunds that were returned after the payment was read.
+def reported_refunded(payment: Payment, refunds: Iterable[Refund | RefundFigures]) -> int:
+    """Return the provider's ``refunded_amount`` without refunds that were returned after the payment was read.
 
-    Handlers get a returned refund before its payment is read again, and ``refunded_amount`` changes without an event.
+    ``refunded_amount`` changes without an event, and handlers get a returned refund before its payment is read again.
     """
     returned = sum(
         refund.amount
@@ -542,13 +531,18 @@ def reported_refunded(payment: Payment, refunds: Iterable[Refund]) -> int:
 
 
 def promised_refunds() -> Subquery:
-    """Minor units that open operations ask to refund, as an annotation of payments; null if there is none."""
+    """Return the minor units that open operations ask to refund, to annotate payments; null if there are none."""
     of_payment = open_refund_operations(OuterRef("account"), OuterRef("pk")).order_by()
     return Subquery(of_payment.values("target_id").annotate(total=Sum("amount")).values("total"))
 
 
+def sent_refund_operations(account: str, payment_id: str) -> QuerySet[Operation]:
+    """Return the open refunds of a payment whose outcome is unknown: each may have made a refund."""
+    return open_refund_operations(account, payment_id).filter(state=OperationState.UNKNOWN, may_have_run=True)
+
+
 def open_refund_operations(account: str | OuterRef, payment_id: str | OuterRef) -> QuerySet[Operation]:
-    """Refunds of a payment that are asked for and may still happen, or have happened unseen."""
+    """Return the refunds of a payment that are asked for, and may still happen or have happened unseen."""
     return Operation.objects.filter(
         account=account,
         operation="create_refund",

@@ -12,23 +12,35 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
+from payments_integration.dates import moment
 from payments_integration.db import fields
 from payments_integration.exceptions import NOT_CONNECTED, is_passing
-from payments_integration.models.base import Row
+from payments_integration.models.base import Claimable
 
 
 class OperationState(models.TextChoices):
-    """The state of an operation. DONE and REJECTED are final.
+    """The state of an operation."""
 
-    CLOSED is final too, unless a passing refusal closed it: then the same call opens it again (``has_free_key``).
-    """
-
+    #: Recorded and not sent: it was deferred, or an attempt was certainly not executed and no caller waited.
+    #: ``resume_operations`` sends it: it becomes UNKNOWN. After ``SEND_WITHIN`` it becomes NEEDS_PERSON instead.
     DUE = "due", _("recorded, to be sent")
+    #: Committed before its request leaves, so it may have been executed. An answer makes it DONE or REJECTED. A
+    #: refusal of access or rate makes it CLOSED if a caller waits, otherwise DUE. Without an answer it is sent again
+    #: under its key, later looked up: it becomes DONE, or NEEDS_PERSON if that is not clear.
     UNKNOWN = "unknown", _("sent, outcome not known yet")
+    #: An answer, a look-up or a person showed that it took effect. ``result_id`` names the object. Final.
     DONE = "done", pgettext_lazy("operation", "done")
+    #: The provider refused it, and no earlier attempt can have been executed. Final.
     REJECTED = "rejected", _("rejected by the provider")
+    #: Not executed, and not sent again: a passing refusal while a caller waited, no connection, an invalid
+    #: request, an approver's refusal or a person's decision. Final, but if ``has_free_key``, the same call opens it
+    #: again.
     CLOSED = "closed", _("closed without effect")
+    #: The app cannot find out what happened, and ``attention`` was called. A person looks it up, sends it again or
+    #: decides (``outbox.resolution``): it becomes DONE, REJECTED, CLOSED or UNKNOWN.
     NEEDS_PERSON = "needs_person", _("a person must decide")
+    #: The amount reaches the approval limit. Nothing was sent. ``approve`` makes it UNKNOWN and sends it; ``reject``
+    #: makes it CLOSED.
     AWAITING_APPROVAL = "awaiting_approval", _("waits for approval")
 
 
@@ -52,15 +64,15 @@ def new_operation_id() -> str:
 
 
 def unknown_operations(references: Iterable[str | None]) -> set[str]:
-    """Those merchant references that are ids of operations which this ledger does not have.
+    """Return the merchant references that are ids of operations which this ledger does not have.
 
-    Another ledger filled them in: this one before a backup was restored, or that of another installation.
+    Another ledger sent them: this one before a backup was restored, or the ledger of another installation.
     """
     ids = {reference for reference in references if reference and _OPERATION_ID.fullmatch(reference)}
     return ids - set(Operation.objects.filter(pk__in=ids).values_list("pk", flat=True)) if ids else set()
 
 
-class Operation(Row):
+class Operation(Claimable):
     """One intent to change something at the provider, with all data that is needed to finish it after a crash."""
 
     id: str = fields.ExactCharField(primary_key=True, default=new_operation_id, max_length=40)
@@ -75,31 +87,31 @@ class Operation(Row):
     target_id: str = fields.ExactCharField(_("target"), default="", blank=True)
     #: The exact bytes of the request; null after an erasure, empty for a request without a body.
     body: bytes | None = fields.BinaryField(_("body"), null=True, default=b"")
-    #: The amount of a payment, payout or refund in minor units; for limits and look-ups.
+    #: The amount of a payment, payout or refund in minor units, for limits and look-ups.
     amount: int | None = fields.BigIntegerField(_("amount"), null=True, blank=True)
     currency: str = fields.CharField(_("currency"), max_length=64, default="", blank=True)
-    #: The merchant_reference that was sent; look-ups search by it.
+    #: The merchant_reference that was sent. Look-ups search by it.
     merchant_reference: str = fields.ExactCharField(_("merchant reference"), default="", blank=True)
     idempotency_key: str = fields.ExactCharField(_("idempotency key"))
     #: Who requested it: a user's id and name, or a job's name; may be empty.
     actor: str = fields.CharField(_("actor"), max_length=255, default="", blank=True)
     #: The primary key of the user who requested it; empty if it was not a user.
     actor_id: str = fields.CharField(max_length=64, default="", blank=True, editable=False)
-    #: SHA-256 of ``body`` when it was recorded: an approval is valid for these bytes only. Outlives an erasure.
+    #: SHA-256 of ``body`` when it was recorded. An approval is valid for these bytes only. Outlives an erasure.
     body_digest: str = fields.CharField(max_length=64, default="", blank=True, editable=False)
     #: The second person who approved it, if that was required; as in ``actor``.
     approved_by: str = fields.CharField(_("approved by"), max_length=255, default="", blank=True)
     approved_at: datetime | None = fields.DateTimeField(_("approved at"), null=True, blank=True)
     #: Recorded by ``defer`` in the caller's transaction.
     deferred: bool = fields.BooleanField(_("deferred"), default=False)
-    #: The provider's time of the event or change whose handler asked for it; null: no handler did.
+    #: The provider's time of the event or change whose handler made the call; null: no handler did.
     caused_at: datetime | None = fields.DateTimeField(null=True, blank=True, editable=False)
 
     state: str = fields.CharField(_("state"), max_length=32, choices=OperationState, default=OperationState.DUE)
     created_at: datetime = fields.DateTimeField(_("created at"), default=timezone.now)
     first_sent_at: datetime | None = fields.DateTimeField(_("first sent at"), null=True, blank=True)
-    #: The provider's clock: the first attempt left after this. The ``Date`` of the account's latest answer before it;
-    #: null if the provider sends none.
+    #: The first attempt left after this, by the provider's clock: the ``Date`` of the account's latest answer before
+    #: it. Null if the provider sends none.
     sent_after: datetime | None = fields.DateTimeField(_("sent after, at the provider"), null=True, blank=True)
     last_sent_at: datetime | None = fields.DateTimeField(_("last sent at"), null=True, blank=True)
     #: When it is due; null: now.
@@ -107,14 +119,11 @@ class Operation(Row):
     attempts: int = fields.PositiveIntegerField(_("attempts"), default=0)
     #: An earlier attempt may have been executed, so a later refusal does not prove that nothing happened.
     may_have_run: bool = fields.BooleanField(_("may have run"), default=False)
-    #: A hash of the URL and API key of the first attempt: it is never repeated with others. Before that, of those with
-    #: which it was recorded.
+    #: A hash of the URL and API key of the first attempt: it is never repeated with others. Before that attempt, of
+    #: the URL and key with which it was recorded.
     sent_to: str = fields.CharField(max_length=64, default="", blank=True)
-    #: The lease of the worker that sends it now.
-    lease_until: datetime | None = fields.DateTimeField(null=True, blank=True)
-    lease_token: str = fields.CharField(max_length=32, default="", blank=True)
 
-    #: Ids of objects that seemed to be its result, and that belong to others, as a person has said.
+    #: Ids of objects that seemed to be its result, but belong to others according to a person.
     other_objects: list[str] = fields.JSONField(default=list, blank=True, editable=False)
     #: The object that it created or changed.
     result_kind: str = fields.CharField(_("result"), max_length=64, default="", blank=True)
@@ -122,7 +131,7 @@ class Operation(Row):
     #: The provider's refusal: status_code, type, code, message, param, request_id.
     error: dict[str, Any] | None = fields.JSONField(_("error"), null=True, blank=True)
     #: The reason for its state, and what a person decided or should know.
-    note: str = fields.TextField(_("note"), default="", blank=True)
+    note: str = fields.OwnTextField(_("note"), default="", blank=True)
     request_ids: list[str] = fields.JSONField(_("request ids"), default=list, blank=True)
     closed_at: datetime | None = fields.DateTimeField(_("closed at"), null=True, blank=True)
     get_state_display: Callable[[], str]
@@ -159,13 +168,24 @@ class Operation(Row):
 
     @property
     def has_free_key(self) -> bool:
-        """Whether the same call may be sent again under its key: closed by a passing refusal, or without a connection.
+        """True if the call may be sent again under its key: closed by a passing refusal, or without a connection.
 
-        An erased request cannot be sent again.
+        False for an erased request, which cannot be sent again.
         """
         if self.state != OperationState.CLOSED or self.body is None or not isinstance(self.error, dict):
             return False
         return self.error.get("type") == NOT_CONNECTED or is_passing(self.error)
+
+    def with_note(self, text: str) -> str:
+        """Return the note with another dated line, unless the last line says the same.
+
+        Further lines of the text are indented, so that none of them looks like an entry.
+        """
+        text = "\n    ".join(text.splitlines())
+        if self.note.endswith(f": {text}"):
+            return self.note
+        line = f"{moment(timezone.now())}: {text}"
+        return f"{self.note}\n{line}".strip()
 
     @property
     def request(self) -> bytes:

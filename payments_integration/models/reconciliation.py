@@ -1,4 +1,4 @@
-"""Reconciliation: its state per account, the record of each pass, and what is due: objects to be read, attention."""
+"""The state of reconciliation per account, the record of each pass, and what is due or found."""
 
 from __future__ import annotations
 
@@ -12,40 +12,55 @@ from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from payments_integration.dates import moment
 from payments_integration.db import fields
-from payments_integration.models.base import ObjectRef, Row
+from payments_integration.models.base import Claimable, ObjectRef, Row
 
 
-class AccountState(Row):
-    """Per account: how far events are complete, the lease of the running pass, and the difference of our clocks."""
+class AccountState(Claimable):
+    """How far an account's events are complete, and how much the clocks differ. The running pass claims it."""
 
     account: str = fields.ExactCharField(_("account"), max_length=64, primary_key=True)
     #: All events created before this (the provider's clock) are in the inbox; null: no pass was complete yet.
     watermark: datetime | None = fields.DateTimeField(_("watermark"), null=True, blank=True)
-    #: The present window and its last page, so that an interrupted pass resumes.
+    #: The present window and its last page, to resume an interrupted pass.
     window_from: datetime | None = fields.DateTimeField(_("from"), null=True, blank=True)
     window_to: datetime | None = fields.DateTimeField(_("to"), null=True, blank=True)
     cursor: str = fields.ExactCharField(default="", blank=True)
-    lease_token: str = fields.CharField(max_length=32, default="", blank=True)
-    lease_until: datetime | None = fields.DateTimeField(_("claimed until"), null=True, blank=True)
     #: The provider's clock minus ours in seconds; null: not measured yet.
     clock_offset: float | None = fields.FloatField(_("clock offset"), null=True, blank=True)
     #: The provider's clock at the first answer, or the ``t`` of the first valid signature. Stored once.
     first_contact_at: datetime | None = fields.DateTimeField(null=True, blank=True)
-    #: When the first full resync was complete; null: what an answer brings may be from before the installation.
+    #: When the first full resync was complete; null: an answer may bring objects from before the installation.
     first_synced_at: datetime | None = fields.DateTimeField(null=True, blank=True)
-    #: When the last list sweep was started.
+    #: When the last list sweep was started; null: the next one is due, or under way.
     swept_at: datetime | None = fields.DateTimeField(_("swept at"), null=True, blank=True)
-    #: Events may be lost, so all objects must be compared from this time on. The pass that does it moves it ahead.
+    #: The claim of the process that sweeps the lists, or does a full resync.
+    sweep_claimed_until: datetime | None = fields.DateTimeField(null=True, blank=True, editable=False)
+    sweep_claim_token: str = fields.ExactCharField(max_length=32, default="", blank=True, editable=False)
+    #: When all objects must be compared, because events may be lost; null: no full resync is due.
     resync_due_at: datetime | None = fields.DateTimeField(_("full resync due at"), null=True, blank=True)
-    #: The full resync that is not complete: its start, the list that it reads, and that list's last page.
+    #: The full resync in progress: its start, the list that it reads, and that list's last page.
     resync_begun_at: datetime | None = fields.DateTimeField(null=True, blank=True)
     resync_list: str = fields.CharField(max_length=64, default="", blank=True)
     resync_cursor: str = fields.ExactCharField(default="", blank=True)
 
     #: The latest reference at the provider that is the id of an operation which this ledger does not have, and when it
-    #: was seen: a backup was restored, or another installation uses the account.
+    #: was seen. Either a backup was restored, or another installation uses the account.
     unknown_operation: str = fields.ExactCharField(default="", blank=True, editable=False)
     unknown_operation_at: datetime | None = fields.DateTimeField(null=True, blank=True, editable=False)
+    #: True if the events were read with a test key; null: no event was read yet. And the hash of the key that last
+    #: read them, or that was found to be of the same project (``conf.key_hash``).
+    has_test_key: bool | None = fields.BooleanField(null=True, blank=True, editable=False)
+    key_hash: str = fields.ExactCharField(max_length=64, default="", blank=True, editable=False)
+    #: The hash of a key under which the provider knew none of the newest objects, and when it was asked for them.
+    refused_key_hash: str = fields.ExactCharField(max_length=64, default="", blank=True, editable=False)
+    refused_key_at: datetime | None = fields.DateTimeField(null=True, blank=True, editable=False)
+    #: When attention was called because the key is of another project.
+    key_replaced_at: datetime | None = fields.DateTimeField(null=True, blank=True, editable=False)
+    #: When ``payments_forget`` began to delete the account's rows; null: it does not.
+    forgetting_since: datetime | None = fields.DateTimeField(null=True, blank=True, editable=False)
+
+    #: Payments whose rows were written before this (our clock) were searched for double payments.
+    doubles_sought_at: datetime | None = fields.DateTimeField(null=True, blank=True, editable=False)
 
     class Meta:
         verbose_name = _("account state")
@@ -64,9 +79,15 @@ class RunKind(models.TextChoices):
 
 
 class RunState(models.TextChoices):
+    """How a pass ended."""
+
+    #: Recorded at the start. Every end writes one of the others; after a crash of the process it stays.
     RUNNING = "running", _("running")
+    #: The pass is complete, and nothing in it failed.
     DONE = "done", pgettext_lazy("reconciliation run", "done")
+    #: It stopped at an error or at its deadline, or could not read something: see ``error``. The next pass resumes it.
     FAILED = "failed", pgettext_lazy("reconciliation run", "failed")
+    #: Another pass had claimed the account, so this one did nothing.
     SKIPPED = "skipped", _("skipped: another pass is running")
 
 
@@ -90,10 +111,10 @@ class ReconciliationRun(Row):
     repaired: int = fields.PositiveIntegerField(_("repaired"), default=0)
     #: Up to a hundred differences: object, field, ours, theirs (personal data masked).
     drift: list[dict[str, Any]] = fields.JSONField(_("drift"), default=list, blank=True)
-    error: str = fields.TextField(_("error"), default="", blank=True)
+    error: str = fields.OwnTextField(_("error"), default="", blank=True)
     get_kind_display: Callable[[], str]
     get_state_display: Callable[[], str]
-    #: For the output while it runs, not stored: what it reads now, where an interrupted pass was resumed, and how many
+    #: For the output during the pass, not stored: what it reads now, where an interrupted pass resumed, and how many
     #: objects were mirrored at the start.
     reads: str = ""
     resumed: str = ""
@@ -121,17 +142,15 @@ class ReconciliationRun(Row):
         return (self.finished_at - self.started_at).total_seconds() if self.finished_at else None
 
 
-class DueAttention(Row):
-    """A call of ``attention`` that is not sent yet. Recorded with what it is about, deleted when it is sent."""
+class DueAttention(Claimable):
+    """A call of ``attention`` that is not sent yet. It is recorded with what it is about, and deleted when sent."""
 
     account: str = fields.ExactCharField(_("account"), max_length=64)
     reason: str = fields.CharField(_("reason"), max_length=64)
-    message: str = fields.TextField(_("message"))
+    message: str = fields.OwnTextField(_("message"))
     #: The name of a model of this app, and the key of its row; empty: no row.
     sender: str = fields.CharField(max_length=64)
     object_id: str = fields.ExactCharField(default="")
-    #: When another process may send it.
-    due_at: datetime = fields.DateTimeField(_("due at"))
 
     class Meta:
         verbose_name = _("due attention")
@@ -139,6 +158,26 @@ class DueAttention(Row):
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.account})"
+
+
+class DoublePayment(Row):
+    """A reference that was paid for more than once in a currency. Deleted when the surplus has gone back."""
+
+    account: str = fields.ExactCharField(_("account"), max_length=64)
+    merchant_reference: str = fields.ExactCharField(_("merchant reference"))
+    currency: str = fields.ExactCharField(_("currency"), max_length=64)
+    found_at: datetime = fields.DateTimeField(_("found at"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("double payment")
+        verbose_name_plural = _("double payments")
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["account", "merchant_reference", "currency"], name="pi_double_payment")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.account} {self.merchant_reference}"
 
 
 class RefreshReason(models.TextChoices):
@@ -154,17 +193,17 @@ class RefreshReason(models.TextChoices):
     TIME_AHEAD = "time_ahead", _("an event with a time in the future")
 
 
-class DueRefresh(ObjectRef):
+class DueRefresh(Claimable, ObjectRef):
     """A request to read an object by GET, because its state is not certain. Deleted when done."""
 
     reason: str = fields.CharField(_("reason"), max_length=64)
     due_at: datetime = fields.DateTimeField(_("due at"), default=timezone.now)
-    #: Until then, the object's handlers wait for this read, because the row may be older than an event of theirs.
+    #: The object's handlers wait for this read until then, because the row may be older than an event of theirs.
     dispatch_waits_until: datetime | None = fields.DateTimeField(null=True, blank=True)
-    #: Counts the requests: a GET answers only those that were made before it was sent.
+    #: Counts the requests. A GET answers only the requests that were made before it was sent.
     marks: int = fields.PositiveIntegerField(default=1)
     attempts: int = fields.PositiveIntegerField(_("attempts"), default=0)
-    error: str = fields.TextField(_("error"), default="", blank=True)
+    error: str = fields.OwnTextField(_("error"), default="", blank=True)
 
     class Meta:
         verbose_name = _("due refresh")
@@ -173,8 +212,8 @@ class DueRefresh(ObjectRef):
             models.UniqueConstraint(fields=["account", "object_kind", "object_id"], name="pi_refresh_object")
         ]
         indexes = [
-            # The task that works off refreshes, and the admin list's order.
+            # the task that does the reads, and the admin list's order
             models.Index(fields=["due_at"], name="pi_refresh_due"),
-            # The same task: the few for which handlers wait.
+            # the same task: the few reads for which handlers wait
             models.Index(fields=["dispatch_waits_until"], name="pi_refresh_awaited"),
         ]

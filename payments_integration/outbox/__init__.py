@@ -1,8 +1,8 @@
-"""The outbox: calls to the provider that survive a crash.
+"""Make calls to the provider that survive a crash.
 
 An intent is recorded as an Operation and committed before its request leaves. If the answer is lost, the operation is
-sent again under the same key or looked up, until its outcome is known or a person decides (docs/operations.md).
-Only ``services`` imports this package, by the names below.
+sent again under the same key or looked up, until its outcome is known or a person decides (docs/operations.md). Only
+``services`` imports this package, by the names below.
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from payments_integration.outbox.intents import Intent as Intent, PreconditionFailed as PreconditionFailed
     from payments_integration.outbox.recovery import (
         bring_up_to_date as bring_up_to_date,
+        due_operations as due_operations,
         resume_operations as resume_operations,
     )
     from payments_integration.outbox.resolution import (

@@ -1,4 +1,4 @@
-"""Approval by a second person: another person than the requester has the operation sent, or rejects it.
+"""Let a second person approve or reject an operation. The requester cannot approve it.
 
 The approval is for the recorded bytes; a change needs a rejection and a new request. The precondition is decided again
 at approval, because days may have passed.
@@ -15,10 +15,11 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import permissions
+from payments_integration import conf, permissions
+from payments_integration.db.claims import new_token
 from payments_integration.db.transactions import ledger_database, refuse_transaction, repeatable, updated
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, operations, outcomes, recovery, resolution, sending
+from payments_integration.outbox import ledger, operations, recovery, resolution, sending
 from payments_integration.outbox.guard import Progress, guarded
 from payments_integration.outbox.intents import Intent, PreconditionFailed
 from payments_integration.validation.validator import Json
@@ -28,14 +29,14 @@ APPROVE = "approve_operation"
 _WAITS = OperationState.AWAITING_APPROVAL
 
 
-# The request holds personal data: error reports leave out the variables of these frames.
+# The request holds personal data. Error reports leave out the variables of these frames.
 @sensitive_variables()
 def approve(operation: Operation | str, actor: object, comment: str = "", *, digest: str | None = None) -> Any:
     """Send an operation that waits for approval.
 
-    The refundable rest, or the available balance, is read and checked again. What was asked for more than an hour ago
-    is looked up first, because a restored backup forgets approvals. If one object is certainly its result, it is
-    linked instead, and nothing is sent.
+    Reads and checks the refundable rest, or the available balance, again. Looks up an operation that is older than an
+    hour first, because a restored backup forgets approvals. If one object is certainly its result, it is linked
+    instead, and nothing is sent.
 
     Args:
         operation: An instance or its id.
@@ -68,7 +69,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
     if getattr(actor, "pk", None) is None:
         raise ValidationError({"actor": _("Only a user can approve.")})
     permissions.require(actor, APPROVE, operation)
-    # Before any request to the provider, and again under the lock.
+    # before any request to the provider, and again under the lock
     _check(operation, actor, who, digest)
     verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None
     if verdict is not None:
@@ -79,7 +80,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
         recovery.bring_up_to_date(precondition)
     latest = sending.latest_answer(operation.account)
     note = f"{who} approved it: {comment}" if comment else f"{who} approved it"
-    token = ledger.new_token()
+    token = new_token()
 
     def write() -> Operation:
         failure: PreconditionFailed | None = None
@@ -90,22 +91,19 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
         except PreconditionFailed as error:
             failure = error
         row = Operation.objects.select_for_update().get(pk=operation.pk)
-        if row.lease_token == token:
-            return row  # committed after all, and repeated
+        if row.claim_token == token:
+            return row  # it was committed, and is repeated
         _check(row, actor, who, digest)
         if failure is not None:
-            # Raised after the check: if it was sent meanwhile, its state is the better message.
+            # Raised after the check: if another worker sent the operation, its state is the better message.
             raise failure
-        now = timezone.now()
-        # Claimed in the commit that approves it: if this process dies, it is resumed under the same key.
-        fields = ledger.sending_fields(row, token, now, latest) | {
-            "approved_by": who,
-            "approved_at": now,
-            "note": outcomes.with_note(row, note),
-        }
+        # Claim it in the commit that approves it: if this process dies, it is resumed under the same key.
+        fields = ledger.sending_fields(row, token, latest)
+        approval = {"approved_by": who, "approved_at": fields["last_sent_at"]}
+        fields |= approval | {"note": row.with_note(note)}
         for name, value in fields.items():
             setattr(row, name, value)
-        progress.may_be_changed(row, approved_by=who, approved_at=now)
+        progress.may_be_changed(row, **approval)
         row.save(update_fields=fields)
         return row
 
@@ -117,7 +115,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
 
 
 def _linked(operation: Operation, verdict: recovery.Verdict, who: str) -> Any:
-    """Close an operation that was executed before the ledger forgot it; returns the row of its result."""
+    """Close an operation that was executed before the ledger forgot it. Returns the row of its result."""
     resolution.refuse_unclear(verdict)
     claim = ledger.claim_to_resolve(operation, (_WAITS,))
     if claim is None:
@@ -125,8 +123,8 @@ def _linked(operation: Operation, verdict: recovery.Verdict, who: str) -> Any:
         _refuse_settled(operation)
     note = f"{who} wanted to approve it; {verdict.note}"
     if not recovery.link(claim, dataclasses.replace(verdict, note=note)):
-        # Still waiting: a person who does not approve must not be able to send it.
-        ledger.release(claim, state=_WAITS, next_attempt_at=None)
+        # It still waits: a person who does not approve must not be able to send it.
+        claim.release(state=_WAITS, next_attempt_at=None)
         resolution.refuse(_("The object belongs to another operation."))
     return ledger.result(operation)
 
@@ -143,7 +141,7 @@ def reject(operation: Operation | str, actor: object, comment: str) -> Operation
         The closed operation.
 
     Raises:
-        ValidationError: It does not wait any more, or there is no comment.
+        ValidationError: It no longer waits, or there is no comment.
         PermissionDenied: The actor may not.
     """
     operation = resolution.load(operation)
@@ -155,7 +153,7 @@ def reject(operation: Operation | str, actor: object, comment: str) -> Operation
         permissions.require(actor, APPROVE, operation)
     now = timezone.now()
     words = "took it back" if takes_back else "rejected it"
-    note = outcomes.with_note(operation, f"{who} {words}: {comment}")
+    note = operation.with_note(f"{who} {words}: {comment}")
     waiting = Operation.objects.filter(pk=operation.pk, state=_WAITS)
     if not updated(waiting, state=OperationState.CLOSED, closed_at=now, next_attempt_at=None, note=note):
         operation.refresh_from_db()
@@ -171,7 +169,7 @@ def _check(operation: Operation, actor: object, who: str, digest: str | None) ->
     if _is_requester(operation, actor, who) or _has_same_name(operation, actor):
         raise ValidationError({"actor": _("Another person must approve it: the person who asked for it cannot.")})
     resolution.check_account(operation)
-    if operation.sent_to not in ("", ledger.fingerprint(operation.account)):
+    if operation.sent_to not in ("", conf.fingerprint(operation.account)):
         resolution.refuse(
             _("The account has another address or key at the provider since. Reject it, and ask for it again.")
         )
@@ -185,11 +183,11 @@ def _check(operation: Operation, actor: object, who: str, digest: str | None) ->
 
 
 def is_requester(operation: Operation, user: object) -> bool:
-    """Tell whether this user asked for the operation.
+    """Return True if this user asked for the operation.
 
     Args:
         operation: An instance.
-        user: A user; False for anything else.
+        user: A user; False for any other value.
     """
     return operation.actor_id != "" and operation.actor_id == permissions.user_id(user)
 
@@ -199,14 +197,14 @@ def _is_requester(operation: Operation, actor: object, who: str) -> bool:
 
 
 def _has_same_name(operation: Operation, actor: Any) -> bool:
-    """Whether the requester has the name of this user: as text, or as another user of the same name."""
+    """Return True if the requester has the name of this user: as text, or as another user of the same name."""
     asked, mine = operation.actor.casefold(), str(actor.get_username()).casefold()
     pk, _colon, name = asked.partition(":")
     return mine in (asked, name) or pk == str(actor.pk).casefold()
 
 
 def _intent(operation: Operation) -> Intent:
-    """The recorded operation as its precondition reads it."""
+    """Return the recorded operation as its precondition reads it."""
     return Intent(
         operation=operation.operation,
         account=operation.account,
@@ -215,7 +213,7 @@ def _intent(operation: Operation) -> Intent:
         target_id=operation.target_id,
         amount=operation.amount,
         currency=operation.currency,
-        recorded=operation.pk,
+        operation_id=operation.pk,
     )
 
 

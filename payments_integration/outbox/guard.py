@@ -1,7 +1,7 @@
-"""No error says "not executed" while the ledger holds the call's operation.
+"""Never say "not executed" while the ledger holds the call's operation.
 
 An exception can come at any line: a lost connection, a time limit, another app's hook. From the moment at which the
-operation may be committed, each one leads to a look into the ledger, here and nowhere else.
+operation may be committed, each exception leads to a look into the ledger, here and nowhere else.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from payments_integration.models import Operation, OperationState
 
 T = TypeVar("T")
 
-#: States in which an error means what it says.
+#: In these states an error means what it says.
 _WITHOUT_EFFECT = (OperationState.REJECTED, OperationState.CLOSED)
 
-#: ``look(using, waits)``: the operation as the ledger has it. ``waits``: for a commit that is still under way.
+#: ``look(using, waits)``: the operation as the ledger has it. ``waits``: wait for a commit that is under way.
 Look = Callable[[str, bool], Operation | None]
 
 
@@ -34,11 +34,11 @@ class Progress:
 
     def __init__(self) -> None:
         self._using = ledger_database()
-        #: A test case has a transaction around the call. Nothing but this connection sees what is in it.
+        #: A test case has a transaction around the call. Only this connection sees what is in it.
         self._is_test_case = connections[self._using].in_atomic_block
         #: The operation that may be committed.
         self._operation: Operation | None = None
-        #: Asks the database whether it is; None: it is committed.
+        #: Asks the database if the operation is committed; None: it is.
         self._look: Look | None = None
 
     def may_be_inserted(self, operation: Operation) -> None:
@@ -46,16 +46,17 @@ class Progress:
         self._operation, self._look = operation, partial(_inserted, operation)
 
     def may_be_changed(self, operation: Operation, **written: Any) -> None:
-        """Call before a recorded operation is written; ``written``: values that only this call writes."""
+        """Call before a recorded operation is written. ``written`` holds values that only this call writes."""
         self._operation, self._look = operation, partial(_changed, operation, written)
 
     def is_committed(self, operation: Operation) -> None:
-        """The ledger has this operation of the call."""
+        """Note that the ledger has this operation of the call."""
         self._operation, self._look = operation, None
 
     def unsettled(self) -> Operation | None:
-        """After an exception: the call's operation if the ledger has it or does not say, unless it ended without
-        effect. Whatever was open on the connection is rolled back first.
+        """Return the call's operation after an exception, if the ledger has it or gives no answer.
+
+        Returns None if it ended without effect. Rolls back first what is open on the connection.
         """
         operation = self._operation
         if operation is None or operation.state in _WITHOUT_EFFECT:
@@ -77,7 +78,7 @@ class Progress:
 
 @sensitive_variables()
 def guarded(run: Callable[..., T], *arguments: Any) -> T:
-    """The result of ``run(*arguments, progress)``. An error while the ledger has its operation is OutcomeUnknown.
+    """Return the result of ``run(*arguments, progress)``. Raise OutcomeUnknown if the ledger has its operation.
 
     Interruptions are raised again, and the outcome is open.
     """
@@ -95,7 +96,7 @@ def guarded(run: Callable[..., T], *arguments: Any) -> T:
 
 def _inserted(operation: Operation, using: str, waits: bool) -> Operation | None:
     if waits:
-        # An INSERT waits for a commit that is still under way, a read does not. It is rolled back.
+        # An INSERT waits for a commit that is under way, a read does not. The INSERT is rolled back.
         try:
             if statements.insert(operation, using=using):
                 return None

@@ -1,4 +1,4 @@
-"""A validated call before it is recorded: what the ledger will hold and what will go on the wire."""
+"""Describe a validated call before it is recorded: what the ledger will hold and what the request will say."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PreconditionFailed(ValidationError):
-    """A call that the object's state, the refundable rest or the balance forbids; nothing was sent.
+    """The object's state, the refundable rest or the balance forbids the call. Nothing was sent.
 
     The mirror may be behind, so it is refreshed once and the precondition is decided again.
     """
@@ -23,7 +23,7 @@ class PreconditionFailed(ValidationError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """One call of a service function. The repr shows no argument: they hold personal data."""
+    """One call of a service function. The repr shows no arguments, because they hold personal data."""
 
     #: The name of the service function.
     operation: str
@@ -39,39 +39,39 @@ class Intent:
     #: Minor units.
     amount: int | None = None
     currency: str = ""
-    #: Whether the provider gets the operation's id as merchant_reference if the caller gave none.
+    #: The provider gets the operation's id as merchant_reference if the caller gave none.
     fills_reference: bool = False
     #: Empty: a new key for each call.
     idempotency_key: str = ""
     #: The ledger had no operation of this key a moment ago.
-    key_is_free: bool = False
+    key_is_new: bool = False
     actor: str = ""
-    #: The user's primary key, if a user asked.
+    #: The primary key of the user who asked; empty if it was not a user.
     actor_id: str = ""
-    #: The id of the operation, if it is recorded already and waits for approval.
-    recorded: str = ""
+    #: The operation, if it is already recorded: it waits for approval, or its key is free.
+    operation_id: str = ""
 
 
 class Precondition:
-    """What must hold at the moment an intent is recorded."""
+    """What must hold when an intent is recorded."""
 
-    #: Whether it also applies to a deferred call, which cannot bring the mirror up to date.
+    #: It also applies to a deferred call, which cannot bring the mirror up to date.
     when_deferred: ClassVar[bool] = True
 
     def prepare(self) -> bool:
-        """Read at the provider what the decision needs. Outside transactions.
+        """Read at the provider what the decision needs. Call outside transactions.
 
-        Returns whether it read objects that open operations may have made; those are then linked.
+        Returns True if it read objects that open operations may have created. The caller then links them.
         """
         return False
 
     def decide(self, intent: Intent) -> Intent:
-        """Check under a lock, in the recording transaction; may fill in the intent. Raises PreconditionFailed."""
+        """Check under a lock, in the recording transaction. May fill in the intent. Raises PreconditionFailed."""
         raise NotImplementedError
 
     def refresh(self) -> None:
-        """Read again everything that ``decide`` looks at. Outside transactions."""
+        """Read again everything that ``decide`` looks at. Call outside transactions."""
 
     def competitors(self) -> Iterable[Operation]:
-        """Open operations that may have made an object that was just read. They are linked to it first."""
+        """Return open operations that may have created an object that was just read. They are linked to it first."""
         return ()

@@ -1,8 +1,6 @@
-"""The ledger: every operation, committed before it is sent, unique by (account, key), kept for ever.
+"""Keep every operation: committed before it is sent, unique by (account, key), never deleted.
 
-Leases allow one worker at a time per operation. A claim writes a token and an expiry, and every outcome is written
-only while the token is unchanged: a worker that comes too late changes nothing. If a process dies, another worker
-claims the operation when the lease has run out.
+A worker claims an operation (``db.claims``) before it sends or resolves it, and writes the outcome under its claim.
 """
 
 from __future__ import annotations
@@ -15,19 +13,21 @@ import time
 import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connections
-from django.db.models import Q
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, schemas, sync
 from payments_integration.attention import call_attention
 from payments_integration.client import LatestAnswer
-from payments_integration.db.transactions import expired, ledger_database, repeatable, updated
+from payments_integration.db import statements
+from payments_integration.db.claims import ClaimLost, Claims, new_token
+from payments_integration.db.transactions import inserted, ledger_database, repeatable, updated, updated_row
 from payments_integration.exceptions import (
     ApprovalRequired,
     IdempotencyMismatch,
@@ -44,25 +44,25 @@ from payments_integration.outbox.intents import Intent, Precondition
 from payments_integration.reasons import Reason
 from payments_integration.signals import dispatched_at
 
-#: These fields of the payer differ from one attempt of the same intent to the next.
+#: Fields of the payer that differ from one attempt of the same intent to the next.
 _NOT_COMPARED = ("ip", "device_id")
 
 
 def find(intent: Intent) -> Operation | None:
-    """The operation that the call's key belongs to; raises IdempotencyMismatch if that was a different call.
+    """Return the operation that the call's key belongs to. Raises IdempotencyMismatch if that was a different call.
 
-    Raises it too if the key belongs to an operation of another alias of the same account at the provider.
+    Also raises it if the key belongs to an operation of another alias of the same account at the provider. An
+    operation whose key is free was never executed: any call of the same service function may take it.
     """
     if not intent.idempotency_key:
         return None
-    known = Operation.objects.filter(idempotency_key=intent.idempotency_key)
-    # Most keys are new, and Django answers EXISTS in a third of the time of a row.
-    if not known.exists():
+    if not statements.is_there(Operation, ledger_database(), idempotency_key=intent.idempotency_key):
         return None
+    known = Operation.objects.filter(idempotency_key=intent.idempotency_key)
     operation = known.filter(account=intent.account).first()
     if operation is not None:
         return _same(operation, intent)
-    renamed = known.filter(sent_to=fingerprint(intent.account)).first()
+    renamed = known.filter(sent_to=conf.fingerprint(intent.account)).first()
     if renamed is not None:
         old, new = renamed.account, intent.account
         raise IdempotencyMismatch(
@@ -82,15 +82,16 @@ def record(
     reopened: Reopened | None = None,
     progress: Progress | None = None,
 ) -> tuple[Operation, bool]:
-    """The operation of this intent, and whether it is to be sent now as new.
+    """Record the intent. Returns its operation, and True if it is to be sent now as new.
 
-    A call at once is committed when this returns, and claimed in the same commit, so that no other worker sends it;
-    ``latest`` is the provider's latest answer, if there is one. A deferred call joins the caller's transaction,
-    unclaimed. From the approval limit on, the operation is unclaimed until its approval. ``is_looked_up``: the caller
-    has already looked the key up and found ``reopened``, or nothing; the unique constraint catches a call in between.
+    A call that is sent at once is committed when this returns, and claimed in the same commit, so that no other worker
+    sends it. ``latest`` is the provider's latest answer, if there is one. A deferred call joins the caller's
+    transaction, unclaimed. From the approval limit on, the operation is unclaimed until its approval.
+    ``is_looked_up``: the caller has already looked the key up and found ``reopened``, or nothing. The unique
+    constraint catches a call in between.
 
-    An operation whose key is free (``is_free``) is taken again as it was read: the same bytes under the same key.
-    ``progress`` learns what may be committed, and what is.
+    An operation that ``has_free_key`` is opened again. The same call sends the same bytes; a call with other
+    arguments, such as another payment method, replaces them. ``progress`` learns what may be committed, and what is.
 
     Raises PreconditionFailed and IdempotencyMismatch.
     """
@@ -100,33 +101,42 @@ def record(
     # In a caller's transaction, the caller's commit decides.
     progress = progress or Progress()
     must_look = not is_looked_up
+    is_new = is_looked_up and not deferred and reopened is None
+    # Receivers of other apps may write more.
+    needs_transaction = precondition is not None or call.needs_approval(intent) or statements.has_receivers(Operation)
+    if is_new and not needs_transaction:
+        if (operation := _recorded_alone(intent, latest, progress)) is not None:
+            return operation, True
+        must_look = True
 
     def write() -> tuple[Operation, bool]:
         nonlocal must_look
         known = find(intent) if must_look else reopened.operation if reopened is not None else None
-        # If this is repeated, another call with this key was faster, or the commit took place after all.
+        # If this is repeated, another call with this key was faster, or the commit did take place.
         must_look = True
-        if known is not None and not is_free(known):
+        if known is not None and not known.has_free_key:
             return known, False
-        asked = intent if known is None else _as_recorded(intent, known)
+        is_same = known is not None and is_same_call(known, intent)
+        asked = intent if known is None else _for_known(intent, known, is_same=is_same)
         decided = precondition.decide(asked) if precondition is not None else asked
-        operation = _build(decided, deferred=deferred) if known is None else _again(known, intent, deferred=deferred)
+        operation = _build(decided, deferred=deferred)
+        if known is not None:
+            operation = _reopened(known, operation, is_same=is_same)
         if call.needs_approval(decided):
             if not operation.actor:
-                # The approver must be another person than the requester.
+                # The requester cannot approve it.
                 raise ValidationError({"actor": [_("This amount needs a second person's approval: say who asks.")]})
             operation.state = OperationState.AWAITING_APPROVAL
         elif not deferred:
-            fields = sending_fields(operation, new_token(), timezone.now(), latest)
+            fields = sending_fields(operation, new_token(), latest)
             if known is not None and reopened is not None and reopened.key_is_known:
                 # The provider's key is as old as its first attempt.
                 fields |= {"first_sent_at": known.first_sent_at, "sent_after": known.sent_after}
-            for name, value in fields.items():
-                setattr(operation, name, value)
+            _set(operation, fields)
         if known is None:
             progress.may_be_inserted(operation)
-            operation.save(force_insert=True)
-        elif not _take_again(known, operation, progress):
+            statements.insert_one(operation, using=ledger_database())
+        elif not _reopen(known, operation, progress):
             return _find_locked(intent) or known, False
         if operation.state == OperationState.AWAITING_APPROVAL:
             call_attention(
@@ -139,7 +149,7 @@ def record(
         return operation, True
 
     try:
-        # Of two calls with one key, the database lets one insert; the other is repeated and finds it.
+        # Two calls with one key: the database lets one insert. The other is repeated and finds that operation.
         about = {"account": intent.account}
         operation, is_new = repeatable(write, using=ledger_database(), durable=not deferred, about=about)
     except IntegrityError:
@@ -151,28 +161,44 @@ def record(
     return operation, is_new
 
 
+def _recorded_alone(intent: Intent, latest: LatestAnswer | None, progress: Progress) -> Operation | None:
+    """Record an operation that needs one row and nothing more: its INSERT commits it.
+
+    Returns None if another call with this key was faster.
+    """
+    operation = _build(intent, deferred=False)
+    _set(operation, sending_fields(operation, new_token(), latest))
+    progress.may_be_inserted(operation)
+    try:
+        inserted(operation, using=ledger_database())
+    except IntegrityError:
+        return None
+    progress.is_committed(operation)
+    return operation
+
+
+def _set(operation: Operation, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(operation, name, value)
+
+
 def log_ids(operation: Operation) -> dict[str, str]:
-    """For log records."""
+    """Return ids for log records."""
     return {"account": operation.account, "operation_id": operation.pk}
 
 
-def claim_of_new(operation: Operation) -> Claim:
-    """The claim that ``record`` committed together with the operation."""
-    return Claim(operation, operation.lease_token, repeated=False)
+def outcome_of(operation: Operation) -> Any:
+    """Return or raise what a call with the key of a recorded operation should. Sends nothing.
 
-
-def replay(operation: Operation) -> Any:
-    """The result of a repeated call with the same key. It never sends anything.
-
-    Done: the mirror row as it is now; OutcomeUnknown if the row was deleted and cannot be read again. Rejected: the
-    same error. Closed: OperationClosed, or the same error if its key is free. Otherwise the outcome is open:
-    OutcomeUnknown, or ApprovalRequired.
+    DONE: the mirror row as it is now; OutcomeUnknown if the row was deleted and cannot be read again. REJECTED: the
+    same error. CLOSED: OperationClosed, or the same error if its key is free. In any other state the outcome is open:
+    OutcomeUnknown or ApprovalRequired.
     """
     if operation.state == OperationState.DONE:
         return result(operation)
     if operation.state == OperationState.REJECTED:
         raise provider_error(operation.error or {})
-    if is_free(operation):
+    if operation.has_free_key:
         raise closing_error(operation.error or {})
     if operation.state == OperationState.CLOSED:
         raise OperationClosed(operation, f"operation {operation.pk} was closed; it did not happen and will not")
@@ -182,7 +208,7 @@ def replay(operation: Operation) -> Any:
 
 
 def result(operation: Operation) -> Any:
-    """The mirror row that a finished operation made or changed; None for a deletion."""
+    """Return the mirror row that a finished operation made or changed; None for a deletion."""
     call = operations.get(operation.operation)
     if call is not None and not call.leaves_object:
         return None
@@ -202,53 +228,58 @@ class Reopened:
     """An operation whose key is free, to be sent again."""
 
     operation: Operation
-    #: The provider may still know the key: it protects against a second object, for as long as from the first attempt.
+    #: The provider may still know the key, as long as from its first attempt. The key protects against a second
+    #: object.
     key_is_known: bool
 
 
-def is_free(operation: Operation) -> bool:
-    """Whether the same call may be sent again under its key."""
-    return operation.has_free_key
+def is_same_call(operation: Operation, intent: Intent) -> bool:
+    return (operation.operation, operation.arguments_hash) == (intent.operation, _arguments_hash(intent))
 
 
-def _as_recorded(intent: Intent, known: Operation) -> Intent:
-    """The intent with the request as it was recorded: what is decided about is what is sent."""
+def _for_known(intent: Intent, known: Operation, *, is_same: bool) -> Intent:
+    """Return the intent to decide about. The same call sends the recorded bytes."""
+    if not is_same:
+        return dataclasses.replace(intent, operation_id=known.pk)
     body = json.loads(known.request) if known.request else None
-    return dataclasses.replace(intent, body=body, amount=known.amount, currency=known.currency, recorded=known.pk)
+    return dataclasses.replace(intent, body=body, amount=known.amount, currency=known.currency, operation_id=known.pk)
 
 
-def _again(known: Operation, intent: Intent, *, deferred: bool) -> Operation:
-    """The operation as it is before it is sent, for the caller of now."""
+def _reopened(known: Operation, asked: Operation, *, is_same: bool) -> Operation:
+    """Return the operation as it is before it is sent, for the present caller, whose operation would be ``asked``."""
     operation = copy.copy(known)
+    for name in _OF_THE_CALLER if is_same else (*_OF_THE_CALLER, *_ARGUMENTS):
+        setattr(operation, name, getattr(asked, name))
+    if not is_same:
+        operation.note = operation.with_note("asked for again with other arguments")
+    # The older cause counts: what an old event asks for is looked up before it is sent.
+    operation.caused_at = min(filter(None, (known.caused_at, asked.caused_at)), default=None)
     operation.state = OperationState.DUE
-    operation.deferred = deferred
-    operation.actor, operation.actor_id = intent.actor, intent.actor_id
     operation.approved_by, operation.approved_at = "", None
-    operation.sent_to = fingerprint(operation.account)
     operation.error = operation.closed_at = operation.next_attempt_at = None
     return operation
 
 
-#: What ``_again`` and sending change.
-_TAKEN_AGAIN = (
-    "state", "deferred", "actor", "actor_id", "approved_by", "approved_at", "error", "closed_at", "next_attempt_at",
-    "may_have_run", "first_sent_at", "last_sent_at", "sent_after", "sent_to", "attempts", "lease_token", "lease_until",
+#: Decided by each call, even by one with the same arguments.
+_OF_THE_CALLER = ("actor", "actor_id", "deferred", "sent_to")
+_ARGUMENTS = (
+    "arguments", "arguments_hash", "target_id", "amount", "currency", "merchant_reference", "body", "body_digest",
 )  # fmt: skip
 
 
-def _take_again(known: Operation, operation: Operation, progress: Progress) -> bool:
-    """Write it, if the row is as it was read; False if another call was faster."""
-    # No two calls have the same token; one that claims nothing is told by what it has not got any more.
-    mark = {"lease_token": operation.lease_token} if operation.lease_token else {"state": operation.state}
+def _reopen(known: Operation, operation: Operation, progress: Progress) -> bool:
+    """Write the reopened operation if the row is as it was read. Returns False if another call was faster."""
+    # Recognise our own write: no two calls have the same token, and without a claim the state has changed.
+    mark = {"claim_token": operation.claim_token} if operation.claim_token else {"state": operation.state}
     progress.may_be_changed(operation, **mark)
-    as_read = Operation.objects.filter(
-        free(timezone.now()), pk=known.pk, state=known.state, attempts=known.attempts, closed_at=known.closed_at
-    )
-    return bool(as_read.update(**{name: getattr(operation, name) for name in _TAKEN_AGAIN}))
+    as_read = unclaimed(known, (known.state,)).filter(closed_at=known.closed_at, account=known.account)
+    columns = [field.attname for field in operation._meta.concrete_fields if not field.primary_key]
+    return bool(as_read.update(**{name: getattr(operation, name) for name in columns}))
 
 
 def _build(intent: Intent, *, deferred: bool) -> Operation:
     operation = Operation(
+        **({"pk": intent.operation_id} if intent.operation_id else {}),
         account=intent.account,
         operation=intent.operation,
         arguments=intent.arguments,
@@ -261,8 +292,8 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
         actor_id=intent.actor_id,
         deferred=deferred,
         caused_at=dispatched_at(),
-        # An approval is valid only for the account as it is configured now, and a renamed account is recognised.
-        sent_to=fingerprint(intent.account),
+        # An approval is valid only for the account as it is configured now. This also recognises a renamed account.
+        sent_to=conf.fingerprint(intent.account),
     )
     body = dict(intent.body) if intent.body is not None else None
     if body is not None:
@@ -276,7 +307,7 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
 
 
 def _arguments_hash(intent: Intent) -> str:
-    """A repeated call must match it: operation and arguments, without the payer's ip and device_id."""
+    """Return a hash of operation and arguments, without the payer's ip and device_id. A repeated call must match."""
     compared = dict(intent.arguments)
     payer = {name: value for name, value in compared.pop("payer", {}).items() if name not in _NOT_COMPARED}
     if payer:
@@ -286,12 +317,13 @@ def _arguments_hash(intent: Intent) -> str:
 
 
 def digest_of(body: bytes) -> str:
-    """The fingerprint of a request: the bytes that are sent are those that were recorded and shown."""
+    """Return the fingerprint of a request, to compare the bytes to send with the recorded and shown ones."""
     return hashlib.sha256(body).hexdigest()
 
 
 def _same(operation: Operation, intent: Intent) -> Operation:
-    if (operation.operation, operation.arguments_hash) != (intent.operation, _arguments_hash(intent)):
+    may_take = operation.has_free_key and operation.operation == intent.operation
+    if not may_take and not is_same_call(operation, intent):
         raise IdempotencyMismatch(
             f"this idempotency key belongs to a different call, operation {operation.pk} "
             f"({operation.operation}); nothing was sent"
@@ -300,7 +332,7 @@ def _same(operation: Operation, intent: Intent) -> Operation:
 
 
 def _find_locked(intent: Intent) -> Operation | None:
-    """The operation that won the race for the key; the caller's transaction may not see it by a plain read."""
+    """Return the operation that won the race for the key. A plain read in the caller's transaction may not see it."""
     known = Operation.objects.filter(account=intent.account, idempotency_key=intent.idempotency_key)
     if connections[ledger_database()].in_atomic_block:
         # A locking read sees the newest committed row even under REPEATABLE READ (MariaDB).
@@ -309,56 +341,57 @@ def _find_locked(intent: Intent) -> Operation | None:
     return _same(operation, intent) if operation is not None else None
 
 
-#: Beyond the request's own deadline: waiting on 429, saving the answer, and clocks that disagree a little.
-LEASE_MARGIN = 30.0
+#: Added to the request's own deadline: waiting on 429, saving the answer, and clocks that disagree a little.
+CLAIM_MARGIN = 30.0
 
 
-class LeaseLost(Exception):
-    """Another worker has taken the operation over; this one writes nothing more."""
+class ClaimTooShort(ClaimLost):
+    """The claim is too short for a request, so nothing was sent. Another worker takes the operation over."""
 
 
-class LeaseTooShort(LeaseLost):
-    """The lease does not last for a request, so it was not sent; another worker takes the operation over."""
+def claims() -> Claims:
+    """Return how operations are claimed."""
+    return Claims(timedelta(seconds=conf.current().REQUEST_DEADLINE + CLAIM_MARGIN))
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to send or resolve one operation, until the lease runs out."""
+    """The right to send or resolve one operation, until the claim ends."""
 
     operation: Operation
     token: str
     #: An earlier attempt may have been executed: a refusal now proves nothing, and an answer may be old.
-    repeated: bool
+    may_have_run: bool
     #: When it was claimed, on a clock that cannot be set.
     since: float = field(default_factory=time.monotonic, compare=False)
 
     def ensure_time(self, wait: float) -> None:
-        """Raise LeaseTooShort unless a request, after waiting for up to ``wait`` seconds, ends within the lease.
+        """Raise ClaimTooShort unless a request, after waiting for up to ``wait`` seconds, ends within the claim.
 
         A process may be stopped between its claim and its request for any length of time.
         """
         self.ensure_lasts(conf.current().REQUEST_DEADLINE + wait)
 
     def ensure_lasts(self, seconds: float) -> None:
-        """Raise LeaseTooShort unless the lease lasts for so many seconds more, by either clock."""
-        until, lasts = self.operation.lease_until, _duration().total_seconds()
+        """Raise ClaimTooShort unless the claim lasts this many seconds more, by either clock."""
+        until, lasts = self.operation.claimed_until, claims().length.total_seconds()
         if until is None or timezone.now() + timedelta(seconds=seconds) > until:
-            raise LeaseTooShort
+            raise ClaimTooShort
         if time.monotonic() - self.since > lasts - seconds:
-            raise LeaseTooShort
+            raise ClaimTooShort
+
+    def release(self, **values: Any) -> None:
+        """Write an outcome and end the claim, in one statement. Raises ClaimLost."""
+        where = {"id": self.operation.pk, "claim_token": self.token}
+        if not updated_row(Operation, where=where, values=claims().free_values() | values):
+            raise ClaimLost("another worker has taken this operation")
 
 
-def fingerprint(account: str) -> str:
-    """A hash of the address and API key under which this account's operations are sent."""
-    return conf.fingerprint(account)
-
-
-def sending_fields(
-    operation: Operation, token: str, now: datetime, latest: LatestAnswer | None = None
-) -> dict[str, Any]:
-    """The fields that must be committed before a request leaves. ``latest``: the provider's latest answer."""
+def sending_fields(operation: Operation, token: str, latest: LatestAnswer | None = None) -> dict[str, Any]:
+    """Return the fields to commit before a request leaves. ``latest`` is the provider's latest answer."""
+    now = timezone.now()
     fields: dict[str, Any] = {
-        **_lease_fields(operation, token, now),
+        **_claim_fields(operation, token),
         "state": OperationState.UNKNOWN,
         "may_have_run": True,
         "last_sent_at": now,
@@ -368,71 +401,40 @@ def sending_fields(
         fields |= {
             "first_sent_at": now,
             "sent_after": latest.date if latest is not None else None,
-            "sent_to": fingerprint(operation.account),
+            "sent_to": conf.fingerprint(operation.account),
         }
     return fields
 
 
-def new_token() -> str:
-    return uuid.uuid4().hex
-
-
 def claim_to_send(operation: Operation, states: Collection[str], latest: LatestAnswer | None = None) -> Claim | None:
-    """Claim the operation for sending, as it was when it was read; None if another worker was faster.
+    """Claim the operation for sending if it is as it was read. Returns None if another worker was faster.
 
-    ``latest``: the provider's latest answer, for a first attempt.
+    ``latest`` is the provider's latest answer, for a first attempt.
     """
-    token, now = new_token(), timezone.now()
-    return _take(operation, states, token, now, sending_fields(operation, token, now, latest))
+    return _take(operation, states, sending_fields(operation, new_token(), latest))
 
 
 def claim_to_resolve(operation: Operation, states: Collection[str]) -> Claim | None:
-    """Claim the operation without sending it; None if another worker was faster."""
-    token, now = new_token(), timezone.now()
-    return _take(operation, states, token, now, _lease_fields(operation, token, now))
+    """Claim the operation without sending it. Returns None if another worker was faster."""
+    return _take(operation, states, _claim_fields(operation, new_token()))
 
 
-def free(now: datetime) -> Q:
-    """Operations without a valid lease."""
-    return Q(lease_until__isnull=True) | expired("lease_until", _duration(), now=now)
+def unclaimed(operation: Operation, states: Collection[str]) -> QuerySet[Operation]:
+    """Match the operation's row if it is unchanged since the read, unclaimed, and in one of these states."""
+    return Operation.objects.filter(claims().free(), pk=operation.pk, state__in=states, attempts=operation.attempts)
 
 
-def release(claim: Claim, **values: Any) -> dict[str, Any]:
-    """Write an outcome and end the lease, in one statement; returns the fields written.
-
-    Raises LeaseLost if another worker holds it now.
-    """
-    values |= {"lease_token": "", "lease_until": None}
-    if not Operation.objects.filter(pk=claim.operation.pk, lease_token=claim.token).update(**values):
-        raise LeaseLost
-    return values
+def _claim_fields(operation: Operation, token: str) -> dict[str, Any]:
+    claimed = claims().values(token)
+    # If this process dies, the operation is due again when the claim ends.
+    return {**claimed, "attempts": operation.attempts + 1, "next_attempt_at": claimed["claimed_until"]}
 
 
-def _duration() -> timedelta:
-    return timedelta(seconds=conf.current().REQUEST_DEADLINE + LEASE_MARGIN)
-
-
-def _lease_fields(operation: Operation, token: str, now: datetime) -> dict[str, Any]:
-    until = now + _duration()
-    return {
-        "lease_token": token,
-        "lease_until": until,
-        "attempts": operation.attempts + 1,
-        # If this process dies, the operation is due again when the lease has run out.
-        "next_attempt_at": until,
-    }
-
-
-def _take(
-    operation: Operation, states: Collection[str], token: str, now: datetime, fields: dict[str, Any]
-) -> Claim | None:
-    repeated = operation.may_have_run
-    # Only if the row is unchanged since the caller read it.
-    as_read = Operation.objects.filter(free(now), pk=operation.pk, state__in=states).filter(
-        attempts=operation.attempts, state=operation.state, may_have_run=repeated
-    )
+def _take(operation: Operation, states: Collection[str], fields: dict[str, Any]) -> Claim | None:
+    may_have_run = operation.may_have_run
+    as_read = unclaimed(operation, states).filter(state=operation.state, may_have_run=may_have_run)
     if not updated(as_read, **fields):
         return None
     for name, value in fields.items():
         setattr(operation, name, value)
-    return Claim(operation, token, repeated)
+    return Claim(operation, fields["claim_token"], may_have_run)

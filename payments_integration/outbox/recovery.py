@@ -1,7 +1,7 @@
-"""Bringing operations to an end that their callers could not: deferred, limited, crashed or unknown ones.
+"""Finish operations that their caller could not finish: deferred, rate-limited, interrupted or unknown.
 
-An unknown operation is sent again under its key while the provider knows that key. After that, or where it went to
-another address, it is looked up. A single object that no other operation explains counts as its result; a person
+An unknown operation is sent again under its key while the provider knows that key. After that, or if it went to
+another address, it is looked up. A single object that no other operation explains counts as its result. A person
 decides about everything else.
 """
 
@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured, ValidationError
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from payments_integration import conf, sync, wakeup
+from payments_integration import conf, projection, stopping, sync, wakeup
 from payments_integration.client import get_client
+from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import expired, refuse_transaction
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError, request_id_of
 from payments_integration.models import Mirror, Operation, OperationState, StatusChange
@@ -30,16 +33,16 @@ from payments_integration.outbox.ledger import Claim
 
 logger = logging.getLogger(__name__)
 
-#: States that workers resume.
 RESUMABLE = (OperationState.DUE, OperationState.UNKNOWN)
-#: An operation that could not be sent for this long is no longer sent without a person.
+#: After waiting this long, an operation is sent only by a person.
 SEND_WITHIN = timedelta(hours=24)
 #: If look-ups have failed for this long since the first attempt, a person decides.
 GIVE_UP_AFTER = timedelta(hours=48)
 DEFAULT_LIMIT = 200
-#: A pass starts no further operation after this many seconds; the next pass continues.
+#: A pass starts no further operation after this many seconds. The next pass continues.
 PASS_SECONDS = 240.0
-#: What the ledger takes for unsent is looked up first from this age on: after a restored backup it may have been sent.
+#: From this age on, an operation that the ledger takes for unsent is looked up first: after a restored backup it may
+#: have been sent.
 LOOK_AFTER = timedelta(hours=1)
 #: A call waits this many seconds for another operation on the same object that is being sent.
 COMPETITOR_WAIT = 10.0
@@ -64,47 +67,63 @@ def resume_operations(
         TransactionRefused: The call is inside a transaction.
     """
     refuse_transaction("resume_operations")
-    now = timezone.now()
     deadline = time.monotonic() + PASS_SECONDS if deadline is None else deadline
-    due = Operation.objects.filter(ledger.free(now), _due(now), state__in=RESUMABLE)
+    sync.compare_keys(account)
+    due = due_operations()
     if account is not None:
         due = due.filter(account=conf.account(account).alias)
     due = due.order_by(F("next_attempt_at").asc(nulls_first=True), "created_at", "pk")
     counts: dict[str, int] = {}
     touched: set[str] = set()
     for pk, alias in list(due.values_list("pk", "account")[:limit]):
-        if time.monotonic() >= deadline:
+        if stopping.is_over(deadline):
             break
         outcome = _resume_safely(pk)
         counts[outcome] = counts.get(outcome, 0) + 1
-        touched.add(alias)
+        if outcome not in ("skipped", "failed"):
+            touched.add(alias)
     for alias in conf.aliases():
         if alias in touched:
             wakeup.wake(alias)
     return counts
 
 
+def due_operations() -> QuerySet[Operation]:
+    """Return the operations of all accounts that a worker should resume now."""
+    now = timezone.now()
+    due = Operation.objects.filter(ledger.claims().free(now=now), _due(now), state__in=RESUMABLE)
+    # Their operations wait while the key may be of another project.
+    return due.exclude(account__in=projection.refused_accounts())
+
+
 def resume(operation: Operation) -> bool:
-    """Take one operation a step further; False if another worker holds it or it is no longer due for that."""
+    """Take one operation a step further. Returns False if another worker holds it or it is no longer due."""
     if operation.account not in conf.aliases():
         # Without its account nothing can be asked or sent.
-        return _hand_over(operation, f"the account {operation.account} is not configured any more")
+        why = f"the account {operation.account} is not configured any more"
+        return _resolved(operation, RESUMABLE, partial(outcomes.needs_person, why=why))
     if not operation.may_have_run:
         if timezone.now() - operation.created_at > SEND_WITHIN:
-            return _hand_over(operation, "it could not be sent for 24 hours")
+            why = "it could not be sent for 24 hours"
+            return _resolved(operation, RESUMABLE, partial(outcomes.needs_person, why=why))
         return send(operation, RESUMABLE)
     if sending.may_resend(operation):
         return send(operation, RESUMABLE)
-    claim = ledger.claim_to_resolve(operation, RESUMABLE)
+    return _resolved(operation, RESUMABLE, look_up)
+
+
+def _resolved(operation: Operation, states: Collection[str], settle: Callable[[Claim], None]) -> bool:
+    """Claim the operation and settle it without sending it. Returns False if another worker holds it."""
+    claim = ledger.claim_to_resolve(operation, states)
     if claim is not None:
-        look_up(claim)
+        settle(claim)
     return claim is not None
 
 
 def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
-    """Claim and send; False if another worker was faster.
+    """Claim and send the operation. Returns False if another worker was faster.
 
-    It is looked up instead if the provider may have forgotten its key, and looked up first where ``must_look_first``.
+    It is looked up instead if the provider may have forgotten its key, and looked up first if ``must_look_first``.
     """
     latest, verdict = None, None
     try:
@@ -113,17 +132,11 @@ def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
         if verdict is None and not operation.may_have_run:
             latest = sending.latest_answer(operation.account)
     except (ProviderError, NoAnswer, PagingError) as error:
-        claim = ledger.claim_to_resolve(operation, states)
-        if claim is not None:
-            outcomes.due_again(claim, error)
-        return claim is not None
+        return _resolved(operation, states, partial(outcomes.due, error=error))
     except WireError as error:
         verdict = Verdict(f"what was found cannot be read: {error}")
     if verdict is not None:
-        claim = ledger.claim_to_resolve(operation, states)
-        if claim is not None:
-            settle(claim, verdict)
-        return claim is not None
+        return _resolved(operation, states, partial(settle, verdict=verdict))
     claim = ledger.claim_to_send(operation, states, latest)
     if claim is not None:
         try:
@@ -134,7 +147,7 @@ def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
 
 
 def look_up(claim: Claim) -> None:
-    """Resolve an operation by reading, and write the outcome; it stays unknown if reading fails."""
+    """Resolve an operation by reading, and write the outcome. It stays unknown if reading fails."""
     operation = claim.operation
     try:
         _resolve(claim)
@@ -148,13 +161,15 @@ def look_up(claim: Claim) -> None:
         outcomes.needs_person(claim, f"what was found cannot be read: {error}")
 
 
-def reopened(operation: Operation) -> ledger.Reopened | None:
-    """An operation whose key is free, if it may leave as a first attempt; None: it was executed, and is linked now.
+def reopened(operation: Operation, *, is_same_call: bool) -> ledger.Reopened | None:
+    """Return an operation whose key is free, to be sent as a first attempt; or None if it was executed.
 
-    The provider's key protects while it is younger than 23 hours there. After that, the operation is looked up as
-    before any late first send. Raises ValidationError if something may be its object, and what reading raises.
+    An executed one is linked to its object. While the key is younger than 23 hours at the provider, it protects
+    the same call. Otherwise the operation is looked up as before any late first send. Raises ValidationError if
+    something may be its object, and what reading raises.
     """
-    if operation.sent_to == ledger.fingerprint(operation.account) and sending.is_key_known(operation):
+    is_same_place = operation.sent_to == conf.fingerprint(operation.account)
+    if is_same_call and is_same_place and sending.is_key_known(operation):
         return ledger.Reopened(operation, key_is_known=True)
     verdict = look_first(operation) if must_look_first(operation) else None
     if verdict is None:
@@ -168,7 +183,7 @@ def reopened(operation: Operation) -> ledger.Reopened | None:
 
 
 def bring_up_to_date(precondition: Precondition, *, until: float | None = None) -> None:
-    """Read at the provider everything that a precondition decides on. ``until``: as in ``link_competitors``."""
+    """Read at the provider everything that a precondition decides on. ``until``: see ``link_competitors``."""
     precondition.refresh()
     link_competitors(precondition, until=until)
 
@@ -176,8 +191,9 @@ def bring_up_to_date(precondition: Precondition, *, until: float | None = None) 
 def link_competitors(precondition: Precondition, *, until: float | None = None) -> None:
     """Link operations of unknown outcome to the objects that were just read, so that none counts twice.
 
-    It waits for an operation that is being sent, until ``until`` (``time.monotonic()``, by default 10 s from now).
-    One that cannot be linked counts twice, which may refuse the caller's refund but never lets it exceed the rest.
+    Waits for an operation that is being sent, until ``until`` (``time.monotonic()``, by default 10 s from now). An
+    operation that cannot be linked counts twice. That may refuse the caller's refund, but never lets it exceed the
+    rest.
     """
     until = time.monotonic() + COMPETITOR_WAIT if until is None else until
     for operation in precondition.competitors():
@@ -188,21 +204,13 @@ def link_competitors(precondition: Precondition, *, until: float | None = None) 
             try:
                 _link_if_found(operation)
             except (ProviderError, NoAnswer, PagingError, WireError) as error:
-                logger.info(
-                    "Operation %s could not be looked up: %s",
-                    operation.pk,
-                    type(error).__name__,
-                    extra={
-                        "account": operation.account,
-                        "operation_id": operation.pk,
-                        "request_id": request_id_of(error),
-                    },
-                )
+                extra = {**ledger.log_ids(operation), "request_id": request_id_of(error)}
+                logger.info("Operation %s could not be looked up: %s", operation.pk, type(error).__name__, extra=extra)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a look-up means for an operation. Without more than a note, a person decides."""
+    """What a look-up means for an operation. With no more than a note, a person decides."""
 
     note: str
     #: The target is as the operation wanted it.
@@ -218,10 +226,10 @@ class Verdict:
 
 
 def must_look_first(operation: Operation) -> bool:
-    """Whether the operation may have been sent although the ledger takes it for unsent.
+    """Return True if the operation may have been sent although the ledger takes it for unsent.
 
-    After a restored backup the ledger has forgotten what it sent, and handlers ask again for what was paid; a copy of
-    production with its key asks for it as well. What left before, and whose key is still valid, needs no look.
+    After a restored backup the ledger has forgotten what it sent, and handlers ask again for what was paid. So does a
+    copy of production with its key. An earlier attempt whose key is still valid needs no look.
     """
     if operation.may_have_run:
         return False
@@ -230,9 +238,9 @@ def must_look_first(operation: Operation) -> bool:
 
 
 def look_first(operation: Operation) -> Verdict | None:
-    """Look before a first send, in the mirror and at the provider; None if nothing speaks against sending it.
+    """Look in the mirror and at the provider before a first send. Returns None if nothing speaks against sending it.
 
-    It writes nothing of the operation. Raises what reading raises.
+    Writes nothing to the operation. Raises what reading raises.
     """
     finding = operations.of(operation).look_first(get_client(operation.account), operation)
     if isinstance(finding, operations.Happened):
@@ -257,7 +265,7 @@ def settle(claim: Claim, verdict: Verdict) -> None:
 
 
 def link(claim: Claim, verdict: Verdict) -> bool:
-    """Close the operation as the one that made the verdict's result; False if another operation did."""
+    """Close the operation as the one that made the verdict's result. Returns False if another operation did."""
     found = verdict.result
     return outcomes.link(claim, found.id, verdict.note, resource=None if isinstance(found, Mirror) else found)
 
@@ -265,12 +273,10 @@ def link(claim: Claim, verdict: Verdict) -> bool:
 def _resolve(claim: Claim) -> None:
     operation = claim.operation
     finding = operations.of(operation).look_up(get_client(operation.account), operation)
-    if isinstance(finding, operations.Happened):
-        settle(claim, Verdict(finding.note, took_effect=True))
-    elif isinstance(finding, operations.Unclear):
-        settle(claim, Verdict(finding.note))
-    else:
+    if isinstance(finding, operations.Candidates):
         settle(claim, _judged(operation, finding, without_operation(operation, finding)))
+    else:
+        settle(claim, Verdict(finding.note, took_effect=isinstance(finding, operations.Happened)))
 
 
 def _judged(
@@ -279,13 +285,13 @@ def _judged(
     free: list[Any],
     doubt: str = "but may have been made before it was sent",
 ) -> Verdict:
-    """``free``: those of the objects found that no other operation made. ``doubt``: why none of them is certain."""
+    """Judge the objects found. ``free``: made by no other operation. ``doubt``: why none is certain."""
     certain = [item for item in free if operations.of(operation).is_certain(operation, item)]
     ids = tuple(item.id for item in certain or free)
     if not found.complete:
         return Verdict(f"there are more than {operations.MAX_SCANNED} objects to look through")
     if not free:
-        return Verdict("it was not found at the provider")
+        return Verdict(operations.NOT_FOUND)
     if not certain:
         return Verdict(f"{_ids(free)} fits it, {doubt}", ids=ids)
     if len(certain) > 1:
@@ -296,7 +302,7 @@ def _judged(
 
 
 def _link_if_found(operation: Operation) -> None:
-    """Link it if exactly one object fits; otherwise leave it as it is, to be sent again or looked up later.
+    """Link the operation if exactly one object fits. Otherwise leave it, to be sent again or looked up later.
 
     Its key is still valid, so an object that may have been made before the request left is not linked.
     """
@@ -304,7 +310,7 @@ def _link_if_found(operation: Operation) -> None:
     claim = ledger.claim_to_resolve(operation, (OperationState.UNKNOWN,))
     if claim is None:
         return
-    with suppress(ledger.LeaseLost):
+    with suppress(ClaimLost):
         try:
             found = operations.of(operation).look_up(get_client(operation.account), operation)
             if isinstance(found, operations.Candidates) and found.complete and not _has_rival(operation):
@@ -313,13 +319,13 @@ def _link_if_found(operation: Operation) -> None:
                     wakeup.wake(operation.account)
                     return
         except Exception:
-            ledger.release(claim, **as_it_was)
+            claim.release(**as_it_was)
             raise
-        ledger.release(claim, **as_it_was)
+        claim.release(**as_it_was)
 
 
 def without_operation(operation: Operation, found: operations.Candidates) -> list[Any]:
-    """The candidates that no operation is linked to, and that no person has called another one's."""
+    """Return the candidates that no operation is linked to, and that no person has called another operation's."""
     linked = set(
         Operation.objects.filter(
             account=operation.account,
@@ -332,7 +338,7 @@ def without_operation(operation: Operation, found: operations.Candidates) -> lis
 
 
 def _made_after_sending(operation: Operation, items: list[Any]) -> list[Any]:
-    """Those that are certainly the operation's, and that the mirror did not know before the request left."""
+    """Return the items that are certainly the operation's and were not mirrored before the request left."""
     call = operations.of(operation)
     sent_at = operation.first_sent_at or operation.created_at
     known_before = StatusChange.objects.filter(
@@ -350,7 +356,7 @@ def _ids(items: list[Any]) -> str:
 
 
 def _has_rival(operation: Operation) -> bool:
-    """Whether another operation of open outcome may have made the same object."""
+    """Return True if another operation of open outcome may have made the same object."""
     return (
         Operation.objects.filter(
             account=operation.account,
@@ -368,25 +374,17 @@ def _has_rival(operation: Operation) -> bool:
 
 
 def _is_held(operation: Operation) -> bool:
-    return not Operation.objects.filter(ledger.free(timezone.now()), pk=operation.pk).exists()
+    return not Operation.objects.filter(ledger.claims().free(), pk=operation.pk).exists()
 
 
 def _due(now: datetime) -> Q:
-    """Operations whose time has come."""
+    """Match operations whose time has come."""
     longest = timedelta(seconds=outcomes.LONGEST_DELAY)
     return Q(next_attempt_at__isnull=True) | expired("next_attempt_at", longest, now=now)
 
 
-def _hand_over(operation: Operation, why: str) -> bool:
-    """Leave it to a person; False if another worker holds it."""
-    claim = ledger.claim_to_resolve(operation, RESUMABLE)
-    if claim is not None:
-        outcomes.needs_person(claim, why)
-    return claim is not None
-
-
 def _resume_safely(pk: str) -> str:
-    """An error with one operation does not stop the others."""
+    """Resume one operation, so that its error does not stop the others."""
     try:
         operation = Operation.objects.get(pk=pk)
     except Exception:
@@ -396,27 +394,26 @@ def _resume_safely(pk: str) -> str:
         if operation.state not in RESUMABLE or not resume(operation):
             return "skipped"
         return str(operation.state)
-    except ledger.LeaseLost:
+    except ClaimLost:
         return "skipped"
     except ImproperlyConfigured:
         raise
     except Exception as error:
-        extra = {"account": operation.account, "operation_id": pk, "request_id": request_id_of(error)}
+        extra = {**ledger.log_ids(operation), "request_id": request_id_of(error)}
         logger.exception("Resuming operation %s failed", pk, extra=extra)
         return _failed(operation, error)
 
 
 def _failed(operation: Operation, error: Exception) -> str:
-    """After an error on our side it is tried again when its lease has run out, for 48 hours at most."""
+    """Try again when the operation's claim has ended, for 48 hours at most, after an error on our side."""
     since = operation.first_sent_at or operation.created_at
     if operation.state not in RESUMABLE or timezone.now() - since <= GIVE_UP_AFTER:
         return "failed"
-    claim = ledger.Claim(operation, operation.lease_token, repeated=operation.may_have_run)
+    claim = ledger.Claim(operation, operation.claim_token, may_have_run=operation.may_have_run)
     try:
         # The error's text may repeat what the operation holds; its type does not.
         outcomes.needs_person(claim, f"an error on our side keeps it from an end: {type(error).__name__}")
     except Exception:
-        extra = {"account": operation.account, "operation_id": operation.pk}
-        logger.exception("Operation %s could not be handed to a person", operation.pk, extra=extra)
+        logger.exception("Operation %s could not be handed to a person", operation.pk, extra=ledger.log_ids(operation))
         return "failed"
     return str(operation.state)

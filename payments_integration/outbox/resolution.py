@@ -1,7 +1,7 @@
-"""Manual resolution: a person has an operation looked up or sent again, or says what happened.
+"""Resolve operations by hand: a person has one looked up or sent again, or says what happened.
 
 Each function returns the operation as it is afterwards; ``state`` and ``note`` hold the outcome. Staff need the
-permission (PermissionDenied); for other actors the caller has decided.
+permission (PermissionDenied). For other actors the caller decides.
 """
 
 from __future__ import annotations
@@ -16,24 +16,22 @@ from django.utils.translation import gettext as _
 
 from payments_integration import conf, permissions, sync, wakeup
 from payments_integration.client import get_client
+from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import CLOCK_SLACK, refuse_transaction, updated
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.exceptions import NoAnswer, PagingError, ProviderError, WireError
-from payments_integration.models import MIRRORS, Operation, OperationState
+from payments_integration.models import MIRRORS, OPEN_OPERATION_STATES, Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes, recovery, sending
 from payments_integration.validation.text import is_object_id
 from payments_integration.validation.validator import MAX_LONG_TEXT, Validator
 
 _OPEN = (OperationState.UNKNOWN, OperationState.NEEDS_PERSON)
 _SENDABLE = (OperationState.DUE, OperationState.UNKNOWN, OperationState.NEEDS_PERSON)
-_FINAL = (OperationState.DONE, OperationState.REJECTED, OperationState.CLOSED)
 RESOLVE = "change_operation"
 CLOSE = "close_operation"
 
-#: Never sent, or left to a person: a person may close it.
+#: A person may close these: the operation was never sent, or was left to a person.
 _CLOSABLE = (OperationState.DUE, OperationState.NEEDS_PERSON)
-#: It may still be sent for the first time.
-_UNSENT = (OperationState.DUE, OperationState.UNKNOWN, OperationState.NEEDS_PERSON, OperationState.AWAITING_APPROVAL)
 
 
 def look_up(operation: Operation | str, actor: object = None) -> Operation:
@@ -57,19 +55,16 @@ def look_up(operation: Operation | str, actor: object = None) -> Operation:
     who = _name(actor)
     check_account(operation)
     _check_sent(operation)
-    claim = _claimed(operation, ledger.claim_to_resolve(operation, _OPEN))
-    _note(claim, who and f"{who} has it looked up")
-    with _not_taken_over():
+    with _claimed(operation, ledger.claim_to_resolve(operation, _OPEN), who and f"{who} has it looked up") as claim:
         recovery.look_up(claim)
-    wakeup.wake(operation.account)
     return operation
 
 
 def retry(operation: Operation | str, actor: object = None) -> Operation:
     """Send an operation again now, with the same key and bytes.
 
-    What was never sent, as far as the ledger knows, and is older than an hour is looked up first, because a restored
-    backup forgets what was sent. If one object is certainly its result, it is linked instead, and nothing is sent.
+    Looks up an operation first if the ledger takes it for unsent and it is older than an hour: a restored backup
+    forgets what was sent. If one object is certainly its result, it is linked instead, and nothing is sent.
 
     Args:
         operation: An instance or its id.
@@ -104,23 +99,21 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
         if verdict is not None:
             return _settled(operation, verdict, who and f"{who} wanted to send it")
     state = operation.state
-    claim = _claimed(operation, ledger.claim_to_send(operation, _SENDABLE, latest))
-    _note(claim, who and f"{who} sends it again")
-    with _not_taken_over():
+    found = ledger.claim_to_send(operation, _SENDABLE, latest)
+    with _claimed(operation, found, who and f"{who} sends it again") as claim:
         try:
             sending.attempt(claim, max_wait=sync.WORKER_WAIT)
         except sending.KeyExpired:
-            ledger.release(claim, state=state, next_attempt_at=None)
+            claim.release(state=state, next_attempt_at=None)
             _refuse_expired()
-    wakeup.wake(operation.account)
     return operation
 
 
 def mark_never_happened(operation: Operation | str, actor: object, comment: str) -> Operation:
-    """Close an operation that was not executed, as a person has made sure. It will not be sent.
+    """Close an operation that was not executed, as a person has verified. It will not be sent.
 
-    For operations that need a person or were never sent. The provider and the mirror are read first. Only the mirror
-    is read of an operation that was recorded within the last hour and never sent, or whose account is gone.
+    For operations that need a person or were never sent. Reads the provider and the mirror first. If the operation was
+    recorded within the last hour and never sent, or its account is gone, it reads only the mirror.
 
     Args:
         operation: An instance or its id.
@@ -140,22 +133,19 @@ def mark_never_happened(operation: Operation | str, actor: object, comment: str)
     who = decider(actor, comment)
     if operation.state in _CLOSABLE:
         _refuse_if_it_happened(operation)
-    now = timezone.now()
-    note = outcomes.with_note(operation, f"{who} closed it as never happened: {comment}")
-    as_read = Operation.objects.filter(ledger.free(now), pk=operation.pk, state__in=_CLOSABLE).filter(
-        attempts=operation.attempts
-    )
-    if not updated(as_read, state=OperationState.CLOSED, closed_at=now, next_attempt_at=None, note=note):
+    note = operation.with_note(f"{who} closed it as never happened: {comment}")
+    closing = {"state": OperationState.CLOSED, "closed_at": timezone.now(), "next_attempt_at": None, "note": note}
+    if not updated(ledger.unclaimed(operation, _CLOSABLE), **closing):
         refuse(_("It is not waiting for a person, or somebody is working on it now."))
     operation.refresh_from_db()
     return operation
 
 
 def mark_others(operation: Operation | str, object_ids: Collection[str], actor: object, comment: str) -> Operation:
-    """Say that objects which seem to be an operation's result belong to others, as a person has made sure.
+    """Record that objects which seem to be an operation's result belong to others, as a person has verified.
 
     For operations that were never sent, as far as the ledger knows. The objects no longer keep it from being sent, and
-    no look-up links it to one of them. Nothing is sent now.
+    no look-up links it to one of them. Sends nothing now.
 
     Args:
         operation: An instance or its id.
@@ -167,7 +157,7 @@ def mark_others(operation: Operation | str, object_ids: Collection[str], actor: 
         The operation, with its new note.
 
     Raises:
-        ValidationError: It may have been sent, it is closed, there is no comment, or an id is none of such an object.
+        ValidationError: It may have been sent, it is closed, there is no comment, or an id names no such object.
         PermissionDenied: The actor is staff and may not.
     """
     operation = load(operation)
@@ -179,14 +169,8 @@ def mark_others(operation: Operation | str, object_ids: Collection[str], actor: 
     for object_id in object_ids:
         _check_id("object_ids", object_id, call)
     others = list(dict.fromkeys([*operation.other_objects, *object_ids]))
-    note = outcomes.with_note(operation, f"{who} says that {', '.join(object_ids)} is not its result: {comment}")
-    unsent = Operation.objects.filter(
-        ledger.free(timezone.now()),
-        pk=operation.pk,
-        state__in=_UNSENT,
-        may_have_run=False,
-        attempts=operation.attempts,
-    )
+    note = operation.with_note(f"{who} says that {', '.join(object_ids)} is not its result: {comment}")
+    unsent = ledger.unclaimed(operation, OPEN_OPERATION_STATES).filter(may_have_run=False)
     if not call.creates or not updated(unsent, other_objects=others, note=note):
         refuse(_("It may have been sent, or somebody is working on it now."))
     operation.refresh_from_db()
@@ -194,9 +178,9 @@ def mark_others(operation: Operation | str, object_ids: Collection[str], actor: 
 
 
 def fitting_objects(operation: Operation) -> list[str]:
-    """Tell which mirrored objects seem to be the result of an operation that was never sent.
+    """Return the mirrored objects that seem to be the result of an operation that is not settled.
 
-    For pages that show them before a person decides; sending looks at the provider as well. It sends no request.
+    For pages that show them before a person decides; a look-up and sending ask the provider as well. Sends no request.
 
     Args:
         operation: An instance.
@@ -205,8 +189,10 @@ def fitting_objects(operation: Operation) -> list[str]:
         Ids.
     """
     call = operations.get(operation.operation)
-    if operation.may_have_run or not isinstance(call, operations.Creation):
+    if operation.state not in OPEN_OPERATION_STATES or not isinstance(call, operations.Creation):
         return []
+    if operation.may_have_run:
+        return _mirrored_matches(operation, call)
     found = call.look_first_in_mirror(operation)
     if not isinstance(found, operations.Candidates):
         return []
@@ -240,7 +226,7 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
     call = _known_call(operation)
     if not call.leaves_object:
         refuse(_("It leaves no object. Look it up instead."))
-    # Never sent as far as is known: it may have been before the database was restored.
+    # Never sent as far as the ledger knows, but perhaps before the database was restored.
     states = _OPEN if operation.may_have_run else _SENDABLE
     _check_id("object_id", object_id, call)
     if not _may_be_sent_before(operation, call) and object_id not in _mirrored_matches(operation, call):
@@ -252,19 +238,17 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
         refuse(_("The object has another amount, currency, payment or reference."))
     if not call.shows_it(row):
         refuse(_("It did not happen: the object is %(status)s.") % {"status": row.status})
-    claim = _claimed(operation, ledger.claim_to_resolve(operation, states))
-    with _not_taken_over():
+    with _claimed(operation, ledger.claim_to_resolve(operation, states)) as claim:
         if not outcomes.link(claim, row.pk, f"{who} linked it to {object_id}: {comment}"):
             outcomes.needs_person(claim, f"{who} tried to link it to {object_id}, which belongs to another operation")
             refuse(_("The object belongs to another operation."))
-    wakeup.wake(operation.account)
     return operation
 
 
 def possible_resolutions(operation: Operation) -> frozenset[str]:
-    """Tell which resolutions are allowed now, from ``look_up`` to ``mark_never_happened``.
+    """Return the resolutions that are allowed now, from ``look_up`` to ``mark_never_happened``.
 
-    For pages that offer them; each function checks again. It sends no request and asks no permission.
+    For pages that offer them; each function checks again. Sends no request and checks no permission.
 
     Args:
         operation: An instance.
@@ -282,7 +266,7 @@ def possible_resolutions(operation: Operation) -> frozenset[str]:
         names.add("mark_happened")
     if operation.state in _SENDABLE and sending.may_resend(operation) and not _has_conflict(operation):
         names.add("retry")
-    if operation.state in _UNSENT and _may_be_sent_before(operation, call):
+    if operation.state in OPEN_OPERATION_STATES and _may_be_sent_before(operation, call):
         names.add("mark_others")
     return frozenset(names)
 
@@ -294,18 +278,15 @@ def _check_id(name: str, object_id: str, call: operations.ProviderCall) -> None:
 
 
 def _may_be_sent_before(operation: Operation, call: operations.ProviderCall) -> bool:
-    """Whether the ledger takes it for unsent, and an object at the provider may nevertheless be its result."""
+    """Return True if the ledger takes it for unsent, but an object at the provider may be its result."""
     return call.creates and recovery.must_look_first(operation)
 
 
 def _settled(operation: Operation, verdict: recovery.Verdict, note: str) -> Operation:
-    """Link an operation that must not be sent to its result; refuse it if that is not clear."""
+    """Link an operation that must not be sent to its result. Refuse it if the result is not clear."""
     refuse_unclear(verdict)
-    claim = _claimed(operation, ledger.claim_to_resolve(operation, _SENDABLE))
-    _note(claim, note)
-    with _not_taken_over():
+    with _claimed(operation, ledger.claim_to_resolve(operation, _SENDABLE), note) as claim:
         recovery.settle(claim, verdict)
-    wakeup.wake(operation.account)
     return operation
 
 
@@ -323,7 +304,7 @@ def refuse_unclear(verdict: recovery.Verdict) -> None:
 
 
 def load(operation: Operation | str) -> Operation:
-    """The operation as it is now; a page may have shown an older state."""
+    """Load the operation as it is now. A page may have shown an older state."""
     found = Operation.objects.filter(pk=operation.pk if isinstance(operation, Operation) else operation).first()
     if found is None:
         refuse(_("There is no such operation."))
@@ -337,8 +318,8 @@ def check_account(operation: Operation) -> None:
 
 
 def _check_sent(operation: Operation) -> operations.ProviderCall:
-    """Its call. Refuses an operation that was never sent, and one that another version of the app recorded."""
-    if not operation.may_have_run and operation.state not in _FINAL:
+    """Return the operation's call. Refuses one that was never sent, or is of another version of the app."""
+    if not operation.may_have_run and operation.state in OPEN_OPERATION_STATES:
         refuse(_("It was never sent; there is nothing to look up."))
     return _known_call(operation)
 
@@ -378,7 +359,7 @@ def _mirrored_matches(operation: Operation, call: operations.ProviderCall) -> li
 
 
 def _matches(operation: Operation, call: operations.ProviderCall, found: operations.Candidates) -> list[str]:
-    """The ids of the objects that may be the operation's, by our own clock where the provider's is not known."""
+    """Return the ids of objects that may be the operation's, by our own clock if the provider's is not known."""
     since = (operation.first_sent_at or operation.created_at) - CLOCK_SLACK
     return [
         item.id
@@ -403,28 +384,29 @@ def _refuse_expired() -> NoReturn:
 
 
 def _has_conflict(operation: Operation) -> bool:
-    """Whether the provider knows the key for another request."""
+    """Return True if the provider knows the key for another request."""
     return isinstance(operation.error, dict) and operation.error.get("code") == "idempotency_conflict"
 
 
-def _claimed(operation: Operation, claim: ledger.Claim | None) -> ledger.Claim:
+@contextmanager
+def _claimed(operation: Operation, claim: ledger.Claim | None, note: str = "") -> Iterator[ledger.Claim]:
+    """Act under this claim, and note who acts. Refuse with a message if another worker has the operation."""
     if claim is None:
         state = operation.get_state_display()
         refuse(_("It is not open (%(state)s), or somebody is working on it now.") % {"state": state})
-    return claim
-
-
-@contextmanager
-def _not_taken_over() -> Iterator[None]:
-    """Refuse with a message if it took longer than the lease and another worker took over."""
     try:
-        yield
-    except ledger.LeaseLost:
+        if note:
+            # The outcome adds its own line.
+            operation.note = operation.with_note(note)
+            updated(Operation.objects.filter(pk=operation.pk, claim_token=claim.token), note=operation.note)
+        yield claim
+    except ClaimLost:
         refuse(_("It took too long, and somebody else is working on it now."))
+    wakeup.wake(operation.account)
 
 
 def decider(actor: object, comment: str, *, comment_required: bool = True) -> str:
-    """The name of the person who decides. Raises ValidationError without one, or for the comment."""
+    """Return the name of the person who decides. Raises ValidationError without a person, or for the comment."""
     validator = Validator()
     who = validator.actor("actor", actor)
     if not who:
@@ -440,14 +422,6 @@ def _name(actor: object) -> str:
     who = validator.actor("actor", actor)
     validator.finish()
     return who
-
-
-def _note(claim: ledger.Claim, text: str) -> None:
-    """Note who acts, under the claim; the outcome adds its own line."""
-    if not text:
-        return
-    claim.operation.note = outcomes.with_note(claim.operation, text)
-    updated(Operation.objects.filter(pk=claim.operation.pk, lease_token=claim.token), note=claim.operation.note)
 
 
 def refuse(message: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Sending an operation that is committed and claimed, and judging what comes back (docs/operations.md)."""
+"""Send an operation that is committed and claimed, and judge what comes back (docs/operations.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from payments_integration import projection, schemas, telemetry, wakeup
+from payments_integration import conf, projection, schemas, telemetry, wakeup
 from payments_integration.client import (
     INTERACTIVE_WAIT,
     Answer,
@@ -19,6 +19,7 @@ from payments_integration.client import (
     before_sending,
     get_client,
 )
+from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import CLOCK_SLACK
 from payments_integration.exceptions import (
     NoAnswer,
@@ -31,7 +32,7 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, outcomes
-from payments_integration.outbox.ledger import Claim, LeaseLost, LeaseTooShort, fingerprint
+from payments_integration.outbox.ledger import Claim, ClaimTooShort
 
 #: The provider keeps keys for 24 hours (spec, "Limits"); an hour is left for slow requests.
 RESEND_FOR = timedelta(hours=23)
@@ -40,22 +41,22 @@ ASK_SECONDS = 5.0
 
 
 class KeyExpired(Exception):
-    """The provider may have forgotten the key: sent again, the request could be executed a second time."""
+    """The provider may have forgotten the key. Sent again, the request could be executed a second time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The result of an attempt; the operation's state says which it was."""
+    """The result of an attempt. The operation's state says which it was."""
 
     row: Any = None
     error: Exception | None = None
 
 
 def latest_answer(account: str) -> LatestAnswer:
-    """The provider's latest answer, whose ``Date`` is stored before a first attempt.
+    """Return the provider's latest answer, whose ``Date`` is stored before a first attempt.
 
-    Asks now if the last hour brought none. Raises NoAnswer or RateLimited. What is sent nevertheless has no ``Date``,
-    and is never sent again.
+    Asks now if the last hour brought none. Raises NoAnswer or RateLimited. An operation that is sent without a
+    ``Date`` is never sent again.
     """
     client = get_client(account)
     latest = client.latest_answer() or _ask(client)
@@ -64,25 +65,27 @@ def latest_answer(account: str) -> LatestAnswer:
 
 
 def send_now(operation: Operation) -> Any:
-    """Send an operation that was just recorded and claimed, while the caller waits; returns the mirror row.
+    """Send an operation that was just recorded and claimed, while the caller waits. Returns the mirror row.
 
     Raises the ProviderError of a refusal, and NoAnswer if there was no connection. Any other error, such as one
-    between sending and saving, leaves the outcome open, and ``guard`` makes OutcomeUnknown of it: the operation is
-    resumed when the lease has run out.
+    between sending and saving, leaves the outcome open, and ``guard`` turns it into OutcomeUnknown. The operation is
+    resumed when the claim has ended.
     """
+    # The commit that recorded the operation also claimed it.
+    claim = Claim(operation, operation.claim_token, may_have_run=False)
     try:
-        sent = attempt(ledger.claim_of_new(operation), max_wait=INTERACTIVE_WAIT, caller_waits=True)
+        sent = attempt(claim, max_wait=INTERACTIVE_WAIT, caller_waits=True)
         wakeup.wake(operation.account)
-    except LeaseLost:
-        # It took longer than the lease, and another worker took over. That worker's outcome is the answer.
+    except ClaimLost:
+        # It outlasted the claim, and another worker took over. That worker's outcome is the answer.
         operation.refresh_from_db()
-        return ledger.replay(operation)
+        return ledger.outcome_of(operation)
     if operation.state == OperationState.DONE:
         return sent.row
     if isinstance(sent.error, UnsendableRequest):
         message = f"operation {operation.pk} could not be sent; it did not happen"
         raise OperationClosed(operation, message) from sent.error
-    if ledger.is_free(operation) and isinstance(sent.error, NoAnswer):
+    if operation.has_free_key and isinstance(sent.error, NoAnswer):
         raise not_connected(str(sent.error)) from sent.error
     if operation.state in (OperationState.REJECTED, OperationState.CLOSED) and sent.error is not None:
         raise sent.error
@@ -90,16 +93,16 @@ def send_now(operation: Operation) -> Any:
 
 
 def attempt(claim: Claim, *, max_wait: float, caller_waits: bool = False) -> Sent:
-    """Send once under a claim and write the outcome. ``caller_waits``: for the error; it is not sent later.
+    """Send once under a claim and write the outcome. ``caller_waits``: for the error, so it is not sent later.
 
-    Raises KeyExpired (nothing was sent, and the claim is kept), LeaseLost, and every error on our side.
+    Raises KeyExpired (nothing was sent, and the claim is kept), ClaimLost, and every error on our side.
     """
     operation, call = claim.operation, operations.of(claim.operation)
     before = projection.ABSENT
     if not call.creates:
         before = projection.snapshot(call.kind, operation.account, operation.target_id)
     client = get_client(operation.account)
-    if claim.repeated and not call.repeat_is_harmless:
+    if claim.may_have_run and not call.repeat_is_harmless:
         try:
             date = _ask(client).date
         except (ProviderError, NoAnswer) as error:
@@ -111,9 +114,9 @@ def attempt(claim: Claim, *, max_wait: float, caller_waits: bool = False) -> Sen
     claim.ensure_time(max_wait)
     try:
         return _send(client, claim, before, max_wait=max_wait, caller_waits=caller_waits)
-    except LeaseTooShort:
+    except ClaimTooShort:
         raise  # nothing was sent
-    except LeaseLost:
+    except ClaimLost:
         outcomes.late(claim)
         raise
 
@@ -121,9 +124,9 @@ def attempt(claim: Claim, *, max_wait: float, caller_waits: bool = False) -> Sen
 def _send(client: Client, claim: Claim, before: projection.Snapshot, *, max_wait: float, caller_waits: bool) -> Sent:
     operation, call = claim.operation, operations.of(claim.operation)
     try:
-        # Connecting takes time as well. The lease must last for the whole exchange when the first byte leaves.
+        # Connecting takes time as well. The claim must last for the whole exchange when the first byte leaves.
         with (
-            telemetry.during(telemetry.Sending(operation, is_repeated=claim.repeated)),
+            telemetry.during(telemetry.Sending(operation, is_repeated=claim.may_have_run)),
             before_sending(claim.ensure_lasts),
         ):
             answer = call.send(client, operation, max_wait=max_wait)
@@ -132,15 +135,18 @@ def _send(client: Client, claim: Claim, before: projection.Snapshot, *, max_wait
         return Sent(error=error)
     except NoAnswer as error:
         claim = _of_exchange(claim, error)
-        if error.was_connected or claim.repeated:
+        if error.was_connected or claim.may_have_run:
             outcomes.unknown(claim, error)
         elif caller_waits:
             outcomes.closed(claim, error)
         else:
-            outcomes.due_again(claim, error)
+            outcomes.due(claim, error)
         return Sent(error=error)
     except UnsendableRequest as error:
-        outcomes.unsent(claim, error)
+        if claim.may_have_run:
+            outcomes.needs_person(claim, f"it cannot be sent again: {error}")
+        else:
+            outcomes.closed(claim, error)
         return Sent(error=error)
     claim = _of_exchange(claim, answer)
     if contradiction := call.contradicts(operation, answer.data):
@@ -149,30 +155,30 @@ def _send(client: Client, claim: Claim, before: projection.Snapshot, *, max_wait
     try:
         return Sent(row=outcomes.done(claim, answer, before))
     except schemas.WireError as error:
-        # The object belongs to another account or operation; a worker cannot settle that.
+        # The object belongs to another account or operation. A worker cannot settle that.
         outcomes.unknown(claim, str(error))
         return Sent(error=error)
 
 
 def _of_exchange(claim: Claim, exchange: Answer[Any] | ProviderError | NoAnswer) -> Claim:
-    """The claim for judging an answer or error. A request that the client repeated by itself is a second attempt."""
-    return dataclasses.replace(claim, repeated=True) if exchange.was_repeated else claim
+    """Return the claim for judging an answer or error. A request that the client repeated is a second attempt."""
+    return dataclasses.replace(claim, may_have_run=True) if exchange.was_repeated else claim
 
 
 def may_resend(operation: Operation) -> bool:
-    """Whether the same request may leave again: same key, same place, and the provider may still know the key.
+    """Return True if the same request may leave again: same key, same place, and the provider may still know the key.
 
-    It sends no request. ``attempt`` reads the provider's clock before it sends again.
+    Sends no request. ``attempt`` reads the provider's clock before it sends again.
     """
     if operation.body is None:
         return False  # erased
     if not operation.may_have_run:
         return True
-    if operation.sent_to != fingerprint(operation.account):
+    if operation.sent_to != conf.fingerprint(operation.account):
         return False
     if operations.of(operation).repeat_is_harmless:
         return True
-    # Our clock may only shorten what the provider's allows.
+    # Our clock may only shorten the time that the provider's clock allows.
     return (
         operation.sent_after is not None
         and operation.first_sent_at is not None
@@ -181,17 +187,17 @@ def may_resend(operation: Operation) -> bool:
 
 
 def is_key_known(operation: Operation) -> bool:
-    """Whether the provider knows the key of an attempt that was refused, if it keeps the keys of such attempts.
+    """Return True if the provider knows the key of a refused attempt, supposing that it keeps the keys of these.
 
-    Asks for the provider's time; raises NoAnswer or RateLimited.
+    Asks for the provider's time. Raises NoAnswer or RateLimited.
     """
     date = _ask(get_client(operation.account)).date
     return date is not None and _is_key_valid(operation, date)
 
 
 def _is_key_valid(operation: Operation, date: datetime) -> bool:
-    """Whether the provider still knows the key, by its own clock alone: ours may have been set since."""
-    # Two servers of the provider may differ by a little: a slightly negative age is an age of 0.
+    """Return True if the provider still knows the key, by its own clock alone: ours may have been set since."""
+    # Two servers of the provider may differ by a little: a slightly negative age counts as 0.
     return operation.sent_after is not None and -CLOCK_SLACK <= date - operation.sent_after < RESEND_FOR
 
 
@@ -201,23 +207,27 @@ def _ask(client: Client) -> LatestAnswer:
 
 
 def _judge(claim: Claim, error: ProviderError, *, caller_waits: bool) -> None:
-    """What an error envelope means for the operation."""
-    if error.code == "idempotency_conflict":
-        # The key belongs to another request there. A person must find out which, and whether ours ran.
+    """Decide what an error envelope means for the operation."""
+    operation = claim.operation
+    if error.code == "idempotency_conflict" and not claim.may_have_run and operation.attempts > 1:
+        # The provider keeps the key of an attempt that it refused, for other arguments than the present ones.
+        outcomes.rejected(claim, error)
+    elif error.code == "idempotency_conflict":
+        # The key belongs to another request there. A person must find out which, and if ours ran.
         outcomes.needs_person(claim, "the provider knows this idempotency key for another request", error)
-    elif claim.repeated and operations.of(claim.operation).shows_effect(error):
+    elif claim.may_have_run and operations.of(operation).shows_effect(error):
         outcomes.happened(claim, "the provider says that it has taken effect")
-    elif claim.repeated or not _is_refusal(error):
+    elif claim.may_have_run or not _is_refusal(error):
         outcomes.unknown(claim, error)
     elif is_passing(error.fields()):
-        # Access or rate: the same call is executed when that is mended.
-        (outcomes.closed if caller_waits else outcomes.due_again)(claim, error)
+        # Access or rate: the same call succeeds once that is mended.
+        (outcomes.closed if caller_waits else outcomes.due)(claim, error)
     else:
         outcomes.rejected(claim, error)
 
 
 def _is_refusal(error: ProviderError) -> bool:
-    """Whether the provider says that it did not execute the request: a 4xx that is not about its own failure.
+    """Return True if the provider says that it did not execute the request: a 4xx that is not about its own failure.
 
     A 409 is always about the key: another request with it runs or ran, perhaps ours.
     """

@@ -1,4 +1,4 @@
-"""Taking an intent over from a service: record it, then send it at once or after the caller's transaction."""
+"""Take an intent over from a service: record it, then send it at once or after the caller's transaction."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from django.core.exceptions import ValidationError
 from django.db import connections, transaction
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, permissions, wakeup
+from payments_integration import conf, permissions, projection, wakeup
 from payments_integration.client import LatestAnswer, get_client
+from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import in_transaction, ledger_database
 from payments_integration.exceptions import (
-    ApprovalRequired,
     IdempotencyMismatch,
     NoAnswer,
     OutcomeUnknown,
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_permission(name: str, actor: object, target: object = None) -> None:
-    """Raise PermissionDenied if the actor is staff and lacks the call's permission. ``target``: a row or its id."""
+    """Raise PermissionDenied if the actor is staff and lacks the call's permission. ``target`` is a row or its id."""
     call = operations.CALLS[name]
     if (
         actor is None
@@ -51,45 +51,45 @@ def check_permission(name: str, actor: object, target: object = None) -> None:
 def submit(intent: Intent, progress: Progress) -> Any:
     """Record the intent, send it, and return the mirror row.
 
-    Nothing is sent if the key belongs to an operation already, unless that was closed by a passing refusal; or if a
-    second person must approve first (ApprovalRequired).
+    Sends nothing if the key already belongs to an operation, unless a passing refusal closed that; or if a second
+    person must approve first (ApprovalRequired).
     """
-    known = None if intent.key_is_free else ledger.find(intent)
-    if known is not None and not ledger.is_free(known):
+    known = None if intent.key_is_new else ledger.find(intent)
+    if known is not None and not known.has_free_key:
         progress.is_committed(known)
-        return ledger.replay(known)
+        return ledger.outcome_of(known)
     get_client(intent.account)  # a wrong setting raises here, before anything is recorded
     reopened = None
     if known is not None:
-        reopened = recovery.reopened(known)
+        reopened = recovery.reopened(known, is_same_call=ledger.is_same_call(known, intent))
         if reopened is None:
+            known = ledger.find(intent) or known  # raises if it was executed for other arguments
             progress.is_committed(known)
-            return ledger.replay(known)
+            return ledger.outcome_of(known)
     precondition = operations.CALLS[intent.operation].precondition(intent)
     operation, is_new = _recorded(
         intent, precondition, deferred=False, may_read=True, reopened=reopened, progress=progress
     )
-    if not is_new:
-        return ledger.replay(operation)
-    if operation.state == OperationState.AWAITING_APPROVAL:
-        raise ApprovalRequired(operation)
+    if not is_new or operation.state == OperationState.AWAITING_APPROVAL:
+        return ledger.outcome_of(operation)
     return sending.send_now(operation)
 
 
 def submit_later(intent: Intent, progress: Progress) -> Operation:
-    """Record the intent in the caller's transaction; it is sent after that commits. Returns the operation."""
+    """Record the intent in the caller's transaction, and return its operation. It is sent after the commit."""
     conf.account(intent.account)
+    projection.require_same_key(intent.account)
     precondition = operations.CALLS[intent.operation].precondition(intent)
     if precondition is not None and not precondition.when_deferred:
         precondition = None
     within = in_transaction()
     may_read = not within and not is_dispatching()
     known = ledger.find(intent) if may_read and precondition is not None else None
-    if known is not None and not ledger.is_free(known):
+    if known is not None and not known.has_free_key:
         progress.is_committed(known)
         return known
     operation, is_new = _recorded(
-        # Inside a transaction, the caller's commit decides, and the caller sees whether it fails.
+        # Inside a transaction, the caller's commit decides, and the caller sees if it fails.
         intent, precondition, deferred=True, may_read=may_read, progress=None if within else progress
     )  # fmt: skip
     # With autocommit off, the caller commits and Django calls no hook: the schedule sends it.
@@ -119,17 +119,12 @@ def _recorded(
         if may_read and precondition is not None and precondition.prepare():
             recovery.link_competitors(precondition, until=until)
         latest = None if deferred else _latest_answer(intent.account)
+        record = partial(
+            ledger.record, intent, precondition, deferred=deferred, latest=latest, reopened=reopened, progress=progress
+        )
         try:
             # A call at once was looked up before, a deferred one only if it has a precondition.
-            return ledger.record(
-                intent,
-                precondition,
-                deferred=deferred,
-                latest=latest,
-                is_looked_up=not deferred,
-                reopened=reopened,
-                progress=progress,
-            )
+            return record(is_looked_up=not deferred)
         except PreconditionFailed:
             if precondition is None or not may_read:
                 raise
@@ -138,9 +133,7 @@ def _recorded(
             if known is not None:
                 return known, False
             recovery.bring_up_to_date(precondition, until=until)
-            return ledger.record(
-                intent, precondition, deferred=deferred, latest=latest, reopened=reopened, progress=progress
-            )
+            return record()
     except (OutcomeUnknown, IdempotencyMismatch):
         raise
     except (ValidationError, PaymentsError, WireError):
@@ -152,13 +145,13 @@ def _recorded(
 
 
 def _found(intent: Intent) -> Operation | None:
-    """The operation that a concurrent call with this key has recorded."""
+    """Return the operation that a concurrent call with this key has recorded."""
     known = ledger.find(intent)
-    return None if known is None or ledger.is_free(known) else known
+    return None if known is None or known.has_free_key else known
 
 
 def _latest_answer(account: str) -> LatestAnswer | None:
-    """None if the provider does not answer: a first attempt is safe, and without a ``Date`` there is no second."""
+    """Return None if there is no answer: a first attempt is safe, and without a ``Date`` there is no second."""
     try:
         return sending.latest_answer(account)
     except (NoAnswer, RateLimited):
@@ -166,12 +159,12 @@ def _latest_answer(account: str) -> LatestAnswer | None:
 
 
 def _send_deferred(pk: str) -> None:
-    """Send an operation that was committed. No caller waits: errors are logged, and the schedule resumes it."""
+    """Send a committed operation. No caller waits: errors are logged, and the schedule resumes it."""
     try:
         operation = Operation.objects.get(pk=pk)
         if recovery.send(operation, (OperationState.DUE,)):
             wakeup.wake(operation.account)
-    except ledger.LeaseLost:
+    except ClaimLost:
         logger.info("Operation %s was taken over by another worker", pk, extra={"operation_id": pk})
     except OutcomeUnknown:
         logger.info("The outcome of operation %s is not known yet", pk, extra={"operation_id": pk})

@@ -9,6 +9,29 @@ Order.objects.with_totals(), Order.objects.of(payment)
 """
 
 from payments_integration.payable.models import Payable, PayableManager, PayableQuerySet
+from payments_integration.payable.order_status import (
+    SETTLED,
+    WAITING,
+    Attempt,
+    OrderStatus,
+    current_payment,
+    decide_status,
+    find_attempt,
+    may_begin,
+)
 from payments_integration.payable.totals import Totals
 
-__all__ = ["Payable", "PayableManager", "PayableQuerySet", "Totals"]
+__all__ = [
+    "SETTLED",
+    "WAITING",
+    "Attempt",
+    "OrderStatus",
+    "Payable",
+    "PayableManager",
+    "PayableQuerySet",
+    "Totals",
+    "current_payment",
+    "decide_status",
+    "find_attempt",
+    "may_begin",
+]

@@ -28,7 +28,7 @@ _SALT = "payments_integration.payable.attempt"
 
 
 def attempt_key(of: Key) -> str:
-    """The key of the attempt that is open or paid; otherwise that of the next one.
+    """The key of the attempt that is open or paid, or that a passing refusal closed; otherwise that of the next one.
 
     Its number is one more than the attempts that have ended, so that calls at the same time get the same key.
     """

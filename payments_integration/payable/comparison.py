@@ -19,6 +19,7 @@ from django.db import connections, models
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
+from payments_integration.dates import day_of
 from payments_integration.enums import PAID_PAYMENT_STATUSES
 from payments_integration.models import Payment, Refund, rest_after
 from payments_integration.payable.models import Payable
@@ -29,7 +30,8 @@ LIMIT = 1_000
 #: A handler has this long to make the order paid. It covers the retries of a handler that fails.
 GRACE = timedelta(minutes=15)
 
-_PAYMENT_FIELDS = (
+#: What is read of a payment that is compared.
+PAYMENT_FIELDS = (
     "account", "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at",
     "flow", "method_family", "created_at", "succeeded_at",
 )  # fmt: skip
@@ -43,26 +45,6 @@ class OrderRow:
     pk: Any
     reference: str
     is_paid: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How many rows do not match, of one account."""
-
-    paid_for_and_unpaid: int
-    #: By the label of the model.
-    paid_without_payment: dict[str, int]
-
-
-def count(account: str, since: datetime) -> Counts | None:
-    """None if no model is compared; then nothing is read."""
-    compared = compared_models(account)
-    if not compared:
-        return None
-    return Counts(
-        len(paid_for_and_unpaid(account, since)),
-        {model._meta.label: len(paid_without_payment(model, account, since)) for model in compared},
-    )
 
 
 def compared_models(account: str) -> list[type[Payable]]:
@@ -93,7 +75,7 @@ def paid_for_and_unpaid(account: str, since: datetime) -> list[tuple[Payment, Or
     before = timezone.now() - GRACE
     payments = [
         payment
-        for payment in newest.only(*_PAYMENT_FIELDS).order_by("-created_at", "-pk")[:LIMIT]
+        for payment in newest.only(*PAYMENT_FIELDS).order_by("-created_at", "-pk")[:LIMIT]
         if payment.merchant_reference and (payment.succeeded_at or payment.created_at) <= before
     ]
     found: list[tuple[Payment, OrderRow]] = []
@@ -104,7 +86,7 @@ def paid_for_and_unpaid(account: str, since: datetime) -> list[tuple[Payment, Or
             if not row.is_paid:
                 unpaid[row.reference].append(row)
         found += [(payment, row) for payment in mine for row in unpaid[str(payment.merchant_reference)]]
-    left = _with_money_left([payment for payment, _row in found])
+    left = with_money_left([payment for payment, _row in found])
     return [(payment, row) for payment, row in found if payment.pk in left]
 
 
@@ -126,6 +108,12 @@ def paid_without_payment(model: type[Payable], account: str, since: datetime) ->
 
 def _rows_of(model: type[Payable], account: str, references: list[str]) -> Iterator[OrderRow]:
     """The rows with one of the references, byte for byte: the merchant's column may compare loosely."""
+    for wanted, asked in conditions(model, references):
+        yield from (row for row in _read(model, account, asked) if row.reference in wanted)
+
+
+def conditions(model: type[Payable], references: list[str]) -> Iterator[tuple[set[str], Q]]:
+    """Up to ``CHUNK`` of the references, with the condition that finds at least the model's rows with them."""
     field: Any = model._meta.get_field(model.merchant_reference_field)
     values = {}
     for reference in references:
@@ -140,9 +128,7 @@ def _rows_of(model: type[Payable], account: str, references: list[str]) -> Itera
             if (low is None or value >= low) and (high is None or value <= high)
         }
     for chunk in _chunks(sorted(values)):
-        wanted = set(chunk)
-        asked = Q(**{f"{field.name}__in": [values[reference] for reference in chunk]})
-        yield from (row for row in _read(model, account, asked) if row.reference in wanted)
+        yield set(chunk), Q(**{f"{field.name}__in": [values[reference] for reference in chunk]})
 
 
 def _newest(model: type[Payable], account: str, since: datetime) -> Iterator[OrderRow]:
@@ -152,7 +138,7 @@ def _newest(model: type[Payable], account: str, since: datetime) -> Iterator[Ord
     with suppress(FieldDoesNotExist):  # "pk", or a field of another model
         field = model._meta.get_field(first)
     if isinstance(field, models.DateField):
-        asked = Q(**{f"{first}__gte": since if isinstance(field, models.DateTimeField) else since.date()})
+        asked = Q(**{f"{first}__gte": since if isinstance(field, models.DateTimeField) else day_of(since)})
     # ``latest()`` takes the last row of this order.
     backwards = [name.removeprefix("-") if name.startswith("-") else f"-{name}" for name in order]
     return _read(model, account, asked, order_by=backwards)
@@ -172,7 +158,7 @@ def _read(
         yield OrderRow(model, pk, "" if reference is None else str(reference), bool(is_paid))
 
 
-def _with_money_left(payments: list[Payment]) -> set[str]:
+def with_money_left(payments: list[Payment]) -> set[str]:
     """The keys of payments of which something is left, also after the refunds in progress: see ``Totals.paid``."""
     refunds: dict[str, list[Refund]] = defaultdict(list)
     for chunk in _chunks(sorted({payment.pk for payment in payments})):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core import checks
 from django.core.exceptions import FieldDoesNotExist, FieldError, ValidationError
@@ -14,7 +15,8 @@ from django.db.models.query import ModelIterable
 
 from payments_integration import conf
 from payments_integration.models import Payment, Refund
-from payments_integration.payable import attempts
+from payments_integration.money import TO_MINOR, checked_currency
+from payments_integration.payable import attempts, prices, sql
 from payments_integration.payable.queries import Key, Referring, is_deposit, payments_of, totals_by_key
 from payments_integration.payable.totals import Totals
 
@@ -58,6 +60,23 @@ class PayableQuerySet(models.QuerySet[OrderT]):
             raise model.MultipleObjectsReturned(f"{len(rows)} rows have the reference of {found.pk}")
         return rows[0] if rows else None
 
+    def paid(self) -> Self:
+        """The rows whose ``is_paid`` is true for their price, in SQL: with filters, ``count()`` and pages.
+
+        Rows without a price are in none of ``paid()``, ``unpaid()`` and ``overpaid()``. A price that ``is_paid``
+        refuses is unpaid. Raises ImproperlyConfigured if the model names no ``payments_amount_field``, or if its rows
+        are in another database than the payments.
+        """
+        return sql.paid(self)
+
+    def unpaid(self) -> Self:
+        """The rows with a price that are not ``paid()``."""
+        return sql.unpaid(self)
+
+    def overpaid(self) -> Self:
+        """The rows of whose payments something can be refunded so that their price is kept."""
+        return sql.overpaid(self)
+
     def _clone(self) -> Self:
         clone: Self = super()._clone()  # type: ignore[misc]
         clone._totals_wanted = self._totals_wanted
@@ -79,6 +98,15 @@ class PayableManager(models.Manager[OrderT]):
 
     def of(self, obj: Referring | Refund | None) -> OrderT | None:
         return self.get_queryset().of(obj)
+
+    def paid(self) -> PayableQuerySet[OrderT]:
+        return self.get_queryset().paid()
+
+    def unpaid(self) -> PayableQuerySet[OrderT]:
+        return self.get_queryset().unpaid()
+
+    def overpaid(self) -> PayableQuerySet[OrderT]:
+        return self.get_queryset().overpaid()
 
     if TYPE_CHECKING:
         # Django passes these on to the queryset. According to its stubs they return one without ``with_totals``.
@@ -103,6 +131,13 @@ class Payable(models.Model):
     payments_account_field: ClassVar[str] = ""
     #: Whether transfers to a deposit reference count, too. Its reference usually names the payer, not an order.
     payments_include_deposits: ClassVar[bool] = False
+    #: The field with the price: an integer in minor units, or a DecimalField in whole units. ``payments_price()`` and
+    #: the querysets ``paid()``, ``unpaid()`` and ``overpaid()`` read it.
+    payments_amount_field: ClassVar[str] = ""
+    #: The text field with the price's currency.
+    payments_currency_field: ClassVar[str] = ""
+    #: The currency of all rows, if no field has it.
+    payments_currency: ClassVar[str] = ""
     #: The rows that the project treats as paid, such as ``Q(paid_at__isnull=False)``. With it, the admin's overview
     #: shows rows that do not match their payments.
     payments_paid: ClassVar[models.Q | None] = None
@@ -111,6 +146,18 @@ class Payable(models.Model):
 
     class Meta:
         abstract = True
+
+    def payments_price(self) -> tuple[int, str] | None:
+        """What it costs: minor units and the currency; None if the model does not know.
+
+        It comes from ``payments_amount_field``, which may be in whole units. Override it if the price is in no field:
+        ``return money.to_minor(self.total(), self.currency), self.currency``. Raises ValueError as ``money.to_minor``.
+        """
+        return prices.of(self)
+
+    @classmethod
+    def _knows_price(cls) -> bool:
+        return bool(cls.payments_amount_field) or cls.payments_price is not Payable.payments_price
 
     @property
     def payments(self) -> models.QuerySet[Payment]:
@@ -132,11 +179,20 @@ class Payable(models.Model):
         return dict(self.__dict__[_READ_AHEAD])
 
     def totals_in(self, currency: str) -> Totals:
-        """Totals in one currency; all zero if there is no payment in it."""
-        return self.totals().get(currency, Totals(currency))
+        """Totals in one currency; all zero if there is no payment in it.
+
+        Raises ValueError for a currency that is none of the spec's, such as ``"usd"``.
+        """
+        totals = self.totals()
+        # A payment may have a currency that this version does not know.
+        return totals[currency] if currency in totals else Totals(checked_currency(currency))
 
     def is_paid(self, amount: int, currency: str) -> bool:
-        """Whether ``amount`` minor units are paid: see ``Totals.paid``."""
+        """Whether ``amount`` minor units are paid: see ``Totals.paid``.
+
+        Raises TypeError for an amount that is not an int, such as a Decimal in whole units; ValueError for a negative
+        amount, and for a currency that is none of the spec's.
+        """
         return self.totals_in(currency).is_paid(amount)
 
     def attempt_key(self, signed: str | None = None) -> str:
@@ -157,6 +213,10 @@ class Payable(models.Model):
         """
         key = self._key()
         return attempts.attempt_key(key) if not signed else attempts.unsign(key, signed)
+
+    async def aattempt_key(self, signed: str | None = None) -> str:
+        """``attempt_key`` for async views."""
+        return await sync_to_async(self.attempt_key)(signed)
 
     def signed_attempt_key(self) -> str:
         """``attempt_key()`` for a hidden field of the page where the payer pays. A payer cannot change it."""
@@ -199,15 +259,20 @@ def _read_ahead(rows: list[Any]) -> None:
 
 
 #: A field with one of these names would hide a part of Payable.
-_NAMES = frozenset(name for name in vars(Payable) if not name.startswith("_")) - {"objects", "check"}
+_NAMES = frozenset(name for name in vars(Payable) if not name.startswith("_")) - {"objects", "check", "Meta"}
+#: What a class sets or overrides on purpose.
+_OVERRIDABLE = frozenset(name for name in _NAMES if name.startswith("payments_")) | {
+    "merchant_reference_field", "refresh_from_db",
+}  # fmt: skip
 
 
 ID = "payments_integration"
 
 
 def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]:
-    """E020: an option names something that does not exist. E021: a field hides a part of ``Payable`` (``names``).
-    W020: two rows may have the same reference.
+    """E020: an option names something that does not exist. E021: a field, property or method hides a part
+    of ``Payable`` (``names``). W020: two rows may have the same reference. W021: it has amounts that are not in minor
+    units.
     """
     raw = getattr(settings, conf.NAME, {})
     account = model.payments_account
@@ -229,7 +294,9 @@ def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]
             obj=model,
             id=f"{ID}.E020",
         )
+    yield from prices.problems(model)
     yield from _wrong_condition(model)
+    yield from _whole_units(model)
     if not missing and not _is_unique(model):
         yield checks.Warning(
             f"Two rows may have the same {model.merchant_reference_field}, and would share their payments.",
@@ -254,6 +321,23 @@ def _wrong_condition(model: Any) -> Iterator[checks.CheckMessage]:
         )
 
 
+def _whole_units(model: Any) -> Iterator[checks.CheckMessage]:
+    """A model that knows its price converts its amounts."""
+    if model._knows_price():
+        return
+    # The name of a field does not say whether it is an amount.
+    names = [field.name for field in model._meta.fields if isinstance(field, models.DecimalField | models.FloatField)]
+    if names:
+        yield checks.Warning(
+            f"{', '.join(names)}: not whole numbers, and every amount of a payment is an int in minor units.",
+            hint=f"Name the price's field, {prices.DECLARE}, or define payments_price() to convert the price, as "
+            f"{TO_MINOR} does. Use payments_price() for create_payment() and is_paid(). If none of these fields is a "
+            "price, silence this check.",
+            obj=model,
+            id=f"{ID}.W021",
+        )
+
+
 def _named(model: Any) -> list[str]:
     account_field = [model.payments_account_field] if model.payments_account_field else []
     return [model.merchant_reference_field, *account_field]
@@ -267,15 +351,24 @@ def _has_column(model: type[models.Model], name: str) -> bool:
 
 
 def _hidden(model: type[models.Model], names: frozenset[str]) -> Iterator[checks.CheckMessage]:
-    for field in model._meta.get_fields():
-        name = field.name if isinstance(field, models.Field) else getattr(field, "get_accessor_name", lambda: "")()
-        if name in names:
-            yield checks.Error(
-                f"{name!r} is a name of Payable.",
-                hint="Give the field, or the related_name, another one.",
-                obj=model,
-                id=f"{ID}.E021",
-            )
+    for name in hidden_names(model, names):
+        yield checks.Error(
+            f"{name!r} is a name of Payable.",
+            hint="Give the field, property, method or related_name another one.",
+            obj=model,
+            id=f"{ID}.E021",
+        )
+
+
+def hidden_names(model: type[models.Model], names: frozenset[str] = _NAMES) -> list[str]:
+    """The names of fields, properties, methods and relations to the model that would hide a part of ``Payable``."""
+    found = [
+        field.name if isinstance(field, models.Field) else getattr(field, "get_accessor_name", lambda: "")()
+        for field in model._meta.get_fields()
+    ]
+    own = [cls for cls in model.__mro__ if cls not in Payable.__mro__]
+    found += [name for cls in own for name in vars(cls) if name not in _OVERRIDABLE]
+    return list(dict.fromkeys(name for name in found if name in names))
 
 
 def _is_unique(model: Any) -> bool:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from django.db.models import Q, QuerySet
+from django.db.models.expressions import BaseExpression
 
 from payments_integration.enums import Flow, MethodFamily
 from payments_integration.models import DepositReference, Payment, Payout, Refund, promised_refunds
@@ -36,12 +37,12 @@ def payments_of(account: str | None, reference: str, *, deposits: bool) -> Query
     if not reference:
         return Payment.objects.none()
     found = Payment.objects.filter(merchant_reference=reference)
-    return _within(found, account, deposits=deposits).order_by("-created_at", "-pk")
+    return within(found, account, deposits=deposits).order_by("-created_at", "-pk")
 
 
 def with_references(account: str | None, references: Sequence[str], *, deposits: bool) -> QuerySet[Payment]:
     """The payments of up to ``CHUNK`` references, in no order."""
-    return _within(Payment.objects.filter(merchant_reference__in=references), account, deposits=deposits)
+    return within(Payment.objects.filter(merchant_reference__in=references), account, deposits=deposits)
 
 
 def totals_by_key(keys: Iterable[Key], *, deposits: bool) -> dict[Key, dict[str, Totals]]:
@@ -81,7 +82,8 @@ def _totals(account: str | None, references: list[str], *, deposits: bool) -> di
     }
 
 
-def _within(payments: QuerySet[Payment], account: str | None, *, deposits: bool) -> QuerySet[Payment]:
+def within(payments: QuerySet[Payment], account: str | BaseExpression | None, *, deposits: bool) -> QuerySet[Payment]:
+    """Those of the account, or of all (None), that are no deposits unless these count."""
     if account is not None:
         payments = payments.filter(account=account)
     return payments if deposits else payments.exclude(DEPOSITS)

@@ -20,6 +20,7 @@ from payments_integration.enums import (
     RefundStatus,
 )
 from payments_integration.models import Payment, Refund, refunded_so_far, rest_after
+from payments_integration.money import checked_minor
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +54,24 @@ class Totals:
         return self.received - self.refunded - self.charged_back
 
     def is_paid(self, amount: int) -> bool:
-        """Whether ``amount`` minor units are paid. Raises ValueError for a negative amount."""
+        """Whether ``amount`` minor units are paid.
+
+        Raises TypeError for an amount that is not an int, ValueError for a negative one; as the methods below.
+        """
         return self.missing(amount) == 0
 
     def missing(self, amount: int) -> int:
         """Minor units of ``amount`` that are not paid yet. Payments in progress do not count as paid."""
-        return max(0, _checked(amount) - self.paid)
+        return max(0, self._checked(amount) - self.paid)
 
     def overpaid(self, amount: int) -> int:
         """Minor units that can be refunded so that ``amount`` is kept, after the refunds in progress."""
-        return max(0, self.refundable - _checked(amount))
+        return max(0, self.refundable - self._checked(amount))
+
+    def _checked(self, amount: int) -> int:
+        if checked_minor(amount, self.currency) < 0:
+            raise ValueError("an amount is not negative")
+        return amount
 
 
 def compute_totals(payments: Iterable[Payment], refunds: Iterable[Refund]) -> dict[str, Totals]:
@@ -128,9 +137,3 @@ def _is_open(refund: Refund) -> bool:
 def _plus(one: Totals, other: Totals) -> Totals:
     names = (field.name for field in fields(Totals) if field.name != "currency")
     return Totals(one.currency, **{name: getattr(one, name) + getattr(other, name) for name in names})
-
-
-def _checked(amount: int) -> int:
-    if amount < 0:
-        raise ValueError("an amount is not negative")
-    return amount

@@ -1,9 +1,8 @@
-"""Writes the provider's objects to mirror rows. Nothing else writes mirrors.
+"""Write the provider's objects to mirror rows. Nothing else writes mirrors.
 
 ``events`` applies events in batches, ``answers`` writes answers, ``ordering`` decides which of two states is newer,
-``history`` knows what was before the installation,
-``refreshes`` records which objects must be read again, ``rows`` converts structs to rows and compares them, ``terms``
-keeps the search index.
+``history`` knows what was before the installation, ``keys`` knows to which project the mirror and the API key belong,
+``refreshes`` records which objects must be read again, and ``rows`` converts structs to rows and compares them.
 """
 
 from payments_integration.projection.answers import (
@@ -14,6 +13,7 @@ from payments_integration.projection.answers import (
     mark_gone,
     provider_time,
     record_identity,
+    refunds_of,
     snapshot,
     write_answer,
     write_balances,
@@ -22,8 +22,10 @@ from payments_integration.projection.answers import (
 from payments_integration.projection.endpoints import (
     active_secrets,
     forget_secrets,
+    has_unreadable_secret,
     mark_endpoint_deleted,
     store_secret,
+    unreadable_secrets,
     write_endpoints,
 )
 from payments_integration.projection.events import Applied, apply_events
@@ -34,7 +36,22 @@ from payments_integration.projection.history import (
     note_contact,
     ours,
 )
-from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, UNDATED
+from payments_integration.projection.keys import (
+    COMPARED,
+    accept_key,
+    forget_keys,
+    key_values,
+    newest_objects,
+    objects_not_known,
+    put_off_comparison,
+    refuse_key,
+    refused_accounts,
+    replaced_key,
+    replaced_keys,
+    require_same_key,
+    uncompared_accounts,
+)
+from payments_integration.projection.ordering import MARGIN, MAX_AHEAD
 from payments_integration.projection.refreshes import (
     awaiting_read,
     is_awaited,
@@ -47,19 +64,18 @@ from payments_integration.projection.rows import (
     differences,
     erase_row,
     erased,
-    row_values,
     storable,
 )
-from payments_integration.projection.terms import rebuild_terms
 
 __all__ = [
     "ABSENT",
+    "COMPARED",
     "MARGIN",
     "MAX_AHEAD",
     "TOO_OLD_TO_DISPATCH",
-    "UNDATED",
     "Applied",
     "Snapshot",
+    "accept_key",
     "active_secrets",
     "apply_events",
     "awaiting_read",
@@ -70,23 +86,35 @@ __all__ = [
     "erase_row",
     "erased",
     "forget_contacts",
+    "forget_keys",
     "forget_secrets",
+    "has_unreadable_secret",
     "is_awaited",
     "is_history",
+    "key_values",
     "mark_endpoint_deleted",
     "mark_gone",
+    "newest_objects",
     "note_contact",
+    "objects_not_known",
     "of_objects",
     "ours",
     "provider_time",
-    "rebuild_terms",
+    "put_off_comparison",
     "record_identity",
+    "refunds_of",
+    "refuse_key",
+    "refused_accounts",
+    "replaced_key",
+    "replaced_keys",
     "request_refresh",
     "request_refreshes",
-    "row_values",
+    "require_same_key",
     "snapshot",
     "storable",
     "store_secret",
+    "uncompared_accounts",
+    "unreadable_secrets",
     "write_answer",
     "write_balances",
     "write_endpoints",

@@ -1,4 +1,4 @@
-"""Writes the provider's answers to mirror rows. An answer never overwrites a newer state."""
+"""Write the provider's answers to mirror rows. An answer never overwrites a newer state."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache, partial
+from itertools import chain
 from typing import Any, NamedTuple
 
-from django.db import DatabaseError, router
+from django.db import connections, router
 from django.db.models import CharField, Count, Exists, FloatField, OuterRef, Subquery, Value
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import schemas
-from payments_integration.db import statements
-from payments_integration.db.transactions import is_transient, locked, repeatable, updated
+from payments_integration.db import sizes, statements
+from payments_integration.db.refusals import condemns, described, in_halves
+from payments_integration.db.transactions import locked, repeatable, updated
 from payments_integration.enums import Kind
 from payments_integration.models import (
     AccountState,
@@ -25,28 +28,25 @@ from payments_integration.models import (
     EventState,
     Mirror,
     RefreshReason,
-    Searched,
+    Refund,
     StateBy,
     StatusChange,
-    searched,
+    sent_refund_operations,
 )
 from payments_integration.projection import history, ordering, rows
 from payments_integration.projection.ledgers import notice_unknown_operations
-from payments_integration.projection.refreshes import of_objects, request_refresh, request_refreshes
+from payments_integration.projection.refreshes import request_refresh, request_refreshes
 from payments_integration.projection.rows import keep_erased
-from payments_integration.projection.terms import write_terms
 from payments_integration.signals import mirror_written
 
 
 @dataclass(slots=True)
 class _Writes:
-    """Updates of locked rows of one kind, at most two statements, and two more if search terms change."""
+    """Updates of locked rows of one kind, at most two statements."""
 
     #: Rows whose content the answer confirms.
     confirmed: list[Any] = field(default_factory=list)
     changed: list[Any] = field(default_factory=list)
-    #: What the search terms of the changed rows were made of.
-    searched: dict[Any, Searched] = field(default_factory=dict)
 
     def execute(self) -> None:
         if self.confirmed:
@@ -54,19 +54,18 @@ class _Writes:
             seen.update(synced_at=timezone.now(), gone_at=None)
         changed = list(dict.fromkeys(self.changed))
         statements.update_many(changed)
-        write_terms([], self.searched)
         mirror_written(changed)
 
 
 class Snapshot(NamedTuple):
-    """What we knew of an object before a request was sent. If it is equal afterwards, nothing came meanwhile."""
+    """What the mirror knew of an object before a request. If it is equal afterwards, nothing came meanwhile."""
 
     version: int | None
     events: int
 
 
 def snapshot(kind: str, account: str, object_id: str) -> Snapshot:
-    """Call it before sending. One statement if the object is mirrored, otherwise two."""
+    """Take a snapshot of an object before sending. One statement if it is mirrored, otherwise two."""
     mirrored = rows.model_of(kind)._default_manager.filter(**_identity(kind, account, object_id))
     known = mirrored.values_list("version", _number_of_events(kind, account, object_id)).first()
     if known:
@@ -74,8 +73,28 @@ def snapshot(kind: str, account: str, object_id: str) -> Snapshot:
     return Snapshot(None, Event.objects.filter(account=account, object_kind=kind, object_id=object_id).count())
 
 
+class KnownRefund(NamedTuple):
+    row: Refund
+    before: Snapshot
+    #: True if an operation that asks for a refund of the payment has an unknown outcome.
+    is_any_unknown: bool
+
+
+def refunds_of(account: str, payment_id: str) -> dict[str, KnownRefund]:
+    """Return the mirrored refunds of a payment by id, in one statement. Call before sending."""
+    stored = Event.objects.filter(account=account, object_kind=Kind.REFUND, object_id=OuterRef("pk"))
+    number = Subquery(stored.order_by().values("object_id").annotate(number=Count("pk")).values("number"))
+    mirrored: Any = Refund.objects.filter(account=account, payment_id=payment_id).annotate(
+        number_of_events=number, is_any_unknown=Exists(sent_refund_operations(account, payment_id))
+    )
+    return {
+        row.pk: KnownRefund(row, Snapshot(row.version, row.number_of_events or 0), row.is_any_unknown)
+        for row in mirrored
+    }
+
+
 def balance_snapshots(account: str) -> dict[str, Snapshot]:
-    """Snapshots of all mirrored balances by currency; two statements."""
+    """Return snapshots of all mirrored balances by currency, in two statements."""
     versions = dict(Balance.objects.filter(account=account).values_list("currency", "version"))
     counts = _balance_events(account)
     return {currency: Snapshot(version, counts[currency]) for currency, version in versions.items()}
@@ -95,18 +114,18 @@ def write_answer(
     before: Snapshot,
     is_new: bool = False,
 ) -> Any:
-    """Write the answer to a GET, or to a POST that was sent once; returns the row as it is now.
+    """Write the answer to a GET, or to a POST that was sent once. Returns the row as it is now.
 
     The answer is written only if the object is still as it was ``before`` sending. Otherwise a refresh is requested if
-    the content differs. ``duration``: seconds. Joins the caller's transaction or makes its own.
+    the content differs. ``duration`` is in seconds. Joins the caller's transaction or makes its own.
 
-    ``is_new``: the request has created the object, so skip the look-up. Only within a transaction; an IntegrityError
-    means that an event of the object was faster: repeat the transaction without it.
+    ``is_new``: the request created the object, so skip the look-up. Only within a transaction. An IntegrityError means
+    that an event of the object was faster: repeat the transaction without ``is_new``.
     """
     if is_new:
         now, may_be_erased = _facts_of_new(account, resource)
-        at, duration = ordering.when_read(answered_at, now, duration)
-        return _insert(account, resource, at, duration, may_be_erased=may_be_erased, is_ours=True)
+        at, seconds = ordering.when_read(answered_at, now, duration)
+        return _insert(account, resource, at, seconds, may_be_erased=may_be_erased, is_ours=True)
 
     def write() -> Any:
         return _write(account, resource, answered_at, duration, before)
@@ -117,14 +136,16 @@ def write_answer(
 @sensitive_variables()  # a report of an error would show payers
 def write_new(
     account: str, resources: Sequence[schemas.AnyResource], *, answered_at: datetime | None, duration: float
-) -> None:
+) -> dict[str, str]:
     """Insert the objects of one kind that a list shows and that are not mirrored.
 
-    One transaction with a few statements, for any number of objects. If one of them was inserted meanwhile, or the
-    database refuses one, they are written one by one.
+    Takes one transaction with a few statements, for any number of objects. If another process inserted one of them
+    meanwhile, or the database refuses one, they are written in halves. Returns why each refused object was left out,
+    by its id.
     """
+    refused: dict[str, str] = {}
 
-    def write() -> None:
+    def write(resources: Sequence[schemas.AnyResource]) -> None:
         offset, is_synced = statements.values_of(
             router.db_for_write(Event), clock_offset(account), _is_synced(account)
         )
@@ -140,16 +161,17 @@ def write_new(
                 duration=seconds,
                 is_erased=rows.object_id_of(resource) in erased,
             )
-            # In the same order in every process: two that insert the same objects would otherwise wait for each other.
+            # The same order in every process. Otherwise two that insert the same objects would wait for each other.
             for resource in sorted(resources, key=rows.object_id_of)
         ]
         statements.insert_many(new)
-        write_terms(new)
         changes = [
             change
             for row in new
             if (change := rows.status_change(row, "", at=at if is_synced else _own_time(row, at), event=None))
         ]
+        recorded = rows.recorded_statuses(map(rows.key_of, changes))
+        changes = [change for change in changes if rows.goes_on(change, recorded.get(rows.key_of(change)), None)]
         _set_history_aside(account, changes)
         statements.insert_many(changes, keys=False)
         mirror_written(new)
@@ -162,21 +184,32 @@ def write_new(
             }
         )
 
-    try:
-        repeatable(write, using=router.db_for_write(Event), lost_races=False)
-    except DatabaseError as error:
-        if is_transient(error):
-            raise
-        for resource in resources:
+    def write_together(resources: Sequence[schemas.AnyResource]) -> None:
+        repeatable(partial(write, resources), using=router.db_for_write(Event), lost_races=False)
+
+    def write_alone(resource: schemas.AnyResource) -> None:
+        try:
             write_answer(account, resource, answered_at=answered_at, duration=duration, before=ABSENT)
+        except Exception as error:
+            if not condemns(error):
+                raise
+            refused[rows.object_id_of(resource)] = f"the database refuses it: {described(error)}"
+
+    try:
+        write_together(resources)
+    except Exception as error:
+        if not condemns(error):
+            raise
+        in_halves(resources, write_together, write_alone)
+    return refused
 
 
 @sensitive_variables()  # a report of an error would show payers
 def record_identity(account: str, resource: schemas.AnyResource, *, is_current: bool = False) -> Any:
-    """Take the answer to a repeated POST, which may be old and proves only that the object exists.
+    """Take the answer to a repeated POST. It may be old, and proves only that the object exists.
 
-    Inserts the object if it is absent, and requests a refresh in any case; returns the row as it is now.
-    ``is_current``: a look-up has just listed the object, so an event since its creation may be older than that.
+    Inserts the object if it is absent, and always requests a refresh. Returns the row as it is now. ``is_current``: a
+    look-up just listed the object, so events since its creation may be older than that.
     """
 
     def write() -> Any:
@@ -184,13 +217,13 @@ def record_identity(account: str, resource: schemas.AnyResource, *, is_current: 
         row = _locked(kind, account, object_id)
         if row is None:
             facts = _facts(kind, account, object_id)
-            # Dated at its creation, the earliest time at which it can have been read: all events since then are newer.
+            # Dated at its creation, the earliest time at which it can have been read. All events since then are newer.
             at, seconds = _earliest_time(resource), ordering.MAX_AHEAD.total_seconds()
             if is_current:
-                # Read at some time since its creation: events of that time leave the order to the refresh.
+                # It was read at some time since its creation: events of that time leave the order to the refresh.
                 now = max(facts.provider_time, at)
                 at, seconds = now, seconds + (now - at).total_seconds()
-            row = _insert(account, resource, at, seconds, latest_change=facts.latest_change, is_ours=True)
+            row = _insert(account, resource, at, seconds, recorded=facts.recorded, is_ours=True)
         _same_account(row, account)
         request_refresh(account, row.kind, row.object_id, RefreshReason.REPEATED_POST)
         return row
@@ -207,10 +240,10 @@ def write_balances(
     duration: float,
     before: Mapping[str, Snapshot],
 ) -> list[Balance]:
-    """Write the answer to GET /balances, one row per currency; newer rows stay as they are.
+    """Write the answer to GET /balances, one row per currency. Newer rows stay as they are.
 
-    ``before``: snapshots by currency, taken before sending; a currency without one was not mirrored. One transaction,
-    with five statements for any number of currencies if no amount changed.
+    ``before`` holds snapshots by currency, taken before sending; a currency without one was not mirrored. Takes one
+    transaction, with five statements for any number of currencies if no amount changed.
     """
     listed = list(resources)
 
@@ -233,13 +266,13 @@ def write_balances(
 def mark_gone(account: str, kind: str, object_id: str) -> None:
     """Record that the provider answered 404. The row is kept."""
     here = rows.model_of(kind)._default_manager.filter(**_identity(kind, account, object_id))
-    # Not the row of another account's object, which a refund of this account may name.
+    # A refund of this account may name another account's object: leave that row alone.
     here = here.filter(account=account, gone_at=None)
     updated(here, gone_at=timezone.now(), synced_at=timezone.now())
 
 
 def _earliest_time(resource: schemas.AnyResource) -> datetime:
-    """The earliest time at which an object can have had this content."""
+    """Return the earliest time at which an object can have had this content."""
     return getattr(resource, "created_at", None) or timezone.now()
 
 
@@ -249,10 +282,10 @@ def _write(
     kind, object_id = rows.KIND_OF[type(resource)], rows.object_id_of(resource)
     row = _locked(kind, account, object_id)
     facts = _facts(kind, account, object_id)
-    answered_at, duration = ordering.when_read(answered_at, facts.provider_time, duration)
+    at, seconds = ordering.when_read(answered_at, facts.provider_time, duration)
     unchanged = row is not None and before == Snapshot(row.version, facts.events)
     writes = _Writes()
-    row = _put(account, resource, row, answered_at, duration, unchanged, writes, facts)
+    row = _put(account, resource, row, at, seconds, unchanged, writes, facts)
     writes.execute()
     return row
 
@@ -262,21 +295,21 @@ def _put(
     resource: schemas.AnyResource,
     row: Any | None,
     answered_at: datetime,
-    duration: float,
+    duration: float | None,
     unchanged: bool,
     writes: _Writes,
     facts: _Facts | None = None,
 ) -> Any:
-    """Apply an answer to a locked row (None: insert one). An update is collected in ``writes``.
+    """Apply an answer to a locked row (None: insert one). Collects an update in ``writes``.
 
-    ``facts``: of an object with a status.
+    ``facts`` is given for an object with a status.
     """
     kind, object_id = rows.KIND_OF[type(resource)], rows.object_id_of(resource)
     if row is None:
         # A stored event that is not applied yet will be ordered against this row.
         is_synced = facts is None or facts.is_synced
-        latest_change = facts.latest_change if facts is not None else None
-        row = _insert(account, resource, answered_at, duration, latest_change=latest_change, is_synced=is_synced)
+        recorded = facts.recorded if facts is not None else None
+        row = _insert(account, resource, answered_at, duration, recorded=recorded, is_synced=is_synced)
         notice_unknown_operations([row])
         return row
     _same_account(row, account)
@@ -291,7 +324,6 @@ def _put(
             request_refresh(account, kind, object_id, RefreshReason.CHANGED_MEANWHILE)
         return row
     previous_status, previous_at = rows.status_of(row), row.state_at
-    writes.searched.setdefault(row, searched(row))
     amounts = rows.balance_amounts(row) if isinstance(row, Balance) else ()
     rows.assign(row, rows.row_values(resource))
     rows.stamp(row, at=answered_at, by=StateBy.ANSWER, duration=duration)
@@ -300,7 +332,8 @@ def _put(
     if facts is not None and not facts.is_synced and history.is_history(account, previous_at):
         # Old events wrote the row, so the change may be as old as they are.
         changed_at = max(_own_time(row, answered_at), previous_at)
-    _record(row, previous_status, amounts, at=changed_at, latest_change=facts.latest_change if facts else None)
+    recorded = facts.recorded if facts is not None else None
+    _record(row, previous_status, amounts, at=changed_at, recorded=recorded, row_at=previous_at)
     if isinstance(resource, schemas.Refund) and differs:
         request_refresh(account, Kind.PAYMENT, resource.payment_id, RefreshReason.REFUND_CHANGED)
     return row
@@ -315,22 +348,25 @@ def _insert(
     account: str,
     resource: schemas.AnyResource,
     at: datetime,
-    duration: float,
+    duration: float | None,
     *,
-    latest_change: datetime | None = None,
+    recorded: rows.Recorded | None = None,
     may_be_erased: bool = True,
     is_ours: bool = False,
     is_synced: bool = True,
 ) -> Any:
-    """``is_ours``: an operation of ours created it. ``is_synced``: the first full resync was complete before."""
+    """Insert a row. ``is_ours``: our operation made it. ``is_synced``: the first full resync was complete."""
     is_erased = may_be_erased and bool(keep_erased([(account, resource)]))
     row = rows.new_row(
         account, resource, rows.row_values(resource), at=at, by=StateBy.ANSWER, duration=duration, is_erased=is_erased
     )
-    row.save(force_insert=True)
-    write_terms([row])
+    sizes.refuse_too_large_row(row)
+    if row.pk is None:
+        row.save(force_insert=True)  # a balance's changes refer to the key that the database generates
+    else:
+        statements.insert_one(row, using=router.db_for_write(type(row)))
     changed_at = at if is_ours or is_synced else _own_time(row, at)
-    _record(row, "", (), at=changed_at, latest_change=latest_change, is_ours=is_ours)
+    _record(row, "", (), at=changed_at, recorded=recorded, row_at=None, is_ours=is_ours)
     mirror_written([row])
     if isinstance(resource, schemas.Refund):
         request_refresh(account, Kind.PAYMENT, resource.payment_id, RefreshReason.REFUND_CHANGED)
@@ -338,7 +374,7 @@ def _insert(
 
 
 def _own_time(row: Mirror, answered_at: datetime) -> datetime:
-    """When the object of an answer came into its status, as far as it says."""
+    """Return when the object of an answer came into its status, as far as it says."""
     return min(rows.own_time(row) or answered_at, answered_at)
 
 
@@ -348,23 +384,26 @@ def _record(
     amounts: tuple[int, ...],
     *,
     at: datetime,
-    latest_change: datetime | None,
+    recorded: rows.Recorded | None,
+    row_at: datetime | None,
     is_ours: bool = False,
 ) -> None:
     if isinstance(row, Balance):
         if rows.balance_amounts(row) != amounts:
             rows.balance_change(row, at=at).save(force_insert=True)
-    elif change := rows.status_change(row, previous_status, at=at, event=None):
+    elif (change := rows.status_change(row, previous_status, at=at, event=None)) and rows.goes_on(
+        change, recorded, row_at
+    ):
         # A Date has whole seconds, so an answer that confirmed the row may have set its time back by part of a second.
         # The change must still be dispatched after the one before it.
-        change.at = max(at, latest_change) if latest_change is not None else at
+        change.at = max(at, recorded.at) if recorded is not None else at
         if not is_ours:
             _set_history_aside(row.account, [change])
-        change.save(force_insert=True)
+        statements.insert_one(change, using=router.db_for_write(StatusChange))
 
 
 def _set_history_aside(account: str, changes: Iterable[StatusChange]) -> None:
-    """Have unsaved changes from before the installation count as done, except those of our own operations' objects."""
+    """Count unsaved changes from before the installation as done, except for objects of our own operations."""
     old = [
         change for change in changes if change.state == EventState.APPLIED and history.is_history(account, change.at)
     ]
@@ -374,12 +413,12 @@ def _set_history_aside(account: str, changes: Iterable[StatusChange]) -> None:
             change.state = EventState.DONE
 
 
-def _orders_better(row: Mirror, answered_at: datetime, duration: float) -> bool:
-    """Whether the row's time is more precise than that of an answer with the same content.
+def _orders_better(row: Mirror, answered_at: datetime, duration: float | None) -> bool:
+    """Return True if the row's time is more precise than an answer's with the same content.
 
-    An event's time is exact, and any time is more precise than that of an undated answer.
+    An event's time is exact, and any time is more precise than an undated answer's.
     """
-    if duration >= ordering.UNDATED:
+    if duration is None:
         return True
     is_clearly_newer = answered_at - timedelta(seconds=duration) - ordering.MARGIN > row.state_at
     return row.state_by == StateBy.EVENT and not is_clearly_newer
@@ -394,40 +433,42 @@ def _identity(kind: str, account: str, object_id: str) -> dict[str, str]:
 
 
 def _balance_events(account: str) -> Counter[str]:
-    """The number of stored events of each balance, by currency."""
+    """Count the stored events of each balance, by currency."""
     mine = Event.objects.filter(account=account, object_kind=Kind.BALANCE)
     return Counter(dict(mine.values_list("object_id").annotate(Count("pk"))))
 
 
 def _number_of_events(kind: str, account: str, object_id: str) -> Subquery:
-    """Null instead of 0."""
+    """Count the stored events of an object; null instead of 0."""
     mine = Event.objects.filter(account=account, object_kind=kind, object_id=object_id)
     return Subquery(mine.order_by().values("object_id").annotate(number=Count("pk")).values("number"))
 
 
 class _Facts(NamedTuple):
-    """What decides about an answer, together with the object's row."""
+    """What decides about an answer, in addition to the object's row."""
 
     provider_time: datetime
-    #: The number of stored events of the object.
     events: int
-    #: The time of its latest change of status.
-    latest_change: datetime | None
-    #: Whether the account's first full resync is complete.
+    #: Its latest change of status.
+    recorded: rows.Recorded | None
+    #: True if the account's first full resync is complete.
     is_synced: bool
 
 
 def _facts(kind: str, account: str, object_id: str) -> _Facts:
-    """Call it after the row was locked: what came until then is in it. One statement."""
-    changes = StatusChange.objects.filter(account=account, object_kind=kind, object_id=object_id).order_by("-at")
-    offset, events, latest_change, is_synced = statements.values_of(
+    """Read the facts in one statement. Call after the row was locked: they include what came until then."""
+    changes = StatusChange.objects.filter(account=account, object_kind=kind, object_id=object_id)
+    changes = changes.order_by("-at", "-pk")
+    offset, events, status, at, is_synced = statements.values_of(
         router.db_for_write(Event),
         clock_offset(account),
         _number_of_events(kind, account, object_id),
+        Subquery(changes.values("status")[:1]),
         Subquery(changes.values("at")[:1]),
         _is_synced(account),
     )
-    return _Facts(_ahead(offset), events or 0, latest_change, bool(is_synced))
+    recorded = rows.Recorded(status, at) if at is not None else None
+    return _Facts(_ahead(offset), events or 0, recorded, bool(is_synced))
 
 
 def _is_synced(account: str) -> Exists:
@@ -435,15 +476,26 @@ def _is_synced(account: str) -> Exists:
 
 
 def _facts_of_new(account: str, resource: schemas.AnyResource) -> tuple[datetime, bool]:
-    """The provider's present time, and whether the new object may have to be kept erased; one statement."""
-    keys = rows.erasing_keys(account, resource)
-    is_erased = Exists(Erasure.objects.filter(of_objects(keys))) if keys else Value(False)
-    offset, may_be_erased = statements.values_of(router.db_for_write(Event), clock_offset(account), is_erased)
+    """Return the provider's present time, and True if the new object may have to be kept erased. One statement."""
+    keys, using = rows.erasing_keys(account, resource), router.db_for_write(Event)
+    with connections[using].cursor() as cursor:
+        cursor.execute(_new_sql(using, len(keys)), [account, *chain.from_iterable(keys)])
+        offset, may_be_erased = cursor.fetchone()
     return _ahead(offset), bool(may_be_erased)
 
 
+@cache
+def _new_sql(using: str, number_of_keys: int) -> str:
+    quote = connections[using].ops.quote_name
+    state, erasure = quote(AccountState._meta.db_table), quote(Erasure._meta.db_table)
+    offset = f"(SELECT clock_offset FROM {state} WHERE account = %s)"  # noqa: S608  (names of ours)
+    one = "(account = %s AND object_kind = %s AND object_id = %s)"
+    which = " OR ".join([one] * number_of_keys)
+    return f"SELECT {offset}, " + (f"EXISTS(SELECT 1 FROM {erasure} WHERE {which})" if which else "1 = 0")  # noqa: S608
+
+
 def clock_offset(account: str | OuterRef) -> Subquery:
-    """The provider's clock minus ours in seconds; null if it is not known."""
+    """Return the provider's clock minus ours in seconds; null if it is not known."""
     return Subquery(AccountState.objects.filter(account=account).values("clock_offset")[:1])
 
 
@@ -454,9 +506,9 @@ def _ahead(offset: float | None) -> datetime:
 def times_and_owners(
     accounts: Iterable[str], objects: Iterable[tuple[str, str]]
 ) -> tuple[dict[str, datetime], dict[tuple[str, str], str]]:
-    """The provider's present time, by account; and the account of each object that is mirrored, by kind and id.
+    """Return the provider's present time by account, and the account of each mirrored object by kind and id.
 
-    One statement.
+    Takes one statement.
     """
     names, ids = set(accounts), defaultdict(set)
     for kind, object_id in objects:

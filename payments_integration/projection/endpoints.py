@@ -1,10 +1,11 @@
-"""Webhook endpoints and their secrets."""
+"""Write webhook endpoints and keep their secrets."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.core.signals import setting_changed
 from django.db import router
@@ -23,7 +24,15 @@ LIST_SLACK = timedelta(seconds=1)
 #: How long the webhook view uses the secrets that it has read.
 SECRET_CACHE_SECONDS = 10.0
 
-_secrets: dict[str, tuple[float, tuple[str, ...]]] = {}
+
+class _Secrets(NamedTuple):
+    """The secrets of an account, and the ids of endpoints whose secret no key can read."""
+
+    known: tuple[str, ...]
+    unreadable: tuple[str, ...]
+
+
+_secrets: dict[str, tuple[float, _Secrets]] = {}
 
 
 def write_endpoints(
@@ -31,7 +40,7 @@ def write_endpoints(
 ) -> list[WebhookEndpoint]:
     """Write the answer to GET /webhook-endpoints, and mark rows that it does not list as gone.
 
-    Call it directly after the answer: rows written since the request was sent are left alone.
+    Call it directly after the answer. Rows written since the request was sent are left alone.
     """
     asked_at = timezone.now() - timedelta(seconds=duration) - LIST_SLACK
     rows = [
@@ -55,9 +64,9 @@ def store_secret(
 ) -> bool:
     """Store a secret from create or rotate, encrypted. The previous secret stays valid for 24 hours.
 
-    Returns False if a rotation is needed within 24 hours. That is so if another secret was stored after ``asked_at``,
-    the time of the first request: it is unknown which of the two is newer, so both are kept for 24 hours.
-    ``in_doubt``: assume so without comparing times.
+    Returns False if a rotation is needed within 24 hours, because another secret was stored after ``asked_at``, the
+    time of the first request. It is unknown which of the two is newer, so both are kept for 24 hours. ``in_doubt``:
+    assume so without comparing times.
     """
 
     def store() -> bool:
@@ -99,24 +108,52 @@ def mark_endpoint_deleted(account: str, endpoint_id: str) -> None:
     forget_secrets()
 
 
-def active_secrets(account: str, *, fresh: bool = False) -> tuple[str, ...]:
-    """All secrets that may sign a delivery to this account now, those of the settings first.
+def active_secrets(account: str) -> tuple[str, ...]:
+    """Return all secrets that may sign a delivery to this account now, first the settings' secrets.
 
-    Cached for ten seconds; ``fresh`` ignores the cache. Raises DecryptionError if a stored secret cannot be read.
+    Cached for ten seconds. A stored secret that no key can read is left out.
     """
+    return _read_secrets(account).known
+
+
+def unreadable_secrets(account: str) -> tuple[str, ...]:
+    """Return the ids of endpoints with a valid secret that no key can read. Cached likewise."""
+    return _read_secrets(account).unreadable
+
+
+def has_unreadable_secret(endpoint: WebhookEndpoint) -> bool:
+    """Return True if no key can read a secret of this endpoint that is valid now."""
+    return any(_decrypted(token) is None for token in _valid_tokens(endpoint))
+
+
+def _read_secrets(account: str) -> _Secrets:
     cached = _secrets.get(account)
-    if not fresh and cached is not None and time.monotonic() < cached[0]:
+    if cached is not None and time.monotonic() < cached[0]:
         return cached[1]
-    now = timezone.now()
-    found = list(conf.account(account).webhook_secrets)
-    stored = WebhookEndpoint.objects.filter(account=account, deleted_at=None).exclude(secret_token="")
-    for token, previous, until in stored.values_list("secret_token", "previous_secret_token", "previous_secret_until"):
-        found.append(decrypt(token))
-        if previous and until is not None and until > now:
-            found.append(decrypt(previous))
-    secrets = tuple(dict.fromkeys(found))
+    found: list[str] = list(conf.account(account).webhook_secrets)
+    unreadable: list[str] = []
+    for endpoint in WebhookEndpoint.objects.filter(account=account, deleted_at=None).exclude(secret_token=""):
+        for token in _valid_tokens(endpoint):
+            if (secret := _decrypted(token)) is not None:
+                found.append(secret)
+            else:
+                unreadable.append(endpoint.pk)
+    secrets = _Secrets(tuple(dict.fromkeys(found)), tuple(dict.fromkeys(unreadable)))
     _secrets[account] = (time.monotonic() + SECRET_CACHE_SECONDS, secrets)
     return secrets
+
+
+def _valid_tokens(endpoint: WebhookEndpoint) -> list[str]:
+    until = endpoint.previous_secret_until
+    previous = endpoint.previous_secret_token if until is not None and until > timezone.now() else ""
+    return [token for token in (endpoint.secret_token, previous) if token]
+
+
+def _decrypted(token: str) -> str | None:
+    try:
+        return decrypt(token)
+    except DecryptionError:
+        return None
 
 
 def forget_secrets(**_: object) -> None:

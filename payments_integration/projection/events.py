@@ -1,4 +1,4 @@
-"""Applies events to mirror rows, in batches with a limited number of statements."""
+"""Apply events to mirror rows, in batches with a limited number of statements."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ from payments_integration.models import (
     Mirror,
     ObjectKey,
     RefreshReason,
-    Searched,
     StateBy,
     StatusChange,
-    searched,
 )
 from payments_integration.projection import ordering, rows
 from payments_integration.projection.answers import times_and_owners
@@ -35,7 +33,6 @@ from payments_integration.projection.ledgers import notice_unknown_operations
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refreshes
 from payments_integration.projection.rows import keep_erased
-from payments_integration.projection.terms import write_terms
 from payments_integration.signals import mirror_written
 
 
@@ -47,11 +44,11 @@ class Applied:
     previous_status: dict[str, str] = field(default_factory=dict)
     #: Event id to the new status, for each event that brought a change of status.
     new_status: dict[str, str] = field(default_factory=dict)
-    #: Event id to the reason why it cannot be applied; such events go to quarantine.
+    #: Event id to the reason why it cannot be applied. These events go to quarantine.
     refused: dict[str, str] = field(default_factory=dict)
-    #: Ids of events whose object another transaction has locked: the next batch applies them.
+    #: Ids of events whose object another transaction has locked. The next batch applies them.
     postponed: set[str] = field(default_factory=set)
-    #: Ids of events whose object's personal data was erased: their bodies are deleted.
+    #: Ids of events whose object's personal data was erased. Their bodies are deleted.
     erased: set[str] = field(default_factory=set)
 
 
@@ -66,22 +63,22 @@ class _Object:
     is_new: bool = False
     changed: bool = False
     first_status: str = ""
+    #: The time of the row before the batch; None: the object is new.
+    first_at: datetime | None = None
     last_event: Event | None = None
-    #: The content of ``last_event`` until it is assigned to the row: only the last of many events is assigned.
+    #: The content of ``last_event`` until it is assigned to the row. Of many events only the last is assigned.
     latest: schemas.AnyResource | None = None
     amounts: tuple[int, ...] = ()
-    #: What the row's search terms were made of before the batch.
-    searched: Searched = ()
 
     @property
     def status(self) -> str:
-        """The status after the events so far."""
+        """Return the status after the events so far."""
         if self.latest is not None:
             return str(rows.storable(getattr(self.latest, "status", "")))
         return rows.status_of(self.row) if self.row is not None else ""
 
     def up_to_date_row(self) -> Any:
-        """The row with the content of the events so far."""
+        """Return the row with the content of the events so far."""
         if self.latest is not None:
             rows.assign(self.row, rows.row_values(self.latest))  # type: ignore[arg-type]
             self.latest = None
@@ -91,9 +88,9 @@ class _Object:
 def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied:
     """Apply events to the mirror, in ``created_at`` order per object. Call inside a transaction.
 
-    Locks the rows in one fixed order, inserts absent ones (an IntegrityError means that another transaction was
-    faster: repeat the whole batch) and updates only locked rows. Events of rows that another transaction has locked
-    are postponed.
+    Locks the rows in one fixed order, inserts absent ones and updates only locked rows. An IntegrityError means that
+    another transaction was faster: repeat the whole batch. Events of rows that another transaction has locked are
+    postponed.
     """
     batch = sorted(events, key=lambda item: (item[0].created_at, item[0].id))
     objects = _lock(batch)
@@ -103,7 +100,7 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied
     _note_erased(batch, objects)
     applied = Applied()
     refreshes: dict[ObjectKey, str] = {}
-    #: The objects whose rows may be older than an event: their handlers wait for the refresh.
+    #: Objects whose rows may be older than an event. Their handlers wait for the refresh.
     awaited: set[ObjectKey] = set()
     for event, resource in batch:
         item = objects[_key(event)]
@@ -138,17 +135,15 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied
 
 
 def _apply(item: _Object, event: Event, resource: schemas.AnyResource, provider_now: datetime) -> str:
-    """Apply one event to its object; returns the reason for a refresh, or ""."""
+    """Apply one event to its object. Returns the reason for a refresh, or ""."""
     too_far_ahead = event.created_at > provider_now + ordering.MAX_AHEAD
     if item.row is None:
         # Such a time orders nothing, and ours may be wrong: the row counts as read at an unknown time.
-        at, by, seconds = event.created_at, StateBy.EVENT, 0.0
+        at, by = event.created_at, StateBy.EVENT
         if too_far_ahead:
-            at, by, seconds = provider_now, StateBy.ANSWER, ordering.UNDATED
+            at, by = provider_now, StateBy.ANSWER
         values = rows.row_values(resource)
-        item.row = rows.new_row(
-            event.account, resource, values, at=at, by=by, duration=seconds, is_erased=item.is_erased
-        )
+        item.row = rows.new_row(event.account, resource, values, at=at, by=by, is_erased=item.is_erased)
         item.is_new = item.changed = True
         item.last_event = event
         return RefreshReason.TIME_AHEAD if too_far_ahead else ""
@@ -171,14 +166,14 @@ def _apply(item: _Object, event: Event, resource: schemas.AnyResource, provider_
 
 
 def _named(resource: schemas.AnyResource) -> list[tuple[str, str]]:
-    """Kind and id of each other object that this one names, such as a refund's payment."""
+    """Return kind and id of each other object that this one names, such as a refund's payment."""
     named = _references(rows.KIND_OF[type(resource)])
     return [(kind, object_id) for name, kind in named if (object_id := getattr(resource, name))]
 
 
 @cache
 def _references(kind: str) -> list[tuple[str, str]]:
-    """The fields of this kind that hold the id of another object, and that object's kind."""
+    """Return the fields of this kind that hold the id of another object, and that object's kind."""
     fields: list[Any] = [field for field in MIRRORS[kind]._meta.concrete_fields if isinstance(field, SameAccountKey)]
     return [(field.attname, field.related_model.kind) for field in fields]
 
@@ -195,7 +190,7 @@ def _note_erased(batch: list[tuple[Event, Any]], objects: dict[ObjectKey, _Objec
 
 
 def _key(event: Event) -> ObjectKey:
-    # Ids are unique across accounts (a foreign row must be found, to refuse the event); currencies are not.
+    # Ids are unique across accounts: a foreign row must be found, to refuse the event. Currencies are not unique.
     scope = event.account if event.object_kind == Kind.BALANCE else ""
     return (event.object_kind, scope, event.object_id)
 
@@ -211,15 +206,14 @@ def _lock(batch: list[tuple[Event, Any]]) -> dict[ObjectKey, _Object]:
             item = objects.get(_row_key(row))
             if item is not None:
                 item.row = row
-                item.first_status = rows.status_of(row)
+                item.first_status, item.first_at = rows.status_of(row), row.state_at
                 item.amounts = rows.balance_amounts(row) if isinstance(row, Balance) else ()
-                item.searched = searched(row)
         missing = [key for key in keys if objects[key].row is None]
         if missing:
             # Absent, or skipped because another transaction has locked it.
             for row in model._default_manager.filter(_identity(model, missing)):
                 item = objects.get(_row_key(row))
-                # The query for balances may also return rows that we have locked ourselves.
+                # The query for balances may also return rows that this transaction has already locked.
                 if item is not None and item.row is None:
                     item.is_locked_elsewhere = True
     return objects
@@ -236,20 +230,16 @@ def _row_key(row: Mirror) -> ObjectKey:
 
 
 def _save(objects: Iterable[_Object]) -> dict[str, str]:
-    """Write the rows; returns the new status by the event that brought it."""
+    """Write the rows. Returns the new status by the event that brought it."""
     touched = [item for item in objects if item.changed]
     for item in touched:
         item.up_to_date_row()
     for model in MIRRORS.values():
         new = [item.row for item in touched if isinstance(item.row, model) and item.is_new]
-        # In the same order in every process: two that insert the same objects would otherwise wait for each other.
+        # The same order in every process. Otherwise two that insert the same objects would wait for each other.
         statements.insert_many(sorted(new, key=attrgetter("account", "object_id")))
         statements.update_many([item.row for item in touched if isinstance(item.row, model) and not item.is_new])
-    write_terms(
-        [item.row for item in touched if item.row is not None and item.is_new],
-        {item.row: item.searched for item in touched if item.row is not None and not item.is_new},
-    )
-    status_changes: list[StatusChange] = []
+    changes: list[tuple[StatusChange, datetime | None]] = []
     balance_changes: list[BalanceChange] = []
     for item in touched:
         row, event = item.row, item.last_event
@@ -259,7 +249,11 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
             if rows.balance_amounts(row) != item.amounts:
                 balance_changes.append(rows.balance_change(row, at=row.state_at))
         elif change := rows.status_change(row, item.first_status, at=event.created_at, event=event):
-            status_changes.append(change)
+            changes.append((change, item.first_at))
+    recorded = rows.recorded_statuses(rows.key_of(change) for change, _ in changes)
+    status_changes = [
+        change for change, row_at in changes if rows.goes_on(change, recorded.get(rows.key_of(change)), row_at)
+    ]
     notice_unknown_operations(item.row for item in touched if item.is_new)
     statements.insert_many(status_changes, keys=False)
     statements.insert_many(balance_changes, keys=False)

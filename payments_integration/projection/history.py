@@ -1,4 +1,4 @@
-"""What was before the installation is history: it is mirrored, and no receiver and no person is told of it.
+"""Tell history from news: what was before the installation is mirrored, but no receiver or person is told.
 
 ``is_history`` decides, by the provider's clock. The border is DISPATCH_SINCE of the account. Without that option it is
 an hour before the account's first contact: the first answer, or the first delivery with a valid signature.
@@ -20,24 +20,24 @@ from payments_integration.db.transactions import repeatable
 from payments_integration.models import AccountState, Operation
 from payments_integration.projection.ordering import MAX_DATE_OFF
 
-#: What happened so shortly before the first contact is dispatched: the provider retries deliveries, clocks differ.
+#: Dispatch what happened this shortly before the first contact: the provider retries deliveries, and clocks differ.
 BEFORE_CONTACT = timedelta(hours=1)
-#: How long a process uses the first contact that it has read. It never changes, unless the account is forgotten.
+#: How long a process trusts the first contact that it read. It changes only if the account is forgotten.
 CONTACT_CACHE_SECONDS = 60.0
 
 _contacts: dict[str, tuple[float, datetime]] = {}
 
 
 def is_history(account: str, at: datetime) -> bool:
-    """Whether something that the provider dates at this time was before the installation."""
+    """Return True if something that the provider dates at this time was before the installation."""
     begins_at = dispatch_begins_at(account)
     return begins_at is not None and at < begins_at
 
 
 def dispatch_begins_at(account: str) -> datetime | None:
-    """The provider's time from which on changes are dispatched; None: all are.
+    """Return the provider's time from which on changes are dispatched; None: all are.
 
-    At most one statement, which a process repeats after a minute. In Django's test environment all changes are
+    Takes at most one statement, which a process repeats after a minute. In Django's test environment all changes are
     dispatched unless DISPATCH_SINCE is set, because tests deliver events with fixed dates.
     """
     configured = conf.current().ACCOUNTS.get(account)
@@ -50,17 +50,17 @@ def dispatch_begins_at(account: str) -> datetime | None:
 
 
 def ours(account: str, object_ids: Iterable[str]) -> set[str]:
-    """Those of the objects that an operation of this installation created or changed; they have no history."""
+    """Return the objects that an operation of this installation created or changed. They have no history."""
     ids = list(object_ids)
     made = Operation.objects.filter(account=account, result_id__in=ids).values_list("result_id", flat=True)
     return set(made) if ids else set()
 
 
 def note_contact(account: str, at: datetime | None) -> None:
-    """Store the account's first contact, unless it is stored. No statement in a process that knows it.
+    """Store the account's first contact if none is stored. Takes no statement in a process that knows it.
 
-    ``at``: the Date of an answer, or the ``t`` of a valid signature; never a time in an event, which may be old. In
-    Django's test environment, where the first contact decides nothing, it is not stored.
+    ``at`` is the Date of an answer or the ``t`` of a valid signature, never a time in an event, which may be old. In
+    Django's test environment the first contact decides nothing and is not stored.
     """
     if at is None or conf.in_test_environment():
         return
@@ -74,7 +74,7 @@ def note_contact(account: str, at: datetime | None) -> None:
 def _store_contact(account: str, at: datetime) -> None:
     state, _ = AccountState.objects.get_or_create(account=account, defaults={"first_contact_at": at})
     if state.first_contact_at is None:
-        # A pass was complete up to there, so there was contact by then, which an earlier version did not store.
+        # A pass was complete up to there, so there was contact by then. An earlier version did not store it.
         at = min(at, state.watermark or at)
         AccountState.objects.filter(pk=account, first_contact_at=None).update(first_contact_at=at)
 

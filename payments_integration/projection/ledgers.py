@@ -1,4 +1,4 @@
-"""Notices objects that another ledger had made: proof of a restored backup, or of a second installation."""
+"""Notice objects that another ledger made: proof of a restored backup, or of a second installation."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from payments_integration.db.transactions import updated
 from payments_integration.models import AccountState, Payment, Payout, unknown_operations
 from payments_integration.reasons import Reason
 
-#: One call for attention per account and day: after a restore there may be thousands of such objects.
+#: One call for attention per account and day: after a restore there may be thousands of these objects.
 REPORT_EVERY = timedelta(days=1)
 
 
 def notice_unknown_operations(rows: Iterable[Any]) -> None:
-    """``rows``: mirror rows that this transaction has inserted. No statement if no reference is an operation's id."""
+    """Search ``rows``, which this transaction inserted. No statement if no reference is an operation's id."""
     made = {row.merchant_reference: row for row in rows if isinstance(row, Payment | Payout)}
     for reference in sorted(unknown_operations(made)):
         row, now = made[reference], timezone.now()

@@ -1,9 +1,9 @@
-"""Requests to read objects by GET, because their state is not certain."""
+"""Request reads by GET of objects whose state is not certain."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import reduce
 from operator import or_
 
@@ -15,15 +15,15 @@ from payments_integration.db import statements
 from payments_integration.db.transactions import expired, repeatable
 from payments_integration.models import DueRefresh, ObjectKey, RefreshReason
 
-#: Handlers of an object wait so long for a read that must tell them its state.
+#: Handlers of an object wait this long for a read that must tell them its state.
 LONGEST_WAIT = timedelta(minutes=1)
 
 
-def request_refresh(account: str, kind: str, object_id: str, reason: str, *, due_at: datetime | None = None) -> None:
-    """Request a refresh of one object, now or at ``due_at``. Joins the caller's transaction or makes its own."""
+def request_refresh(account: str, kind: str, object_id: str, reason: str) -> None:
+    """Request a refresh of one object. Joins the caller's transaction or makes its own."""
 
     def request() -> None:
-        request_refreshes({(account, str(kind), object_id): reason}, due_at=due_at)
+        request_refreshes({(account, str(kind), object_id): reason})
 
     # The transaction of the answer or the event is retried as a whole.
     if connections[router.db_for_write(DueRefresh)].in_atomic_block:
@@ -32,34 +32,34 @@ def request_refresh(account: str, kind: str, object_id: str, reason: str, *, due
         repeatable(request, using=router.db_for_write(DueRefresh))
 
 
-def request_refreshes(
-    reasons: Mapping[ObjectKey, str], *, due_at: datetime | None = None, awaited: Collection[ObjectKey] = ()
-) -> None:
-    """Request refreshes of objects, within a transaction. One statement per hundred.
+def request_refreshes(reasons: Mapping[ObjectKey, str], *, awaited: Collection[ObjectKey] = ()) -> None:
+    """Request refreshes of objects, within a transaction. Takes one statement per hundred.
 
     If a refresh was requested before, the earlier time stays, and ``marks`` grows, so that a GET that is already under
     way does not count as an answer to this request. A worker that finishes one of them waits for this transaction.
-
-    ``awaited``: those of the objects whose handlers wait for the read, for LONGEST_WAIT at most.
+    ``awaited`` are the objects whose handlers wait for the read, for LONGEST_WAIT at most.
     """
-    due = due_at or timezone.now()
-    waits_until = timezone.now() + LONGEST_WAIT
+    now = timezone.now()
     requests = [
         DueRefresh(
             account=key[0],
             object_kind=key[1],
             object_id=key[2],
             reason=str(reason),
-            due_at=due,
-            dispatch_waits_until=waits_until if key in awaited else None,
+            due_at=now,
+            dispatch_waits_until=now + LONGEST_WAIT if key in awaited else None,
         )
         for key, reason in sorted(reasons.items())
     ]
     statements.insert_or_update(requests, unique=("account", "object_kind", "object_id"), changes=_REPEATED)
 
 
-#: A GET that requests another GET must not cancel the backoff, or the two would repeat for ever.
-_IS_EARLIER = f"{{new[due_at]}} < {{old}}.due_at AND {{new[reason]}} <> '{RefreshReason.CHANGED_MEANWHILE}'"
+#: A GET that requests another GET must not cancel the backoff, or the two would repeat for ever. A GET under way does
+#: not answer a new request: its claim ends.
+_IS_EARLIER = (
+    "({new[due_at]} < {old}.due_at OR {new[due_at]} < {old}.claimed_until)"
+    f" AND {{new[reason]}} <> '{RefreshReason.CHANGED_MEANWHILE}'"
+)
 #: While handlers wait for a read, another request does not make them wait longer.
 _STILL_WAITS = "{old}.dispatch_waits_until IS NOT NULL AND {old}.dispatch_waits_until > {new[due_at]}"
 #: What another request changes in the first one.
@@ -69,22 +69,23 @@ _REPEATED = {
     "marks": "{old}.marks + 1",
     "attempts": f"CASE WHEN {_IS_EARLIER} THEN 0 ELSE {{old}}.attempts END",
     "due_at": f"CASE WHEN {_IS_EARLIER} THEN {{new[due_at]}} ELSE {{old}}.due_at END",
+    "claimed_until": f"CASE WHEN {_IS_EARLIER} THEN NULL ELSE {{old}}.claimed_until END",
 }
 
 
 def is_awaited() -> Q:
-    """Due reads for which handlers wait now."""
+    """Match due reads for which handlers wait now."""
     return Q(dispatch_waits_until__isnull=False) & ~expired("dispatch_waits_until", LONGEST_WAIT)
 
 
 def awaiting_read(keys: Collection[ObjectKey]) -> set[ObjectKey]:
-    """Those of the objects whose handlers wait for a read; one statement."""
+    """Return the objects whose handlers wait for a read. One statement."""
     waiting = DueRefresh.objects.filter(is_awaited(), of_objects(keys))
     return set(waiting.values_list("account", "object_kind", "object_id"))
 
 
 def of_objects(keys: Iterable[ObjectKey]) -> Q:
-    """A filter for rows that belong to one of these objects."""
+    """Match rows that belong to one of these objects."""
     groups: dict[tuple[str, str], list[str]] = {}
     for account, kind, object_id in sorted(keys):
         groups.setdefault((account, kind), []).append(object_id)

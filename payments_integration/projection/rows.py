@@ -1,4 +1,4 @@
-"""Converts structs to rows, compares them, builds the history rows of a change, and keeps erased data out."""
+"""Convert structs to rows, compare them, build the history rows of a change, and keep erased data out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.utils import timezone
 
@@ -27,8 +27,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.projection.refreshes import of_objects
-from payments_integration.projection.terms import erase_terms
-from payments_integration.signals import has_listeners, status_changed
+from payments_integration.signals import has_listeners, mirror_written, status_changed
 
 #: PostgreSQL stores no NUL in text. The exact bytes stay in the event.
 _NUL, _REPLACEMENT = "\x00", "\ufffd"
@@ -45,14 +44,14 @@ def model_of(kind: str) -> type[Any]:
 
 
 def object_id_of(resource: schemas.AnyResource) -> str:
-    """The object's id; the currency of a balance."""
+    """Return the object's id, or the currency of a balance."""
     return resource.currency if isinstance(resource, schemas.Balance) else resource.id
 
 
 def row_values(resource: schemas.AnyResource) -> dict[str, Any]:
-    """The mirrored fields of an object, the derived ones and ``extra``, as a row stores them."""
+    """Return the mirrored fields of an object, the derived ones and ``extra``, as a row stores them."""
     model = model_of(KIND_OF[type(resource)])
-    values = {name: getattr(resource, name) for name in model.mirrored}
+    values = {name: getattr(resource, name) for name in schemas.MIRRORED[model.kind]}
     for name, value in values.items():
         if type(value) not in _AS_THEY_ARE:
             values[name] = storable(value)
@@ -62,7 +61,7 @@ def row_values(resource: schemas.AnyResource) -> dict[str, Any]:
 
 
 def storable(value: Any) -> Any:
-    """The value in a form that every database returns unchanged: no NUL, no float above 2**53, at any depth."""
+    """Return the value as every database returns it: no NUL, no float above 2**53, at any depth."""
     if isinstance(value, str):
         return value.replace(_NUL, _REPLACEMENT) if _NUL in value else value
     if isinstance(value, float):
@@ -75,7 +74,7 @@ def storable(value: Any) -> Any:
 
 
 def differences(row: Mirror, resource: schemas.AnyResource) -> dict[str, tuple[Any, Any]]:
-    """Field to (ours, theirs) for each mirrored field that differs, without erased personal data."""
+    """Map each mirrored field that differs to (ours, theirs), without erased personal data."""
     erased = row.personal if row.erased_at else ()
     return {
         name: (getattr(row, name), value)
@@ -85,7 +84,7 @@ def differences(row: Mirror, resource: schemas.AnyResource) -> dict[str, tuple[A
 
 
 def assign(row: Mirror, values: dict[str, Any]) -> None:
-    """Set the provider's values on a row; erased personal data stays erased."""
+    """Set the provider's values on a row. Erased personal data stays erased."""
     erased = row.personal if row.erased_at else ()
     for name, value in values.items():
         if name not in erased:
@@ -93,12 +92,12 @@ def assign(row: Mirror, values: dict[str, Any]) -> None:
 
 
 def empty_values(model: type[Any]) -> dict[str, Any]:
-    """The values of a model's personal fields after an erasure."""
+    """Return the values of a model's personal fields after an erasure."""
     return {name: copy.deepcopy(EMPTY_VALUES.get(name)) for name in model.personal}
 
 
-def stamp(row: Mirror, *, at: datetime, by: str, duration: float = 0.0) -> None:
-    """Record what wrote the row and when (the provider's clock), and count the version up."""
+def stamp(row: Mirror, *, at: datetime, by: str, duration: float | None = None) -> None:
+    """Record what wrote the row and when (the provider's clock), and increase the version."""
     row.state_at = at
     row.state_by = by
     row.answer_seconds = duration
@@ -114,10 +113,10 @@ def new_row(
     *,
     at: datetime,
     by: str,
-    duration: float = 0.0,
+    duration: float | None = None,
     is_erased: bool = False,
 ) -> Any:
-    """An unsaved row of a new object; ``is_erased``: without personal data."""
+    """Return an unsaved row of a new object, without personal data if ``is_erased``."""
     model = model_of(KIND_OF[type(resource)])
     identity = {} if isinstance(resource, schemas.Balance) else {"id": resource.id}
     if is_erased:
@@ -135,28 +134,27 @@ def new_row(
 
 
 def status_of(row: Mirror) -> str:
-    """The mirrored status; "" for balances."""
+    """Return the mirrored status; "" for balances."""
     return getattr(row, "status", "")
 
 
-#: Events and objects that are found later than this are stored and not dispatched.
+#: Events and objects that are found later than this are stored but not dispatched.
 TOO_OLD_TO_DISPATCH = timedelta(days=MIN_EVENT_DAYS)
 
 _BALANCE_FIELDS = ("available", "pending", "reserve", "hold", "debt")
 
 
 def own_time(row: Mirror) -> datetime | None:
-    """When the object came into its status, by its own times: ``succeeded_at`` if it fits, else its creation."""
+    """Return when the object came into its status, by its own times: ``succeeded_at`` if it fits, or its creation."""
     succeeded_at: datetime | None = getattr(row, "succeeded_at", None)
     return succeeded_at if succeeded_at and status_of(row) == "succeeded" else getattr(row, "created_at", None)
 
 
 def status_change(row: Mirror, previous_status: str, *, at: datetime, event: Event | None) -> StatusChange | None:
-    """An unsaved StatusChange, or None if the status has not changed."""
+    """Return an unsaved StatusChange, or None if the status has not changed."""
     status = status_of(row)
     if status == previous_status:
         return None
-    # A change that an event brought is dispatched with the event; one that an answer brought is dispatched alone.
     is_wanted = event is None and has_listeners(status_changed, type(row), status)
     waits = is_wanted and not _is_too_old(row, previous_status)
     return StatusChange(
@@ -171,8 +169,42 @@ def status_change(row: Mirror, previous_status: str, *, at: datetime, event: Eve
     )
 
 
+class Recorded(NamedTuple):
+    """The newest recorded status of an object, and its time."""
+
+    status: str
+    at: datetime
+
+
+def recorded_statuses(keys: Iterable[ObjectKey]) -> dict[ObjectKey, Recorded]:
+    """Return the newest recorded status of each of these objects. One statement, none without keys."""
+    wanted = set(keys)
+    if not wanted:
+        return {}
+    changes = StatusChange.objects.filter(of_objects(wanted)).order_by("at", "pk")
+    rows = changes.values_list("account", "object_kind", "object_id", "status", "at")
+    return {(account, kind, object_id): Recorded(status, at) for account, kind, object_id, status, at in rows}
+
+
+def key_of(change: StatusChange) -> ObjectKey:
+    return (change.account, change.object_kind, change.object_id)
+
+
+def goes_on(change: StatusChange, recorded: Recorded | None, row_at: datetime | None) -> bool:
+    """Return True if an unsaved change is a change of the object, and not only of its row.
+
+    A row may be absent although changes of it are recorded, or be older than they are: its table was lost, or restored
+    alone. It goes on from the newest of them, so that no receiver is called for the same status again. ``row_at`` is
+    the time of the row before the change; None: it is new.
+    """
+    if recorded is None or (row_at is not None and recorded.at <= row_at):
+        return True
+    change.previous_status = recorded.status
+    return change.status != recorded.status
+
+
 def _is_too_old(row: Mirror, previous_status: str) -> bool:
-    """Whether the object is new to the mirror and as old as events that are no longer dispatched."""
+    """Return True if the object is new to the mirror and as old as events that are no longer dispatched."""
     created_at = getattr(row, "created_at", None)
     return not previous_status and created_at is not None and timezone.now() - created_at > TOO_OLD_TO_DISPATCH
 
@@ -182,21 +214,21 @@ def balance_amounts(balance: Balance) -> tuple[int, ...]:
 
 
 def balance_change(balance: Balance, *, at: datetime) -> BalanceChange:
-    """An unsaved BalanceChange with the present amounts."""
+    """Return an unsaved BalanceChange with the present amounts."""
     return BalanceChange(balance=balance, at=at, **dict(zip(_BALANCE_FIELDS, balance_amounts(balance), strict=True)))
 
 
 def erased(keys: Iterable[ObjectKey]) -> set[ObjectKey]:
-    """The keys of those objects whose personal data was erased; one statement, none without keys."""
+    """Return the keys of objects whose personal data was erased. One statement, none without keys."""
     wanted = set(keys)
     return {erasure.key for erasure in Erasure.objects.filter(of_objects(wanted))} if wanted else set()
 
 
 def keep_erased(objects: Iterable[tuple[str, schemas.AnyResource]]) -> set[ObjectKey]:
-    """The keys of those new (account, object) pairs that must be inserted without personal data.
+    """Return the keys of new (account, object) pairs that must be inserted without personal data.
 
-    A refund is erased with its payment, and a payout with its refund. Call it in the transaction that inserts; after
-    an IntegrityError, which means a lost race, repeat the transaction. At most two statements.
+    A refund is erased with its payment, and a payout with its refund. Call in the transaction that inserts, and repeat
+    it after an IntegrityError, which means a lost race. At most two statements.
     """
     parents = {
         (account, str(KIND_OF[type(resource)]), object_id_of(resource)): _parent(account, resource)
@@ -215,7 +247,7 @@ def keep_erased(objects: Iterable[tuple[str, schemas.AnyResource]]) -> set[Objec
 
 
 def erasing_keys(account: str, resource: schemas.AnyResource) -> list[ObjectKey]:
-    """The keys of the objects whose erasure erases this one too: itself and what it belongs to."""
+    """Return the keys of the objects whose erasure erases this one too: itself and what it belongs to."""
     if not model_of(KIND_OF[type(resource)]).personal:
         return []
     parent = _parent(account, resource)
@@ -224,14 +256,16 @@ def erasing_keys(account: str, resource: schemas.AnyResource) -> list[ObjectKey]
 
 
 def erase_row(account: str, kind: str, object_id: str) -> bool:
-    """Empty the personal fields of one mirror row, within a transaction; False if there is no such row."""
+    """Empty the personal fields of one mirror row, within a transaction. Returns False if there is no such row."""
     model = model_of(kind)
     row = locked(model._default_manager.filter(pk=object_id, account=account)).first()
     if row is None:
         return False
-    since = row.erased_at or timezone.now()
-    model._default_manager.filter(pk=row.pk).update(**empty_values(model), erased_at=since)
-    erase_terms(kind, object_id)
+    values = {**empty_values(model), "erased_at": row.erased_at or timezone.now()}
+    model._default_manager.filter(pk=row.pk).update(**values)
+    for name, value in values.items():
+        setattr(row, name, value)
+    mirror_written([row])
     return True
 
 

@@ -1,4 +1,4 @@
-"""Checks of an account: whether its webhook endpoints can deliver, and its balances."""
+"""Check an account: its balances, and if its webhook endpoints can deliver."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 from django.db import router
 
-from payments_integration import conf
+from payments_integration import conf, projection, sync
 from payments_integration.attention import call_attention
 from payments_integration.db.transactions import repeatable
 from payments_integration.enums import EVENT_TYPES
@@ -15,23 +15,29 @@ from payments_integration.reasons import Reason
 from payments_integration.reconciliation.runs import recorded
 from payments_integration.services import sync_balances, sync_webhook_endpoints
 
+#: An endpoint's problem that the provider does not know.
+UNREADABLE = "no key can read its secret; deliveries that only it verifies get 503"
+
 
 def check_endpoints(account: str = conf.DEFAULT_ACCOUNT) -> list[WebhookEndpoint]:
-    """Read the endpoints, call ``attention`` for each that has a new problem, and return them all."""
+    """Read the endpoints, call ``attention`` for each with a new problem, and return them all."""
     sync_webhook_endpoints(account=account)
     rows = list(WebhookEndpoint.objects.filter(account=account, deleted_at=None))
     for row in rows:
-        if (problem := endpoint_problem(row)) != row.reported_problem:
-            repeatable(partial(_report, row, problem), using=router.db_for_write(WebhookEndpoint))
+        problem, reason = endpoint_problem(row), Reason.ENDPOINT
+        if not problem and projection.has_unreadable_secret(row):
+            problem, reason = UNREADABLE, Reason.SECRET_UNREADABLE
+        if problem != row.reported_problem:
+            repeatable(partial(_report, row, problem, reason), using=router.db_for_write(WebhookEndpoint))
     return rows
 
 
-def _report(endpoint: WebhookEndpoint, problem: str) -> None:
+def _report(endpoint: WebhookEndpoint, problem: str, reason: Reason) -> None:
     is_first = WebhookEndpoint.objects.filter(pk=endpoint.pk).exclude(reported_problem=problem)
     if is_first.update(reported_problem=problem) and problem:
         call_attention(
             WebhookEndpoint,
-            Reason.ENDPOINT,
+            reason,
             account=endpoint.account,
             message=f"{endpoint.pk}: {problem}",
             instance=endpoint,
@@ -39,7 +45,7 @@ def _report(endpoint: WebhookEndpoint, problem: str) -> None:
 
 
 def endpoint_problem(endpoint: WebhookEndpoint) -> str:
-    """Why an endpoint delivers no events, or not all of them; "" if it delivers them all."""
+    """Return why an endpoint delivers no events, or not all of them; "" if it delivers them all."""
     if endpoint.gone_at is not None:
         return "the provider does not list this endpoint any more; create it again"
     if endpoint.status != WebhookEndpoint.Status.ACTIVE:
@@ -49,8 +55,9 @@ def endpoint_problem(endpoint: WebhookEndpoint) -> str:
 
 
 def reconcile_balances(account: str = conf.DEFAULT_ACCOUNT) -> ReconciliationRun:
-    """Read the balances; returns the record of the pass."""
+    """Read the balances. Returns the record of the pass."""
     conf.account(account)
     with recorded(account, RunKind.BALANCES) as run:
+        sync.require_same_project(account)
         run.seen = len(sync_balances(account=account))
     return run

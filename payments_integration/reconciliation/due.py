@@ -1,47 +1,63 @@
-"""The work of a wake-up: events, operations, and refreshes: a GET outside any transaction, then a write."""
+"""Do the work of a wake-up: events, operations, and refreshes (a GET outside any transaction, then a write)."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from django.db import router
-from django.db.models import F
+from django.db import OperationalError, router
+from django.db.models import F, Q, QuerySet, Value
 from django.utils import timezone
 
-from payments_integration import conf, inbox, projection, services, sync
-from payments_integration.attention import send_overdue
+from payments_integration import conf, inbox, projection, services, stopping, sync
+from payments_integration.attention import naming_trouble, send_overdue
 from payments_integration.client import at_most
-from payments_integration.db import statements
-from payments_integration.db.transactions import RetryDeadline, deleted, expired, updated
+from payments_integration.db.claims import ClaimLost, Claims, Held
+from payments_integration.db.refusals import condemns, described
+from payments_integration.db.transactions import RaceLost, RetryDeadline, deleted, expired, is_transient
 from payments_integration.exceptions import INTERRUPTIONS, NotFound, PaymentsError, recorded_error, request_id_of
 from payments_integration.models import DueRefresh, Event
 from payments_integration.schemas import WireError
 from payments_integration.signals import pass_ended
 
-#: A step starts nothing new after so many seconds; the next wake-up continues. Each step has its own limit, so that a
-#: long backlog of one kind does not delay the others.
+#: A step starts nothing new after this many seconds; the next wake-up continues. Each step has its own limit, so that
+#: a long backlog of one kind does not delay the others.
 STEP_SECONDS = 120.0
 
 
 def process_due(
-    account: str | None = None, *, deadline: float | None = None, turn_seconds: float | None = None
+    account: str | None = None,
+    *,
+    deadline: float | None = None,
+    turn_seconds: float | None = None,
+    done: Counter[str] | None = None,
 ) -> bool:
-    """Apply events, dispatch those that wait for no read, read what the others wait for and dispatch them.
+    """Apply events, dispatch items that wait for no read, then read what the other items wait for and dispatch them.
 
-    Then send and resolve operations, read the other objects that are due, and dispatch what changed.
+    After that, send and resolve operations, read the other objects that are due, and dispatch what changed.
 
     ``deadline`` (``time.monotonic()``): a request is waiting for this call, so operations are left to the schedule.
-    Without it each step stops after STEP_SECONDS and leaves the rest to the next call. ``turn_seconds``: or after so
-    many seconds, if it has got anything done by then. Returns whether a step stopped then: more may be waiting.
+    Without it each step stops after STEP_SECONDS and leaves the rest to the next call. ``turn_seconds``: a step also
+    stops after this many seconds, if it has got anything done by then. Returns True if a step did so: more may be
+    waiting. If the process is asked to stop, no further step begins. ``done`` counts what each step got done.
     """
     is_more = False
+    counts = Counter[str]() if done is None else done
+
+    def counted(what: str, step: Callable[..., int], **options: Any) -> int:
+        number = limited(step, **options)
+        counts[what] += number
+        return number
 
     def limited(step: Callable[..., int], **options: Any) -> int:
         nonlocal is_more
+        if stopping.is_requested():
+            return 0
         if deadline is not None:
             return step(account, deadline=deadline, **options)
         if turn_seconds is not None:
@@ -52,19 +68,17 @@ def process_due(
                 return done
         return step(account, deadline=time.monotonic() + STEP_SECONDS, **options)
 
-    with RetryDeadline(deadline, using=router.db_for_write(Event)):
-        limited(inbox.process)
-        if deadline is None:
-            inbox.release_overdue(account)
-            send_overdue(account)
-        limited(inbox.dispatch)
-        hurry = deadline is not None
-        if limited(refresh_due, only_awaited=True, hurry=hurry):
-            limited(inbox.dispatch)
-        if deadline is None:
-            services.resume_operations(account=account)
-        if limited(refresh_due, hurry=hurry):
-            limited(inbox.dispatch)
+    try:
+        _take_steps(account, deadline, counted)
+    except OperationalError as error:
+        is_conflict = isinstance(error, RaceLost) or is_transient(error)
+        if deadline is None or time.monotonic() < deadline or not is_conflict:
+            raise
+        logger.info(
+            "A conflict (%s) came after the deadline; the schedule does the rest",
+            type(error).__name__,
+            extra={"account": account},
+        )
     if deadline is None:
         try:
             pass_ended.send_robust(sender=None)
@@ -75,10 +89,56 @@ def process_due(
     return is_more
 
 
+def _take_steps(account: str | None, deadline: float | None, counted: Callable[..., int]) -> None:
+    # Before anything is applied: events that arrive after the key was replaced may be another project's.
+    sync.compare_keys(account, deadline=deadline)
+    with RetryDeadline(deadline, using=router.db_for_write(Event)):
+        counted("applied", inbox.process)
+        if deadline is None:
+            inbox.release_overdue(account)
+            send_overdue(account)
+        counted("dispatched", inbox.dispatch)
+        hurry = deadline is not None
+        if counted("read", refresh_due, only_awaited=True, hurry=hurry):
+            counted("dispatched", inbox.dispatch)
+        if deadline is None and not stopping.is_requested():
+            counted("operations", _resume_operations)
+        if counted("read", refresh_due, hurry=hurry):
+            counted("dispatched", inbox.dispatch)
+
+
+def _resume_operations(account: str | None, *, deadline: float) -> int:
+    """Take operations a step further, and return how many."""
+    counts = services.resume_operations(account=account, deadline=deadline)
+    return sum(count for outcome, count in counts.items() if outcome not in ("skipped", "failed"))
+
+
+def waiting_work() -> set[tuple[str, str]]:
+    """Return the accounts that have work for ``process_due`` now, each with the kind of work. One statement.
+
+    May name work that ``process_due`` cannot do yet, such as a dispatch that waits for a read.
+    """
+    reads = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_WAIT))
+    reads = reads.exclude(account__in=projection.refused_accounts())
+    events, changes = inbox.undispatched()
+    parts: list[QuerySet[Any, Any]] = [
+        rows.order_by().values_list("account", Value(kind)).distinct()
+        for kind, rows in (
+            ("apply", inbox.unapplied()),
+            ("dispatch", events),
+            ("dispatch", changes),
+            ("operation", services.due_operations()),
+            ("read", reads),
+        )
+    ]
+    compared = {(alias, "compare") for alias in projection.uncompared_accounts()}
+    return compared | set(parts[0].union(*parts[1:]))
+
+
 logger = logging.getLogger(__name__)
 
 #: While one process reads an object, other processes skip it.
-CLAIM = timedelta(seconds=90)
+READ = Claims(timedelta(seconds=90))
 FIRST_WAIT = timedelta(seconds=5)
 LONGEST_WAIT = timedelta(hours=1)
 _PAGE = 100
@@ -96,25 +156,34 @@ def refresh_due(
     only_awaited: bool = False,
     heartbeat: Callable[[], None] = lambda: None,
 ) -> int:
-    """Read every object that is due by GET; returns how many were read.
+    """Read every object that is due by GET, and return how many were read.
 
-    Failures are recorded and retried later. ``deadline``: no GET starts after this ``time.monotonic()``. ``hurry``: a
+    Failures are recorded and retried later. No GET starts after ``deadline`` (``time.monotonic()``). ``hurry``: a
     request waits until the deadline, so no GET may outlast it. ``only_awaited``: read only the objects whose handlers
     wait for it. ``heartbeat`` is called before each GET.
     """
+    with naming_trouble(account):
+        return _refresh_due(account, deadline, hurry, only_awaited, heartbeat)
+
+
+def _refresh_due(
+    account: str | None, deadline: float | None, hurry: bool, only_awaited: bool, heartbeat: Callable[[], None]
+) -> int:
     done = 0
     begun = timezone.now()
-    if statements.is_empty(DueRefresh, using=router.db_for_write(DueRefresh)):
+    if not DueRefresh.objects.exists():
         return done
     while True:
-        due = DueRefresh.objects.filter(expired("due_at", LONGEST_WAIT, now=begun))
+        due = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_WAIT, now=begun))
         if account is not None:
             due = due.filter(account=account)
+        # Their objects wait while the key may be of another project.
+        due = due.exclude(account__in=projection.refused_accounts(account))
         if only_awaited:
             due = due.filter(projection.is_awaited())
         page = list(due.order_by("due_at", "pk")[:_PAGE])
         for row in page:
-            if deadline is not None and time.monotonic() >= deadline:
+            if stopping.is_over(deadline):
                 return done
             heartbeat()
             if deadline is None or not hurry:
@@ -127,28 +196,35 @@ def refresh_due(
 
 
 def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
-    as_read = DueRefresh.objects.filter(pk=row.pk, due_at=row.due_at, marks=row.marks)
-    if not updated(as_read, due_at=timezone.now() + CLAIM):
+    held = READ.take(DueRefresh.objects.filter(pk=row.pk), Q(due_at=row.due_at, marks=row.marks))
+    if held is None:
         return False
     if row.account not in conf.current().ACCOUNTS:
-        _postpone(row, f"the account {row.account} is not configured any more")
+        _postpone(held, row, error=f"the account {row.account} is not configured any more")
         return False
     try:
         _read(row, hurry=hurry)
     except NotFound as error:
         # The row is marked as gone. While handlers wait, the provider may only be behind: it is asked again.
-        if DueRefresh.objects.filter(projection.is_awaited(), pk=row.pk).exists():
-            _postpone(row, recorded_error(error))
+        if held.row.filter(projection.is_awaited()).exists():
+            _postpone(held, row, error=recorded_error(error))
             return False
     except (PaymentsError, WireError) as error:
         extra = {"account": row.account, "request_id": request_id_of(error)}
         logger.info("Reading %s failed: %s", row, error, extra=extra)
-        _postpone(row, recorded_error(error))
+        _postpone(held, row, error=recorded_error(error))
+        return False
+    except Exception as error:
+        if not condemns(error):
+            raise
+        # Without the message: it may show the object.
+        logger.error("%s cannot be stored: %s", row, described(error), extra={"account": row.account})
+        _postpone(held, row, error=f"the database refuses it: {described(error)}")
         return False
     # If another refresh was requested meanwhile, the row stays and is due again.
-    if deleted(DueRefresh.objects.filter(pk=row.pk, marks=row.marks)):
+    if deleted(held.row.filter(marks=row.marks)):
         return True
-    updated(DueRefresh.objects.filter(pk=row.pk), due_at=_next_attempt(row), attempts=F("attempts") + 1)
+    _postpone(held, row)
     return False
 
 
@@ -157,9 +233,8 @@ def _read(row: DueRefresh, *, hurry: bool) -> None:
     sync.read(row.object_kind, row.account, row.object_id, background=not hurry, wait=wait)
 
 
-def _postpone(row: DueRefresh, error: str) -> None:
-    updated(DueRefresh.objects.filter(pk=row.pk), due_at=_next_attempt(row), attempts=F("attempts") + 1, error=error)
-
-
-def _next_attempt(row: DueRefresh) -> Any:
-    return timezone.now() + min(FIRST_WAIT * 2 ** min(row.attempts, 20), LONGEST_WAIT)
+def _postpone(held: Held, row: DueRefresh, **values: str) -> None:
+    """Read the object again later. If another process is reading it by now, that process decides."""
+    due_at = timezone.now() + min(FIRST_WAIT * 2 ** min(row.attempts, 20), LONGEST_WAIT)
+    with suppress(ClaimLost):
+        held.release(due_at=due_at, attempts=F("attempts") + 1, **values)

@@ -1,10 +1,10 @@
-"""Missed events: GET /events against the inbox (spec, "Events").
+"""Find missed events: compare GET /events with the inbox (spec, "Events").
 
-One pass per account at a time. The end of a pass is fixed at its start: the provider's time, and ours where it is
-later. The time between the watermark and the end is cut into windows, oldest first. Each page goes through the inbox.
-The watermark moves only when a window is complete, and the cursor is saved per page, so that an interrupted pass
-continues where it stopped. Pages come newest first, so the inbox holds the events of a window until the window is
-complete, then dispatches them in order.
+One pass per account runs at a time. Its end is fixed at its start: the provider's time, or ours if that is later. The
+time between the watermark and the end is cut into windows, oldest first. Each page goes through the inbox. The
+watermark moves only when a window is complete, and the cursor is saved per page, so that an interrupted pass continues
+where it stopped. Pages come newest first, so the inbox holds the events of a window until the window is complete, then
+dispatches them in order.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from typing import NamedTuple
 
 from django.utils import timezone
 
-from payments_integration import conf, inbox, projection
+from payments_integration import conf, inbox, projection, sync
 from payments_integration.attention import call_attention
 from payments_integration.client import Answer, PageOf, RawEvent, get_client
+from payments_integration.dates import on_site
+from payments_integration.db.claims import Held
 from payments_integration.inbox import Receipt
 from payments_integration.models import EventSource, ReconciliationRun, RunKind, RunState
 from payments_integration.reasons import Reason
@@ -28,11 +30,10 @@ from payments_integration.reconciliation.due import refresh_due
 from payments_integration.reconciliation.objects import resync_if_due
 from payments_integration.reconciliation.runs import (
     HEARTBEAT_SECONDS,
-    Lease,
     Progress,
     check_deadline,
+    claimed,
     fetched_ahead,
-    lease,
     recorded,
     report,
     resumed_pages,
@@ -42,10 +43,10 @@ from payments_integration.reconciliation.runs import (
 OVERLAP = timedelta(hours=1)
 #: The provider keeps events 30 days (spec, "Delivery rules").
 RETENTION = timedelta(days=30)
-#: The provider may have deleted events of a longer gap, so every object is compared as well.
+#: After a longer gap the provider may have deleted events, so every object is compared as well.
 MAX_GAP = timedelta(days=29)
 WINDOW = timedelta(days=1)
-#: If the answer has no Date, the pass ends so far before the local clock.
+#: If the answer has no Date, the pass ends this long before the local clock.
 UNDATED = timedelta(minutes=15)
 #: The clocks disagree if a Date is further than this from what we know of the provider's clock. Our clock is measured
 #: against a Date that is this close.
@@ -67,7 +68,8 @@ class _End(NamedTuple):
 class _Window:
     start: datetime
     end: datetime
-    #: It is read up to here. An interrupted window goes on to ``end`` alone: newer events come before its cursor.
+    #: The window is read up to here. An interrupted window goes on to ``end`` alone: newer events come before its
+    #: cursor.
     read_to: datetime
     cursor: str | None = None
 
@@ -81,7 +83,7 @@ def reconcile_events(
     deadline: float | None = None,
     resync: bool = True,
 ) -> ReconciliationRun:
-    """Store every event that the inbox lacks, apply and dispatch it; returns the record of the pass.
+    """Store every event that the inbox lacks, apply and dispatch it. Returns the record of the pass.
 
     ``since`` and ``until`` read only that range and do not move the watermark. Errors of the provider are recorded in
     the run (``state``, ``error``), not raised. ``deadline`` (``time.monotonic()``): a request is waiting, so no page
@@ -89,7 +91,8 @@ def reconcile_events(
     """
     conf.account(account)
     explicit = since is not None or until is not None
-    with recorded(account, RunKind.EVENTS) as run, lease(account) as held:
+    with recorded(account, RunKind.EVENTS) as run, claimed(account) as held:
+        sync.require_same_project(account)
         end = _end(run, held)
         if explicit:
             end = _End(*(min(until or at, at) for at in end))
@@ -98,7 +101,7 @@ def reconcile_events(
             start = _start(run, held, end.earlier)
         end = _End(*map(_ceil, end))
         _read_range(run, held, _floor(start), end, explicit=explicit, progress=progress, deadline=deadline)
-    # The merchant's handlers may be slow, so they run without the lease.
+    # The merchant's handlers may be slow, so they run without the claim.
     inbox.process(account, deadline=deadline)
     inbox.release_overdue(account)
     inbox.dispatch(account, deadline=deadline)
@@ -109,15 +112,15 @@ def reconcile_events(
     return run
 
 
-def _end(run: ReconciliationRun, held: Lease) -> _End:
-    """The provider's time, by the Date of an answer and as we know it; without a Date, our time minus a margin.
+def _end(run: ReconciliationRun, held: Held) -> _End:
+    """Return the provider's time, by an answer's Date and as we know it; without a Date, our time minus a margin.
 
-    Where the two disagree, either may be wrong. A pass that ended at the earlier one would find events hours late if
-    ours is slow; a watermark at the later one would pass events that do not exist yet. Without a Date the Dates of the
-    pages limit the watermark.
+    If the two disagree, either may be wrong. A pass that ended at the earlier one would find events hours late if our
+    clock is slow. A watermark at the later one would pass events that do not exist yet. Without a Date, the Dates of
+    the pages limit the watermark.
     """
     events = get_client(run.account).events
-    (answer,) = fetched_ahead((events.list_page(limit=1, background=True) for _ in range(1)), held.renew)
+    (answer,) = fetched_ahead((events.newest(background=True) for _ in range(1)), held.renew)
     projection.note_contact(run.account, answer.answered_at)
     now, expected, date = timezone.now(), projection.provider_time(run.account), answer.answered_at
     if date is None:
@@ -135,9 +138,9 @@ def _end(run: ReconciliationRun, held: Lease) -> _End:
     return _End(min(date, expected), max(date, expected))
 
 
-def _start(run: ReconciliationRun, held: Lease, end: datetime) -> datetime:
-    """Where to begin so that every event up to the end that the provider still has is read."""
-    state = held.state()
+def _start(run: ReconciliationRun, held: Held, end: datetime) -> datetime:
+    """Return where to begin, so that every event up to the end that the provider still has is read."""
+    state = held.row.get()
     watermark = state.watermark
     if watermark is not None and watermark > end + CREDIBLE + UNDATED:
         # A wrong clock moved it at an unknown time, so everything that the provider still has is read again.
@@ -170,7 +173,7 @@ def _start(run: ReconciliationRun, held: Lease, end: datetime) -> datetime:
 
 def _read_range(
     run: ReconciliationRun,
-    held: Lease,
+    held: Held,
     start: datetime,
     end: _End,
     *,
@@ -179,25 +182,29 @@ def _read_range(
     deadline: float | None,
 ) -> None:
     run.window_from, run.window_to = start, end.later
-    state = held.state()
+    state = held.row.get()
     resumed = None
     if not explicit and state.cursor and state.window_from and state.window_to and state.window_to <= end.later:
         resumed = _Window(state.window_from, state.window_to, state.window_to, state.cursor)
-        run.resumed = f"the events up to {state.window_to:%Y-%m-%d %H:%M}"
+        run.resumed = f"the events up to {on_site(state.window_to):%Y-%m-%d %H:%M}"
     for window in _windows(start, end, resumed):
         if run.pages:
             check_deadline(run, deadline)
         complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
-        _apply(held)
+        _apply(run.account, held)
         inbox.release(run.account, window.read_to)
         if not explicit:
-            held.write(watermark=min(complete, end.earlier), window_from=None, window_to=None, cursor="")
+            held.write(
+                watermark=min(complete, end.earlier), window_from=None, window_to=None, cursor="",
+                **projection.key_values(run.account),
+            )  # fmt: skip
 
 
 def _windows(start: datetime, end: _End, resumed: _Window | None) -> Iterator[_Window]:
-    """Consecutive windows, oldest first. An interrupted window is resumed first, at its cursor.
+    """Yield consecutive windows, oldest first. An interrupted window is resumed first, at its cursor.
 
-    The last one is read up to the later end: years later if our clock is that wrong, and then there is little in it.
+    The last window is read up to the later end. That is years later if our clock is that wrong, but then it has few
+    events.
     """
     if resumed is not None and abs(start - resumed.start) <= OVERLAP:
         yield resumed
@@ -212,14 +219,14 @@ def _windows(start: datetime, end: _End, resumed: _Window | None) -> Iterator[_W
 
 def _read_window(
     run: ReconciliationRun,
-    held: Lease,
+    held: Held,
     window: _Window,
     *,
     save: bool,
     progress: Progress | None,
     deadline: float | None,
 ) -> datetime:
-    """Store the window's events; returns how far it is complete: up to its end, or the Date of a page before it."""
+    """Store the window's events. Returns how far it is complete: up to its end, or the Date of a page before it."""
     fresh, complete = 0, window.end
     for answer in _pages(run, held, window):
         complete = min(complete, answer.answered_at or complete)
@@ -235,26 +242,26 @@ def _read_window(
         else:
             held.renew()
         if fresh >= APPLY_EVERY:
-            _apply(held, most=fresh, since=window.start - SEAM)
+            _apply(run.account, held, most=fresh, since=window.start - SEAM)
             fresh = 0
         report(run, progress)
     return complete
 
 
 def receive_page(account: str, page: PageOf[RawEvent]) -> Counter[Receipt]:
-    """Store the events of a page; one that is too large to be read is recorded in quarantine."""
+    """Store the events of a page, and quarantine what the client could not read."""
     counts = inbox.receive_many(account, (event.body for event in page.items), source=EventSource.RECONCILIATION)
-    if (missing := page.too_large) is not None:
+    if (missing := page.unread) is not None:
         counts[inbox.receive_unread(account, missing.id, missing.span, source=EventSource.RECONCILIATION)] += 1
     return counts
 
 
-def _apply(held: Lease, *, most: int | None = None, since: datetime | None = None) -> None:
-    """Apply pending events for a few seconds at a time, so that the lease is renewed even if the database is slow.
+def _apply(account: str, held: Held, *, most: int | None = None, since: datetime | None = None) -> None:
+    """Apply pending events for a few seconds at a time, so that the claim is renewed even if the database is slow.
 
     ``most``, ``since``: apply only the events that were just stored.
     """
-    while count := inbox.process(held.account, deadline=time.monotonic() + HEARTBEAT_SECONDS, most=most, since=since):
+    while count := inbox.process(account, deadline=time.monotonic() + HEARTBEAT_SECONDS, most=most, since=since):
         held.renew()
         if most is not None:
             most -= count
@@ -262,8 +269,8 @@ def _apply(held: Lease, *, most: int | None = None, since: datetime | None = Non
                 return
 
 
-def _pages(run: ReconciliationRun, held: Lease, window: _Window) -> Iterator[Answer[PageOf[RawEvent]]]:
-    """The window's pages. If the provider does not know the saved cursor any more, the window starts again."""
+def _pages(run: ReconciliationRun, held: Held, window: _Window) -> Iterator[Answer[PageOf[RawEvent]]]:
+    """Yield the window's pages. If the provider no longer knows the saved cursor, the window starts again."""
     events = get_client(run.account).events
 
     def walk(cursor: str | None) -> Iterator[Answer[PageOf[RawEvent]]]:

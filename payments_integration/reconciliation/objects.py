@@ -14,12 +14,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import router
-from django.db.models import Case, Exists, OuterRef, Q, QuerySet, Value, When
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from payments_integration import conf, erasure, inbox, projection
+from payments_integration import conf, erasure, inbox, projection, stopping, sync
 from payments_integration.client import Answer, PageOf, get_client
-from payments_integration.db.transactions import expired, long_ago, repeatable, updated
+from payments_integration.dates import on_site
+from payments_integration.db.claims import Claims, Held
+from payments_integration.db.transactions import long_ago, repeatable, updated
 from payments_integration.enums import (
     OPEN_PAYMENT_STATUSES,
     OPEN_PAYOUT_STATUSES,
@@ -41,6 +43,7 @@ from payments_integration.models import (
     RunKind,
 )
 from payments_integration.reconciliation.accounts import check_endpoints
+from payments_integration.reconciliation.doubles import report_doubles
 from payments_integration.reconciliation.due import refresh_due
 from payments_integration.reconciliation.runs import (
     Progress,
@@ -58,16 +61,14 @@ SWEEP_EVERY = timedelta(days=1)
 #: Silent objects per kind and pass, the longest silent first.
 SILENT_BATCH = 500
 MAX_ERROR = 5000
-#: A pass reads due objects for at most so many seconds, because a provider that hangs would block a worker for hours.
-#: Every pass and every wake-up continues with the rest.
+#: A pass reads due objects for at most this many seconds, because a provider that hangs would block a worker for
+#: hours. Every pass and every wake-up continues with the rest.
 REPAIR_SECONDS = 240.0
-#: How long a worker's claim on the daily sweep lasts; each page renews it.
-SWEEP_CLAIM = timedelta(minutes=30)
-#: How long a worker's claim on the full resync lasts; each page renews it. A failed resync is retried after it.
-RESYNC_CLAIM = timedelta(minutes=30)
-#: A full resync that was interrupted is resumed for so long. After that it starts again, because too much has changed.
+#: A process claims the account's objects for the daily sweep, or for a full resync, and renews the claim per page.
+SWEEP = Claims(timedelta(minutes=30), prefix="sweep_")
+#: An interrupted full resync is resumed for this long. After that it starts again, because too much has changed.
 RESUME_WITHIN = timedelta(days=1)
-#: ``AccountState.resync_list`` when the lists are read: what they lack is read one by one.
+#: ``AccountState.resync_list`` when the lists are read. The objects that they lack are read one by one.
 _LISTS_ARE_READ = "read"
 
 _OPEN: tuple[tuple[type[Any], frozenset[str]], ...] = (
@@ -83,23 +84,30 @@ def reconcile_objects(
     account: str = conf.DEFAULT_ACCOUNT,
     *,
     full: bool = False,
+    sweep: bool = False,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> ReconciliationRun:
-    """Read silent and due objects, sweep the lists once a day, check the endpoints; returns the record of the pass.
+    """Read silent and due objects, sweep the lists once a day, check the endpoints. Returns the record of the pass.
 
-    ``full``: compare every object (a full resync). The daily sweep also becomes one if a resync is due. ``deadline``
-    (``time.monotonic()``): a request is waiting, so nothing starts after it and a due resync is left to the schedule.
+    ``full``: compare every object (a full resync). The daily sweep also becomes one if a resync is due. ``sweep``:
+    sweep the lists now, unless another process is doing it. ``deadline`` (``time.monotonic()``): a request is waiting,
+    so nothing starts after it and a due resync is left to the schedule.
     """
     conf.account(account)
     if full:
         return resync(account, progress=progress)
-    if deadline is None and _sweep_is_due(account) and (run := resync_if_due(account, progress=progress)):
-        return run
+    if deadline is None and _state(account).filter(_is_unswept()).exists():
+        run = resync_if_due(account, progress=progress)
+        if run is not None:
+            return run
     with recorded(account, RunKind.OBJECTS) as run:
+        sync.require_same_project(account)
+        # First, because it needs no answer of the provider.
+        report_doubles(account)
         _request_silent(account)
-        if _claim_sweep(account):
-            _daily_sweep(run, progress, deadline)
+        if held := _claim_sweep(account, early=sweep):
+            _daily_sweep(run, held, progress, deadline)
         _repair(run, deadline=min(deadline or math.inf, time.monotonic() + REPAIR_SECONDS))
         check_endpoints(account)
     inbox.dispatch(account, deadline=deadline)
@@ -108,35 +116,48 @@ def reconcile_objects(
 
 
 def resync_if_due(account: str, *, progress: Progress | None = None) -> ReconciliationRun | None:
-    """Do the full resync that a long gap made due, unless another process is doing it; returns its record."""
-    due = AccountState.objects.filter(expired("resync_due_at", RESYNC_CLAIM), pk=account)
-    claimed = updated(due, resync_due_at=timezone.now() + RESYNC_CLAIM)
-    return resync(account, progress=progress) if claimed else None
+    """Do the full resync that a long gap made due, unless another process sweeps. Returns its record.
+
+    After an error it keeps its claim, so it is tried again when the claim ends.
+    """
+    held = SWEEP.take(_state(account), long_ago("resync_due_at", timedelta()))
+    return _resync(account, held, progress) if held is not None else None
 
 
 def resync(account: str, *, progress: Progress | None = None) -> ReconciliationRun:
-    """Read the lists to their ends, then every known object that was not in them; returns the record of the pass.
+    """Read the lists to their ends, then every known object that was not in them. Returns the record of the pass.
 
-    An interrupted one is resumed at its last page.
+    An interrupted resync is resumed at its last page. One that runs in another process ends: this one continues it.
     """
-    state = AccountState.objects.filter(pk=account)
+    ensure_state(account)
+    with SWEEP.seize(_state(account)) as held:
+        return _resync(account, held, progress)
 
-    def save(**place: str) -> None:
-        claimed_until = Value(timezone.now() + RESYNC_CLAIM)
-        updated(state, resync_due_at=Case(When(resync_due_at__isnull=False, then=claimed_until)), **place)
 
+def _state(account: str) -> QuerySet[AccountState]:
+    return AccountState.objects.filter(pk=account)
+
+
+def _resync(account: str, held: Held, progress: Progress | None) -> ReconciliationRun:
     with recorded(account, RunKind.FULL) as run:
+        sync.require_same_project(account)
 
         def step(kind: str, cursor: str) -> None:
-            save(resync_list=kind, resync_cursor=cursor)
+            held.write(resync_list=kind, resync_cursor=cursor)
+            stop_if_asked()
             report(run, progress)
 
         def heartbeat() -> None:
-            save()
+            stop_if_asked()
+            held.renew()
             report(run, progress)
 
-        ensure_state(account)
-        begun, kind, cursor = _place(run)
+        def stop_if_asked() -> None:
+            if stopping.is_requested():
+                held.release()  # the next process continues at once
+                check_deadline(run, None)
+
+        begun, kind, cursor = _place(run, held)
         if progress is not None:
             run.expected = sum(model._default_manager.filter(account=account).count() for model in _LISTED)
         if kind != _LISTS_ARE_READ:
@@ -146,33 +167,35 @@ def resync(account: str, *, progress: Progress | None = None) -> ReconciliationR
         for model, _ in _OPEN:
             _request_unconfirmed(model, account, before=begun)
             _repair(run, heartbeat)
+            heartbeat()  # a repair that was asked to stop has left objects
         sync_balances(account=account)
         check_endpoints(account)
-        # Also if single objects could not be read: the record names them, and another resync would not help.
-        updated(state, swept_at=begun, resync_due_at=None, resync_begun_at=None, resync_list="", resync_cursor="")
-        updated(state.filter(first_synced_at=None), first_synced_at=timezone.now())
+        # Even if single objects could not be read: the record names them, and another resync would not help.
+        held.release(swept_at=begun, resync_due_at=None, resync_begun_at=None, resync_list="", resync_cursor="")
+        updated(_state(account).filter(first_synced_at=None), first_synced_at=timezone.now())
+        report_doubles(account)
     inbox.dispatch(account)
     return run
 
 
-def _place(run: ReconciliationRun) -> tuple[datetime, str, str]:
-    """When the resync was begun, and the list and page to go on with; empty: from the start."""
-    account = AccountState.objects.filter(pk=run.account)
-    recent = account.filter(resync_begun_at__isnull=False).exclude(long_ago("resync_begun_at", RESUME_WITHIN)).first()
+def _place(run: ReconciliationRun, held: Held) -> tuple[datetime, str, str]:
+    """Return when the resync began, and the list and page to go on with; empty: from the start."""
+    recent = held.row.filter(resync_begun_at__isnull=False).exclude(long_ago("resync_begun_at", RESUME_WITHIN)).first()
     if recent is None or recent.resync_begun_at is None:
         begun = timezone.now()
-        updated(account, resync_begun_at=begun, resync_list="", resync_cursor="")
+        held.write(resync_begun_at=begun, resync_list="", resync_cursor="")
         return begun, "", ""
     if recent.resync_list:
         after = f" after {recent.resync_cursor}" if recent.resync_cursor else ""
-        run.resumed = f"the full resync of {recent.resync_begun_at:%Y-%m-%d %H:%M} ({recent.resync_list}{after})"
+        at = on_site(recent.resync_begun_at)
+        run.resumed = f"the full resync of {at:%Y-%m-%d %H:%M} ({recent.resync_list}{after})"
     return recent.resync_begun_at, recent.resync_list, recent.resync_cursor
 
 
 def _request_silent(account: str) -> None:
     is_silent = long_ago("synced_at", timedelta(seconds=conf.current().SILENT_AFTER))
     for model, statuses in _OPEN:
-        # Objects that are due already keep their retry times and leave room for others.
+        # Objects that are already due keep their retry times and leave room for others.
         requested = DueRefresh.objects.filter(account=account, object_kind=model.kind, object_id=OuterRef("pk"))
         silent = model._default_manager.filter(
             is_silent, ~Exists(requested), account=account, status__in=statuses, gone_at=None
@@ -199,45 +222,28 @@ def _request(account: str, model: type[Any], ids: Any, reason: str) -> None:
     repeatable(lambda: projection.request_refreshes(reasons), using=router.db_for_write(DueRefresh))
 
 
-def _sweep_is_due(account: str) -> bool:
-    ensure_state(account)
-    return _unswept(account).exists()
+def _is_unswept() -> Q:
+    """Match accounts whose daily sweep is due."""
+    return Q(swept_at=None) | long_ago("swept_at", SWEEP_EVERY)
 
 
-def _unswept(account: str) -> QuerySet[AccountState]:
-    """The account's state, if its daily sweep is due."""
-    return AccountState.objects.filter(Q(swept_at=None) | long_ago("swept_at", SWEEP_EVERY), pk=account)
-
-
-def _claim_sweep(account: str) -> bool:
-    """Whether the daily sweep is due and this process claimed it, so that the next pass does not sweep as well.
-
-    The claim is a ``swept_at`` with which the sweep becomes due again after SWEEP_CLAIM.
-    """
+def _claim_sweep(account: str, *, early: bool) -> Held | None:
+    """Claim the daily sweep if it is due, or earlier with ``early``. If it does not end well, it is due again."""
     ensure_state(account)
     # A resync that is due or running compares everything that a sweep would.
-    unswept = _unswept(account).filter(resync_due_at=None)
-    return bool(updated(unswept, swept_at=_sweep_due_after(SWEEP_CLAIM)))
+    where = Q(resync_due_at=None)
+    return SWEEP.take(_state(account), where if early else where & _is_unswept(), swept_at=None)
 
 
-def _daily_sweep(run: ReconciliationRun, progress: Progress | None, deadline: float | None) -> None:
-    state = AccountState.objects.filter(pk=run.account)
-
+def _daily_sweep(run: ReconciliationRun, held: Held, progress: Progress | None, deadline: float | None) -> None:
     def step(kind: str, cursor: str) -> None:
-        updated(state, swept_at=_sweep_due_after(SWEEP_CLAIM))
+        held.renew()
         check_deadline(run, deadline)
         report(run, progress)
 
-    try:
+    with held:
         _sweep(run, horizon=timezone.now() - timedelta(days=conf.current().SWEEP_DAYS), step=step)
-    except BaseException:
-        updated(state, swept_at=_sweep_due_after(timedelta()))
-        raise
-    updated(state, swept_at=run.started_at)
-
-
-def _sweep_due_after(wait: timedelta) -> datetime:
-    return timezone.now() - SWEEP_EVERY + wait
+        held.release(swept_at=run.started_at)
 
 
 def _sweep(
@@ -252,7 +258,7 @@ def _sweep(
     """Compare every list down to the horizon.
 
     ``step`` is called after each page with the list and the page to go on with, ``heartbeat`` while a page is awaited.
-    ``kind`` and ``cursor``: go on there.
+    ``kind`` and ``cursor`` say where to continue.
     """
     kinds = [str(model.kind) for model in _LISTED]
     first = kinds.index(kind) if kind in kinds else 0
@@ -262,10 +268,10 @@ def _sweep(
             # Before it decides what is history: this may be the first answer of all.
             projection.note_contact(run.account, answer.answered_at)
             items = [item for item in answer.data.items if horizon is None or item.created_at >= horizon]
-            _compare(run, model, answer, items)
+            left_out = [*answer.data.unreadable, *_compare(run, model, answer, items)]
             run.pages += 1
-            if answer.data.unreadable:
-                run.error = "\n".join(filter(None, [run.error, *answer.data.unreadable]))[:MAX_ERROR]
+            if left_out:
+                run.error = "\n".join(filter(None, [run.error, *left_out]))[:MAX_ERROR]
             if horizon is None and items:
                 run.window_from = items[-1].created_at
             step(str(model.kind), answer.data.cursor or "")
@@ -292,8 +298,12 @@ def _pages(
     return resumed_pages(walk, cursor)
 
 
-def _compare(run: ReconciliationRun, model: type[Any], answer: Answer[PageOf[Any]], items: list[Any]) -> None:
-    """One page: insert absent objects, confirm equal ones, request a refresh of the others."""
+def _compare(run: ReconciliationRun, model: type[Any], answer: Answer[PageOf[Any]], items: list[Any]) -> list[str]:
+    """Process one page: insert absent objects, confirm equal ones, request a refresh of the others.
+
+    Returns a line for each object that the database refuses.
+    """
+    refused: dict[str, str] = {}
     mirrored: dict[str, Mirror] = model._default_manager.in_bulk([item.id for item in items])
     equal: list[str] = []
     different: dict[str, dict[str, tuple[Any, Any]]] = {}
@@ -307,11 +317,11 @@ def _compare(run: ReconciliationRun, model: type[Any], answer: Answer[PageOf[Any
         else:
             equal.append(item.id)
     run.seen += len(items)
-    run.recovered += len(absent)
     if absent:
-        projection.write_new(
+        refused = projection.write_new(
             run.account, list(absent.values()), answered_at=answer.answered_at, duration=answer.duration
         )
+        run.recovered += len(absent) - len(refused)
     if equal:
         updated(model._default_manager.filter(pk__in=equal), synced_at=timezone.now(), gone_at=None)
     if different:
@@ -323,17 +333,18 @@ def _compare(run: ReconciliationRun, model: type[Any], answer: Answer[PageOf[Any
             add_drift(run, object_id, different[object_id])
         _request(run.account, model, drifted, RefreshReason.DRIFT)
         _request(run.account, model, different.keys() - drifted, RefreshReason.CHANGED_MEANWHILE)
+    return [f"{object_id}: {why}" for object_id, why in refused.items()]
 
 
 def _is_older(row: Mirror, answer: Answer[Any]) -> bool:
-    """Whether the row's state is clearly older than the list: one that changed meanwhile has not drifted."""
+    """Return True if the row's state is clearly older than the list. A row that changed meanwhile has not drifted."""
     if answer.answered_at is None:
         return True
     return row.state_at + projection.MARGIN < answer.answered_at - timedelta(seconds=answer.duration)
 
 
 def _with_pending_events(account: str, model: type[Any], ids: Any) -> set[str]:
-    """Objects whose events are stored and not applied yet: they are behind, but have not drifted."""
+    """Return objects whose events are stored but not applied yet: they are behind, but have not drifted."""
     return set(
         Event.objects.filter(
             account=account, object_kind=model.kind, object_id__in=list(ids), state=EventState.PENDING
@@ -344,7 +355,7 @@ def _with_pending_events(account: str, model: type[Any], ids: Any) -> set[str]:
 def _repair(
     run: ReconciliationRun, heartbeat: Callable[[], None] = lambda: None, *, deadline: float | None = None
 ) -> None:
-    """Read due objects. A drifted object that is not due any more is repaired, also if another process read it."""
+    """Read due objects. A drifted object that is no longer due is repaired, even if another process read it."""
     refresh_due(run.account, deadline=deadline, heartbeat=heartbeat)
     remaining = DueRefresh.objects.filter(account=run.account, reason=RefreshReason.DRIFT).count()
     run.repaired = max(0, run.drifted - remaining)

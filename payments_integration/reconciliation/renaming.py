@@ -1,4 +1,4 @@
-"""Giving the rows of an account another alias, after the alias was changed in the setting."""
+"""Give the rows of an account another alias, after the alias was changed in the setting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RenameRefused(PaymentsError):
 
 
 def rename_account(old: str, new: str) -> dict[str, int]:
-    """Give every row of the alias ``old`` the alias ``new``, in one transaction; returns how many, by table.
+    """Give every row of the alias ``old`` the alias ``new``, in one transaction. Returns how many, by table.
 
     Raises RenameRefused if ``old`` is still configured, ``new`` is not, ``new`` has rows, ``old`` has none, or a
     process works on ``old``; ImproperlyConfigured for a wrong setting.
@@ -55,7 +55,7 @@ def rename_account(old: str, new: str) -> dict[str, int]:
 
 
 def models_with_account() -> list[type[Any]]:
-    """The models of this app, and of the installed apps in ``contrib``, whose rows belong to an account."""
+    """Return the models of this app, and of the installed apps in ``contrib``, whose rows belong to an account."""
     found = [
         model
         for model in apps.get_models()
@@ -73,7 +73,7 @@ def _tables(using: str) -> set[str]:
 
 
 def stored_accounts() -> list[str]:
-    """Every alias that has rows. A few reads of an index for each alias, however many rows there are."""
+    """Return every alias that has rows. Takes a few index reads per alias, however many rows there are."""
     found: set[str] = set()
     for model in models_with_account():
         if _is_indexed(model):
@@ -86,14 +86,14 @@ def _accounts_of(model: type[Any]) -> set[str]:
         model._default_manager.using(router.db_for_read(model)).order_by("account").values_list("account", flat=True)
     )
     found: list[str] = []
-    # The database orders the aliases, by whatever collation its index has.
+    # The database orders the aliases, by its index's collation.
     while (alias := (aliases.filter(account__gt=found[-1]) if found else aliases).first()) is not None:
         found.append(alias)
     return set(found)
 
 
 def _is_indexed(model: type[Any]) -> bool:
-    """Whether an index begins with the account."""
+    """Return True if an index begins with the account."""
     keys = [index.fields for index in model._meta.indexes]
     keys += [getattr(constraint, "fields", ()) for constraint in model._meta.constraints]
     return model._meta.pk.name == "account" or any(key and key[0] == "account" for key in keys)
@@ -108,9 +108,7 @@ def _refuse_if_in_use(using: str, models: list[type[Any]], old: str, new: str) -
     now = timezone.now()
     started = now - LONGEST_PASS
     working: dict[type[Any], Q] = {
-        AccountState: Q(lease_until__gt=now),
-        Operation: Q(lease_until__gt=now),
-        ObjectDispatch: Q(next_attempt_at__gt=now) & ~Q(claim=""),
+        **dict.fromkeys((AccountState, Operation, ObjectDispatch), Q(claimed_until__gt=now)),
         ReconciliationRun: Q(state=RunState.RUNNING, started_at__gt=started),
     }
     for model, is_worked_on in working.items():

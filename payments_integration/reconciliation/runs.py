@@ -1,11 +1,10 @@
-"""What every pass shares: the account's lease, the record of the pass, and pages that are fetched ahead."""
+"""Share what every pass needs: the account's claim, the record of the pass, and pages that are fetched ahead."""
 
 from __future__ import annotations
 
 import logging
-import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -13,11 +12,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, IntegrityError, router
-from django.db.models import Q
 from django.utils import timezone
 
-from payments_integration.db.transactions import expired, repeatable, updated
+from payments_integration import stopping
+from payments_integration.attention import naming_trouble
+from payments_integration.db import characters
+from payments_integration.db.claims import ClaimLost, Claims, Held
+from payments_integration.db.transactions import repeatable, updated
 from payments_integration.exceptions import (
+    INTERRUPTIONS,
     PagingError,
     PaymentsError,
     ProviderError,
@@ -36,59 +39,35 @@ Progress = Callable[[ReconciliationRun], None]
 #: While a pass runs, its numbers are saved at most this often.
 SAVE_SECONDS = 3.0
 
-LEASE = timedelta(seconds=15)
-#: How often a pass renews its lease while it waits: well within LEASE.
+PASS = Claims(timedelta(seconds=15))
+#: How often a pass renews its claim while it waits: well within the claim.
 HEARTBEAT_SECONDS = 4.0
 
 MAX_DRIFT_ENTRIES = 100
 MASKED_FIELDS = frozenset(name for model in MIRRORS.values() for name in ("extra", *model.personal))
 
 
-class LeaseTaken(PaymentsError):
-    """Another process is reconciling this account."""
-
-
-class LeaseLost(PaymentsError):
-    """The lease expired while this process was stopped, and another process took it; nothing more is written."""
+class AlreadyRunning(PaymentsError):
+    """Another process does this pass of the account."""
 
 
 class DeadlinePassed(PaymentsError):
-    """The pass ran into its caller's deadline. Pages that were read are kept; the next pass continues."""
+    """The pass reached its caller's deadline, or its process was asked to stop.
+
+    Pages that were read are kept; the next pass continues.
+    """
 
 
-class Lease:
-    """The right to move an account's watermark. Every write renews it and fails once it is lost."""
+def claimed(account: str) -> Held:
+    """Claim the account's state: one event pass runs at a time, and only it moves the watermark.
 
-    def __init__(self, account: str, token: str) -> None:
-        self.account = account
-        self._token = token
-
-    def write(self, **values: Any) -> None:
-        """Renew, and set fields of the account's state in the same statement. Raises LeaseLost."""
-        values.setdefault("lease_until", timezone.now() + LEASE)
-        if not updated(AccountState.objects.filter(pk=self.account, lease_token=self._token), **values):
-            raise LeaseLost(f"the lease on account {self.account} was lost")
-
-    def renew(self) -> None:
-        self.write()
-
-    def state(self) -> AccountState:
-        return AccountState.objects.get(pk=self.account)
-
-
-@contextmanager
-def lease(account: str) -> Iterator[Lease]:
-    """Hold the account's lease, so that one event pass runs at a time. Raises LeaseTaken."""
-    now, token = timezone.now(), secrets.token_hex(16)
+    Raises AlreadyRunning.
+    """
     ensure_state(account)
-    free = Q(lease_until=None) | expired("lease_until", LEASE)
-    if not updated(AccountState.objects.filter(free, pk=account), lease_token=token, lease_until=now + LEASE):
-        raise LeaseTaken(f"account {account} is being reconciled by another process")
-    held = Lease(account, token)
-    try:
-        yield held
-    finally:
-        updated(AccountState.objects.filter(pk=account, lease_token=token), lease_token="", lease_until=None)
+    held = PASS.take(AccountState.objects.filter(pk=account))
+    if held is None:
+        raise AlreadyRunning(f"account {account} is being reconciled by another process")
+    return held
 
 
 def ensure_state(account: str) -> None:
@@ -102,30 +81,36 @@ def ensure_state(account: str) -> None:
 
 @contextmanager
 def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
-    """A saved run that is finished however the block ends.
+    """Save a run, and finish it however the block ends.
 
     Errors of the provider and of the database are recorded in ``error`` and not raised, so that the next account and
-    the next pass run. Any other error is recorded and raised.
+    the next pass run. Any other error is recorded and raised. For an error that is not ours, only the class is
+    recorded: the text may hold a row, and an erasure does not reach it.
     """
     using = router.db_for_write(ReconciliationRun)
     run = repeatable(partial(ReconciliationRun.objects.create, account=account, kind=kind), using=using)
     run.saved_at = time.monotonic()
     try:
-        yield run
-    except LeaseTaken:
+        with naming_trouble(account):
+            yield run
+    except AlreadyRunning:
         run.state = RunState.SKIPPED
-    except (PaymentsError, WireError, DatabaseError) as error:
+    except (PaymentsError, WireError, DatabaseError, ClaimLost) as error:
         extra = {"account": account, "request_id": request_id_of(error)}
         logger.warning("Reconciliation (%s) of account %s failed: %s", kind, account, error, extra=extra)
-        run.state, run.error = RunState.FAILED, recorded_error(error)
+        run.state, run.error = RunState.FAILED, _recorded(error)
     except BaseException as error:
-        run.state, run.error = RunState.FAILED, recorded_error(error)
+        run.state, run.error = RunState.FAILED, _recorded(error)
         raise
     else:
         run.state = RunState.FAILED if run.error else RunState.DONE
     finally:
         run.finished_at = timezone.now()
         repeatable(run.save, using=using)
+
+
+def _recorded(error: BaseException) -> str:
+    return recorded_error(error) if isinstance(error, PaymentsError | WireError | ClaimLost) else type(error).__name__
 
 
 def report(run: ReconciliationRun, progress: Progress | None) -> None:
@@ -140,13 +125,30 @@ def report(run: ReconciliationRun, progress: Progress | None) -> None:
 
 
 def check_deadline(run: ReconciliationRun, deadline: float | None) -> None:
-    """Raise DeadlinePassed once the deadline (``time.monotonic()``) has passed."""
-    if deadline is not None and time.monotonic() >= deadline:
+    """Raise DeadlinePassed once the deadline (``time.monotonic()``) has passed, or the process is asked to stop."""
+    if stopping.is_over(deadline):
         raise DeadlinePassed(f"stopped after {run.pages} pages; the next pass continues")
 
 
+def each(accounts: Iterable[str], work: Callable[[str], T]) -> list[T]:
+    """Return the results of ``work`` for every account. An error is logged, and raised after the last account."""
+    results: list[T] = []
+    errors: list[Exception] = []
+    for account in accounts:
+        try:
+            results.append(work(account))
+        except Exception as error:
+            if isinstance(error.__context__, INTERRUPTIONS):
+                raise  # a command says what it leaves when it is interrupted
+            logger.exception("The work of account %s failed; others go on", account, extra={"account": account})
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return results
+
+
 def add_drift(run: ReconciliationRun, object_id: str, differences: dict[str, tuple[Any, Any]]) -> None:
-    """Count an object that differed, and record each field that did (personal data masked)."""
+    """Count an object that differed, and record each differing field (personal data masked)."""
     run.drifted += 1
     for field, (ours, theirs) in sorted(differences.items()):
         if len(run.drift) >= MAX_DRIFT_ENTRIES:
@@ -163,11 +165,14 @@ def add_drift(run: ReconciliationRun, object_id: str, differences: dict[str, tup
 
 
 def _plain(value: Any) -> Any:
-    return value if isinstance(value, str | int | bool | None) else str(value)
+    """Return the value as JSON, in characters that the database can store."""
+    if isinstance(value, int | bool | None):
+        return value
+    return characters.writable(str(value), router.db_for_write(ReconciliationRun))
 
 
 def resumed_pages(walk: Callable[[str | None], Iterator[T]], cursor: str | None) -> Iterator[T]:
-    """The pages after a saved cursor, or from the start if the provider does not know the cursor any more."""
+    """Yield the pages after a saved cursor, or from the start if the provider no longer knows the cursor."""
     if not cursor:
         yield from walk(None)
         return
@@ -185,7 +190,7 @@ def resumed_pages(walk: Callable[[str | None], Iterator[T]], cursor: str | None)
 
 
 def fetched_ahead(pages: Iterator[T], heartbeat: Callable[[], None]) -> Iterator[T]:
-    """Yield from ``pages``, one fetched ahead in a thread; ``heartbeat`` is called in this thread while it waits.
+    """Yield from ``pages``, one fetched ahead in a thread. Calls ``heartbeat`` in this thread while it waits.
 
     The thread does HTTP only; the database stays with the caller.
     """

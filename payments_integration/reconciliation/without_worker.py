@@ -1,13 +1,14 @@
-"""For projects without a worker: all that is due, once (``payments_process``), and polling (``payments_listen``)."""
+"""Do once all that is due (``payments_process``, ``payments_worker``), and poll (``payments_listen``)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from payments_integration import inbox, projection
+from payments_integration import inbox, projection, stopping
 from payments_integration.client import get_client
 from payments_integration.db.transactions import long_ago
 from payments_integration.exceptions import KEY_REFUSED
@@ -23,24 +24,38 @@ from payments_integration.schedule import BEAT_SCHEDULE
 OVERLAP = timedelta(minutes=1)
 
 
-def run_due(account: str, *, reconcile_now: bool = False) -> list[ReconciliationRun]:
-    """Do once what a worker and its schedule would do for an account now; returns the records of the passes.
+def run_due(
+    account: str,
+    *,
+    reconcile_now: bool = False,
+    turn_seconds: float | None = None,
+    done: Counter[str] | None = None,
+) -> list[ReconciliationRun]:
+    """Do once what a worker and its schedule would do for an account now. Returns the records of the passes.
 
     Each kind of pass runs if the schedule's interval has passed since the last one began, or if the provider refused
     the API key then. Pruning follows the daily sweep. ``reconcile_now``: run every pass, whenever the last one was.
+    ``turn_seconds`` and ``done`` are the same as in ``process_due``. If the process is asked to stop, no further pass
+    begins.
     """
     runs: list[ReconciliationRun] = []
-    process_due(account)
-    if reconcile_now or _is_due(account, RunKind.EVENTS, "reconcile_events"):
+
+    def begins(kind: str, task: str) -> bool:
+        return not stopping.is_requested() and (reconcile_now or _is_due(account, kind, task))
+
+    process_due(account, turn_seconds=turn_seconds, done=done)
+    if begins(RunKind.EVENTS, "reconcile_events"):
         runs.append(reconcile_events(account))
-    if reconcile_now or _is_due(account, RunKind.OBJECTS, "reconcile_objects"):
+    if begins(RunKind.OBJECTS, "reconcile_objects"):
         swept_at = _swept_at(account)
         runs.append(reconcile_objects(account))
-        if _swept_at(account) != swept_at:
+        # Without a time the sweeps fail, and pruning does not wait for them.
+        now_swept_at = _swept_at(account)
+        if now_swept_at is None or now_swept_at != swept_at:
             prune(account)
-    if reconcile_now or _is_due(account, RunKind.BALANCES, "sync_balances"):
+    if begins(RunKind.BALANCES, "sync_balances"):
         runs.append(reconcile_balances(account))
-    process_due(account)
+    process_due(account, turn_seconds=turn_seconds, done=done)
     return runs
 
 
@@ -63,14 +78,14 @@ class Poll:
 
 
 def poll(account: str, *, since: datetime) -> Poll:
-    """Store, apply and dispatch events created from ``since`` on; raises what the client raises."""
+    """Store, apply and dispatch events created from ``since`` on. Raises what the client raises."""
     begun = timezone.now()
     next_since: datetime | None = None
     for answer in get_client(account).events.pages(created_from=since, background=True):
         projection.note_contact(account, answer.answered_at)
         receive_page(account, answer.data)
         if next_since is None:
-            # The first page is the newest. Events created while the others are read are left to the next poll.
+            # The first page is the newest. The next poll takes events that are created while the others are read.
             next_since = max(since, min(answer.answered_at or since, begun) - OVERLAP)
     new = list(
         Event.objects.filter(account=account, received_at__gte=begun, source=EventSource.RECONCILIATION).order_by(

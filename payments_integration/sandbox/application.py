@@ -17,7 +17,7 @@ from django.urls.resolvers import RegexPattern
 
 from . import control_api
 from .engine import Engine
-from .home import home
+from .home import home, live_script
 from .protocol import ApiError, error_response
 from .resources import new_id
 from .validation import is_loopback
@@ -52,8 +52,10 @@ URL_PATTERNS: Final = [
     re_path(r"^v1(?:/.*)?$", api, {"operations": {}}),
     path("openapi.json", openapi),
     path("", home),
+    path("live.js", live_script),
     path("checkout/<str:payment_id>", checkout),
     path("_sandbox/books", control_api.books),
+    path("_sandbox/projects/<path:api_key>", control_api.one_project),
     path("_sandbox/<str:collection>/<str:object_id>/<str:action>", control_api.object_action),
     path("_sandbox/<str:action>", control_api.project_action),
 ]

@@ -90,10 +90,17 @@ class Clock:
             self._move_to(datetime.now(UTC) + timedelta(seconds=seconds), stay_frozen=False)
         self._notify()
 
+    def reset(self) -> None:
+        """Run in real time again, as a new clock does. Subscribers stay."""
+        self.restore(ClockRecord(0.0, None, None))
+        self._notify()
+
     def subscribe(self, listener: Callable[[], object]) -> None:
         """Call this bound method after every move by hand. It is held weakly, so a clock keeps no engine alive."""
+        reference = WeakMethod(listener)
         with self._lock:
-            self._listeners.append(WeakMethod(listener))
+            if reference not in self._listeners:
+                self._listeners.append(reference)
 
     def record(self) -> ClockRecord:
         """What :meth:`restore` needs."""
@@ -106,6 +113,11 @@ class Clock:
             self._offset = timedelta(seconds=record.offset)
             self._frozen = record.frozen_at
             self._last_stamp = record.last_stamp
+
+    @property
+    def ahead(self) -> float:
+        """The seconds between real time and this clock's; negative if it is behind."""
+        return (self.now() - datetime.now(UTC)).total_seconds()
 
     @property
     def is_frozen(self) -> bool:

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import signal
 import threading
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from .common_rules import RateLimits
 from .engine import DEFAULT_API_KEY, DEFAULT_FUNDS, Engine
+from .live_log import LiveLog
 from .protocol import Json
 from .resources import SandboxError
 from .server import SandboxServer
 from .state import StateError, StateFile
 
+DEFAULT_PORT = 8400
+#: If a port is in use, so many after it are tried.
+OTHER_PORTS = 20
+
 
 class CommandFailedError(Exception):
-    """The sandbox cannot run with these options; the text says why."""
+    """The command cannot do it; the text says why, and ``code`` is the exit code."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def port(text: str) -> int:
@@ -51,7 +63,11 @@ def funding(text: str) -> tuple[str, int]:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options; all have defaults."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=port, default=8400, help="port to listen on; 0 picks a free one (8400)")
+    parser.add_argument(
+        "--port", type=port, default=DEFAULT_PORT,
+        help="port to listen on, or the next free one if it is in use; 0 picks any free one (in a project that of the "
+        f"account's BASE_URL; {DEFAULT_PORT})",
+    )  # fmt: skip
     parser.add_argument("--public-url", metavar="URL", help="address in checkout links, when it differs")
     parser.add_argument("--api-key", metavar="KEY", help=f"the API key ({DEFAULT_API_KEY})")
     parser.add_argument("--webhook-url", metavar="URL", help="register an endpoint there for all events")
@@ -76,6 +92,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--no-rate-limits", action="store_true", help="send the rate limit headers, but refuse no request"
     )
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no line for each request and delivery")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random faults (0)")
 
 
@@ -87,25 +104,30 @@ class Output(Protocol):
     def fileno(self) -> int: ...
 
 
-def serve(options: Namespace, output: Output) -> None:
-    """Serve until SIGINT or SIGTERM. Raises CommandFailedError."""
+def serve(options: Namespace, output: Output, style: Any) -> None:
+    """Serve until SIGINT or SIGTERM, and print what happens, coloured in Django's ``style``.
+
+    Raises CommandFailedError.
+    """
     stopping = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    log, last = LiveLog(partial(_print, output), style), ""
     try:
-        server = start(options, output)
+        server = start(options, output, None if options.quiet else log)
         # On some platforms signal handlers do not run during a wait without a timeout.
         while not stopping.wait(0.5):
             pass
         server.stop()
         if problem := server.engine.checkpoint(True):
             raise CommandFailedError(problem)
+        last = "Stopped.\n"
     finally:
+        log.stop(last)
         for number, handler in before.items():
             signal.signal(number, handler)
-    _print(output, "Stopped.\n")
 
 
-def start(options: Namespace, output: Output) -> SandboxServer:
+def start(options: Namespace, output: Output, log: LiveLog | None = None) -> SandboxServer:
     """A started server with these options, after its welcome is printed. Raises CommandFailedError."""
     if options.webhook_secret and not options.webhook_url:
         raise CommandFailedError("--webhook-secret needs --webhook-url")
@@ -127,14 +149,9 @@ def start(options: Namespace, output: Output) -> SandboxServer:
         raise CommandFailedError(
             f"the API key in {options.state} is {api_key}: leave out --api-key, or name another file"
         )
-    server = SandboxServer(engine, options.host, options.port)
-    try:
-        server.start()
-    except OSError as error:
-        raise CommandFailedError(
-            f"cannot listen on {options.host}:{options.port}: {error.strerror or error}. "
-            "Choose another port with --port; 0 picks a free one."
-        ) from error
+    if log is not None:
+        engine.gateway.watcher, engine.outlet.watcher = log.request, log.delivery
+    server = _listening(engine, options)
     endpoint = _endpoint(engine, options.webhook_url, options.webhook_secret) if options.webhook_url else None
     if problem := engine.checkpoint(True):
         server.stop()
@@ -143,22 +160,44 @@ def start(options: Namespace, output: Output) -> SandboxServer:
     return server
 
 
+def _listening(engine: Engine, options: Namespace) -> SandboxServer:
+    """A started server on the port, or on the next one that is free. Raises CommandFailedError.
+
+    With a public address, or a file of an earlier run, it is this port or none: links contain it, and the process that
+    has the port may be another sandbox with the same file.
+    """
+    number = options.port
+    is_fixed = bool(options.state or options.public_url or not number)
+    last = number if is_fixed else min(number + OTHER_PORTS, 65_535)
+    while True:
+        try:
+            return SandboxServer(engine, options.host, number).start()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or number == last:
+                raise CommandFailedError(
+                    f"cannot listen on {options.host}:{number}: {error.strerror or error}. "
+                    "Choose another port with --port; 0 picks a free one."
+                ) from error
+        number += 1
+
+
 def _endpoint(engine: Engine, url: str, secret: str | None) -> Json:
-    """The endpoint with this address, which an earlier run may have added."""
+    """The endpoint with this address, which an earlier run may have added. A reset makes it again."""
     with engine.lock:
-        for endpoint in engine.default_project.state.endpoints.by_id.values():
-            if endpoint.url == url:
-                endpoint.secret = secret or endpoint.secret
-                return endpoint.wire(with_secret=True)
-    return engine.add_endpoint(url, secret=secret)
+        endpoints = engine.default_project.state.endpoints
+        endpoint = next((found for found in endpoints.by_id.values() if found.url == url), None)
+        endpoint = endpoint or endpoints.add(url)
+        endpoint.secret = secret or endpoint.secret
+        engine.first_endpoint = url, endpoint.secret
+        return endpoint.wire(with_secret=True)
 
 
 def _print(output: Output, text: str) -> None:
-    """Print at once. A reader that has closed the pipe, for example after the first lines, is no error."""
+    """Print at once. A reader that has gone is no error: ``head`` after the first lines, or a closed terminal."""
     try:
         output.write(text)
         output.flush()
-    except BrokenPipeError:
+    except OSError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, output.fileno())
         os.close(nowhere)
@@ -166,9 +205,11 @@ def _print(output: Output, text: str) -> None:
 
 def _welcome(url: str, api_key: str, endpoint: Json | None, options: Namespace) -> str:
     place = f"It keeps everything in {options.state}" if options.state else "Everything is in memory"
-    lines = [
-        f"The payments sandbox is running. {place}; Ctrl-C stops it.",
-        "",
+    number = urlsplit(url).port
+    lines = [f"The payments sandbox is running. {place}; Ctrl-C stops it.", ""]
+    if options.port not in (0, number):
+        lines += [f"Port {options.port} is in use, so it listens on {number}. Put the first line into your .env:", ""]
+    lines += [
         f"PAYMENTS_BASE_URL={url}",
         f"PAYMENTS_API_KEY={api_key}",
     ]

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -166,6 +166,11 @@ class RateLimiter:
         if not allowed:
             headers["Retry-After"] = str(max(1, math.ceil((1 - bucket.tokens) / bucket.rate)))
         return allowed, headers
+
+    def forget(self, api_keys: Collection[str] | None) -> None:
+        """Give these keys full buckets; None: all keys."""
+        for used in [used for used in self._buckets if api_keys is None or used[0] in api_keys]:
+            del self._buckets[used]
 
     def full_headers(self, *, write: bool) -> dict[str, str]:
         """The headers of a full bucket, for a request without a valid key."""

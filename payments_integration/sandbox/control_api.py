@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
 
 from .clock import iso, parse_iso
 from .common_rules import bearer_token
-from .controls import Controls, Project
+from .control_fields import OBJECT_FIELDS, PROJECT_FIELDS, check
+from .controls import Project
 from .engine import Engine
 from .faults import Fault
 from .operations import OPERATIONS, Call
-from .protocol import EVENT_TYPES, ApiError, Json, encode_json
+from .protocol import ApiError, Json, encode_json
 from .resources import DEFAULT_LIMIT, MAX_LIMIT, SandboxError, UnknownObjectError, new_id
 from .views import engine_of, is_cross_site, json_body, query_params
 
 ObjectAction = Callable[[Engine, str, Json], Any]
-ProjectAction = Callable[[Engine, Controls, Json], Any]
+ProjectAction = Callable[[Engine, Project, Json], Any]
 Listing = Callable[[Engine, Project, Call], Json]
 
 
@@ -46,97 +47,102 @@ OBJECT_ACTIONS: Final[dict[tuple[str, str], ObjectAction]] = {
     ("refunds", "fail"): lambda engine, object_id, data: engine.fail_refund(object_id),
     ("refunds", "return"): lambda engine, object_id, data: engine.return_refund(object_id),
     ("refunds", "cancel"): lambda engine, object_id, data: engine.cancel_refund(object_id),
-    ("deposit-references", "transfer"): lambda engine, object_id, data: engine.transfer(
-        object_id, data.get("amount", 0)
-    ),
+    ("deposit-references", "transfer"): lambda engine, object_id, data: engine.transfer(object_id, data["amount"]),
     ("deposit-references", "disable"): lambda engine, object_id, data: engine.disable_deposit_reference(object_id),
     ("endpoints", "enable"): lambda engine, object_id, data: engine.enable_endpoint(object_id),
     ("events", "redeliver"): lambda engine, object_id, data: {
         "queued": engine.redeliver(object_id, data.get("endpoint_id"))
     },
 }
-#: The fields of the bodies; the other actions have none. A misspelt amount must not pay all of it.
-OBJECT_FIELDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
-    ("payments", "pay"): ("amount",),
-    ("payments", "fail"): ("reason",),
-    ("payouts", "fail"): ("reason",),
-    ("payouts", "return"): ("reason",),
-    ("deposit-references", "transfer"): ("amount",),
-    ("events", "redeliver"): ("endpoint_id",),
-}
 
 
-def _clock(engine: Engine, project: Controls, data: Json) -> Json:
-    """Any of advance (seconds), offset (seconds), freeze (true or a date-time) and unfreeze (true)."""
-    if unknown := set(data) - {"advance", "offset", "freeze", "unfreeze"}:
-        raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
-    if "offset" in data:
-        engine.clock.set_offset(float(data["offset"]))
-    if freeze := data.get("freeze"):
-        engine.clock.freeze(parse_iso(freeze) if isinstance(freeze, str) else None)
-    if data.get("unfreeze"):
-        engine.clock.unfreeze()
-    if "advance" in data:
-        engine.clock.advance(float(data["advance"]))
-    return {"now": iso(engine.clock.now()), "frozen": engine.clock.is_frozen}
+def _clock(engine: Engine, project: Project, data: Json) -> Json:
+    """Any of offset (seconds), freeze (true or a date-time), unfreeze (true) and advance (seconds), in this order."""
+    clock = project.clock
+    try:
+        if "offset" in data:
+            clock.set_offset(data["offset"])
+        if freeze := data.get("freeze"):
+            clock.freeze(parse_iso(freeze) if isinstance(freeze, str) else None)
+        if data.get("unfreeze"):
+            clock.unfreeze()
+        if "advance" in data:
+            clock.advance(data["advance"])
+    except OverflowError as error:
+        raise ApiError("parameter_invalid", "The clock shows the years 1 to 9999.", param=next(iter(data))) from error
+    return {"now": iso(clock.now()), "frozen": clock.is_frozen}
 
 
-def _tick(engine: Engine, project: Controls, data: Json) -> Json:
+def _tick(engine: Engine, project: Project, data: Json) -> Json:
     engine.tick()
-    return {"now": iso(engine.clock.now())}
+    return {"now": iso(project.clock.now())}
 
 
-def _clear_faults(engine: Engine, project: Controls, data: Json) -> Json:
-    engine.faults.clear()
+def _clear_faults(engine: Engine, project: Project, data: Json) -> Json:
+    project.faults.clear()
     return {"faults": []}
 
 
-def _revoke_key(engine: Engine, project: Controls, data: Json) -> Json:
+def _reserve(engine: Engine, project: Project, data: Json) -> Json:
+    with engine.lock:
+        balance = project.balances[data["currency"]]
+        if data["amount"] > (most := balance["available"] + balance["reserve"]):
+            message = f"This must be at most {most}, the available balance and the present reserve."
+            raise ApiError("parameter_invalid", message, param="amount")
+        return project.set_reserve(data["currency"], data["amount"])
+
+
+def _revoke_key(engine: Engine, project: Project, data: Json) -> Json:
+    if data.get("api_key") not in (None, *project.state.keys):
+        raise ApiError("parameter_invalid", "This must be an API key of the project.", param="api_key")
     project.revoke_key(data.get("api_key"))
     return {"revoked": True}
 
 
-def _add_key(engine: Engine, project: Controls, data: Json) -> Json:
-    project.add_key(str(data["api_key"]))
+def _add_key(engine: Engine, project: Project, data: Json) -> Json:
+    with engine.lock:
+        if engine.project_with_key(data["api_key"]) not in (None, project.state):
+            raise ApiError("parameter_invalid", "This must be a key of no other project.", param="api_key")
+        project.add_key(data["api_key"])
     return {"added": True}
 
 
-def _whitelist(engine: Engine, project: Controls, data: Json) -> Json:
-    project.whitelist(str(data["account_number"]))
+def _add_project(engine: Engine, project: Project, data: Json) -> Json:
+    try:
+        return {"api_key": engine.add_project(data["api_key"]).api_key}
+    except ValueError as error:
+        raise ApiError("parameter_invalid", "This must be a key of no other project.", param="api_key") from error
+
+
+def _reset(engine: Engine, project: Project, data: Json) -> Json:
+    """Reset everything."""
+    engine.reset()
+    return {"api_key": engine.default_project.api_key}
+
+
+def _whitelist(engine: Engine, project: Project, data: Json) -> Json:
+    project.whitelist(data["account_number"])
     return {"added": True}
 
-
-def _trigger(engine: Engine, project: Controls, data: Json) -> Json:
-    """``{"event": "payment.succeeded", "set": {"amount": 11980}}``, or with ``"object": "pay_…"`` instead of set."""
-    data = {name: value for name, value in data.items() if value is not None}
-    for name, value in data.items():
-        kind = {"event": str, "set": dict, "object": str}.get(name)
-        if kind is None:
-            raise ApiError("parameter_invalid", "Use event, set and object.", param=name)
-        if not isinstance(value, kind):
-            raise ApiError("parameter_invalid", f"This must be {_KINDS[kind]}.", param=name)
-    if "event" not in data:
-        raise ApiError("parameter_missing", f"Name one of {', '.join(EVENT_TYPES)}.", param="event")
-    return project.trigger(data["event"], data.get("set"), data.get("object"))
-
-
-_KINDS: Final[dict[type, str]] = {str: "a string", dict: "an object"}
 
 PROJECT_ACTIONS: Final[dict[tuple[str, str], ProjectAction]] = {
     ("POST", "fund"): lambda engine, project, data: project.fund(data["currency"], data["amount"]),
-    ("POST", "reserve"): lambda engine, project, data: project.set_reserve(data["currency"], data["amount"]),
+    ("POST", "reserve"): _reserve,
     ("POST", "clock"): _clock,
     ("GET", "clock"): _clock,
-    ("POST", "trigger"): _trigger,
+    ("POST", "trigger"): lambda engine, project, data: project.trigger(
+        data["event"], data.get("set"), data.get("object")
+    ),
     ("POST", "tick"): _tick,
-    ("POST", "deliver"): lambda engine, project, data: {"attempts": engine.deliver_due()},
-    ("GET", "faults"): lambda engine, project, data: {"faults": [fault.wire() for fault in engine.faults.all()]},
-    ("POST", "faults"): lambda engine, project, data: engine.faults.add(Fault.from_wire(data)).wire(),
+    ("POST", "deliver"): lambda engine, project, data: {"attempts": engine.deliver_due(project)},
+    ("GET", "faults"): lambda engine, project, data: {"faults": [fault.wire() for fault in project.faults.all()]},
+    ("POST", "faults"): lambda engine, project, data: project.faults.add(Fault(**data)).wire(),
     ("DELETE", "faults"): _clear_faults,
     ("POST", "endpoints"): lambda engine, project, data: project.add_endpoint(
         data["url"], data.get("events"), data.get("secret")
     ),
-    ("POST", "projects"): lambda engine, project, data: {"api_key": engine.add_project(str(data["api_key"])).api_key},
+    ("POST", "projects"): _add_project,
+    ("DELETE", "projects"): _reset,
     ("POST", "terms"): lambda engine, project, data: project.set_terms(**data),
     ("POST", "keys"): _add_key,
     ("POST", "revoke"): _revoke_key,
@@ -163,13 +169,15 @@ def _endpoints(engine: Engine, project: Project, call: Call) -> Json:
 
 def _requests(engine: Engine, project: Project, call: Call) -> Json:
     """Without API keys: a log ends up on screens and in bug reports."""
-    page = _page(engine.gateway.log, call, "request_id", "method", "path", "operation", "status", "error")
+    page = _page(
+        engine.gateway.requests_of(project.state), call, "request_id", "method", "path", "operation", "status", "error"
+    )
     page["data"] = [{name: value for name, value in entry.items() if name != "api_key"} for entry in page["data"]]
     return page
 
 
 def _deliveries(engine: Engine, project: Project, call: Call) -> Json:
-    return _page(engine.dispatcher.log, call, "id", "event_id", "event_type", "endpoint_id", "status")
+    return _page(project.state.dispatcher.log, call, "id", "event_id", "event_type", "endpoint_id", "status")
 
 
 def _page(items: Sequence[Json], call: Call, id_field: str, *filters: str) -> Json:
@@ -204,7 +212,7 @@ LISTS: Final[dict[str, Listing]] = {
 def books(request: HttpRequest) -> HttpResponse:
     """``GET /_sandbox/books``: the whole content of the sandbox, with the audit."""
     if request.method != "GET":
-        return _error(405, "only GET is allowed here")
+        return _not_allowed(["GET"])
     engine = engine_of(request)
     engine.tick()
     return _json(engine.books())
@@ -214,27 +222,52 @@ def object_action(request: HttpRequest, collection: str, object_id: str, action:
     """``POST /_sandbox/<collection>/<id>/<action>``: change one object; answers with the object."""
     run = OBJECT_ACTIONS.get((collection, action))
     if run is None:
-        return _error(404, f"there is no {action!r} for {collection}")
+        known = dict.fromkeys(name for name, _ in OBJECT_ACTIONS)
+        if collection not in known:
+            return _error(404, f"there is no {collection!r}; use {_listed(known)}")
+        actions = [name for found, name in OBJECT_ACTIONS if found == collection]
+        return _error(404, f"there is no {action!r} for {collection}; use {_listed(actions)}")
     if request.method != "POST":
-        return _error(405, "only POST is allowed here")
-
-    def act(engine: Engine, data: Json) -> Any:
-        for name in data:
-            if name not in OBJECT_FIELDS.get((collection, action), ()):
-                raise ApiError("parameter_invalid", "This parameter is not known.", param=name)
-        return run(engine, object_id, data)
-
-    return _respond(request, act)
+        return _not_allowed(["POST"])
+    fields = OBJECT_FIELDS.get((collection, action), {})
+    return _respond(request, lambda engine, data: run(engine, object_id, check(data, fields)))
 
 
 def project_action(request: HttpRequest, action: str) -> HttpResponse:
     """``/_sandbox/<action>``: act on a project or the engine, such as fund, clock or faults; or a list."""
-    if request.method == "GET" and action in LISTS:
+    method = request.method or ""
+    if method == "GET" and action in LISTS:
         return _list(request, LISTS[action])
-    run = PROJECT_ACTIONS.get((request.method or "", action))
+    run = PROJECT_ACTIONS.get((method, action))
     if run is None:
-        return _error(404, f"there is no {request.method} /_sandbox/{action}")
-    return _respond(request, lambda engine, data: run(engine, _project(engine, request), data))
+        methods = [name for name, found in PROJECT_ACTIONS if found == action]
+        methods += ["GET"] if action in LISTS else []
+        if methods:
+            return _not_allowed(methods)
+        known = dict.fromkeys(["books", *LISTS, *(name for _, name in PROJECT_ACTIONS)])
+        return _error(404, f"there is no /_sandbox/{action}; use {_listed(known)}")
+    fields = PROJECT_FIELDS.get(action, {}) if method == "POST" else {}
+
+    def act(engine: Engine, data: Json) -> Any:
+        # A program may send the key of the project that it is about to make.
+        project = engine.default_project if action == "projects" else _project(engine, request)
+        return run(engine, project, check(data, fields))
+
+    return _respond(request, act)
+
+
+def one_project(request: HttpRequest, api_key: str) -> HttpResponse:
+    """``DELETE /_sandbox/projects/<api_key>``: reset the project of this key, and no other."""
+    if request.method != "DELETE":
+        return _not_allowed(["DELETE"])
+
+    def reset(engine: Engine, data: Json) -> Json:
+        check(data, {})
+        project = _project_with(engine, api_key)
+        engine.reset(project)
+        return {"api_key": project.api_key}
+
+    return _respond(request, reset)
 
 
 def _list(request: HttpRequest, run: Listing) -> HttpResponse:
@@ -251,30 +284,42 @@ def _list(request: HttpRequest, run: Listing) -> HttpResponse:
 def _project(engine: Engine, request: HttpRequest) -> Project:
     """The project of the API key in ``?project=`` or in the Authorization header; else the default project."""
     key = query_params(request).get("project", bearer_token(request.headers.get("Authorization", "")))
-    if key is None:
-        return engine.default_project
+    return engine.default_project if key is None else _project_with(engine, key)
+
+
+def _project_with(engine: Engine, api_key: str) -> Project:
     for project in engine.projects.values():
-        if key in project.state.keys:
+        if api_key in project.state.keys:
             return project
-    raise UnknownObjectError("no project of this sandbox has this API key")
+    message = "No project of this sandbox has this API key. Make one with POST /_sandbox/projects."
+    raise ApiError("resource_not_found", message, param="project")
 
 
 def _respond(request: HttpRequest, run: Callable[[Engine, Json], Any]) -> HttpResponse:
     if is_cross_site(request):
         return _error(403, "a page of another site sent this request")
     try:
-        return _json(run(engine_of(request), json_body(request)))
+        data = json_body(request)
+    except (ValueError, RecursionError) as error:
+        return _error(400, f'the body must be a JSON object, such as {{"amount": 500}}: {error}')
+    try:
+        return _json(run(engine_of(request), data))
     except ApiError as error:
         return _json(error.envelope(new_id("req")), error.status)
     except UnknownObjectError as error:
         return _error(404, str(error))
     except SandboxError as error:
         return _error(422, str(error))
-    except KeyError as error:
-        missing = ApiError("parameter_missing", "This parameter is required.", param=str(error.args[0]))
-        return _json(missing.envelope(new_id("req")), missing.status)
-    except (ValueError, TypeError) as error:
-        return _error(400, f"{type(error).__name__}: {error}")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+def _not_allowed(methods: Sequence[str]) -> HttpResponse:
+    response = _error(405, f"only {_listed(methods)} is allowed here")
+    response.headers["Allow"] = _listed(methods)
+    return response
 
 
 def _json(data: Any, status: int = 200) -> HttpResponse:
@@ -282,6 +327,5 @@ def _json(data: Any, status: int = 200) -> HttpResponse:
 
 
 def _error(status: int, message: str) -> HttpResponse:
-    code = "resource_not_found" if status == 404 else "parameter_invalid"
-    error = {"type": "invalid_request_error", "code": code, "message": message, "request_id": new_id("req")}
-    return _json({"error": error}, status)
+    code = {404: "resource_not_found", 422: "invalid_state"}.get(status, "parameter_invalid")
+    return _json(ApiError(code, message, status=status).envelope(new_id("req")), status)

@@ -7,10 +7,13 @@ its default project where there is no object.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 
+from .catalog import Terms
+from .clock import Clock
 from .endpoints import Endpoint
+from .faults import FaultRegistry
 from .project import ProjectState
 from .protocol import Json
 from .resources import SandboxError, UnknownObjectError
@@ -32,7 +35,7 @@ class Controls:
     Raises SandboxError (a ValueError) if the object's status does not allow the action, and UnknownObjectError.
     """
 
-    lock: AbstractContextManager[object]
+    lock: threading.RLock
 
     def project_of(self, object_id: str | None) -> ProjectState:
         """The project that owns an object; for None, the project that calls without an object id use."""
@@ -272,17 +275,42 @@ class Controls:
 
 
 class Project(Controls):
-    """The controls of one project. ``terms`` is its agreement with the provider, which you can change."""
+    """The controls of one project. It shares nothing with the other projects, not even the clock."""
 
-    def __init__(self, state: ProjectState, lock: AbstractContextManager[object]) -> None:
-        self.state = state
+    def __init__(self, state: ProjectState, lock: threading.RLock) -> None:
+        self.state = state  # another one after a reset
         self.lock = lock
-        self.terms = state.terms
 
     @property
     def api_key(self) -> str:
         """The API key that the project was created with."""
         return self.state.api_key
+
+    @property
+    def clock(self) -> Clock:
+        """The project's own time. A reset sets it to real time; it stays the same object."""
+        return self.state.clock
+
+    @property
+    def faults(self) -> FaultRegistry:
+        """The project's faults: they affect its own requests and deliveries only."""
+        return self.state.faults
+
+    @property
+    def terms(self) -> Terms:
+        """The project's agreement with the provider, which you can change."""
+        return self.state.terms
+
+    @property
+    def deliveries(self) -> list[Json]:
+        """The log of the project's delivery attempts, newest last."""
+        with self.lock:
+            return copy.deepcopy(self.state.dispatcher.log)
+
+    @property
+    def pending_deliveries(self) -> list[Json]:
+        """The project's queued deliveries, next first: ``{event_id, endpoint_id, attempts, due_at}``."""
+        return self.state.dispatcher.pending()
 
     def project_of(self, object_id: str | None) -> ProjectState:
         """This project; raises UnknownObjectError for an object of another project."""

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-import heapq
 import hmac
+import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Final, TypeAlias
 
 import requests
 
 from .clock import Clock, iso
+from .delivery_queue import Delivery, DeliveryQueue
 from .endpoints import Endpoint, Endpoints
-from .faults import Fault, FaultRegistry
-from .protocol import DAY, HOUR, MINUTE, Json
+from .faults import FaultRegistry
+from .protocol import Json
 from .resources import new_id
 
+logger = logging.getLogger("payments_integration.sandbox")
+
 ACK_TIMEOUT: Final = 10.0
-# Waits after the first, second, … failure; then every 24 hours, up to 3 days after the first attempt.
-RETRY_WAITS: Final = (MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 6 * HOUR, 12 * HOUR)
-LAST_WAIT: Final = DAY
-GIVE_UP_AFTER: Final = timedelta(seconds=3 * DAY)
+WAIT: Final = 0.05  # seconds between two looks whether to stop
 LOG_SIZE: Final = 100_000
 WRONG_SECRET: Final = "whsec_" + "0" * 48
 
@@ -76,36 +75,6 @@ class HttpTransport:
         return status
 
 
-@dataclass
-class Delivery:
-    """One event for one endpoint. ``held_for``: how many later deliveries must be sent before it."""
-
-    number: int
-    api_key: str
-    endpoint_id: str
-    event_id: str
-    event_type: str
-    body: bytes
-    due_at: datetime
-    first_at: datetime | None = None
-    attempts: int = 0
-    held_for: int = 0
-    fault: Fault | None = None
-    fault_drawn: bool = False
-
-    @property
-    def attempt_fault(self) -> str | None:
-        """The kind of fault of the current attempt; only a first attempt has one."""
-        return self.fault.kind if self.fault is not None and self.attempts == 1 else None
-
-    def next_due(self, now: datetime) -> datetime | None:
-        """The time of the next attempt after a failure now; None at the end of the retry schedule."""
-        first = self.first_at or now
-        index = self.attempts - 1
-        due = now + timedelta(seconds=RETRY_WAITS[index] if index < len(RETRY_WAITS) else LAST_WAIT)
-        return due if due - first <= GIVE_UP_AFTER else None
-
-
 @dataclass(frozen=True)
 class DispatcherRecord:
     """What is saved of a dispatcher. ``count``: the number of the newest delivery."""
@@ -116,40 +85,66 @@ class DispatcherRecord:
     old_signature_first: bool
 
 
-class Dispatcher:
-    """Sends what is due, one delivery at a time, and logs every attempt.
+class Outlet:
+    """How the deliveries of all projects leave the sandbox, and what is told of them.
 
     ``transport`` replaces HTTP when set: a callable ``(url, headers, body) -> status`` that may raise.
     """
 
-    def __init__(self, clock: Clock, lock: AbstractContextManager[object], faults: FaultRegistry) -> None:
-        self.log: list[Json] = []
+    def __init__(self) -> None:
         self.transport: Transport | None = None
+        #: Set when something is queued.
+        self.wake = threading.Event()
+        #: Called before each attempt, and after a thread's last one.
+        self.checkpoint: Callable[[], object] = lambda: None
+        #: Called with each entry of a log.
+        self.watcher: Callable[[Json], object] = lambda entry: None
+        #: Threads that send.
+        self.lanes: set[threading.Thread] = set()
+
+    def join(self) -> None:
+        """Wait for the threads that send."""
+        for lane in list(self.lanes):
+            lane.join()
+
+
+class Dispatcher:
+    """Sends the deliveries of one project, each endpoint's one after the other, and logs every attempt."""
+
+    def __init__(
+        self,
+        api_key: str,
+        clock: Clock,
+        lock: threading.RLock,
+        faults: FaultRegistry,
+        endpoints: Endpoints,
+        outlet: Outlet,
+    ) -> None:
+        self.log: list[Json] = []
         self.ack_timeout = ACK_TIMEOUT
         self.old_signature_first = False
-        self.wake = threading.Event()
-        #: The endpoints of each project, by the API key that it was created with.
-        self.endpoints: dict[str, Endpoints] = {}
-        #: Called before each attempt.
-        self.before_sending: Callable[[], object] = lambda: None
+        self.queue = DeliveryQueue()
         #: Changes with everything that is queued, sent or given up.
         self.changes = 0
+        self._api_key = api_key
         self._clock = clock
         self._lock = lock
         self._faults = faults
-        self._queue: list[tuple[datetime, int, Delivery]] = []
-        self._held: list[Delivery] = []
-        self._in_flight: Delivery | None = None
+        self._endpoints = endpoints
+        self._outlet = outlet
         self._count = 0
-        self._sending = threading.RLock()
+        #: What is under way, with the thread that sends it.
+        self._in_flight: list[tuple[Delivery, int]] = []
+        self._one_settled = threading.Condition(lock)
+        self._lanes: set[str] = set()  # the endpoints that have a thread
 
-    def enqueue(self, api_key: str, endpoint: Endpoint, event: Json, body: bytes) -> None:
+    def enqueue(self, endpoint: Endpoint, event: Json, body: bytes) -> None:
         """Queue this event for this endpoint; it is due at once."""
         with self._lock:
             self._count += 1
             now = self._clock.now()
-            self._push(Delivery(self._count, api_key, endpoint.id, event["id"], event["type"], body, due_at=now))
-        self.wake.set()
+            self._push(Delivery(self._count, endpoint.id, event["id"], event["type"], body, due_at=now))
+        self._outlet.wake.set()
 
     def pending(self) -> list[Json]:
         """The queue, next first: ``{event_id, endpoint_id, attempts, due_at}``."""
@@ -161,62 +156,105 @@ class Dispatcher:
                     "attempts": item.attempts,
                     "due_at": iso(item.due_at),
                 }
-                for _, _, item in sorted(self._queue, key=lambda entry: entry[:2])
+                for item in self.queue
             ]
 
     def record(self) -> DispatcherRecord:
-        """What :meth:`restore` needs, with the delivery that is under way."""
+        """What :meth:`restore` needs, with the deliveries that are under way."""
         with self._lock:
-            queue = [delivery for _, _, delivery in self._queue]
-            if self._in_flight is not None:
-                queue.append(self._in_flight)
+            queue = [*self.queue, *(delivery for delivery, _ in self._in_flight)]
             return DispatcherRecord(self._count, queue, self.log, self.old_signature_first)
 
     def restore(self, record: DispatcherRecord) -> None:
         """Take the queue and the log of an earlier run."""
         with self._lock:
             self._count = record.count
-            for delivery in record.queue:
-                self._push(delivery)
-            self._held = [delivery for delivery in record.queue if delivery.held_for > 0]
+            self.queue.restore(record.queue)
             self.log.extend(record.log)
             self.old_signature_first = record.old_signature_first
 
-    def deliver_due(self, stopped: Callable[[], bool] = lambda: False) -> int:
-        """Send all deliveries that are due, or become due meanwhile. Returns the number of attempts."""
+    def deliver_due(self, stopped: Callable[[], bool] = lambda: False, endpoint_id: str | None = None) -> int:
+        """Send in this thread all deliveries that are due, or become due meanwhile. Returns the number of attempts.
+
+        With an ``endpoint_id`` only those to this endpoint. Without one it also waits for those that another thread
+        sends.
+        """
         sent = 0
-        with self._sending, HttpTransport(self.ack_timeout) as http:
-            while not stopped() and (delivery := self._next()) is not None:
-                self.before_sending()
-                sent += self._attempt(delivery, self.transport or http)
+        with HttpTransport(self.ack_timeout) as http:
+            while not stopped() and (delivery := self._next(stopped, endpoint_id)) is not None:
+                try:
+                    self._outlet.checkpoint()
+                    sent += self._attempt(delivery, self._outlet.transport or http)
+                finally:
+                    self._land(delivery)
         return sent
+
+    def start_due(self, stopped: Callable[[], bool]) -> None:
+        """Send what is due in a thread for each endpoint: a receiver that answers late delays only its own."""
+        with self._lock:
+            for endpoint_id in self.queue.due_endpoints(self._clock.now()):
+                if endpoint_id not in self._lanes:
+                    lane = threading.Thread(
+                        target=self._run_lane,
+                        args=(endpoint_id, stopped),
+                        name="payments-sandbox-deliveries",
+                        daemon=True,
+                    )
+                    self._lanes.add(endpoint_id)
+                    self._outlet.lanes.add(lane)
+                    lane.start()
+
+    def close(self) -> None:
+        """Send nothing more, except what is under way."""
+        with self._lock:
+            self.queue = DeliveryQueue()
+
+    def _run_lane(self, endpoint_id: str, stopped: Callable[[], bool]) -> None:
+        try:
+            self.deliver_due(stopped, endpoint_id)
+            self._outlet.checkpoint()
+        except Exception:  # the next start tries again
+            logger.exception("The sandbox's deliveries to %s failed", endpoint_id)
+        finally:
+            with self._lock:
+                self._lanes.discard(endpoint_id)
+                self._outlet.lanes.discard(threading.current_thread())
 
     def _push(self, delivery: Delivery) -> None:
         self.changes += 1
-        heapq.heappush(self._queue, (delivery.due_at, delivery.number, delivery))
+        self.queue.push(delivery)
 
-    def _next(self) -> Delivery | None:
-        with self._lock:
-            while self._queue and self._queue[0][0] <= self._clock.now():
-                delivery = heapq.heappop(self._queue)[2]
-                endpoint = self._endpoint(delivery)
-                if endpoint is None or endpoint.status != "active":
-                    continue
-                delivery.held_for = 0
-                if not self._postpone(delivery, endpoint):
-                    self._in_flight = delivery
-                    return delivery
-        return None
+    def _next(self, stopped: Callable[[], bool], endpoint_id: str | None) -> Delivery | None:
+        """Take the next delivery that is due from the queue. Two threads never send to one endpoint at a time."""
+        own = threading.get_ident()
+        with self._one_settled:
+            while True:
+                busy = {delivery.endpoint_id for delivery, thread in self._in_flight if thread != own}
+                delivery = self.queue.pop_due(self._clock.now(), busy, endpoint_id)
+                if delivery is not None:
+                    if self._is_sent_now(delivery):
+                        self._in_flight.append((delivery, own))
+                        return delivery
+                elif endpoint_id is None and busy:
+                    self._one_settled.wait(WAIT)
+                    if stopped():
+                        return None
+                else:
+                    return None
 
-    def _endpoint(self, delivery: Delivery) -> Endpoint | None:
-        return self.endpoints[delivery.api_key].by_id.get(delivery.endpoint_id)
+    def _is_sent_now(self, delivery: Delivery) -> bool:
+        """False if its endpoint takes none any more, or if a fault drops, delays or reorders it."""
+        endpoint = self._endpoints.by_id.get(delivery.endpoint_id)
+        if endpoint is None or endpoint.status != "active":
+            return False
+        return not self._postpone(delivery, endpoint)
 
     def _postpone(self, delivery: Delivery, endpoint: Endpoint) -> bool:
         """Draw the fault of a first attempt. True if the fault drops, delays or reorders the delivery."""
         if delivery.fault_drawn:
             return False
         delivery.fault_drawn = True
-        fault = self._faults.take_for_delivery(delivery.event_type, delivery.endpoint_id, delivery.api_key)
+        fault = self._faults.take_for_delivery(delivery.event_type, delivery.endpoint_id, self._api_key)
         delivery.fault = fault
         if fault is None:
             return False
@@ -225,19 +263,17 @@ class Dispatcher:
             self._record(delivery, endpoint, None, None, acknowledged=True)
             return True
         if fault.kind in ("delay", "reorder"):
-            if fault.kind == "reorder":
-                delivery.held_for = fault.count or 1
-                self._held.append(delivery)
             delivery.due_at = self._clock.now() + timedelta(seconds=fault.delay or 0)
             self._push(delivery)
+            if fault.kind == "reorder":
+                self.queue.hold(delivery, fault.count or 1)
             return True
         return False
 
     def _attempt(self, delivery: Delivery, transport: Transport) -> int:
         with self._lock:
-            endpoint = self._endpoint(delivery)
+            endpoint = self._endpoints.by_id.get(delivery.endpoint_id)
             if endpoint is None:
-                self._in_flight = None
                 return 0
             now = self._clock.now()
             delivery.first_at = delivery.first_at or now
@@ -248,15 +284,34 @@ class Dispatcher:
             headers = {
                 "Content-Type": "application/json",
                 "User-Agent": "payments-sandbox",
-                "Service-Signature": signature(delivery.body, secrets, int(now.timestamp())),
+                # In real time, wherever the sandbox's clock stands: a receiver compares it with its own clock.
+                "Service-Signature": signature(delivery.body, secrets, int(datetime.now(UTC).timestamp())),
             }
         copies = 2 if delivery.attempt_fault == "duplicate" else 1
         acknowledged = [self._send(delivery, endpoint, transport, headers) for _ in range(copies)]
         with self._lock:
-            self._in_flight = None
-            self._settle(delivery, endpoint, any(acknowledged))
-            self._release_held(delivery)
+            self._land(delivery)
+            self.settle(delivery, endpoint, acknowledged=any(acknowledged))
+            self.queue.count_sent(delivery, self._clock.now())
         return copies
+
+    def _land(self, delivery: Delivery) -> None:
+        """It is under way no more."""
+        with self._one_settled:
+            self._in_flight = [entry for entry in self._in_flight if entry[0] is not delivery]
+            self._one_settled.notify_all()
+
+    def settle(self, delivery: Delivery, endpoint: Endpoint, *, acknowledged: bool) -> None:
+        """Note what came of an attempt: without an acknowledgement there is another one later."""
+        self.changes += 1
+        if acknowledged:
+            self._endpoints.record_success(endpoint)
+            return
+        self._endpoints.record_failure(endpoint)
+        due_at = delivery.next_due(self._clock.now())
+        if due_at is not None:
+            delivery.due_at = due_at
+            self._push(delivery)
 
     def _send(self, delivery: Delivery, endpoint: Endpoint, transport: Transport, headers: dict[str, str]) -> bool:
         status: int | None = None
@@ -272,48 +327,22 @@ class Dispatcher:
             self._record(delivery, endpoint, status, problem, acknowledged=acknowledged)
         return acknowledged
 
-    def _settle(self, delivery: Delivery, endpoint: Endpoint, acknowledged: bool) -> None:
-        self.changes += 1
-        endpoints = self.endpoints[delivery.api_key]
-        if acknowledged:
-            endpoints.record_success(endpoint)
-            return
-        endpoints.record_failure(endpoint)
-        due_at = delivery.next_due(self._clock.now())
-        if due_at is not None:
-            delivery.due_at = due_at
-            self._push(delivery)
-
-    def _release_held(self, sent: Delivery) -> None:
-        """Count down the deliveries held back until later ones to the same endpoint are sent."""
-        released = []
-        for held in self._held:
-            if held.endpoint_id == sent.endpoint_id and held.number < sent.number and held.held_for > 0:
-                held.held_for -= 1
-                if held.held_for == 0:
-                    held.due_at = self._clock.now()
-                    released.append(held)
-        if released:
-            self._queue = [(item.due_at, item.number, item) for _, _, item in self._queue]
-            heapq.heapify(self._queue)
-        self._held = [held for held in self._held if held.held_for > 0]
-
     def _record(
         self, delivery: Delivery, endpoint: Endpoint, status: int | None, error: str | None, *, acknowledged: bool
     ) -> None:
         del self.log[: max(0, len(self.log) - LOG_SIZE + 1)]
-        self.log.append(
-            {
-                "id": new_id("dlv"),
-                "event_id": delivery.event_id,
-                "event_type": delivery.event_type,
-                "endpoint_id": endpoint.id,
-                "url": endpoint.url,
-                "at": iso(self._clock.now()),
-                "attempt": delivery.attempts,
-                "status": status,
-                "error": error,
-                "acknowledged": acknowledged,
-                "fault": delivery.attempt_fault,
-            }
-        )
+        line = {
+            "id": new_id("dlv"),
+            "event_id": delivery.event_id,
+            "event_type": delivery.event_type,
+            "endpoint_id": endpoint.id,
+            "url": endpoint.url,
+            "at": iso(self._clock.now()),
+            "attempt": delivery.attempts,
+            "status": status,
+            "error": error,
+            "acknowledged": acknowledged,
+            "fault": delivery.attempt_fault,
+        }
+        self.log.append(line)
+        self._outlet.watcher(line)

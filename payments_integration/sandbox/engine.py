@@ -6,13 +6,16 @@ import copy
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
+from heapq import merge
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
+from .catalog import Terms
 from .clock import Clock, Scheduler, iso
 from .common_rules import RateLimiter, RateLimits
 from .controls import Controls, Project
-from .deliveries import Dispatcher, Transport
-from .faults import FaultRegistry
+from .deliveries import Dispatcher, Outlet, Transport
+from .faults import Fault, FaultRegistry
 from .gateway import Gateway
 from .project import ProjectRecord, ProjectState
 from .protocol import ApiRequest, ApiResponse, Json
@@ -52,36 +55,71 @@ class Engine(Controls):
         funds: Mapping[str, int] | None = None,
     ) -> None:
         self.lock = threading.RLock()
-        self.clock = clock or Clock()
         self.auto_progress = auto_progress
         self.base_url = base_url
-        self.faults = FaultRegistry(seed)
-        self.dispatcher = Dispatcher(self.clock, self.lock, self.faults)
-        self.dispatcher.transport = transport
         #: Called before an answer or a delivery leaves the sandbox: it saves the content. Its argument says whether
         #: something may have changed without a new time stamp. Returns "" or why it cannot save.
         self.checkpoint: Checkpoint = lambda changed: ""
-        self.dispatcher.before_sending = lambda: self.checkpoint(False)
+        self.outlet = Outlet()
+        self.outlet.transport = transport
+        self.outlet.checkpoint = lambda: self.checkpoint(False)
+        #: The address and the secret of an endpoint that the default project has after a reset too.
+        self.first_endpoint: tuple[str, str] | None = None
         limits = rate_limits if isinstance(rate_limits, RateLimits) else RateLimits(enforced=rate_limits)
         self.limiter = RateLimiter(limits)
-        self.gateway = Gateway(self, self.clock, self.lock, self.faults, self.limiter)
-        self.scheduler = Scheduler(self._run_due, self.dispatcher.wake)
+        self.gateway = Gateway(self, self.lock, self.limiter)
+        self.scheduler = Scheduler(self._run_due, self.outlet.wake)
+        #: Faults of the requests and deliveries of every project; each has its own beside them.
+        self.faults = FaultRegistry(seed)
+        self._seed = seed
         self._funds = dict(funds or {})
         self._projects: dict[str, Project] = {}
-        self.default_project = self.add_project(api_key)
-        self.terms = self.default_project.terms
-        self.clock.subscribe(self.tick)
+        self.default_project = self.add_project(api_key, clock=clock)
 
     # projects
 
-    def add_project(self, api_key: str) -> Project:
-        """Add a project, separate from all others. Raises ValueError if the API key is in use."""
+    def add_project(self, api_key: str, *, clock: Clock | None = None) -> Project:
+        """Add a project, separate from all others: it has its own clock, by default in real time, and its own faults.
+
+        Raises ValueError if the API key is in use.
+        """
         with self.lock:
             if self.project_with_key(api_key) is not None:
                 raise ValueError("the API key belongs to a project already")
-            state = ProjectState(api_key, self.clock, self.dispatcher, self.page_url, self._funds)
+            state = self._new_state(api_key, clock or Clock(), FaultRegistry(self._seed, self.faults), self._funds)
+            state.clock.subscribe(self.tick)
             self._projects[api_key] = Project(state, self.lock)
             return self._projects[api_key]
+
+    def reset(self, project: Project | None = None) -> None:
+        """Make a project what it was at first, or everything: then the projects that were added are gone.
+
+        A project keeps the API key that it was created with. Its clock shows real time.
+        """
+        with self.lock:
+            if project is None:
+                for other in self.projects.values():
+                    if other is not self.default_project:
+                        other.state.dispatcher.close()
+                        del self._projects[other.api_key]
+                self.faults.reset()
+                self.gateway.forget(None)
+                self.limiter.forget(None)
+                project = self.default_project
+            old = project.state
+            self.gateway.forget(old.keys)
+            self.limiter.forget(old.keys)
+            old.clock.reset()
+            old.faults.reset()
+            old.dispatcher.close()
+            project.state = self._new_state(old.api_key, old.clock, old.faults, self._funds)
+            project.state.dispatcher.ack_timeout = old.dispatcher.ack_timeout
+            if project is self.default_project and self.first_endpoint is not None:
+                url, secret = self.first_endpoint
+                project.add_endpoint(url, secret=secret)
+
+    def _new_state(self, api_key: str, clock: Clock, faults: FaultRegistry, funds: Mapping[str, int]) -> ProjectState:
+        return ProjectState(api_key, clock, faults, self.lock, self.outlet, self.page_url, funds)
 
     @property
     def projects(self) -> dict[str, Project]:
@@ -92,14 +130,28 @@ class Engine(Controls):
     def restore_projects(self, records: list[ProjectRecord]) -> None:
         """Replace all projects by those of an earlier run; the first is the default project."""
         with self.lock:
+            clock = self.clock  # stays that of the default project
             self._projects.clear()
-            self.dispatcher.endpoints.clear()
             for record in records:
-                state = ProjectState(record.api_key, self.clock, self.dispatcher, self.page_url, {})
-                state.restore(record)
-                self._projects[record.api_key] = Project(state, self.lock)
+                project = self.add_project(record.api_key, clock=None if self._projects else clock)
+                project.state = self._new_state(record.api_key, project.clock, project.faults, {})
+                project.state.restore(record)
             self.default_project = self._projects[records[0].api_key]
-            self.terms = self.default_project.terms
+
+    @property
+    def clock(self) -> Clock:
+        """The default project's clock."""
+        return self.default_project.clock
+
+    @property
+    def terms(self) -> Terms:
+        """The default project's agreement with the provider."""
+        return self.default_project.terms
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """What sends the default project's deliveries."""
+        return self.default_project.state.dispatcher
 
     def project_with_key(self, api_key: str) -> ProjectState | None:
         """The project of an API key, valid or revoked."""
@@ -120,6 +172,11 @@ class Engine(Controls):
     def page_url(self, payment_id: str) -> str:
         """The address of a payment's checkout page."""
         return f"{(self.base_url or 'http://127.0.0.1').rstrip('/')}/checkout/{payment_id}"
+
+    def all_faults(self) -> list[Fault]:
+        """The faults of every project, and those of all projects."""
+        registries = (self.faults, *(project.faults for project in self.projects.values()))
+        return [fault for registry in registries for fault in registry.all()]
 
     # the API
 
@@ -144,41 +201,48 @@ class Engine(Controls):
     @property
     def transport(self) -> Transport | None:
         """A callable ``(url, headers, body) -> status`` that replaces HTTP for deliveries; None: HTTP."""
-        return self.dispatcher.transport
+        return self.outlet.transport
 
     @transport.setter
     def transport(self, transport: Transport | None) -> None:
-        self.dispatcher.transport = transport
+        self.outlet.transport = transport
 
-    def deliver_due(self) -> int:
-        """Send every delivery that is due, in this thread. Returns the number of attempts."""
+    def deliver_due(self, project: Project | None = None) -> int:
+        """Send every delivery that is due, or those of one project, in this thread. Returns the number of attempts."""
         self.tick()
-        return self.dispatcher.deliver_due()
+        projects = self.projects.values() if project is None else [project]
+        sent = 0
+        while count := sum(each.state.dispatcher.deliver_due() for each in projects):
+            sent += count
+        return sent
 
     @property
     def deliveries(self) -> list[Json]:
         """The log of delivery attempts, newest last: ``{id, event_id, endpoint_id, at, attempt, status, …}``."""
         with self.lock:
-            return copy.deepcopy(self.dispatcher.log)
+            return list(merge(*(each.deliveries for each in self.projects.values()), key=itemgetter("at")))
 
     @property
     def pending_deliveries(self) -> list[Json]:
         """The queued deliveries, next first: ``{event_id, endpoint_id, attempts, due_at}``."""
-        return self.dispatcher.pending()
+        with self.lock:
+            waiting = (each.pending_deliveries for each in self.projects.values())
+            return list(merge(*waiting, key=itemgetter("due_at")))
 
     def start_scheduler(self) -> None:
-        """Deliver and run timers in a background thread."""
+        """Deliver and run timers in background threads."""
         self.scheduler.start()
 
     def stop_scheduler(self) -> None:
-        """Stop and join the background thread."""
+        """Stop and join the background threads, after the deliveries in progress."""
         self.scheduler.stop()
+        self.outlet.join()
 
     def _run_due(self, stopped: Callable[[], bool]) -> None:
         self.tick()
         self.checkpoint(False)
-        self.dispatcher.deliver_due(stopped)
-        self.checkpoint(False)
+        for project in self.projects.values():
+            project.state.dispatcher.start_due(stopped)
 
     # content
 
@@ -192,7 +256,7 @@ class Engine(Controls):
                 "pending_deliveries": self.pending_deliveries,
                 "requests": self.requests,
                 "request_counts": dict(Counter(entry["operation"] or "unknown" for entry in self.gateway.log)),
-                "faults": [fault.wire() for fault in self.faults.all()],
+                "faults": [fault.wire() for fault in self.all_faults()],
                 "audit": [error for project in self._projects.values() for error in project.audit()],
             }
 

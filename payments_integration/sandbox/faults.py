@@ -6,7 +6,7 @@ import json
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from .protocol import CATALOGUE, EVENT_TYPES, ApiError, ApiResponse, ConnectionFault, Json, encode_json, error_response
@@ -88,19 +88,6 @@ class Fault:
         if self.count is None:
             self.count = DEFAULT_COUNTS.get(self.kind, 1)
 
-    @classmethod
-    def from_wire(cls, data: Json) -> Fault:
-        """A fault from a JSON object with the fields of this class. Raises ValueError."""
-        known = {item.name for item in fields(cls) if item.init}
-        if unknown := set(data) - known:
-            raise ValueError(f"unknown fields: {', '.join(sorted(unknown))}")
-        if not isinstance(data.get("kind"), str):
-            raise ValueError("a fault needs its kind")
-        try:
-            return cls(**data)
-        except TypeError as error:
-            raise ValueError(str(error)) from error
-
     def wire(self) -> Json:
         """The fault as a dict, with ``used``: how often it has applied."""
         return asdict(self)
@@ -112,11 +99,16 @@ class Fault:
 
 
 class FaultRegistry:
-    """The active faults, in the order they were added. Only the first match applies to a request or delivery."""
+    """The active faults, in the order they were added. Only the first match applies to a request or delivery.
 
-    def __init__(self, seed: int = 0) -> None:
+    ``common``: the faults of all projects, which apply where this project's own ones do not.
+    """
+
+    def __init__(self, seed: int = 0, common: FaultRegistry | None = None) -> None:
+        self._common = common
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
+        self._seed = seed
         self._random = random.Random(seed)
 
     def add(self, fault: Fault) -> Fault:
@@ -129,6 +121,12 @@ class FaultRegistry:
         """Remove all faults."""
         with self._lock:
             self._faults.clear()
+
+    def reset(self) -> None:
+        """Remove all faults, and draw again from the seed."""
+        with self._lock:
+            self._faults.clear()
+            self._random = random.Random(self._seed)
 
     def all(self) -> list[Fault]:
         """All faults since the last clear, spent or not."""
@@ -177,7 +175,7 @@ class FaultRegistry:
                     continue
                 fault.used += 1
                 return fault
-        return None
+        return None if self._common is None else self._common._take(matches)
 
 
 def apply_fault(response: ApiResponse, fault: Fault, request_id: str) -> ApiResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from email.utils import format_datetime
@@ -12,13 +13,16 @@ from typing import Final, Protocol
 
 from .clock import Clock, iso
 from .common_rules import RateLimiter, bearer_token, idempotency_key, json_object
-from .faults import Fault, FaultRegistry, apply_fault
+from .faults import Fault, apply_fault
 from .operations import BODILESS, OPERATIONS, Call
 from .project import ProjectState
 from .protocol import ApiError, ApiRequest, ApiResponse, Json, encode_json, error_response
 from .resources import new_id
 
 LOG_SIZE: Final = 100_000
+#: The newest requests whose bodies are kept, and how much of each body.
+BODIES: Final = 200
+BODY_BYTES: Final = 64 * 1024
 
 
 class Host(Protocol):
@@ -26,6 +30,9 @@ class Host(Protocol):
 
     def project_with_key(self, api_key: str) -> ProjectState | None:
         """The project of an API key, valid or revoked."""
+
+    def project_of(self, object_id: str | None) -> ProjectState:
+        """The default project, for None."""
 
     def tick(self) -> None:
         """Do everything that is due on the clock."""
@@ -46,20 +53,15 @@ class LogEntry:
 class Gateway:
     """Answers API requests. It computes one response at a time; it waits out pauses without the lock."""
 
-    def __init__(
-        self,
-        host: Host,
-        clock: Clock,
-        lock: AbstractContextManager[object],
-        faults: FaultRegistry,
-        limiter: RateLimiter,
-    ) -> None:
+    def __init__(self, host: Host, lock: AbstractContextManager[object], limiter: RateLimiter) -> None:
         self.log: deque[Json] = deque(maxlen=LOG_SIZE)
+        #: The bodies of the newest requests and of their answers, by request_id.
+        self.bodies: dict[str, tuple[bytes, bytes]] = {}
+        #: Called with each entry of the log.
+        self.watcher: Callable[[Json], object] = lambda entry: None
         self.closing = threading.Event()  # set while a server stops: ends all pauses
         self._host = host
-        self._clock = clock
         self._lock = lock
-        self._faults = faults
         self._limiter = limiter
 
     def handle(self, request: ApiRequest) -> ApiResponse:
@@ -67,9 +69,11 @@ class Gateway:
         entry = LogEntry(new_id("req"), request.operations.get(request.method))
         token = bearer_token(request.headers.get("authorization", ""))
         with self._lock:
-            if token is not None and self._host.project_with_key(token) is not None:
+            project = None if token is None else self._host.project_with_key(token)
+            if project is not None:
                 entry.api_key = token  # no other text is kept: it could be a live key
-        fault = self._faults.take_for_request(request.method, request.path, entry.operation, token)
+            owner = project or self._host.project_of(None)
+        fault = owner.faults.take_for_request(request.method, request.path, entry.operation, token)
         entry.fault = None if fault is None else fault.kind
         headers = self._limiter.full_headers(write=request.method != "GET")
         if fault is None or fault.work or fault.kind == "slow":
@@ -80,13 +84,30 @@ class Gateway:
             if fault.kind == "slow" and fault.work:
                 self.closing.wait(fault.delay)
             response = apply_fault(response, fault, entry.request_id)
-        date = {"Date": format_datetime(self._clock.now(), usegmt=True)}
+        date = {"Date": format_datetime(owner.clock.now(), usegmt=True)}
         if fault is not None and fault.kind == "no_date":
             date = {}
         response.headers = {"Content-Type": "application/json", **headers, **date, **response.headers}
         entry.error = _error_code(response)
-        self._write_log(request, entry, response)
+        self._write_log(request, entry, response, owner.clock)
         return response
+
+    def requests_of(self, project: ProjectState) -> list[Json]:
+        """The log of one project; that of the default project includes the requests without a valid API key."""
+        keys: set[str | None] = set(project.keys)
+        if project is self._host.project_of(None):
+            keys.add(None)
+        with self._lock:
+            return [entry for entry in self.log if entry["api_key"] in keys]
+
+    def forget(self, api_keys: Collection[str] | None) -> None:
+        """Delete the log of these keys; None: all of it."""
+        with self._lock:
+            kept = [] if api_keys is None else [entry for entry in self.log if entry["api_key"] not in api_keys]
+            self.log.clear()
+            self.log.extend(kept)
+            ids = {entry["request_id"] for entry in kept}
+            self.bodies = {request_id: pair for request_id, pair in self.bodies.items() if request_id in ids}
 
     def _execute(
         self, request: ApiRequest, entry: LogEntry, fault: Fault | None, headers: dict[str, str]
@@ -174,18 +195,22 @@ class Gateway:
             status, data = OPERATIONS[operation](project, Call(request.object_id, request.query, body))
             return ApiResponse(status, encode_json(data))
 
-    def _write_log(self, request: ApiRequest, entry: LogEntry, response: ApiResponse) -> None:
+    def _write_log(self, request: ApiRequest, entry: LogEntry, response: ApiResponse, clock: Clock) -> None:
         with self._lock:
-            self.log.append(
-                {
-                    "at": iso(self._clock.now()),
-                    "method": request.method,
-                    "path": request.path,
-                    "idempotency_key": request.headers.get("idempotency-key"),
-                    "status": None if entry.fault == "reset" else response.status,
-                    **vars(entry),
-                }
-            )
+            line = {
+                "at": iso(clock.now()),
+                "method": request.method,
+                "path": request.path,
+                "idempotency_key": request.headers.get("idempotency-key"),
+                "status": None if entry.fault == "reset" else response.status,
+                **vars(entry),
+            }
+            self.log.append(line)
+            sent = b"" if entry.fault == "reset" else response.body
+            self.bodies[entry.request_id] = request.body[:BODY_BYTES], sent[:BODY_BYTES]
+            while len(self.bodies) > BODIES:
+                del self.bodies[next(iter(self.bodies))]
+        self.watcher(line)
 
 
 def _error_code(response: ApiResponse) -> str | None:

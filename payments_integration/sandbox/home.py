@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 
-from .clock import iso
+from .clock import Clock, iso
 from .controls import Project
 from .engine import Engine
 from .faults import Fault
 from .ledger import BUCKETS
+from .magic import TABLE
 from .protocol import EVENT_TYPES, ApiError, Json
 from .resources import Collection, SandboxError
 from .trigger import parse_assignments
-from .views import engine_of, form_fields, format_amount, is_cross_site, query_params, render
+from .views import TEMPLATES, engine_of, form_fields, format_amount, is_cross_site, query_params, render
 
+LIVE_SCRIPT: Final = TEMPLATES / "payments_sandbox" / "live.js"
 ROWS: Final = 20
 MAX_TIMES: Final = 1_000
 MAX_SECONDS: Final = 3_600
@@ -40,10 +43,11 @@ DELIVERY_FAULTS: Final[dict[str, tuple[str, Json]]] = {
     "reorder": ("is sent after the next one", {"kind": "reorder"}),
     "bad_signature": ("has a wrong signature", {"kind": "bad_signature"}),
 }
-#: No script and no frame: no page of another site can show this one and catch clicks.
+MAX_ADVANCE: Final = 31_536_000
+#: The only script is live.js, and there is no frame: no page of another site can show this one and catch clicks.
 POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; frame-ancestors 'none'; "
-    "base-uri 'none'"
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; img-src data:; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 
 
@@ -64,6 +68,16 @@ def home(request: HttpRequest) -> HttpResponse:
     except SandboxError as error:
         return _page(request, fields, str(error))
     return HttpResponse(status=303, headers={"Location": target})
+
+
+def live_script(request: HttpRequest) -> HttpResponse:
+    """``/live.js``: what makes the page refresh by itself."""
+    if request.method not in ("GET", "HEAD"):
+        return HttpResponseNotAllowed(["GET"])
+    response = HttpResponse(LIVE_SCRIPT.read_bytes(), content_type="text/javascript; charset=utf-8")
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    return response
 
 
 def _act(engine: Engine, fields: Mapping[str, str]) -> str:
@@ -87,11 +101,18 @@ def _act(engine: Engine, fields: Mapping[str, str]) -> str:
         fault = Fault(**choices[fields["fault"]][1], times=_number(fields, "times", MAX_TIMES))
         if fault.kind in ("slow", "delay"):
             fault.delay = _number(fields, "seconds", MAX_SECONDS)
-        engine.faults.add(fault)
+        _chosen_project(engine, fields).faults.add(fault)
         return "/#faults"
     if action == "clear":
-        engine.faults.clear()
+        for registry in (engine.faults, *(project.faults for project in engine.projects.values())):
+            registry.clear()
         return "/#faults"
+    if action == "advance":
+        _chosen_project(engine, fields).clock.advance(_number(fields, "advance", MAX_ADVANCE))
+        return "/"
+    if action == "real":
+        _chosen_project(engine, fields).clock.set_offset(0)
+        return "/"
     raise SandboxError("choose one of the buttons")
 
 
@@ -119,10 +140,10 @@ def _page(request: HttpRequest, typed: Mapping[str, str] | None = None, problem:
             "now": iso(engine.clock.now()),
             "url": engine.base_url or "",
             "projects": [_project(project) for project in engine.projects.values()],
-            "requests": list(islice(reversed(engine.gateway.log), ROWS)),
-            "deliveries": engine.dispatcher.log[-ROWS:][::-1],
+            "requests": [{**entry, **_bodies(engine, entry)} for entry in islice(reversed(engine.gateway.log), ROWS)],
+            "deliveries": engine.deliveries[-ROWS:][::-1],
             "waiting": len(engine.pending_deliveries),
-            "faults": [fault for fault in engine.faults.all() if not fault.spent],
+            "faults": list(_active_faults(engine)),
             "done": _done(engine, query_params(request).get("event")),
         }
     kinds = dict.fromkeys(event.partition(".")[0] for event in EVENT_TYPES)
@@ -130,12 +151,53 @@ def _page(request: HttpRequest, typed: Mapping[str, str] | None = None, problem:
         "event_types": [(kind, [name for name in EVENT_TYPES if name.startswith(f"{kind}.")]) for kind in kinds],
         "request_faults": [(name, label) for name, (label, _) in REQUEST_FAULTS.items()],
         "delivery_faults": [(name, label) for name, (label, _) in DELIVERY_FAULTS.items()],
+        "magic": TABLE,
         "typed": {"event": "payment.succeeded", **(typed or {})},
         "problem": problem,
     }
     response = render("home.html", context, 422 if problem else 200)
     response.headers["Content-Security-Policy"] = POLICY
     return response
+
+
+def _active_faults(engine: Engine) -> Iterator[tuple[Fault, str]]:
+    """Each fault that can still apply, and its project's API key where there are several projects."""
+    registries = [(engine.faults, "")]
+    registries += [
+        (project.faults, project.api_key if len(engine.projects) > 1 else "") for project in engine.projects.values()
+    ]
+    return ((fault, owner) for registry, owner in registries for fault in registry.all() if not fault.spent)
+
+
+def _bodies(engine: Engine, entry: Json) -> dict[str, str]:
+    body, answer = engine.gateway.bodies.get(entry["request_id"], (b"", b""))
+    return {"body": readable(body), "answer": readable(answer)}
+
+
+def readable(body: bytes) -> str:
+    """A body as people read it: JSON in lines, without webhook secrets, which are shown once."""
+    try:
+        return json.dumps(_without_secrets(json.loads(body)), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return body.decode("utf-8", "replace")
+
+
+def _without_secrets(data: Any) -> Any:
+    if isinstance(data, list):
+        return [_without_secrets(item) for item in data]
+    if isinstance(data, dict):
+        return {name: "(hidden)" if name == "secret" else _without_secrets(item) for name, item in data.items()}
+    return data
+
+
+def _pace(clock: Clock) -> str:
+    """How the clock goes, beside real time."""
+    if clock.is_frozen:
+        return "frozen"
+    seconds = round(clock.ahead)
+    if seconds == 0:
+        return "in real time"
+    return f"{abs(seconds):,} seconds {'ahead of' if seconds > 0 else 'behind'} real time"
 
 
 def _done(engine: Engine, event_id: str | None) -> Json | None:
@@ -149,13 +211,18 @@ def _done(engine: Engine, event_id: str | None) -> Json | None:
 
 def _project(project: Project) -> dict[str, object]:
     state = project.state
+    events = _newest(state.events.items)
+    for event in events:
+        event["body"] = readable(state.events.body(event["id"]) or b"")
     return {
         "api_key": project.api_key,
+        "now": iso(project.clock.now()),
+        "pace": _pace(project.clock),
         "payments": _newest(state.payments.items),
         "payouts": _newest(state.payouts.items),
         "refunds": _newest(state.refunds.items),
         "references": _newest(state.deposit_references.items),
-        "events": _newest(state.events.items),
+        "events": events,
         "endpoints": list(project.endpoints.values()),
         "balances": [
             {name: format_amount(balance[name], balance["currency"]) for name in BUCKETS}

@@ -28,7 +28,8 @@ class Call:
         """Raise parameter_invalid for query parameters with other names."""
         for name in self.query:
             if name not in names:
-                raise ApiError("parameter_invalid", "This parameter is not known.", param=name)
+                allowed = f"Use {', '.join(names)}." if names else "This request takes none."
+                raise ApiError("parameter_invalid", f"This parameter is not known. {allowed}", param=name)
 
     def option(self, name: str, options: tuple[str, ...]) -> str | None:
         """A query parameter with a fixed set of values."""

@@ -1,24 +1,24 @@
-"""Payments and the deposit references that yield them, with all that payers and the provider can do ("Payments")."""
+"""Payments, with all that payers and the provider can do ("Payments")."""
 
 from __future__ import annotations
 
 import copy
 import heapq
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Final
 
-from .catalog import LIFETIMES, MAX_AMOUNT, METHODS, NO_ACTION, Method, next_action, payment_fee, transfer_details
+from .catalog import LIFETIMES, MAX_AMOUNT, METHODS, NO_ACTION, Method, next_action, payment_fee
 from .clock import iso
+from .magic import Step, steps_of
 from .protocol import Json
-from .resources import Collection, ProjectContext, Resources, SandboxError, new_id
+from .resources import ProjectContext, Resources, SandboxError, new_id
 from .validation import Fields
 
 CREATE_FIELDS: Final = (
     "amount", "currency", "country", "method_code", "merchant_reference", "payer", "return_url", "flow",
     "metadata",
 )  # fmt: skip
-DEPOSIT_FIELDS: Final = ("country", "currency", "method_code", "payer", "merchant_reference")
 CANCELABLE: Final = ("created", "requires_action")
 WAITING: Final = ("created", "requires_action", "processing")  # no money has arrived yet
 REFUNDABLE: Final = ("succeeded", "overpaid", "partially_paid")
@@ -34,6 +34,7 @@ class PaymentInternals:
     in_pending: int = 0  # net amount under review, in the pending balance
     refund_total: int = 0  # of all refunds that are not failed, canceled or returned
     charged_back: int = 0
+    steps: list[Step] = field(default_factory=list)  # of the table of magic values, next first
 
 
 def check_minor_units(amount: object) -> int:
@@ -50,6 +51,7 @@ class Payments(Resources):
         super().__init__(context)
         self.internals: dict[str, PaymentInternals] = {}
         self._expiries: list[tuple[str, str]] = []  # a heap of (expires_at, id); iso times sort as text
+        self._next_steps: list[tuple[datetime, str]] = []  # a heap of (time of the next step, id)
 
     # requests of the API
 
@@ -69,6 +71,8 @@ class Payments(Resources):
         method.check_amount(amount)
         self._context.terms.check_payer(payer)
 
+        steps = steps_of(body, method, self._context.clock.now())
+
         payment_id, created_at = new_id("pay"), self._context.stamp()
         page_url = self._context.page_url(payment_id)
         direct = flow == "s2s" and method.next_action == "none"
@@ -86,6 +90,7 @@ class Payments(Resources):
             self._set_status(payment, "processing")
         elif flow == "s2s":
             self._set_status(payment, "requires_action", action=action)
+        self._plan(payment_id, steps)
         return payment
 
     def cancel(self, payment_id: str) -> Json:
@@ -181,6 +186,31 @@ class Payments(Resources):
         self._credit(payment, amount)
         return payment
 
+    def take_due_steps(self) -> None:
+        """Take the steps of magic values that are due. One that the status does not allow ends them."""
+        while self._next_steps and self._next_steps[0][0] <= self._context.clock.now():
+            payment_id = heapq.heappop(self._next_steps)[1]
+            steps = self._internals(self.items.find(payment_id)).steps
+            try:
+                self._take_step(payment_id, steps.pop(0).action)
+            except SandboxError:
+                steps.clear()  # a person, or a request, has done something else
+            self._plan(payment_id, steps)
+
+    def _take_step(self, payment_id: str, action: str) -> None:
+        amount = self.items.find(payment_id)["amount"]
+        if action == "pay_half":
+            self.pay(payment_id, amount // 2)
+        elif action == "pay_double":
+            self.pay(payment_id, min(2 * amount, MAX_AMOUNT))
+        else:
+            getattr(self, action)(payment_id)
+
+    def _plan(self, payment_id: str, steps: list[Step]) -> None:
+        self.internals[payment_id].steps = steps
+        if steps:
+            heapq.heappush(self._next_steps, (steps[0].at, payment_id))
+
     def expire_due(self) -> None:
         """Expire the payments that are due on the clock, in the order of their expiry."""
         now = iso(self._context.clock.now())
@@ -195,7 +225,9 @@ class Payments(Resources):
             self.items.add(payment)
             if payment["expires_at"] is not None and payment["status"] in CANCELABLE:
                 heapq.heappush(self._expiries, (payment["expires_at"], payment["id"]))
-        self.internals.update(internals)
+        for payment_id, internal in internals.items():
+            self.internals[payment_id] = internal
+            self._plan(payment_id, internal.steps)
 
     # for refunds
 
@@ -280,51 +312,3 @@ class Payments(Resources):
             payment["currency"], pending, "payment_released", payment["id"], from_pending=pending
         )
         return payment
-
-
-class DepositReferences:
-    """The deposit references of one project. They have no list and no events of their own."""
-
-    def __init__(self, context: ProjectContext, payments: Payments) -> None:
-        self.items = Collection()
-        self.payers: dict[str, Json | None] = {}
-        self._context = context
-        self._payments = payments
-
-    def create(self, body: Json) -> Json:
-        """POST /deposit-references. Required: country, currency, method_code."""
-        fields = Fields(body, DEPOSIT_FIELDS)
-        fields.require("country", "currency", "method_code")
-        country, currency = fields.country(), fields.currency()
-        code = fields.text("method_code") or ""
-        payer = fields.payer()
-        reference = fields.text("merchant_reference", max_length=255)
-        method = self._context.terms.method(code, "deposit_reference", country, currency)
-        self._context.terms.check_payer(payer)
-        item: Json = {
-            "id": new_id("dep"),
-            "object": "deposit_reference",
-            "status": "active",
-            "country": country,
-            "currency": currency,
-            "method_code": code,
-            **({} if reference is None else {"merchant_reference": reference}),
-            "details": transfer_details(method, (payer or {}).get("name", "Sandbox Payments Ltd")),
-            "created_at": self._context.stamp(),
-        }
-        self.items.add(item)
-        self.payers[item["id"]] = copy.deepcopy(payer)
-        return item
-
-    def transfer(self, deposit_reference_id: str, amount: int) -> Json:
-        """Money arrives at the reference; returns the new payment."""
-        reference = self.items.find(deposit_reference_id)
-        if reference["status"] != "active":
-            raise SandboxError("the deposit reference is disabled")
-        return self._payments.receive_deposit(reference, self.payers[deposit_reference_id], amount)
-
-    def disable(self, deposit_reference_id: str) -> Json:
-        """Accept no more transfers to the reference."""
-        reference = self.items.find(deposit_reference_id)
-        reference["status"] = "disabled"
-        return reference

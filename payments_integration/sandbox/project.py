@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
 from . import audit as auditing
 from .catalog import Terms
-from .clock import Clock, parse_iso
+from .clock import Clock, ClockRecord, parse_iso
 from .common_rules import IdempotencyKeys, KeyUse
-from .deliveries import Dispatcher
+from .deliveries import Dispatcher, DispatcherRecord, Outlet
+from .deposits import DepositReferences
 from .endpoints import Endpoint, Endpoints
+from .faults import Fault, FaultRegistry
 from .ledger import Entry, Ledger
-from .payments import DepositReferences, PaymentInternals, Payments
+from .payments import PaymentInternals, Payments
 from .payouts import Payouts
 from .protocol import CURRENCIES, Json
 from .refunds import Refunds
@@ -28,6 +31,9 @@ class ProjectRecord:
     """What is saved of a project. Objects and events are as the API shows them, oldest first."""
 
     api_key: str
+    clock: ClockRecord
+    faults: list[Fault]
+    dispatcher: DispatcherRecord
     keys: dict[str, bool]
     terms: Terms
     first_funds: dict[str, int]
@@ -56,7 +62,9 @@ class ProjectState:
         self,
         api_key: str,
         clock: Clock,
-        dispatcher: Dispatcher,
+        faults: FaultRegistry,
+        lock: threading.RLock,
+        outlet: Outlet,
         page_url: Callable[[str], str],
         funds: Mapping[str, int],
     ) -> None:
@@ -64,8 +72,10 @@ class ProjectState:
         self.keys: dict[str, bool] = {api_key: True}
         self.terms = Terms()
         self.clock = clock
+        self.faults = faults
         self.idempotency = IdempotencyKeys(clock)
-        self.endpoints = dispatcher.endpoints[api_key] = Endpoints(clock)
+        self.endpoints = Endpoints(clock)
+        self.dispatcher = Dispatcher(api_key, clock, lock, faults, self.endpoints, outlet)
         self.events = EventStore(clock, self._send)
         self.ledger = Ledger(clock, self.events.emit)
         self.context = ProjectContext(clock, self.events, self.ledger, self.terms, page_url)
@@ -73,7 +83,6 @@ class ProjectState:
         self.payouts = Payouts(self.context)
         self.refunds = Refunds(self.context, self.payments, self.payouts)
         self.deposit_references = DepositReferences(self.context, self.payments)
-        self._dispatcher = dispatcher
         self._first_funds = dict(funds)
         for currency, amount in funds.items():
             _check_funding(currency, amount)
@@ -83,6 +92,9 @@ class ProjectState:
         """What :meth:`restore` needs. A request that still runs is left out: it has changed nothing yet."""
         return ProjectRecord(
             api_key=self.api_key,
+            clock=self.clock.record(),
+            faults=self.faults.all(),
+            dispatcher=self.dispatcher.record(),
             keys=self.keys,
             terms=self.terms,
             first_funds=self._first_funds,
@@ -103,6 +115,9 @@ class ProjectState:
 
     def restore(self, record: ProjectRecord) -> None:
         """Take the content of an earlier run; this project is new and has no funds."""
+        self.clock.restore(record.clock)
+        self.faults.restore(record.faults)
+        self.dispatcher.restore(record.dispatcher)
         self.keys = record.keys
         for field in fields(Terms):
             setattr(self.terms, field.name, getattr(record.terms, field.name))
@@ -161,7 +176,7 @@ class ProjectState:
         else:
             endpoints = self._subscribers(event["type"])
         for endpoint in endpoints:
-            self._dispatcher.enqueue(self.api_key, endpoint, event, body)
+            self.dispatcher.enqueue(endpoint, event, body)
         return len(endpoints)
 
     def audit(self) -> list[str]:
@@ -169,7 +184,8 @@ class ProjectState:
         return auditing.audit(self.ledger, self.payments, self.payouts, self.refunds, self.events)
 
     def run_due(self, auto_progress: float | None) -> None:
-        """Do what is due on the clock: payments expire, objects progress, old events and keys are deleted."""
+        """Do what is due on the clock: steps of magic values, expiry, automatic progress, retention."""
+        self.payments.take_due_steps()
         self.payments.expire_due()
         if auto_progress is not None:
             for step, object_id in list(self._due_steps(timedelta(seconds=auto_progress), self.clock.now())):
@@ -184,7 +200,7 @@ class ProjectState:
         After a long jump of the clock two steps are due: a created payout then succeeds at once, by way of processing.
         """
         for payment_id, since in self.payments.in_progress_since.items():
-            if now - parse_iso(since) >= wait:
+            if now - parse_iso(since) >= wait and not self.payments.internals[payment_id].steps:
                 yield self.payments.pay, payment_id
         for objects in (self.payouts, self.refunds):
             for object_id, since in objects.in_progress_since.items():
@@ -196,7 +212,7 @@ class ProjectState:
 
     def _send(self, event: Json, body: bytes) -> None:
         for endpoint in self._subscribers(event["type"]):
-            self._dispatcher.enqueue(self.api_key, endpoint, event, body)
+            self.dispatcher.enqueue(endpoint, event, body)
 
     def _subscribers(self, event_type: str) -> list[Endpoint]:
         return self.endpoints.subscribers(event_type)

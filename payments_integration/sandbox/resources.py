@@ -182,7 +182,8 @@ class Resources:
     def _require(self, object_id: str, statuses: tuple[str, ...], verb: str) -> Json:
         item = self.items.find(object_id)
         if item["status"] not in statuses:
-            raise SandboxError(f"a {item['object']} that is {item['status']} cannot {verb}")
+            allowed = ", ".join(statuses)
+            raise SandboxError(f"a {item['object']} that is {item['status']} cannot {verb}; allowed from {allowed}")
         return item
 
     def _require_cancelable(self, object_id: str, statuses: tuple[str, ...]) -> Json:

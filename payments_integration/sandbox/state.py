@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from .catalog import METHODS
-from .clock import ClockRecord
-from .deliveries import DispatcherRecord
 from .engine import Engine
 from .faults import Fault
 from .project import ProjectRecord
@@ -23,7 +21,7 @@ from .records import dump, load
 logger = logging.getLogger("payments_integration.sandbox")
 
 FORMAT: Final = "payments-sandbox-state"
-VERSION: Final = 1
+VERSION: Final = 2
 DAMAGES: Final = (
     ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, AssertionError,
 )  # fmt: skip
@@ -53,9 +51,7 @@ class StateError(Exception):
 class State:
     """All that is saved of an engine."""
 
-    clock: ClockRecord
     faults: list[Fault]
-    dispatcher: DispatcherRecord
     projects: list[ProjectRecord]
 
 
@@ -156,14 +152,14 @@ class StateFile:
 
 
 def _state(engine: Engine) -> State:
-    projects = [project.state.record() for project in engine.projects.values()]
-    return State(engine.clock.record(), engine.faults.all(), engine.dispatcher.record(), projects)
+    return State(engine.faults.all(), [project.state.record() for project in engine.projects.values()])
 
 
 def _marker(engine: Engine) -> object:
     """Differs after every change except those that only a request other than GET can make."""
-    used = sum(fault.used for fault in engine.faults.all())
-    return engine.clock.record(), engine.dispatcher.changes, used
+    states = [project.state for project in engine.projects.values()]
+    used = sum(fault.used for fault in engine.all_faults())
+    return used, [(state.clock.record(), state.dispatcher.changes) for state in states]
 
 
 def _apply(engine: Engine, state: State) -> None:
@@ -172,12 +168,8 @@ def _apply(engine: Engine, state: State) -> None:
         raise ValueError("it has no project")
     for project in state.projects:
         _check_objects(project)
-    engine.clock.restore(state.clock)
     engine.faults.restore(state.faults)
     engine.restore_projects(state.projects)
-    for delivery in state.dispatcher.queue:
-        engine.dispatcher.endpoints[delivery.api_key]
-    engine.dispatcher.restore(state.dispatcher)
     if errors := [error for project in engine.projects.values() for error in project.audit()]:
         raise ValueError(f"its books do not add up: {errors[0]}")
     engine.tick()

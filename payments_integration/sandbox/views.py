@@ -102,7 +102,8 @@ def format_number(amount: int, currency: str, country: str = "") -> str:
     text = f"{amount:,}"
     if exponent:
         whole, rest = divmod(amount, 10**exponent)
-        text = f"{whole:,}.{rest:0{exponent}d}"
+        # Nobody in Colombia writes the decimals of a whole number of pesos.
+        text = f"{whole:,}" if currency == "COP" and not rest else f"{whole:,}.{rest:0{exponent}d}"
     return text if country in ("", *POINT_COUNTRIES) else text.translate(str.maketrans(",.", ".,"))
 
 

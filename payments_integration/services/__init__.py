@@ -1,12 +1,12 @@
 """The only way to change something at the provider.
 
-Every call that changes something is recorded before it is sent, carries one idempotency key, and is brought to an end
-even after a crash: see ``docs/operations.md``. Every exception except OutcomeUnknown, and ApprovalRequired where
-limits are set, means that the call was not executed and will not be sent later. Staff need the permission for a call
+Every call that changes something is recorded before it is sent, carries one idempotency key, and is finished even
+after a crash: see ``docs/operations.md``. Every exception except OutcomeUnknown, and ApprovalRequired where limits
+are set, means that the call was not executed and will not be sent later. Staff need the permission for a call
 (PermissionDenied).
 
 ``operations`` is the registry of the provider's calls: what each is called, which object it changes, which permission
-it needs.
+it needs. A name with an ``a`` before it, such as ``acreate_payment``, is the same call for async views.
 """
 
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from payments_integration.outbox import (
         PreconditionFailed as PreconditionFailed,
         approve as approve,
+        due_operations as due_operations,
         fitting_objects as fitting_objects,
         is_requester as is_requester,
         look_up as look_up,
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
         reject as reject,
         resume_operations as resume_operations,
         retry as retry,
+    )
+    from payments_integration.services.asynchronous import (
+        acancel_payment as acancel_payment,
+        acancel_payout as acancel_payout,
+        acreate_deposit_reference as acreate_deposit_reference,
+        acreate_payment as acreate_payment,
+        acreate_payout as acreate_payout,
+        acreate_refund as acreate_refund,
+        alist_payment_methods as alist_payment_methods,
+        apayout_cover as apayout_cover,
+        arefresh as arefresh,
+        arefundable as arefundable,
     )
     from payments_integration.services.deposit_references import create_deposit_reference as create_deposit_reference
     from payments_integration.services.payments import (

@@ -1,4 +1,4 @@
-"""Permanent references that payers transfer to (spec, "Deposit references")."""
+"""Make permanent references that payers transfer to (spec, "Deposit references")."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def create_deposit_reference(
 ) -> Intent:
     """Make a reference to which a payer can transfer again and again (spec, "Deposit references").
 
-    Each transfer becomes a payment by itself. ``account``, ``idempotency_key``, ``actor`` and the errors are those of
-    ``create_payment``.
+    Each transfer becomes a payment by itself. ``account``, ``idempotency_key``, ``actor`` and the errors are the same
+    as in ``create_payment``.
 
     Args:
         country: The ISO code of the payer's country.
@@ -42,7 +42,7 @@ def create_deposit_reference(
     Returns:
         The mirrored reference. ``details`` says what the payer transfers to.
     """
-    validator = Validator()
+    validator = Validator(conf.current().DOCUMENT_CHECKS)
     body: Json = {
         "country": validator.choice("country", country, Country.values),
         "currency": validator.choice("currency", currency, Currency.values),

@@ -1,4 +1,4 @@
-"""Pay-ins (spec, "Payments")."""
+"""Take payments (spec, "Payments")."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def create_payment(
         OutcomeUnknown: The request may have arrived. The app keeps it and resolves it: do not repeat it with
             another key.
     """
-    validator = Validator()
+    validator = Validator(conf.current().DOCUMENT_CHECKS)
     body: Json = {
-        "amount": validator.amount("amount", amount),
+        "amount": validator.amount("amount", amount, currency),
         "currency": validator.choice("currency", currency, Currency.values),
         "country": validator.choice("country", country, Country.values),
         "method_code": validator.text("method_code", method_code, required=True),
@@ -99,7 +99,7 @@ def cancel_payment(
 ) -> Intent:
     """Cancel a payment that is ``created`` or ``requires_action`` (spec, "States and transitions").
 
-    ``account``, ``idempotency_key``, ``actor`` and further errors are those of ``create_payment``.
+    ``account``, ``idempotency_key``, ``actor`` and further errors are the same as in ``create_payment``.
 
     Args:
         payment: An instance or its id.
@@ -108,7 +108,7 @@ def cancel_payment(
         The mirrored payment.
 
     Raises:
-        ValidationError: The payment cannot be canceled any more, also after it was read again.
+        ValidationError: The payment can no longer be canceled, even after it was read again.
     """
     return change(
         "cancel_payment",

@@ -1,4 +1,4 @@
-"""Money out to bank accounts (spec, "Payouts")."""
+"""Send money to bank accounts (spec, "Payouts")."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def create_payout(
 ) -> Intent:
     """Send money to a bank account (spec, "Payouts"). The provider reserves amount and fee from the available balance.
 
-    ``idempotency_key``, ``actor`` and further errors are those of ``create_payment``.
+    ``idempotency_key``, ``actor`` and further errors are the same as in ``create_payment``.
 
     Args:
         amount: Minor units.
@@ -47,13 +47,13 @@ def create_payout(
         The mirrored payout.
 
     Raises:
-        ValidationError: Also if the available balance, read again, does not cover the amount.
+        ValidationError: An argument is wrong, or the balance, read again, does not cover the amount.
         InvalidState: The provider refused, for example with ``insufficient_balance``. No money moves.
         ApprovalRequired: It reaches ``APPROVAL_LIMITS``. Recorded; ``approve`` sends it.
     """
-    validator = Validator()
+    validator = Validator(conf.current().DOCUMENT_CHECKS)
     body: Json = {
-        "amount": validator.amount("amount", amount),
+        "amount": validator.amount("amount", amount, currency),
         "currency": validator.choice("currency", currency, Currency.values),
         "country": validator.choice("country", country, Country.values),
         "method_code": validator.text("method_code", method_code, required=True),
@@ -84,7 +84,7 @@ def cancel_payout(
 ) -> Intent:
     """Cancel a payout that is still ``created`` (spec, "Payouts"). The provider releases what it reserved.
 
-    ``account``, ``idempotency_key``, ``actor`` and further errors are those of ``create_payment``.
+    ``account``, ``idempotency_key``, ``actor`` and further errors are the same as in ``create_payment``.
 
     Args:
         payout: An instance or its id.
@@ -93,7 +93,7 @@ def cancel_payout(
         The mirrored payout.
 
     Raises:
-        ValidationError: The payout cannot be canceled any more, also after it was read again.
+        ValidationError: The payout can no longer be canceled, even after it was read again.
     """
     return change(
         "cancel_payout",

@@ -1,4 +1,4 @@
-"""Functions that only read: one object, payment methods, balances (spec, "Endpoints")."""
+"""Read without changing anything: one object, payment methods, balances (spec, "Endpoints")."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def list_payment_methods(
     """Read the payment methods (GET /payment-methods); nothing is stored.
 
     Args:
-        country: Only those of this country, by ISO code.
-        currency: Only those for this currency, by ISO code.
-        amount: Only those for this amount, in minor units.
+        country: The ISO code of a country; by default all.
+        currency: An ISO code; by default all.
+        amount: Only methods for this amount, in minor units.
         account: An alias of ``ACCOUNTS``.
 
     Returns:
@@ -91,7 +91,7 @@ def list_payment_methods(
     country = validator.choice("country", country, Country.values, required=False) or None
     currency = validator.choice("currency", currency, Currency.values, required=False) or None
     if amount is not None:
-        validator.amount("amount", amount)
+        validator.amount("amount", amount, currency)
     validator.finish()
     answer = get_client(account).payment_methods.list(country, currency, amount)
     projection.note_contact(account, answer.answered_at)

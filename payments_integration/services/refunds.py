@@ -1,13 +1,14 @@
-"""Refunds, and how much can still be refunded (spec, "Refunds")."""
+"""Refund payments, and tell how much can still be refunded (spec, "Refunds")."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from payments_integration import outbox
+from payments_integration import conf, outbox
 from payments_integration.db.transactions import refuse_transaction
 from payments_integration.models import Payment, Refund, refundable_rest
+from payments_integration.money import checked_minor
 from payments_integration.outbox import Intent
 from payments_integration.services.service import creation, find, service
 from payments_integration.validation import objects
@@ -27,7 +28,7 @@ def create_refund(
 ) -> Intent:
     """Give money back (spec, "Refunds").
 
-    ``idempotency_key``, ``actor`` and further errors are those of ``create_payment``.
+    ``idempotency_key``, ``actor`` and further errors are the same as in ``create_payment``.
 
     Args:
         payment: An instance or its id.
@@ -41,19 +42,19 @@ def create_refund(
         The mirrored refund.
 
     Raises:
-        ValidationError: Also if the amount exceeds the refundable rest, which refunds in progress and open operations
-            reduce. The payment and its refunds are read again before a refusal.
+        ValidationError: An argument is wrong, or the amount exceeds the refundable rest, which refunds in progress
+            and open operations reduce. The payment and its refunds are read again before a refusal.
         NoAnswer: The payment or its refunds could not be read. Nothing was sent; the same for PagingError, and for a
             ProviderError of these reads.
         ApprovalRequired: It has a destination and reaches ``APPROVAL_LIMITS``. Recorded; ``approve`` sends it.
     """
-    validator = Validator()
+    validator = Validator(conf.current().DOCUMENT_CHECKS)
     key = validator.key("idempotency_key", idempotency_key)
-    questions = outbox.operations.CALLS["create_refund"].questions
-    alias, payment_id, row = find(validator, "payment", Payment, payment, account, key=key, questions=questions)
+    annotations = outbox.operations.CALLS["create_refund"].target_annotations
+    alias, payment_id, row = find(validator, "payment", Payment, payment, account, key=key, annotations=annotations)
     given: Json = {}
     if amount is not None:
-        given["amount"] = validator.amount("amount", amount)
+        given["amount"] = validator.amount("amount", amount, row.currency if row is not None else None)
     if destination is not None:
         country = row.country if row is not None else ""
         given["destination"] = objects.destination(validator, "destination", destination, country)
@@ -73,7 +74,7 @@ def create_refund(
 
 
 def refundable(payment: Payment, *, at_least: int) -> int:
-    """Tell how much of a payment can still be refunded, for a page that asks before it sends a refund.
+    """Return how much of a payment can still be refunded, for a page that asks before it sends a refund.
 
     The mirror answers. If it has less than ``at_least``, the payment and its refunds are read from the provider first,
     as ``create_refund`` does before it refuses.
@@ -86,12 +87,13 @@ def refundable(payment: Payment, *, at_least: int) -> int:
         Minor units.
 
     Raises:
+        TypeError: ``at_least`` is not an int.
         ProviderError: The provider refused the read.
         NoAnswer: The provider did not answer.
         TransactionRefused: The call is inside a transaction.
     """
     rest = refundable_rest(payment)
-    if rest >= at_least:
+    if rest >= checked_minor(at_least, payment.currency):
         return rest
     refuse_transaction("refundable")
     intent = Intent(

@@ -1,4 +1,4 @@
-"""How a service function works: its arguments become an intent, which is carried out at once or deferred."""
+"""Turn the arguments of a service function into an intent, and carry it out at once or later."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 from django.core.exceptions import ValidationError
@@ -16,7 +17,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, outbox, permissions, schemas, telemetry
-from payments_integration.db.transactions import refuse_transaction
+from payments_integration.db import characters
+from payments_integration.db.transactions import ledger_database, refuse_transaction
 from payments_integration.enums import ID_PREFIXES
 from payments_integration.models import Mirror, Operation
 from payments_integration.outbox import Intent
@@ -31,17 +33,17 @@ _prepare: dict[Callable[..., Any], Callable[..., Intent]] = {}
 
 
 def service(result: type[R]) -> Callable[[Callable[P, Intent]], Callable[P, R]]:
-    """Decorator of a function that validates its arguments and returns an Intent.
+    """Decorate a function that validates its arguments and returns an Intent.
 
     The public function of the same name submits the intent and returns a ``result``. Its name is the operation's.
     """
 
     def decorate(prepare: Callable[P, Intent]) -> Callable[P, R]:
-        # The arguments hold personal data: error reports leave out the variables of these frames.
+        # The arguments hold personal data. Error reports leave out the variables of these frames.
         @sensitive_variables()
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            row: R = outbox.guarded(_carry_out, prepare, args, kwargs)
-            return row
+            # No line may follow: an exception there would not be guarded.
+            return outbox.guarded(_carry_out, prepare, args, kwargs)  # type: ignore[no-any-return]
 
         public = wraps(prepare)(call)
         # Readers and tools see what the call returns, not the intent.
@@ -71,7 +73,7 @@ def defer(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Oper
 
     ``defer(create_payout, amount=…, …)``. If the transaction rolls back, nothing is sent. The call validates like the
     function itself, with two exceptions: inside a transaction it relies on the mirror instead of reading again, and it
-    leaves it to the provider whether the balance covers a payout.
+    lets the provider decide if the balance covers a payout.
 
     Outside a transaction the call is sent before this returns. Inside a receiver, and with autocommit off outside
     ``atomic``, the next ``resume_operations`` sends it. The operation and the mirror show the outcome. If the provider
@@ -88,7 +90,7 @@ def defer(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Oper
     Raises:
         ValidationError: As the function itself. Nothing was recorded.
         IdempotencyMismatch: The key belongs to a different call. Nothing was recorded.
-        TypeError: The function is none that sends.
+        TypeError: The function does not send anything.
         OutcomeUnknown: Outside a transaction: it is recorded, or the database does not say so; then something failed.
     """
     prepare = _prepare.get(function)
@@ -106,7 +108,7 @@ def _defer(
 
 @sensitive_variables()
 def _prepared(prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Intent:
-    """The intent of a call. The actor's permission is checked before anything else."""
+    """Return the intent of a call. Checks the actor's permission before anything else."""
     actor, subject = kwargs.get("actor"), _subject(prepare)
     target = (args[0] if args else kwargs.get(subject)) if subject else None
     outbox.check_permission(prepare.__name__, actor, target)
@@ -116,7 +118,7 @@ def _prepared(prepare: Callable[..., Intent], args: tuple[Any, ...], kwargs: dic
 
 @cache
 def _subject(prepare: Callable[..., Intent]) -> str:
-    """The name of the argument for the object that a call is about; "" if there is none."""
+    """Return the name of the argument for the object that a call is about; "" if there is none."""
     first = next(iter(inspect.signature(prepare).parameters.values()))
     return first.name if first.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD else ""
 
@@ -134,14 +136,16 @@ def creation(
     target: Mirror | None = None,
     fills_reference: bool = False,
 ) -> Intent:
-    """The intent of a call that makes an object. Raises ValidationError with everything that the validator found.
+    """Return the intent of a call that makes an object. Raises ValidationError with all that the validator found.
 
-    ``arguments``: what the caller gave, if it differs from ``body``. ``target``: the row of the object that it is
+    ``arguments`` is what the caller gave, if it differs from ``body``. ``target`` is the row of the object that it is
     about, which has the id ``target_id``.
     """
     key, who = validator.key("idempotency_key", idempotency_key), validator.actor("actor", actor)
     validator.finish()
     _check_size(validator, body)
+    for name, char in characters.lacking(body, ledger_database()).items():
+        validator.fail(name, _("The database of this site cannot store the character %(char)s.") % {"char": char})
     validator.finish()
     return Intent(
         operation=operation,
@@ -154,7 +158,7 @@ def creation(
         currency=body.get("currency", ""),
         fills_reference=fills_reference,
         idempotency_key=key,
-        key_is_free=_key_is_free(target),
+        key_is_new=_key_is_new(target),
         actor=who,
     )
 
@@ -169,7 +173,7 @@ def change(
     idempotency_key: str | None,
     actor: object,
 ) -> Intent:
-    """The intent of a call that changes the object ``given``, which is the argument ``name``."""
+    """Return the intent of a call that changes the object ``given``, which is the argument ``name``."""
     validator = Validator()
     key, who = validator.key("idempotency_key", idempotency_key), validator.actor("actor", actor)
     alias, object_id, row = find(validator, name, model, given, account, key=key)
@@ -181,7 +185,7 @@ def change(
         target_id=object_id,
         target=row,
         idempotency_key=key,
-        key_is_free=_key_is_free(row),
+        key_is_new=_key_is_new(row),
         actor=who,
     )
 
@@ -194,12 +198,13 @@ def find(
     account: str | None,
     *,
     key: str = "",
-    questions: Mapping[str, Exists] | None = None,
+    annotations: Mapping[str, Exists] = MappingProxyType({}),
 ) -> tuple[str, str, MirrorT | None]:
-    """Account, id and mirror row of the object that a call is about.
+    """Return account, id and mirror row of the object that a call is about.
 
-    The row's account counts. ``account`` must be the same, or names it for an object that is not mirrored.
-    ``key``: the call's idempotency key. The same statement looks it up, and answers further ``questions``.
+    The row's account counts. ``account`` must be the same, or names it for an object that is not mirrored. ``key`` is
+    the call's idempotency key. The same statement looks it up, as ``row.ledger_has_key``, and adds further
+    ``annotations`` to the row.
     """
     object_id = given.object_id if isinstance(given, model) else given
     if not isinstance(object_id, str):
@@ -209,8 +214,8 @@ def find(
         validator.fail(name, _("This is not the id of a %(model)s.") % {"model": model._meta.verbose_name})
         return account or conf.DEFAULT_ACCOUNT, "", None
     known = Operation.objects.filter(account=OuterRef("account"), idempotency_key=key)
-    answers = {**(questions or {}), "key_is_taken": Exists(known)}
-    row: Any = model._default_manager.filter(pk=object_id).annotate(**answers).first()
+    rows = model._default_manager.filter(pk=object_id)
+    row: Any = rows.annotate(ledger_has_key=Exists(known), **annotations).first()
     if row is None:
         return account or conf.DEFAULT_ACCOUNT, str(object_id), None
     if account is not None and account != row.account:
@@ -218,9 +223,9 @@ def find(
     return row.account, str(object_id), row
 
 
-def _key_is_free(row: Any) -> bool:
-    """Whether ``find`` has found the object, and no operation of the key."""
-    return row is not None and not row.key_is_taken
+def _key_is_new(row: Any) -> bool:
+    """Return True if ``find`` has found the object, and no operation of the key."""
+    return row is not None and not row.ledger_has_key
 
 
 def _check_size(validator: Validator, body: Mapping[str, Any]) -> None:
@@ -253,5 +258,5 @@ def scoped_key(key: str, *scope: object) -> str:
     if not isinstance(key, str) or not key:
         raise ValidationError({"key": "A key is a text that is not empty."})
     parts = [key, *(str(part) for part in scope)]
-    # As JSON, so that no two lists of parts run together; surrogates are escaped.
+    # As JSON, so that no two lists of parts run together. Surrogates are escaped.
     return f"scoped-{hashlib.sha256(json.dumps(parts).encode()).hexdigest()}"

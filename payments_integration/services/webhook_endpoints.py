@@ -1,4 +1,4 @@
-"""Webhook endpoints and their secrets (spec, "Webhook endpoints")."""
+"""Manage webhook endpoints and their secrets (spec, "Webhook endpoints")."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def create_webhook_endpoint(
 ) -> Intent:
     """Register an address for events; its secret is stored encrypted and used from now on (spec, "Webhook endpoints").
 
-    ``account``, ``idempotency_key``, ``actor`` and the errors are those of ``create_payment``.
+    ``account``, ``idempotency_key``, ``actor`` and the errors are the same as in ``create_payment``.
 
     Args:
         url: An https:// address (http:// to this machine, for development).
@@ -56,9 +56,9 @@ def rotate_webhook_secret(
     idempotency_key: str | None = None,
     actor: object = None,
 ) -> Intent:
-    """Have a new signing secret made; the old one stays valid for 24 hours (spec, "Webhook endpoints").
+    """Make the provider issue a new signing secret. The old one stays valid for 24 hours (spec, "Webhook endpoints").
 
-    ``account``, ``idempotency_key``, ``actor`` and the errors are those of ``create_payment``.
+    ``account``, ``idempotency_key``, ``actor`` and the errors are the same as in ``create_payment``.
 
     Args:
         endpoint: An instance or its id.
@@ -79,7 +79,7 @@ def delete_webhook_endpoint(
 ) -> Intent:
     """Delete an endpoint; its row stays, marked as deleted and without its secret (spec, "Webhook endpoints").
 
-    ``account``, ``idempotency_key``, ``actor`` and further errors are those of ``create_payment``.
+    ``account``, ``idempotency_key``, ``actor`` and further errors are the same as in ``create_payment``.
 
     Args:
         endpoint: An instance or its id.

@@ -1,17 +1,22 @@
-"""The payer's next action, a payment's status, and money: ``{% load payments_integration %}``.
+"""The payer's next action, a payment's status, times and money: ``{% load payments_integration %}``.
 
 The templates are in ``payments_integration/``. To override one, add a file of the same name to your templates.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django import template
+from django.utils.html import format_html
+from django.utils.timezone import is_aware
 
+from payments_integration.checkout import timeline
 from payments_integration.checkout.actions import shown_action
-from payments_integration.checkout.status import shown_status
+from payments_integration.dates import with_zone
 from payments_integration.money import INT64_MAX, format_for_payer
+from payments_integration.payer.status import shown_status
 
 register = template.Library()
 
@@ -30,6 +35,24 @@ def payment_status(payment: Any) -> dict[str, Any]:
     """``{% payment_status payment %}``: the status in the payer's words; None: not in the mirror yet."""
     # The value of an undefined variable is an empty text.
     return {"status": shown_status(payment or None)}
+
+
+@register.inclusion_tag("payments_integration/payment_timeline.html")
+def payment_timeline(order: Any) -> dict[str, Any]:
+    """``{% payment_timeline order %}``: what happened to the payments and refunds of a ``Payable``, newest first."""
+    return {"steps": timeline(order)}
+
+
+@register.simple_tag
+def payment_time(at: Any, country: str = "") -> str:
+    """``{% payment_time order.created_at order.country %}``: in words, in the zone of the country.
+
+    The script shows it in the payer's own time zone. Empty for a value that is not an aware time.
+    """
+    if not isinstance(at, datetime) or not is_aware(at):
+        return ""
+    words = '<time class="payments-time" datetime="{}" data-payments-local>{}</time>'
+    return format_html(words, at.isoformat(timespec="seconds"), with_zone(at, str(country)))
 
 
 @register.filter

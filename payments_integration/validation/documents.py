@@ -2,19 +2,29 @@
 
 python-stdnum checks numbers that have a check digit or a known structure; for other types only length and characters
 are checked. The number is sent as the caller wrote it: the spec shows no format.
+
+The library may not know a rule yet, and then nothing that a payer types would help. So DOCUMENT_CHECKS can have its
+refusals only logged.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 import re
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.enums import DocumentType
 
+logger = logging.getLogger(__name__)
+
 MAX_LENGTH = 64
+
+#: The values of DOCUMENT_CHECKS: what happens to a number that only the library refuses.
+REFUSE, WARN = "refuse", "warn"
 
 #: Types whose structure does not depend on the payer's country.
 _BY_TYPE: dict[str, tuple[str, ...]] = {
@@ -45,13 +55,17 @@ _BOUNDS: dict[str, re.Pattern[str]] = {
     DocumentType.CPP: re.compile(r"[A-Z0-9]{3,20}"),
 }
 _SEPARATORS = str.maketrans("", "", " .-/")
+#: A NIT without its check digit: of a company, or of a person, which is the number of the cédula. A ten-digit one of a
+#: company has its check digit.
+_NIT_ALONE = re.compile(r"[1-9][0-9]{5,8}|1[0-9]{9}")
 
 
-def validate(document_type: str, number: str, country: str = "") -> None:
+def validate(document_type: str, number: str, country: str = "", *, checks: str = REFUSE) -> None:
     """Raise a Django ValidationError unless the number can be a document of that type.
 
-    ``country``: the payment's country, ISO 3166-1 alpha-2; it distinguishes types that several countries have. The
-    error's code is ``invalid_document_type`` or ``invalid_document``; its message never repeats the number.
+    ``country``: the payment's country, ISO 3166-1 alpha-2; it distinguishes types that several countries have.
+    ``checks``: DOCUMENT_CHECKS. The error's code is ``invalid_document_type`` or ``invalid_document``; its message
+    never repeats the number.
     """
     if document_type not in DocumentType.values:
         raise ValidationError(
@@ -59,14 +73,7 @@ def validate(document_type: str, number: str, country: str = "") -> None:
             code="invalid_document_type",
             params={"types": ", ".join(DocumentType.values)},
         )
-    validators = _BY_COUNTRY.get((document_type, country)) or _BY_TYPE.get(document_type)
-    if not isinstance(number, str) or not 0 < len(number) <= MAX_LENGTH or not number.isprintable():
-        valid = False
-    elif validators is not None:
-        valid = any(_accepts(validator, number) for validator in validators)
-    else:
-        valid = _BOUNDS[document_type].fullmatch(number.translate(_SEPARATORS).upper()) is not None
-    if not valid:
+    if not _is_valid(document_type, number, country, checks):
         raise ValidationError(
             _("This is not a valid %(type)s number; write it with its check digit if it has one."),
             code="invalid_document",
@@ -74,6 +81,35 @@ def validate(document_type: str, number: str, country: str = "") -> None:
         )
 
 
-def _accepts(validator: str, number: str) -> bool:
+def _is_valid(document_type: str, number: str, country: str, checks: str) -> bool:
+    if not isinstance(number, str) or not 0 < len(number) <= MAX_LENGTH or not number.isprintable():
+        return False
+    plain = number.translate(_SEPARATORS).upper()
+    validators = _BY_COUNTRY.get((document_type, country)) or _BY_TYPE.get(document_type)
+    if not plain or (document_type == DocumentType.CPF and len(set(plain)) == 1):
+        # 111.111.111-11 has the right check digits, and is nobody's: it is what people type to get past a field.
+        return False
+    if validators is None:
+        return _BOUNDS[document_type].fullmatch(plain) is not None
+    if document_type == DocumentType.NIT and "-" not in number and _NIT_ALONE.fullmatch(plain):
+        return True
+    if document_type == DocumentType.CURP and plain[10:11] == "X":
+        accepted = _is_curp_of_sex_x(plain)
+    else:
+        accepted = any(_library(validator).is_valid(number) for validator in validators)
+    if not accepted and checks == WARN:
+        logger.warning("A %s number is sent that is not known to be valid", document_type)
+        return True
+    return accepted
+
+
+def _is_curp_of_sex_x(number: str) -> bool:
+    """Mexico has issued them since 2022; the library knows H and M only."""
+    curp = _library("stdnum.mx.curp")
+    as_known = f"{number[:10]}H{number[11:]}"
+    return bool(curp.is_valid(as_known, validate_check_digits=False)) and curp.calc_check_digit(number) == number[-1]
+
+
+def _library(validator: str) -> Any:
     # Imported when first needed: most processes check the documents of few countries.
-    return bool(importlib.import_module(validator).is_valid(number))
+    return importlib.import_module(validator)

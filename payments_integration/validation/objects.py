@@ -40,7 +40,7 @@ def document(validator: Validator, name: str, value: object, country: str) -> Js
     number = validator.text(f"{name}.number", given.get("number"), max_length=documents.MAX_LENGTH, required=True)
     if kind and number:
         try:
-            documents.validate(kind, number, country)
+            documents.validate(kind, number, country, checks=validator.document_checks)
         except ValidationError as error:
             validator.fail(f"{name}.number", error.messages[0], "invalid_document")
     return {"type": kind, "number": number}

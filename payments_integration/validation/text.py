@@ -10,6 +10,8 @@ MAX_ID = 255
 _CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 #: Characters of other categories that show nothing either.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2065\u2800\u3164\uffa0")
+#: Marks that show nothing and mean nothing. Those that join letters and emojis are not among them.
+_MARKS = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]")
 #: All that may need to be escaped; most text has nothing but printable ASCII.
 _SUSPECT = re.compile(r"[^ -~]")
 
@@ -17,6 +19,11 @@ _SUSPECT = re.compile(r"[^ -~]")
 def visible(value: str, *, keep: str = "") -> str:
     """``value`` with each invisible character written out (``\\u202e``), except those in ``keep``."""
     return _SUSPECT.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), value)
+
+
+def typed(value: str) -> str:
+    """What a person meant to type: without invisible marks, such as those for the reading direction, from copying."""
+    return _MARKS.sub("", value)
 
 
 def is_object_id(text: str, prefix: str) -> bool:

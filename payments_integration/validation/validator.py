@@ -1,7 +1,8 @@
 """Validation of single values, before a call is recorded or sent.
 
 ``message_dict`` names the argument of the service function. For a nested value, the message begins with its place:
-``{"payer": ["document.number: This is not a valid RUT number; …"]}``. No message repeats a value.
+``{"payer": ["document.number: This is not a valid RUT number; …"]}``. No message repeats a value
+other than an amount.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from django.core.validators import validate_email, validate_ipv46_address
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from payments_integration.money import INT64_MAX
+from payments_integration.money import INT64_MAX, example_for
 from payments_integration.validation.urls import is_encoded, is_secure_url
 
 Json = dict[str, Any]
@@ -34,19 +35,35 @@ IDEMPOTENCY_KEY = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
 _E164 = re.compile(r"\+[1-9][0-9]{1,14}")
 
 
+class NestedError(ValidationError):
+    """An error inside an argument, whose message begins with the place.
+
+    Attributes:
+        place (str): Where, such as ``document.number``.
+        reason (str): The message without the place.
+    """
+
+    def __init__(self, place: str, reason: str, code: str) -> None:
+        super().__init__(f"{place}: {reason}", code=code)
+        self.place, self.reason = place, reason
+
+
 class Validator:
     """Collects the errors of one call's arguments; :meth:`finish` raises them together.
 
     Each method returns the value as it is sent. ``name`` is the argument, or ``argument.place.inside``.
+    ``document_checks``: DOCUMENT_CHECKS.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, document_checks: str = "refuse") -> None:
+        self.document_checks = document_checks
         self._errors: dict[str, list[ValidationError]] = {}
 
     def fail(self, name: str, message: Message, code: str = "invalid") -> None:
         argument, _dot, place = name.partition(".")
-        text = f"{place}: {message}" if place else message
-        self._errors.setdefault(argument, []).append(ValidationError(str(text), code=code))
+        text = str(message)
+        error = NestedError(place, text, code) if place else ValidationError(text, code=code)
+        self._errors.setdefault(argument, []).append(error)
 
     def finish(self) -> None:
         if self._errors:
@@ -75,6 +92,10 @@ class Validator:
 
     def reference(self, name: str, value: object) -> str:
         """Text without blanks at its ends: the provider may strip them, and a look-up would then miss the object."""
+        if value is not None and not isinstance(value, str):
+            # ``Payable`` finds it by ``str`` again.
+            self.fail(name, _("This must be text: pass str(…) of a number or a UUID."))
+            return ""
         text = self.text(name, value)
         if text != text.strip():
             self.fail(name, _("This must not begin or end with a blank."), "outer_blank")
@@ -94,10 +115,14 @@ class Validator:
             return ""
         return str(value)
 
-    def amount(self, name: str, value: object) -> int:
-        """Minor units: an int above zero, within int64; never a bool, a float or text."""
+    def amount(self, name: str, value: object, currency: object = None) -> int:
+        """Minor units: an int above zero, within int64; never a bool, a float or text. The message has the number that
+        is right, if ``currency`` is known.
+        """
         if isinstance(value, bool) or not isinstance(value, int):
-            self.fail(name, _("This must be an integer in minor units."))
+            example = example_for(value, currency)
+            values = {"minor": example.minor, "money": example.shown, "call": example.call}
+            self.fail(name, _("This must be an integer in minor units: %(minor)d for %(money)s, %(call)s.") % values)
         elif value <= 0:
             self.fail(name, _("This must be above zero."), "min_value")
         elif value > INT64_MAX:

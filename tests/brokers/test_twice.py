@@ -91,7 +91,7 @@ def test_two_beats_and_overlapping_passes_do_the_work_once(installation: Install
     installation.wait_settled()
     installation.close()
     assert not ended.filter(state=RunState.FAILED).exists()
-    # By the provider's books: the record of a pass begins before its lease and ends after it. Every page took 0.4 s,
+    # By the provider's books: the record of a pass begins before its claim and ends after it. Every page took 0.4 s,
     # so two passes at once would have had one answered sooner than that after another.
     pages = [entry for entry in engine.requests if entry["operation"] == "list_events"]
     answered = [datetime.fromisoformat(entry["at"]) for entry in pages]

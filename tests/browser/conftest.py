@@ -120,3 +120,8 @@ def address(model: str, page: str, obj: Any = None) -> str:
 @pytest.fixture(params=["en", "es"])
 def language(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _search(search_terms: None) -> None:
+    """The back office is connected, as it is on a site that has it."""

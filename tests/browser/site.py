@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from django.conf import settings
@@ -19,17 +19,19 @@ COUNTING = "tests.browser.middleware.counting"
 STRICT = "tests.browser.middleware.strict_policy"
 
 
-def _middleware(strict: bool) -> list[str]:
+def _middleware(strict: bool, first: Sequence[str]) -> list[str]:
     """The middleware of the test settings, with languages and a request counter."""
     usual = list(settings.MIDDLEWARE)
     after = usual.index(SESSION) + 1
-    return [COUNTING, *([STRICT] if strict else []), *usual[:after], LOCALE, *usual[after:], FRAMES]
+    return [COUNTING, *first, *([STRICT] if strict else []), *usual[:after], LOCALE, *usual[after:], FRAMES]
 
 
 @contextmanager
-def serving(*, strict: bool = True) -> Iterator[str]:
-    """The URL of a running site, with a strict policy or without. Middleware is loaded when it starts."""
-    with override_settings(MIDDLEWARE=_middleware(strict)):
+def serving(*, strict: bool = True, first: Sequence[str] = ()) -> Iterator[str]:
+    """The URL of a running site, with a strict policy or without. Middleware, with ``first`` before the usual one, is
+    loaded when it starts.
+    """
+    with override_settings(MIDDLEWARE=_middleware(strict, first)):
         thread = LiveServerThread("127.0.0.1", StaticFilesHandler, connections_override={})
         thread.daemon = True
         thread.start()

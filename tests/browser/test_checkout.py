@@ -140,6 +140,30 @@ def test_values_can_be_copied(visit: Visit) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == "000123456"
 
 
+def test_a_piece_that_comes_later_is_brought_to_life_once(visit: Visit) -> None:
+    visitor, page = look(visit, rows.payment(next_action=action("qr")))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=visitor.site)
+    page.evaluate(
+        """() => {
+            const piece = document.createElement("p");
+            piece.innerHTML = '<button data-payments-copy="late" data-payments-copied="Done" hidden>Take</button>'
+                + '<span id="said"></span><time datetime="2026-03-04T05:06:00Z" data-payments-local>then</time>';
+            document.querySelector("main").append(piece);
+            window.heard = 0;
+            const add = piece.firstChild.addEventListener;
+            piece.firstChild.addEventListener = function (...given) { window.heard += 1; add.apply(this, given); };
+            PaymentsCheckout.init(piece);
+            PaymentsCheckout.init(piece);
+            PaymentsCheckout.init();
+        }"""
+    )
+    page.get_by_role("button", name="Take").click()
+    expect(page.locator("#said")).to_have_text("Done")
+    assert page.evaluate("navigator.clipboard.readText()") == "late"
+    assert page.evaluate("window.heard") == 1
+    expect(page.get_by_text("March 4, 2026")).to_have_attribute("title", "then")
+
+
 def test_the_time_left_is_counted(visit: Visit) -> None:
     visitor = visit(None)
     now = timezone.now()

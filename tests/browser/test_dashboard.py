@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from django.core.cache import cache
 from django.urls import reverse
 
 from payments_integration.models import Balance
 from payments_integration.testing import ProviderSandbox
-from tests.browser import sample_data
+from tests.browser import provider_data, sample_data
 from tests.browser.conftest import Person, Visit, address
 from tests.browser.visitor import Visitor
 
@@ -53,7 +55,7 @@ def test_the_charts_are_drawn(visit: Visit, person: Person, provider: ProviderSa
     for folded in visitor.find("details.pi-by-status > summary").all():
         folded.click()
     drawn = charts(visitor)
-    assert len(drawn) == 2 * 3 + 1
+    assert len(drawn) == 2 + 1
     for chart in drawn:
         assert chart["painted"] > 500
         assert chart["colours"] > 3
@@ -87,6 +89,46 @@ def test_without_javascript_the_numbers_are_in_tables(visit: Visit, person: Pers
     assert tables.count() >= 3
     assert all(table.is_visible() for table in tables.all())
     assert not any(canvas.is_visible() for canvas in visitor.find("canvas").all())
+
+
+def test_the_first_words_are_to_do_and_today(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
+    sample_data.month(provider)
+    visitor = visit(person("boss"))
+    visitor.open(DASHBOARD)
+    headings = visitor.find("#content :is(h1, h2)").all_inner_texts()
+    names = [re.split(r"\d|,", words)[0].strip() for words in headings]
+    assert names == [
+        "Overview", "To do", "Technical problems", "Today until", "Yesterday", "CLP in the last", "Balances",
+        "Success by method",
+    ]  # fmt: skip
+    # How yesterday became what it is: one click to its cash book.
+    visitor.press("#pi-yesterday a")
+    assert visitor.find("#pi-cash-book").count() == 1
+
+
+def test_a_fresh_installation_leads_to_its_first_reconciliation(
+    visit: Visit, person: Person, provider: ProviderSandbox
+) -> None:
+    visitor = visit(person("boss"), width=390)
+    visitor.open(DASHBOARD)
+    assert visitor.find("#content h2").all_inner_texts() == ["Three steps to the first payment"]
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") == 390
+    visitor.press("#pi-setup ~ ol button")
+    assert visitor.messages("success")
+    provider_data.paid(provider)
+    cache.clear()
+    visitor.open(DASHBOARD)
+    assert visitor.find("#pi-setup").count() == 0
+
+
+def test_without_javascript_another_currency_is_a_link(
+    visit: Visit, person: Person, provider: ProviderSandbox
+) -> None:
+    sample_data.month(provider)
+    visitor = visit(person("boss"), java_script_enabled=False)
+    visitor.open(DASHBOARD)
+    visitor.press("[aria-labelledby=pi-money] nav a:text-is('BRL')")
+    assert visitor.find("#pi-money").inner_text() == "BRL in the last 30 days"
 
 
 def test_each_panel_needs_its_view_permission(visit: Visit, person: Person, provider: ProviderSandbox) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from openpyxl import load_workbook
+from playwright.sync_api import expect
 
 from payments_integration.testing import ProviderSandbox
 from tests.browser import provider_data, sample_data
@@ -123,6 +124,9 @@ WIDTHS = """() => [
 ]"""
 
 
+ROWS = "rows => rows.map(row => row.getBoundingClientRect().height)"
+
+
 @pytest.mark.parametrize("language", ["en", "es", "pt-br"])
 def test_lists_fit_their_page(visit: Visit, person: Person, provider: ProviderSandbox, language: str) -> None:
     sample_data.month(provider)
@@ -133,17 +137,67 @@ def test_lists_fit_their_page(visit: Visit, person: Person, provider: ProviderSa
             visitor.open(address(model, "changelist"))
             page, table, region = visitor.page.evaluate(WIDTHS)
             assert page <= width, (model, width)
-            # On a phone a table scrolls inside its region.
-            assert width == 390 or table <= region, (model, width, table, region)
+            assert table <= region, (model, width, table, region)
+            # One line per row, of about 40 px; on a phone two lines.
+            heights = visitor.find("#result_list tbody tr").evaluate_all(ROWS)
+            assert max(heights) <= (90 if width == 390 else 46), (model, width, heights)
 
 
 def test_amounts_are_aligned_with_their_headings(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
     provider_data.paid(provider)
     visitor = visit(person("ana", "view_payment"))
     visitor.open(address("payment", "changelist"))
-    for place in ("thead th.column-amounts_shown", "tbody td.field-amounts_shown"):
+    for place in ("thead th.column-amount_shown", "tbody th.field-amount_shown"):
         assert visitor.find(f"#result_list {place}").evaluate("cell => getComputedStyle(cell).textAlign") == "end", (
             place
         )
-    figures = visitor.find("#result_list td.field-amounts_shown")
+    figures = visitor.find("#result_list th.field-amount_shown")
     assert figures.evaluate("cell => getComputedStyle(cell).fontVariantNumeric") == "tabular-nums"
+
+
+def test_the_list_of_payments_begins_with_the_money(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
+    paid = provider_data.paid(provider, merchant_reference="order-1")
+    visitor = visit(person("finance"), permissions=["clipboard-read", "clipboard-write"])
+    visitor.open(address("payment", "changelist"))
+    assert visitor.find("h1").last.inner_text() == "Payments"
+    assert [text.split()[0] for text in visitor.find(".pi-tabs a").all_inner_texts()] == [
+        "All", "Paid", "Waiting", "Failed", "Refunded", "Disputed",
+    ]  # fmt: skip
+    cells = visitor.find("#result_list tbody tr").first.locator("th, td:not(.action-checkbox)").all_inner_texts()
+    assert digits(cells[0]) == "10000"
+    assert [cells[1], cells[3], cells[-1]] == ["succeeded", "order-1", paid.pk]
+    visitor.find("button.pi-id").click()
+    expect(visitor.find("[role=status]")).to_have_text(f"Copied: {paid.pk}")
+    assert visitor.page.evaluate("() => navigator.clipboard.readText()") == paid.pk
+    # A click anywhere in the first cell opens the page.
+    cell = visitor.find("#result_list tbody th").first
+    with visitor.page.expect_navigation():
+        cell.click(position={"x": 3, "y": 3})
+    assert paid.pk.removeprefix("pay_") in visitor.page.url
+
+
+def test_tabs_and_chips_filter_and_are_removed(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
+    provider_data.paid(provider)
+    visitor = visit(person("finance"))
+    visitor.open(f"{address('payment', 'changelist')}?days=today&country=CL")
+    visitor.press(visitor.find(".pi-tabs a").filter(has_text="Failed"))
+    assert visitor.find("#result_list").count() == 0
+    assert visitor.find(".pi-chips li").count() == 3
+    visitor.press(visitor.find(".pi-remove-all a"))
+    assert visitor.find(".pi-chips").count() == 0
+    visitor.press(visitor.find(".pi-tabs a").filter(has_text="Paid"))
+    assert visitor.find("#result_list tbody tr").count() == 1
+
+
+def test_a_key_leads_to_the_search_from_any_page(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
+    provider_data.paid(provider, merchant_reference="order-1")
+    visitor = visit(person("finance"))
+    visitor.open(address("balance", "changelist"))
+    visitor.page.keyboard.press("/")
+    visitor.page.keyboard.type("order-1/")
+    assert visitor.find("#pi-search").input_value() == "order-1/"
+    visitor.page.keyboard.press("Backspace")
+    with visitor.page.expect_navigation():
+        visitor.page.keyboard.press("Enter")
+    assert {"Payer", "Method"} <= {text.capitalize() for text in visitor.find("#content th").all_inner_texts()}
+    assert digits(visitor.find("#content td a").first.inner_text()) == "10000"

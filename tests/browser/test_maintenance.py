@@ -79,5 +79,5 @@ def test_payment_methods_are_listed(visit: Visit, person: Callable[..., object],
     visitor = visit(person("ana", "view_payment"))
     visitor.open(address("payment", "methods"))
     visitor.page.select_option("[name=country]", "CL")
-    visitor.press("#content form [type=submit]")
+    visitor.press("#content .pi-main[type=submit]")
     assert provider_data.CARD in visitor.find("#content").inner_text()

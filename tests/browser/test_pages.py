@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from payments_integration.checkout import status_url
+from payments_integration.contrib.finance.movements import backfill
 from payments_integration.enums import Currency
 from payments_integration.models import Balance, ReconciliationRun, Refund, WebhookEndpoint
 from payments_integration.testing import ProviderSandbox
@@ -64,7 +66,7 @@ def selection(visitor: Visitor, scene: Scene) -> None:
 def methods(visitor: Visitor, scene: Scene) -> None:
     visitor.open(address("payment", "methods"))
     visitor.page.select_option("[name=country]", "CL")
-    visitor.press("#content form [type=submit]")
+    visitor.press("#content .pi-main[type=submit]")
 
 
 def dashboard(visitor: Visitor, scene: Scene) -> None:
@@ -85,8 +87,8 @@ def search_nothing(visitor: Visitor, scene: Scene) -> None:
     visitor.open(f"{address('payment', 'search')}?q=nothing")
 
 
-def statement(visitor: Visitor, scene: Scene) -> None:
-    visitor.open(f"{reverse('admin:payments_finance_movement_statement')}?month={timezone.localdate():%Y-%m}")
+def cash_book(visitor: Visitor, scene: Scene) -> None:
+    visitor.open(f"{reverse('admin:payments_finance_movement_cash-book')}?days=past-30")
 
 
 def movements(visitor: Visitor, scene: Scene) -> None:
@@ -95,12 +97,13 @@ def movements(visitor: Visitor, scene: Scene) -> None:
 
 def receipt(visitor: Visitor, scene: Scene) -> None:
     token = status_url(RequestFactory().get("/"), scene["bank"]).rstrip("/").rpartition("/")[2]
-    visitor.open(reverse("payments_finance:receipt", args=[token]))
+    visitor.open(reverse("payments_receipts:receipt", args=[token]))
 
 
 PAGES: dict[str, Way] = {
     "dashboard": dashboard,
-    "technical": at("accountstate", "technical"),
+    "todo": lambda visitor, scene: visitor.open(reverse("admin:payments_backoffice_todo_changelist")) and None,
+    "technical": at("reconciliationrun", "technical"),
     "payments": at("payment", "changelist"),
     "payment": at("payment", "change", lambda scene: scene["card"]),
     "payment-voucher": at("payment", "change", lambda scene: scene["voucher"]),
@@ -129,7 +132,7 @@ PAGES: dict[str, Way] = {
     "search": search,
     "search-nothing": search_nothing,
     "history": at("payment", "history", lambda scene: scene["card"]),
-    "statement": statement,
+    "cash-book": cash_book,
     "movements": movements,
     "receipt": receipt,
     "runs": at("reconciliationrun", "changelist"),
@@ -162,7 +165,7 @@ SCREENSHOTS = {
     "overview-money": ("dashboard", "#pi-money"),
     "payments": ("payments", ""),
     "payment": ("payment", ""),
-    "payment-timeline": ("payment", ".pi-section:has(#pi-timeline)"),
+    "payment-timeline": ("payment", ".pi-story"),
     "refund-confirmation": ("refund-confirmation", ""),
     "payout-new": ("payout-new", ""),
     "approval": ("approval", ""),
@@ -212,24 +215,34 @@ def test_every_page_shows_everything_at_every_width(
 
 def test_the_overview_of_every_currency_is_short(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
     sample_data.month(provider)
+    now = timezone.now()
     for country, currency in (("CO", "COP"), ("PE", "PEN"), ("MX", "MXN")):
         fields = {"currency": currency, "country": country, "method_code": f"{country.lower()}_card"}
-        paid = rows.payment(**fields, created_at=timezone.now(), amount=10**11, amount_received=10**11)
-        rows.refund(payment=paid, status="succeeded", amount=10**10, currency=currency, created_at=timezone.now())
+        for at in (now, now - timedelta(days=1), now - timedelta(days=8)):
+            paid = rows.payment(
+                **fields, created_at=at, succeeded_at=at, state_at=at, amount=10**11, amount_received=10**11
+            )
+        rows.refund(payment=paid, status="succeeded", amount=10**10, currency=currency, created_at=now, state_at=now)
+    backfill()
     visitor = visit(person("finance"), width=1366)
     visitor.open(DASHBOARD)
-    assert visitor.find(".pi-currency").count() == len(Currency)
+    assert visitor.find("[aria-labelledby=pi-yesterday] tbody tr").count() == len(Currency)
     visitor.page.wait_for_timeout(300)
     measured = visitor.page.evaluate(MEASURE)
     assert measured["height"] <= MAX_HEIGHT
     assert measured["clipped"] == []
-    # The charts are in the fold of their currency.
-    visitor.find("details.pi-by-status > summary").first.click()
+    # One chart at a time, in the page that is open.
     assert visitor.find("#pi-flow-CLP").is_visible()
+    visitor.press("[aria-labelledby=pi-money] nav a:text-is('PEN')")
+    assert visitor.find("#pi-flow-PEN").is_visible()
+    assert visitor.find("#pi-flow-CLP").count() == 0
+    visitor.page.set_viewport_size({"width": 390, "height": HEIGHT})
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_the_index_links_to_the_dashboard(visit: Visit, person: Person) -> None:
     visitor = visit(person("finance"))
     visitor.open(reverse("admin:index"))
-    visitor.press(f"#content a[href='{DASHBOARD}']")
+    visitor.press(visitor.find("#content a:text-is('Overview')"))
     assert visitor.find("#pi-dashboard").count() == 1
+    assert visitor.find("#content h1").inner_text() == "Overview"

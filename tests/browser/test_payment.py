@@ -118,3 +118,40 @@ def test_one_click_selects_the_number_of_a_voucher(visit: Visit, person: Person,
     visitor.open(address("payment", "change", STATES["voucher"]()))
     visitor.find(".pi-copied").first.click()
     assert visitor.page.evaluate("() => getSelection().toString()") == "7710 4432 9018"
+
+
+def test_the_story_and_the_money_stand_beside_each_other_and_on_a_phone_the_money_comes_first(
+    visit: Visit, person: Person, provider: ProviderSandbox
+) -> None:
+    visitor = visit(person("finance"))
+    visitor.page.set_viewport_size({"width": 1366, "height": 860})
+    visitor.open(address("payment", "change", STATES["refunded-in-part"]()))
+    assert visitor.page.title().startswith("CLP\xa015,990 · Ana Soto · Payment")
+    assert " ".join(visitor.find(".pi-headline").inner_text().split()).startswith("CLP 15,990 succeeded Ana Soto")
+    expect(visitor.find(".pi-story")).to_contain_text("support refunded CLP 5,000 · one came broken")
+    story, money, payer = (visitor.find(f".pi-{name}") for name in ("story", "first", "aside"))
+
+    def box(found: Any) -> dict[str, float]:
+        return dict(found.bounding_box())
+
+    assert box(money)["x"] > box(story)["x"] + box(story)["width"]
+    assert abs(box(money)["y"] - box(story)["y"]) < 40
+    assert box(payer)["x"] == box(money)["x"]
+    visitor.page.set_viewport_size({"width": 390, "height": 860})
+    assert visitor.page.evaluate("() => document.documentElement.scrollWidth") <= 390
+    assert box(money)["y"] < box(story)["y"] < box(payer)["y"]
+    # The records are one click away.
+    expect(visitor.find(".pi-timeline")).not_to_be_visible()
+    visitor.find(".pi-fold summary:has(#pi-timeline)").click()
+    expect(visitor.find(".pi-timeline")).to_be_visible()
+
+
+def test_the_first_words_of_an_unpaid_payment_say_what_is_missing(
+    visit: Visit, person: Person, provider: ProviderSandbox
+) -> None:
+    visitor = visit(person("finance"), width=390)
+    visitor.open(address("payment", "change", STATES["voucher"]()))
+    expect(visitor.find(".pi-advice")).to_contain_text("Ana Soto still has to pay CLP 15,990.")
+    expect(visitor.find(".pi-main-column h2").nth(1)).to_have_text("What the payer has to do")
+    assert "CLP\xa00" not in visitor.find("#content").inner_text()
+    assert visitor.page.evaluate("() => document.documentElement.scrollWidth") <= 390

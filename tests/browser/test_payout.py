@@ -36,7 +36,10 @@ def test_a_payout_is_sent(visit: Visit, person: Person, provider: ProviderSandbo
     visitor.open(address("payout", "add"))
     assert len(provider.engine.requests) == before
     fill(visitor, 30_000)
+    offered = visitor.find("[name=document_type] option:not([hidden])").evaluate_all("all => all.map(o => o.value)")
+    assert offered == ["", "RUT", "PASS"]
     visitor.press(REVIEW)
+    assert "Ana Soto" in visitor.page.title()
     shown = visitor.find("#content").inner_text()
     assert "30000" in digits(visitor.find(".pi-sentence").inner_text())
     assert "500000" in digits(shown)
@@ -99,6 +102,7 @@ def test_a_second_person_approves_what_the_first_cannot(
     form.locator("[name=comment]").fill("invoice seen")
     checker.press(form.locator("button"))
     assert len(checker.messages("success")) == 1
+    assert checker.page.url.endswith(address("payout", "change", Payout.objects.get()))
     [theirs] = provider.project.payouts.values()
     assert theirs["amount"] == LIMIT
     operation.refresh_from_db()

@@ -14,6 +14,7 @@ from payments_integration.testing import ProviderSandbox
 from tests.browser import provider_data
 from tests.browser.conftest import Person, Visit, address
 from tests.browser.visitor import Visitor
+from tests.factories import rows
 
 MAY = ("view_payment", "refund_payment", "view_refund", "view_operation")
 REVIEW = "button[name=step][value=review]"
@@ -91,6 +92,21 @@ def test_a_bank_payment_is_refunded_to_the_account_typed(
     assert payout["destination"]["account_number"] == provider_data.ACCOUNT_NUMBER
 
 
+def test_the_excess_of_an_overpaid_payment_is_refunded(
+    visit: Visit, person: Person, provider: ProviderSandbox
+) -> None:
+    payment = rows.payment(
+        status="overpaid", currency="CLP", amount=29_900, amount_received=31_000, payer={"name": "Ana Soto"}
+    )
+    visitor = visit(person("ana", *MAY, "view_personal_data"), width=390)
+    visitor.open(address("payment", "refund", payment))
+    assert visitor.find("h1").last.inner_text() == "Refund up to CLP\xa031,000 to Ana Soto"
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
+    visitor.press("a[href='?excess']")
+    assert visitor.find("[name=amount]").input_value() == "1,100"
+    assert posted(provider, "/refunds") == []
+
+
 @pytest.mark.parametrize("typed", ["10001", "1.000,5", "-1", "0", "ten"])
 def test_too_much_and_no_amount_are_refused(
     visit: Visit, person: Person, provider: ProviderSandbox, typed: str
@@ -150,7 +166,7 @@ def test_an_unknown_outcome_is_shown_and_resolved(visit: Visit, person: Person, 
     visitor.open(address("payment", "refund", payment))
     assert visitor.messages("warning") != []
     assert visitor.find(REVIEW).count() == 0
-    Operation.objects.update(next_attempt_at=None, lease_until=None)
+    Operation.objects.update(next_attempt_at=None, claimed_until=None)
     services.resume_operations()
     operation.refresh_from_db()
     assert operation.state == OperationState.DONE

@@ -15,10 +15,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.urls import reverse
-from django.utils.timezone import localdate
 
 from payments_integration import services
-from payments_integration.admin.lists.days import midnight
+from payments_integration.contrib.finance.movements import backfill
+from payments_integration.dates import start_of, today
 from payments_integration.models import (
     Balance,
     Event,
@@ -61,8 +61,8 @@ def tool(desk: Desk, action: str) -> Any:
 
 def last_month() -> tuple[datetime, datetime]:
     """When the last calendar month began, and when it was over."""
-    this = localdate().replace(day=1)
-    return midnight((this - timedelta(days=1)).replace(day=1)), midnight(this)
+    this = today().replace(day=1)
+    return start_of((this - timedelta(days=1)).replace(day=1)), start_of(this)
 
 
 def exported(desk: Desk) -> list[dict[str, str]]:
@@ -74,14 +74,15 @@ def exported(desk: Desk) -> list[dict[str, str]]:
 
 
 def test_yesterdays_money_and_what_needs_attention(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
-    yesterday = midnight(localdate()) - timedelta(hours=3)
-    rows.payment(created_at=yesterday, currency="CLP", amount=93_000, amount_received=93_000)
+    yesterday = start_of(today()) - timedelta(hours=3)
+    rows.payment(succeeded_at=yesterday, state_at=yesterday, currency="CLP", amount=93_000, amount_received=93_000)
     rows.payment(status="on_hold")
+    backfill()
     desk = Desk(visit(person("fina", *FINANCE)), reverse("admin:index"))
     desk.follow(f"#content a[href='{DASHBOARD}']")
-    received = desk.page.locator("#pi-dashboard tr", has_text="Received").first
-    assert "CLP\xa093,000" in received.locator("td").first.inner_text()
-    assert desk.page.locator(".pi-tile-open", has_text="Payments on hold").is_visible()
+    received = desk.page.get_by_role("region", name="Yesterday").get_by_role("row", name="CLP")
+    assert received.locator("td").first.inner_text().splitlines()[0] == "93,000"
+    assert desk.page.locator(".pi-todo-urgent", has_text="payment on hold").is_visible()
     desk.done(most=1)
 
 
@@ -102,7 +103,7 @@ def test_a_payer_says_that_they_paid(
     desk.search(reference if in_hand == "bank reference" else "nunez")
     desk.follow(page_of("payment", wanted))
     answer = {
-        "payer": {"en": "succeeded", "es": "exitoso"},
+        "payer": {"en": "succeeded", "es": "pagado"},
         "bank reference": {"en": "requires action", "es": "requiere acción"},
     }[in_hand][language]
     status = desk.visitor.find(".pi-status").first
@@ -115,9 +116,9 @@ def test_a_payer_says_that_they_paid(
 
 def test_last_months_payments_go_into_a_spreadsheet(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
     began, ended = last_month()
-    inside = [rows.payment(created_at=at).pk for at in (began, ended - timedelta(seconds=1))]
+    inside = [rows.payment(succeeded_at=at).pk for at in (began, ended - timedelta(seconds=1))]
     for at in (began - timedelta(seconds=1), ended):
-        rows.payment(created_at=at)
+        rows.payment(succeeded_at=at)
     desk = Desk(visit(person("fina", *FINANCE)))
     desk.follow(".pi-last-month a")
     assert sorted(row["id"] for row in exported(desk)) == sorted(inside)
@@ -179,7 +180,7 @@ def test_a_payment_is_refunded_to_a_bank_account(visit: Visit, person: Person, p
 def test_several_payments_are_refunded(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
     payments = [provider_data.paid(provider, amount=amount) for amount in (3_000, 4_000)]
     desk = Desk(visit(person("fina", *FINANCE)))
-    desk.follow("[aria-labelledby=pi-money] td[data-label=Today] a")
+    desk.follow(f"#content-main a[href='{address('payment', 'changelist')}']")
     for payment in payments:
         desk.click(f"input[name=_selected_action][value='{payment.pk}']")
     desk.page.select_option("select[name=action]", "refund_selected")
@@ -204,11 +205,10 @@ def test_a_payout_is_asked_for_and_approved(visit: Visit, person: Person, provid
     maker.done(most=3)
     cache.clear()  # the overview counts once a minute
     checker = Desk(visit(person("eva", *FINANCE)))
-    checker.follow(checker.page.locator(".pi-tile-open a", has_text="wait for approval"))
-    checker.follow(page_of("operation", operation))
+    checker.follow(checker.page.locator(".pi-todo").get_by_role("link", name="Approve or reject"))
     checker.follow(f"form[action='{address('operation', 'approve', operation)}'] button")
     assert [payout["amount"] for payout in provider.project.payouts.values()] == [LIMITS["CLP"]]
-    checker.done(most=3)
+    checker.done(most=2)
 
 
 # Problems
@@ -221,15 +221,19 @@ def test_an_unknown_outcome_is_decided(visit: Visit, person: Person, provider: P
         currency="CLP", may_have_run=True,
     )  # fmt: skip
     desk = Desk(visit(person("olga", *OPERATIONS)))
-    desk.follow(desk.page.locator(".pi-tile-open a", has_text="a person must decide"))
-    desk.follow(page_of("operation", operation))
-    button, form = tool(desk, address("operation", "never-happened", operation))
-    desk.click(button)
+    desk.follow(desk.page.locator(".pi-todo").get_by_role("link", name="Decide"))
+    # The suggested one is to ask the provider. The others are folded.
+    first = desk.visitor.find(".pi-panel").inner_text().splitlines()
+    assert first[0] == "Decide whether this happened"
+    assert "CLP\xa02,500" in " ".join(first[:3])
+    assert desk.visitor.find(".pi-panel .pi-main").inner_text() == "Look up"
+    form = desk.visitor.find(f"form[action='{address('operation', 'never-happened', operation)}']")
+    desk.click(desk.page.locator(".pi-others > summary"))
     form.locator("[name=comment]").fill("the provider's dashboard has no such refund")
     desk.follow(form.locator("button"))
     operation.refresh_from_db()
     assert operation.state == OperationState.CLOSED
-    desk.done(most=4)
+    desk.done(most=3)
 
 
 def test_a_parked_event_is_replayed(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
@@ -268,7 +272,7 @@ def test_a_viewer_reads_and_sees_no_personal_data(visit: Visit, person: Person, 
     payment = provider_data.paid(provider, provider_data.TRANSFER, payer=PAYER, merchant_reference="ORD-7")
     payout = provider_data.paid_out(provider)
     began, _ended = last_month()
-    old = rows.payment(created_at=began, payer=PAYER)
+    old = rows.payment(created_at=began, succeeded_at=began, payer=PAYER)
     card = provider_data.paid(provider)
     refund = services.create_refund(card, amount=1_000, reason="a broken cup", actor="fina")
     waiting = services.defer(

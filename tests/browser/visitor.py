@@ -42,9 +42,9 @@ class Visitor:
         leads_to: str = "",
         **options: Any,
     ) -> None:
-        """``leads_to``: another site that pages link to, as ``http://host:port``."""
+        """``leads_to``: other sites that pages link to or call, as ``http://host:port``, with blanks between them."""
         self.site = site
-        self._known = {site, leads_to}
+        self._known = {site, *leads_to.split()}
         self.complaints: list[str] = []
         #: Statuses from 400 on that the test expects.
         self.expected: set[int] = set()

@@ -1,4 +1,4 @@
-"""The example under gunicorn, as docs/1-install.md has it served, and sockets to speak to it byte by byte."""
+"""The example under gunicorn, as docs/install.md has it served, and sockets to speak to it byte by byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The app ``feeds``, written from docs/feeds.md word for word into a folder of its own."""
+"""The app ``feeds``, written from docs/reports.md word for word into a folder of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import tempfile
 from pathlib import Path
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "feeds.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reports.md").read_text()
 
 _BLOCK = re.compile(r"^(?P<lead>[^\n]*)\n\n```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 

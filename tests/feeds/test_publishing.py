@@ -1,4 +1,4 @@
-"""The outbox of docs/feeds.md: which entry is sent when, whatever the other system is."""
+"""The outbox of docs/reports.md: which entry is sent when, whatever the other system is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three other systems of docs/feeds.md: Kafka (librdkafka's mock brokers), SNS (moto) and a warehouse."""
+"""The three other systems of docs/reports.md: Kafka (librdkafka's mock brokers), SNS (moto) and a warehouse."""
 
 from __future__ import annotations
 

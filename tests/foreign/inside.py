@@ -16,10 +16,11 @@ from django.test import RequestFactory
 from django.urls import URLPattern, reverse
 from django.utils import timezone
 
-from payments_integration import notes, services
-from payments_integration.checkout import links
-from payments_integration.contrib.finance.models import ReceiptMail
+from payments_integration import services
+from payments_integration.contrib.backoffice import notes
+from payments_integration.contrib.receipts.models import ReceiptMail
 from payments_integration.models import DueRefresh, Payment, Refund
+from payments_integration.payer import links
 from payments_integration.reconciliation.due import LONGEST_WAIT
 
 
@@ -65,12 +66,14 @@ def pages() -> None:
                 walk(pattern.url_patterns, label)
             elif pattern.name and pattern.name.startswith(f"{label}_"):
                 rows: list[list[str]] = [[]]
-                if "object_id" in pattern.pattern.converters:
-                    model = apps.get_model(label, pattern.name.removeprefix(f"{label}_").partition("_")[0])
+                names = pattern.pattern.converters
+                if "object_id" in names or "payment_id" in names:
+                    own = apps.get_model(label, pattern.name.removeprefix(f"{label}_").partition("_")[0])
+                    model = own if "object_id" in names else Payment
                     rows = [[quote(str(row.pk))] for row in model._default_manager.order_by("-pk")[:3]]
                 found[pattern.name] = [reverse(f"admin:{pattern.name}", args=row) for row in rows]
 
-    for label in ("payments_integration", "payments_finance"):
+    for label in ("payments_integration", "payments_finance", "payments_backoffice", "payments_receipts"):
         walk(admin.site.get_urls(), label)
         found[label] = [reverse("admin:app_list", kwargs={"app_label": label})]
     here = RequestFactory().get("/", headers={"host": "127.0.0.1"})

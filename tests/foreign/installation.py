@@ -18,7 +18,7 @@ from tests.foreign.sites import HANDLERS, Site
 from tests.servers import free_port, listens
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = "api,checkout,words,xlsx"
+EXTRAS = "api,checkout,xlsx"
 SERVERS = ("gunicorn", "uvicorn")
 PIP_SECONDS = 600
 COMMAND_SECONDS = 600

@@ -13,7 +13,7 @@ from tests.foreign.pages import Page
 from tests.unit.admin.routes import ROUTES
 
 SECONDS = 60
-CORE, FINANCE = "payments_integration", "payments_finance"
+CORE, OPTIONAL = "payments_integration", ("payments_finance", "payments_backoffice", "payments_receipts")
 #: What ``check --deploy`` says of a sandbox's key and address.
 SANDBOXED = {"W011", "W012"}
 #: Pages of Django's own models, which show what the site itself writes into its admin.
@@ -35,7 +35,7 @@ class Walk:
         for alias in site.databases:
             manage("migrate", "--verbosity", "0", "--database", alias)
         # Whatever DEFAULT_AUTO_FIELD and the user model of the site are.
-        manage("makemigrations", CORE, FINANCE, "--check", "--dry-run")
+        manage("makemigrations", CORE, *OPTIONAL, "--check", "--dry-run")
         checks = manage("check", "--deploy", *(part for alias in site.databases for part in ("--database", alias)))
         ours = set(re.findall(r"\(payments_\w+\.(\w+)\)", checks.stdout + checks.stderr))
         assert ours == SANDBOXED, checks.stderr
@@ -70,7 +70,7 @@ class Walk:
     def open_pages(self, *, debug: bool) -> int:
         """Every page that a superuser may open answers 200. Returns how many there are."""
         found: dict[str, list[str]] = self.installation.ask("pages")
-        absent = {f"{CORE}_{name}" for name in ROUTES} - set(found)
+        absent = {route.full_name for route in ROUTES.values()} - set(found)
         assert not absent, f"pages that this site's admin has not: {absent}"
         allowed = {line for path in FOREIGN_PAGES for line in Page(self._get(self.site.admin + path).text).inline}
         refused = {}
@@ -138,8 +138,9 @@ class Walk:
         assert self.installation.ask("mirrored") == expected
 
     def _opens(self, name: str) -> bool:
-        route = ROUTES.get(name.removeprefix(f"{CORE}_"))
-        return route.get == 200 if route else not name.endswith(("_add", "_delete", "_saved-filters", "_send-again"))
+        route = next((route for route in ROUTES.values() if route.full_name == name), None)
+        others = ("_add", "_delete", "_saved-filters", "_send-again", "_of-payment")
+        return route.get == 200 if route else not name.endswith(others)
 
     def _without_rows(self, found: dict[str, list[str]]) -> None:
         empty = {name for name, addresses in found.items() if not addresses and self._opens(name)}

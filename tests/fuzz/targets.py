@@ -123,7 +123,6 @@ def _whole(pages: Reader, reply: Reply) -> answers.Answer[Any]:
 def _readers() -> Mapping[str, Reader]:
     readers: dict[str, Reader] = {
         "events.list": lambda reply: answers.event_page(reply, 100),
-        "events.get": lambda reply: answers.event(reply, "evt_1"),
         "payment_methods.list": answers.payment_methods,
         "balances.list": lambda reply: answers.resources(reply, schemas.Balance, "balance"),
         "webhook_endpoints.list": lambda reply: answers.resources(reply, schemas.WebhookEndpoint, "webhook_endpoint"),

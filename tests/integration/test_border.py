@@ -18,6 +18,7 @@ from payments_integration.db.transactions import repeatable
 from payments_integration.models import Event, EventState, ObjectDispatch
 from payments_integration.signals import event_received
 from tests import factories
+from tests.grouping import grouped, pytest_generate_tests  # noqa: F401  (the tests run with both)
 from tests.receivers.models import ReceiverCall
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken"), pytest.mark.promise(6)]
@@ -131,7 +132,7 @@ def test_callbacks_that_fail_cost_no_other_object_anything(error: BaseException)
     assert counted() == everything_once(*NAMES)
     assert set(Event.objects.values_list("state", "attempts")) == {("done", 0)}
     assert sorted(after) == sorted(everything_once(*NAMES)), "the callbacks after the one that failed are called"
-    assert not ObjectDispatch.objects.exclude(claim="", next_attempt_at=None).exists()
+    assert not ObjectDispatch.objects.exclude(claim_token="", next_attempt_at=None).exists()
 
 
 @pytest.mark.case(120)
@@ -149,7 +150,7 @@ def test_an_interruption_by_a_callback_is_raised_after_the_commit_and_the_releas
         with pytest.raises(KeyboardInterrupt):
             inbox.dispatch()
         assert Event.objects.get(object_id="pay_1").state == EventState.DONE
-        assert not ObjectDispatch.objects.exclude(claim="", next_attempt_at=None).exists()
+        assert not ObjectDispatch.objects.exclude(claim_token="", next_attempt_at=None).exists()
         inbox.dispatch()
     assert counted() == everything_once(*NAMES, events=1)
     assert not Event.objects.filter(attempts__gt=0).exists()
@@ -207,7 +208,7 @@ def test_what_a_handler_does_costs_its_own_item_alone_an_attempt(mistake: str) -
         assert list(Event.objects.filter(attempts__gt=0).values_list("pk", "attempts", "state")) == [
             (bad, 1, "applied")
         ]
-        assert not ObjectDispatch.objects.exclude(claim="").exists()
+        assert not ObjectDispatch.objects.exclude(claim_token="").exists()
         wrong.clear()
         ObjectDispatch.objects.update(next_attempt_at=None)
         inbox.dispatch()
@@ -230,7 +231,7 @@ def test_an_interruption_is_raised_again_after_the_release(interruption: type[Ba
         with pytest.raises(interruption):
             reconciliation.process_due()
         assert list(Event.objects.filter(attempts__gt=0).values_list("pk", "attempts")) == [(bad, 1)]
-        assert not ObjectDispatch.objects.exclude(claim="").exists()
+        assert not ObjectDispatch.objects.exclude(claim_token="").exists()
         wrong.clear()
         inbox.dispatch()
         assert counted() == everything_once(*(name for name in NAMES if name != "pay_2"))
@@ -259,13 +260,14 @@ def test_a_time_limit_between_two_lines_of_ours_releases_the_page(monkeypatch: p
         monkeypatch.setattr(connection, "commit", commit)
         with suppress(DatabaseError):  # PostgreSQL's driver says that the connection is in a transaction
             inbox.dispatch()
-        assert not ObjectDispatch.objects.exclude(claim="").exists()
+        assert not ObjectDispatch.objects.exclude(claim_token="").exists()
         ObjectDispatch.objects.update(next_attempt_at=None)
         inbox.dispatch()
     assert not left
     assert counted() == everything_once(*NAMES)
 
 
+@pytest.mark.one_by_one
 @pytest.mark.case(119)
 def test_an_item_that_is_not_waiting_any_more_is_not_handled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another worker with an expired claim, or a person, has finished it since the page was loaded."""
@@ -280,7 +282,7 @@ def test_an_item_that_is_not_waiting_any_more_is_not_handled_again(monkeypatch: 
         take_in("pay_1")
         assert inbox.dispatch() == 1
     assert counted() == {first["id"]: 1}
-    assert not ObjectDispatch.objects.exclude(claim="", next_attempt_at=None).exists()
+    assert not ObjectDispatch.objects.exclude(claim_token="", next_attempt_at=None).exists()
 
 
 class TestRepeatable:

@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from payments_integration import inbox, projection, schemas
 from payments_integration.db import statements
+from payments_integration.db.claims import Claims
 from payments_integration.inbox import Receipt, claiming, processing, receiving
 from payments_integration.models import Event, ObjectDispatch, Payment, StatusChange
 from payments_integration.projection import answers, events as projection_events
@@ -148,7 +149,7 @@ def test_a_locked_event_is_skipped_by_other_workers(level: str, monkeypatch: pyt
 def test_a_receiver_that_outlasts_its_claim_is_not_run_twice(
     receiver: Receiver, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claiming, "CLAIM", timedelta(seconds=1))
+    monkeypatch.setattr(claiming, "CLAIM", Claims(timedelta(seconds=1)))
     inbox.receive("default", body(factories.life()[0]))
     inbox.process()
     called = threading.Event()

@@ -128,10 +128,10 @@ def test_a_call_during_an_outage_of_tls_is_sent_when_it_is_over(
 
 @pytest.mark.case(151)
 @pytest.mark.promise(5)
-def test_no_call_leaves_after_its_lease(
+def test_no_call_leaves_after_its_claim(
     sandbox: ProviderSandbox, one_request_each: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lookup of the host outlasts the lease, in which another worker may have taken the operation."""
+    """The lookup of the host outlasts the claim, in which another worker may have taken the operation."""
     passed = timedelta(0)
     ask = socket.getaddrinfo
 

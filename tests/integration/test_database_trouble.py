@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -12,12 +13,13 @@ from django.db import DatabaseError, close_old_connections, connection, connecti
 from django.db.backends.signals import connection_created
 from django.test import Client
 
-from payments_integration import inbox
-from payments_integration.models import Event, Payment
+from payments_integration import attention, inbox
+from payments_integration.models import Event, Payment, StatusChange
 from payments_integration.projection import forget_secrets
 from payments_integration.testing import signed_delivery
 from tests import factories
 from tests.databases import POSTGRES, SQLITE, at_once, execute
+from tests.factories import rows
 from tests.servers import free_port
 
 EVENT = factories.life()[0]
@@ -167,6 +169,99 @@ def test_processing_resumes_after_an_outage() -> None:
     assert set(Event.objects.values_list("state", "attempts")) == {("pending", 0)}
     assert inbox.process() == 5
     assert Payment.objects.get().status == "chargeback"
+
+
+def raising(postgres: str, mariadb: int) -> Callable[[], AbstractContextManager[None]]:
+    """The server's own error, raised where the row of a payment would be written."""
+
+    @contextmanager
+    def trouble() -> Iterator[None]:
+        table, name = "payments_integration_payment", "trouble"
+        if POSTGRES:
+            execute(
+                f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS "
+                f"$$ BEGIN RAISE EXCEPTION 'trouble' USING ERRCODE = '{postgres}'; END $$",
+                f"CREATE TRIGGER {name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {name}()",
+            )
+        else:
+            execute(
+                f"CREATE TRIGGER {name} BEFORE INSERT ON {table} FOR EACH ROW"
+                f" SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {mariadb}, MESSAGE_TEXT = 'trouble'"
+            )
+        try:
+            yield
+        finally:
+            execute(f"DROP TRIGGER {name} ON {table}" if POSTGRES else f"DROP TRIGGER {name}")
+            execute(*([f"DROP FUNCTION {name}()"] if POSTGRES else []))
+
+    return trouble
+
+
+@contextmanager
+def column_missing() -> Iterator[None]:
+    """A migration that is ahead of this version."""
+    rename = "ALTER TABLE payments_integration_payment RENAME COLUMN {} TO {}"
+    execute(rename.format("failure_reason", "renamed"))
+    try:
+        yield
+    finally:
+        execute(rename.format("renamed", "failure_reason"))
+
+
+@contextmanager
+def column_of_a_later_version() -> Iterator[None]:
+    """This version does not know it, and it has no default: every INSERT lacks it."""
+    execute("ALTER TABLE payments_integration_payment ADD COLUMN later VARCHAR(9) NOT NULL")
+    try:
+        yield
+    finally:
+        execute("ALTER TABLE payments_integration_payment DROP COLUMN later")
+
+
+@contextmanager
+def sequence_behind() -> Iterator[None]:
+    """A table was restored without its sequence. MariaDB's counters follow their tables."""
+    for _ in range(50):
+        rows.change(object_id="pay_of_long_ago")
+    keys = StatusChange.objects.order_by("pk").values_list("pk", flat=True)
+    first, last = keys[0], keys[49]
+    move = "SELECT setval(pg_get_serial_sequence('payments_integration_statuschange', 'id'), {})"
+    execute(move.format(first))
+    yield
+    execute(move.format(last))
+
+
+ABOUT_THE_DATABASE: dict[str, tuple[Callable[[], AbstractContextManager[None]], str]] = {
+    "disk full": (raising("53100", 1114), "53100|1114"),
+    "privilege revoked": (raising("42501", 1142), "42501|1142"),
+    "column missing": (column_missing, "42703|1054"),
+    "column of a later version": (column_of_a_later_version, "23502|1364"),
+    "read-only": (read_only, "25006|1792"),
+    **({"sequence behind": (sequence_behind, "23505")} if POSTGRES else {}),
+}
+
+
+@pytest.mark.skipif(SQLITE, reason="its errors have no codes for these")
+@pytest.mark.own_session
+@pytest.mark.case(148)
+@pytest.mark.parametrize("trouble", ABOUT_THE_DATABASE)
+def test_an_error_about_the_database_condemns_no_event(trouble: str, attentions: list[dict[str, Any]]) -> None:
+    inbox.receive_many(
+        "default", [factories.body(item) for n in range(5) for item in factories.life(f"pay_{n}")], source="webhook"
+    )
+    attention._troubles.clear()
+    within, code = ABOUT_THE_DATABASE[trouble]
+    with within():
+        for _ in range(2):
+            with pytest.raises(DatabaseError):
+                inbox.process()
+            close_old_connections()
+        assert set(Event.objects.values_list("state", "attempts")) == {("pending", 0)}
+        [seen] = attentions
+        assert (seen["reason"], seen["account"]) == ("database", "")
+        assert re.search(rf"\(\w+ ({code})\)", seen["message"])
+    assert inbox.process() == 25
+    assert set(Payment.objects.values_list("status", flat=True)) == {"chargeback"}
 
 
 @pytest.fixture(autouse=True)

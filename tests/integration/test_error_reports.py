@@ -13,7 +13,8 @@ from django.db.backends.utils import CursorWrapper
 from django.test import Client
 from django.views.debug import ExceptionReporter
 
-from payments_integration import inbox, notes, services
+from payments_integration import inbox, services
+from payments_integration.contrib.backoffice import notes
 from payments_integration.models import Operation, Payment
 from payments_integration.testing import ProviderSandbox, signed_delivery
 from payments_integration.testing.provider import API_KEY

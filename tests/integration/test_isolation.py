@@ -29,7 +29,7 @@ from payments_integration.models import (
 from payments_integration.outbox import ledger, outcomes
 from payments_integration.projection import answers, events as projection_events
 from payments_integration.reconciliation import due
-from payments_integration.reconciliation.runs import LeaseTaken, lease
+from payments_integration.reconciliation.runs import AlreadyRunning, claimed
 from tests import factories
 from tests.databases import LEVELS, Once, at_once
 from tests.factories import body, rows
@@ -209,22 +209,22 @@ def test_two_operations_are_not_linked_to_one_object(level: str, monkeypatch: py
 
 @pytest.mark.case(41)
 @pytest.mark.case(75)
-def test_one_of_eight_gets_the_lease(level: str) -> None:
+def test_one_of_eight_gets_the_claim(level: str) -> None:
     AccountState.objects.create(account="default")
     refused = threading.Semaphore(0)
 
     def work() -> bool:
         try:
-            with lease("default"):
+            with claimed("default"):
                 # It is kept until all the others have asked for it.
                 assert all(refused.acquire(timeout=10) for _ in range(7))
                 return True
-        except LeaseTaken:
+        except AlreadyRunning:
             refused.release()
             return False
 
     assert sorted(at_once(*[work] * 8, level=level)) == [False] * 7 + [True]
-    assert AccountState.objects.get().lease_token == ""
+    assert AccountState.objects.get().claim_token == ""
 
 
 @pytest.mark.case(41)

@@ -132,7 +132,7 @@ def test_a_lost_answer_is_sent_again_under_its_key(provider: ProviderSandbox) ->
     provider.engine.faults.add(Fault("reset", operation="create_payout", work=True))
     with pytest.raises(OutcomeUnknown):
         create_advance(amount=5_000)
-    Operation.objects.update(next_attempt_at=None, lease_until=None)
+    Operation.objects.update(next_attempt_at=None, claimed_until=None)
     assert services.resume_operations() == {"done": 1}
     assert len(provider.engine.payouts) == 1
 
@@ -142,7 +142,7 @@ def test_a_lost_answer_is_looked_up_when_the_key_is_too_old(provider: ProviderSa
     with pytest.raises(OutcomeUnknown):
         create_advance(amount=5_000)
     long_ago = timezone.now() - timedelta(hours=30)
-    Operation.objects.update(next_attempt_at=None, lease_until=None, first_sent_at=long_ago)
+    Operation.objects.update(next_attempt_at=None, claimed_until=None, first_sent_at=long_ago)
     assert services.resume_operations() == {"done": 1}
     assert Operation.objects.get().result_id == Payout.objects.get().pk
     assert len(provider.engine.payouts) == 1
@@ -152,7 +152,7 @@ def test_a_person_resolves_it_in_the_admin(provider: ProviderSandbox) -> None:
     provider.engine.faults.add(Fault("reset", operation="create_payout", work=True))
     with pytest.raises(OutcomeUnknown):
         create_advance(amount=5_000)
-    Operation.objects.update(state=OperationState.NEEDS_PERSON, lease_until=None)
+    Operation.objects.update(state=OperationState.NEEDS_PERSON, claimed_until=None)
     operation = Operation.objects.get()
     boss = browser(User.objects.create_superuser("boss"))
     listed = boss.get(reverse("admin:payments_integration_operation_changelist"), {"operation": "create_advance"})

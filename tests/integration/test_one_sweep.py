@@ -9,6 +9,7 @@ import pytest
 from django.utils import timezone
 
 from payments_integration import reconciliation
+from payments_integration.db.claims import Held
 from payments_integration.models import AccountState, DueRefresh, ReconciliationRun
 from payments_integration.reconciliation import objects
 from payments_integration.sandbox import Fault
@@ -65,20 +66,45 @@ def test_a_sweep_whose_process_died_is_repeated_after_its_claim(sandbox: Provide
         raise Dies
 
     with pytest.MonkeyPatch.context() as patch:
-        # A killed process does not release its claim.
-        later = objects._sweep_due_after(objects.SWEEP_CLAIM)
-        patch.setattr(objects, "_sweep_due_after", lambda wait: later)
+        patch.setattr(Held, "release", lambda held: None)  # a killed process does not release its claim
         with pytest.raises(Dies):
             reconciliation.reconcile_objects("default", progress=die)
     assert reconciliation.reconcile_objects("default").pages == 0
-    set_state(swept_at=timezone.now() - objects.SWEEP_EVERY)
+    set_state(sweep_claimed_until=timezone.now())
     assert reconciliation.reconcile_objects("default").pages > 0
 
 
+def test_a_sweep_that_stood_still_writes_nothing_more(sandbox: ProviderSandbox) -> None:
+    """Its claim has ended, and another process sweeps."""
+
+    def stand_still(run: ReconciliationRun) -> None:
+        set_state(sweep_claim_token="another")
+
+    run = reconciliation.reconcile_objects("default", progress=stand_still)
+    assert (run.state, run.error.partition(":")[0]) == ("failed", "ClaimLost")
+    state = AccountState.objects.get()
+    assert (state.swept_at, state.sweep_claim_token) == (None, "another")
+
+
+def test_a_resync_by_hand_goes_on_with_the_running_one(sandbox: ProviderSandbox) -> None:
+    pay(sandbox)
+    within: list[ReconciliationRun] = []
+
+    def start_another(run: ReconciliationRun) -> None:
+        if not within:
+            within.append(run)
+            within[0] = objects.resync("default")
+
+    first = objects.resync("default", progress=start_another)
+    assert (first.state, within[0].state) == ("failed", "done")
+    assert within[0].resumed
+    assert AccountState.objects.get().sweep_claim_token == ""
+
+
 def test_a_running_resync_replaces_the_daily_sweep(sandbox: ProviderSandbox) -> None:
-    set_state(resync_due_at=timezone.now() + timedelta(minutes=20))
+    set_state(resync_due_at=timezone.now(), sweep_claimed_until=timezone.now() + timedelta(minutes=20))
     assert reconciliation.reconcile_objects("default").pages == 0
-    set_state(resync_due_at=timezone.now())
+    set_state(sweep_claimed_until=None)
     assert reconciliation.reconcile_objects("default").kind == "full"
 
 

@@ -22,12 +22,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from payments_integration import inbox, reconciliation
-from payments_integration.admin.lists import terms, totals
-from payments_integration.admin.models import balance_changes
+from payments_integration.contrib.backoffice import search as terms
+from payments_integration.contrib.backoffice.admin import balance_changes, totals
+from payments_integration.contrib.backoffice.models import SearchTerm
 from payments_integration.db import statements
 from payments_integration.enums import Kind
 from payments_integration.inbox.processing import process_batch
-from payments_integration.models import Erasure, Event, EventState, Payment, SearchTerm, StatusChange
+from payments_integration.models import Erasure, Event, EventState, Payment, StatusChange
 from payments_integration.signals import event_received
 from tests import factories
 from tests.factories import rows as made
@@ -39,7 +40,7 @@ pytestmark = [
 
 EVENT, PAYMENT = "payments_integration_event", "payments_integration_payment"
 CHANGE, ERASURE = "payments_integration_statuschange", "payments_integration_erasure"
-TERM = "payments_integration_searchterm"
+TERM = "payments_backoffice_searchterm"
 MANY = 6_000
 
 
@@ -210,7 +211,7 @@ def test_a_search_reads_its_index_and_no_more_than_its_beginning(
     with plans_of("SELECT", TERM) as plans:
         terms.find(text, [Kind.PAYMENT, Kind.PAYOUT], personal=True)
     assert 1 <= len(plans) <= 2
-    assert "pi_search_term" in plans[0]
+    assert "pb_search_term" in plans[0]
     for plan in plans:
         assert "Seq Scan" not in plan, plan
 

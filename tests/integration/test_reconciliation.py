@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from payments_integration import inbox, reconciliation, services
 from payments_integration.client import get_client
+from payments_integration.db.claims import ClaimLost
 from payments_integration.models import (
     AccountState,
     Event,
@@ -185,7 +186,7 @@ def test_an_unknown_cursor_starts_the_window_again(sandbox: ProviderSandbox) -> 
 
 @pytest.mark.case(75)
 def test_one_event_pass_runs_at_a_time(sandbox: ProviderSandbox) -> None:
-    with runs.lease("default"):
+    with runs.claimed("default"):
         run = reconciliation.reconcile_events()
     assert run.state == "skipped"
     assert reconciliation.reconcile_events().state == "done"
@@ -193,54 +194,54 @@ def test_one_event_pass_runs_at_a_time(sandbox: ProviderSandbox) -> None:
 
 @pytest.mark.case(42)
 @pytest.mark.case(75)
-def test_a_lost_lease_writes_nothing_more() -> None:
-    with runs.lease("default") as lost:
-        AccountState.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-        with runs.lease("default") as held:
-            with pytest.raises(runs.LeaseLost):
+def test_a_lost_claim_writes_nothing_more() -> None:
+    with runs.claimed("default") as lost:
+        AccountState.objects.update(claimed_until=timezone.now() - timedelta(seconds=1))
+        with runs.claimed("default") as held:
+            with pytest.raises(ClaimLost):
                 lost.write(watermark=timezone.now())
             held.renew()
     assert AccountState.objects.get().watermark is None
 
 
-def test_the_lease_of_a_dead_process_is_free_after_15_seconds() -> None:
+def test_the_claim_of_a_dead_process_is_free_after_15_seconds() -> None:
     with time_machine.travel(datetime.now(UTC), tick=False) as clock:
-        holder = runs.lease("default")
+        holder = runs.claimed("default")
         holder.__enter__()
         clock.shift(14)
-        with pytest.raises(runs.LeaseTaken), runs.lease("default"):
+        with pytest.raises(runs.AlreadyRunning), runs.claimed("default"):
             pass
         clock.shift(2)
-        with runs.lease("default"):
+        with runs.claimed("default"):
             pass
 
 
 @pytest.mark.case(78)
-def test_a_lease_that_was_taken_while_the_clock_was_ahead_is_free_after_the_step_back() -> None:
+def test_a_claim_that_was_taken_while_the_clock_was_ahead_is_free_after_the_step_back() -> None:
     with time_machine.travel(datetime.now(UTC), tick=False) as clock:
-        holder = runs.lease("default")
+        holder = runs.claimed("default")
         holder.__enter__()
         clock.shift(-30)  # no more than CLOCK_SLACK allows
-        with pytest.raises(runs.LeaseTaken), runs.lease("default"):
+        with pytest.raises(runs.AlreadyRunning), runs.claimed("default"):
             pass
         clock.shift(-3600)
-        with runs.lease("default"):
+        with runs.claimed("default"):
             pass
 
 
 @pytest.mark.case(42)
-def test_the_lease_is_kept_with_a_slow_database(sandbox: ProviderSandbox, clock: time_machine.Traveller) -> None:
+def test_the_claim_is_kept_with_a_slow_database(sandbox: ProviderSandbox, clock: time_machine.Traveller) -> None:
     pay(sandbox)
     pass_time(sandbox, seconds=10)
     real, rest = inbox.process, [1, 1, 1, 0]
 
     def slow(account: str | None = None, *, deadline: float | None = None, **rest_of_it: Any) -> int:
-        """Batches that together take much longer than a lease."""
+        """Batches that together take much longer than a claim."""
         if rest:
             assert deadline is not None
             assert deadline - time.monotonic() < 5
             clock.shift(10)
-            with pytest.raises(runs.LeaseTaken), runs.lease("default"):
+            with pytest.raises(runs.AlreadyRunning), runs.claimed("default"):
                 pass
             return rest.pop(0)
         return real(account, deadline=deadline, **rest_of_it)

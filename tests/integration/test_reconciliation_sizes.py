@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 from unittest import mock
@@ -13,7 +14,7 @@ import time_machine
 from django.utils import timezone
 
 from payments_integration import inbox, reconciliation
-from payments_integration.client import lenient_json, transport
+from payments_integration.client import first_item, transport
 from payments_integration.exceptions import NoAnswer
 from payments_integration.models import AccountState, Event, EventState, Payment, ReconciliationRun
 from payments_integration.testing import ProviderSandbox
@@ -50,7 +51,7 @@ def limits() -> Iterator[list[int]]:
 
 def without_ids() -> Any:
     """As if each item began with its long metadata."""
-    return mock.patch.object(lenient_json, "first_id", return_value=b"")
+    return mock.patch.object(first_item, "first_id", return_value=b"")
 
 
 def make(sandbox: ProviderSandbox, key: int = 1) -> str:
@@ -77,7 +78,7 @@ def assert_complete(run: ReconciliationRun) -> None:
 def quarantined() -> list[dict[str, Any]]:
     """What is known of the events that could not be read."""
     rows = Event.objects.filter(state=EventState.QUARANTINED)
-    return [json.loads(bytes(row.body or b""))["too_large"] for row in rows]
+    return [json.loads(bytes(row.body or b""))["unread"] for row in rows]
 
 
 @pytest.mark.case(96)
@@ -139,6 +140,21 @@ class TestEvents:
         assert run.recovered == 0
         assert (quarantined(), attentions) == ([], [])
 
+    def test_an_event_that_is_not_json_stops_no_other(
+        self, sandbox: ProviderSandbox, attentions: list[dict[str, Any]]
+    ) -> None:
+        made = [make(sandbox) for _ in range(15)]
+        event = next(event for event in sandbox.project.state.events.items if event["data"]["id"] == made[7])
+        event["data"]["metadata"] = {"k": float("nan")}
+        for again in range(2):
+            run = reconciliation.reconcile_events()
+            assert_complete(run)
+            assert missing(sandbox) == [made[7]]
+            (row,) = Event.objects.filter(state=EventState.QUARANTINED)
+            assert repr(json.loads(bytes(row.body or b""))) == repr(event)
+            assert [seen["reason"] for seen in attentions] == ["event_quarantined"]
+            assert not again or run.recovered == 0
+
     def test_polling_goes_on_too(self, sandbox: ProviderSandbox) -> None:
         since = timezone.now() - timedelta(minutes=1)
         made = [make(sandbox), make(sandbox, TOO_LONG), make(sandbox)]
@@ -154,10 +170,10 @@ class TestObjects:
     @pytest.mark.parametrize("is_named", [True, False])
     def test_a_payment_that_is_too_large_hides_no_other(self, sandbox: ProviderSandbox, is_named: bool) -> None:
         made = [make(sandbox, size) for size in (1, LONG_KEY, TOO_LONG, 1)]
-        with without_ids() if not is_named else mock.patch.object(lenient_json, "MAX_PARTS", 1000):
+        with nullcontext() if is_named else without_ids():
             run = reconciliation.reconcile_objects(full=True)
         assert set(Payment.objects.values_list("pk", flat=True)) == {made[0], made[1], made[3]}
-        assert "an item is too large to be read" in run.error
+        assert "an item cannot be read" in run.error
         assert (made[2] in run.error) == is_named
 
     def test_a_list_without_times_ends_at_an_item_without_a_readable_id(self, sandbox: ProviderSandbox) -> None:
@@ -174,7 +190,7 @@ class TestObjects:
         sandbox.project.state.payouts.create({**asked, "destination": destination, "metadata": {"k" * TOO_LONG: "v"}})
         with without_ids():
             run = reconciliation.reconcile_objects(full=True)
-        assert run.error == "an item is too large to be read (its id is unknown)"
+        assert run.error == "an item cannot be read (its id is unknown)"
         assert Payment.objects.exists()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = (ROOT / "docs" / "7-test-your-integration.md").read_text()
+GUIDE = (ROOT / "docs" / "test-your-integration.md").read_text()
 
 #: An address that no machine has (RFC 5737).
 SETTINGS = """

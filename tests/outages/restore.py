@@ -4,7 +4,7 @@
 
 The example project runs under gunicorn with a Celery worker and beat. Merchants take payments, pay out and refund;
 pg_dump runs in the middle. As many seconds later everything is killed, and the dump is restored on a new server. Then
-come the steps of docs/restore.md: a full reconciliation while nothing else runs, the site, and every merchant's calls
+come the steps of docs/runbook.md: a full reconciliation while nothing else runs, the site, and every merchant's calls
 again with their keys. Nothing may be sent twice, and the mirror must be as the sandbox is, field by field.
 """
 

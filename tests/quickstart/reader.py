@@ -19,7 +19,7 @@ from tests.servers import free_port, listens, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Seconds for a command to end, or for a server to listen.
-PATIENCE = 60.0
+PATIENCE = 240.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,10 @@ class Reader:
     site: int = field(default_factory=free_port)
     provider: int = field(default_factory=free_port)
     shown: str = ""
+    #: The environment's programs, and the path of modules that it gets.
+    programs: Path = Path(sys.executable).parent
+    modules: str = str(ROOT)
+    patience: float = PATIENCE
     _servers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def follow(self, blocks: list[Block]) -> None:
@@ -105,11 +109,11 @@ class Reader:
                 )  # fmt: skip
             self._servers.append(server)
             port = self.site if " runserver" in command else self.provider
-            wait_until(lambda: listens(port) or server.poll() is not None, PATIENCE, f"{command}; see {log}")
+            wait_until(lambda: listens(port) or server.poll() is not None, self.patience, f"{command}; see {log}")
             assert server.poll() is None, log.read_text()
             return ""
         ended = subprocess.run(
-            command, shell=True, cwd=self.folder, env=self._environ, input=typed, text=True, timeout=PATIENCE,
+            command, shell=True, cwd=self.folder, env=self._environ, input=typed, text=True, timeout=self.patience,
             capture_output=True, check=False,
         )  # fmt: skip
         assert ended.returncode == 0, (command, ended.stdout, ended.stderr)
@@ -120,12 +124,13 @@ class Reader:
     def _with_ports(self, text: str) -> str:
         text = re.sub(r"runserver$", f"runserver {self.site}", text)
         text = re.sub(r"payments_sandbox ", f"payments_sandbox --port {self.provider} ", text)
-        return text.replace(":8000/", f":{self.site}/").replace(":8400", f":{self.provider}")
+        text = text.replace(":8000/", f":{self.site}/")
+        return re.sub(r":84\d\d\b", f":{self.provider}", text)  # the command passes over busy ports
 
     @property
     def _environ(self) -> dict[str, str]:
         """That of a terminal with this environment active; the clone stands for the installed package."""
         ours = ("DJANGO_", "PAYMENTS_", "DATABASE_")
         rest = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        return {**rest, "PATH": path, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "error"}
+        path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
+        return {**rest, "PATH": path, "PYTHONPATH": self.modules, "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "error"}

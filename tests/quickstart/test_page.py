@@ -78,6 +78,7 @@ def test_the_page_leads_to_a_paid_order_and_a_refund(reader: Reader) -> None:
         return person.page.statuses[:1] == ["succeeded"]
 
     wait_until(is_refunded, PATIENCE, "the refund to succeed")
+    wait_until(lambda: not is_paid(), PATIENCE, "the handler to see that nothing is left")
 
 
 def assert_added(block: Block, reader: Reader) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,10 +43,27 @@ def problems(tag: str, root: Path = ROOT) -> list[str]:
     return found
 
 
+def notes(tag: str, root: Path = ROOT) -> str:
+    """The changelog's section of the tag's version, without its heading. Links lead to the files of the tag."""
+    changelog = (root / "CHANGELOG.md").read_text()
+    heading = rf"^## \[{re.escape(tag.removeprefix('v'))}\] - [^\n]*\n"
+    section = re.search(rf"{heading}(.*?)(?=^## |^\[[^]]+\]: |\Z)", changelog, re.MULTILINE | re.DOTALL)
+    if section is None:
+        raise SystemExit(f"CHANGELOG.md has no section of {tag}.")
+    source = tomllib.loads((root / "pyproject.toml").read_text())["project"]["urls"]["Source"]
+    text = re.sub(r"\]\((?![a-z]+:|#)([^)]+)\)", rf"]({source}/blob/{tag}/\1)", section[1])
+    return f"{text.strip()}\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tag", help="v and the version")
-    found = problems(parser.parse_args().tag)
+    parser.add_argument("--notes", action="store_true", help="print the changelog's section of this version instead")
+    options = parser.parse_args()
+    if options.notes:
+        sys.stdout.write(notes(options.tag))
+        return 0
+    found = problems(options.tag)
     for problem in found:
         print(problem)
     return 1 if found else 0

@@ -60,7 +60,7 @@ def test_the_page_on_an_index_links_to_the_files_of_this_release(built: str, req
     page = LINK.findall(found.get_content())
     assert found["Version"] == __version__
     assert found["Description-Content-Type"] == "text/markdown"
-    assert len(page) == len(readme) > 20
+    assert len(page) == len(readme) > 10
     for (image, *addresses), (_, *originals) in zip(page, readme, strict=True):
         address, original = "".join(addresses), "".join(originals)
         if "://" in original:
@@ -71,7 +71,7 @@ def test_the_page_on_an_index_links_to_the_files_of_this_release(built: str, req
 
 
 def test_the_tests_run_from_the_sdist(sdist: tarfile.TarFile, tmp_path: Path) -> None:
-    """In an empty directory without git. Those of the catalogue and the fuzzer take long and read no file."""
+    """In an empty directory without git. Those of the fuzzer take long and read no file."""
     sdist.extractall(tmp_path, filter="data")
     place = tmp_path / NAME
     environ = {
@@ -81,6 +81,5 @@ def test_the_tests_run_from_the_sdist(sdist: tarfile.TarFile, tmp_path: Path) ->
     collect = [*pytest_here, "-n", "0", "--collect-only", "tests/unit", "tests/integration", "tests/release"]
     subprocess.run(collect, cwd=place, env=environ, check=True, stdout=subprocess.DEVNULL)
     files = [path.relative_to(place) for path in sorted((place / "tests/unit").glob("test_*.py"))]
-    slow = ("test_cases", "test_fuzz")
-    run = [*pytest_here, "-n", "2", *(str(path) for path in files if not path.name.startswith(slow))]
+    run = [*pytest_here, "-n", "2", *(str(path) for path in files if not path.name.startswith("test_fuzz"))]
     subprocess.run(run, cwd=place, env=environ, check=True)

@@ -15,7 +15,7 @@ import time_machine
 
 from payments_integration.client import Client
 from payments_integration.client.requestor import Requestor
-from payments_integration.outbox import ledger
+from payments_integration.outbox import ledger, sending
 from payments_integration.sandbox import Clock
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -79,8 +79,9 @@ def simulated(truth: Time, sleep: Callable[[float], None], seed: int) -> ExitSta
         stack.enter_context(mock.patch.object(function, "__kwdefaults__", defaults))
     claim = ledger.Claim
 
-    def claimed(operation: Any, token: str, repeated: bool) -> ledger.Claim:
-        return claim(operation, token, repeated, since=truth.monotonic())
+    def claimed(operation: Any, token: str, may_have_run: bool) -> ledger.Claim:
+        return claim(operation, token, may_have_run, since=truth.monotonic())
 
-    stack.enter_context(mock.patch.object(ledger, "Claim", claimed))
+    for module in (ledger, sending):
+        stack.enter_context(mock.patch.object(module, "Claim", claimed))
     return stack

@@ -29,7 +29,7 @@ from tests.simulation.accounting import CANCELS, MADE_BY, executions, objects_by
 from tests.simulation.merchant import Intent, mark_of
 from tests.simulation.world import World
 
-#: Seconds until the next round: leases, backoffs and the receivers' retries all lie within.
+#: Seconds until the next round: claims, backoffs and the receivers' retries all lie within.
 ROUNDS = (1, 12, 31, 65, 95, 130, 310, 610, 1000, 1200, 1200, 3700, 3700, 3700)
 #: Deliveries that arrive in each round.
 DELIVERED = 3
@@ -65,7 +65,7 @@ def drain(world: World, *, operations: bool = True) -> None:
         # What a round sends makes events that the pass before it could not see.
         if not _all_looked_for(world, since=last) or _resyncs().exists():
             world.task("worker-1", "reconcile_events")
-        # A pass finds the lease of one that was killed for fifteen seconds.
+        # A pass finds the claim of one that was killed for fifteen seconds.
         if _all_looked_for(world, since=last) and not _unfinished(operations=operations):
             return
     world.violated("everything comes to an end", "; ".join(_unfinished(operations=operations)) or "no pass does")
@@ -255,5 +255,5 @@ def _unfinished(*, operations: bool) -> list[str]:
         *(f"change {row} is {row.state}" for row in StatusChange.objects.filter(state__in=_UNDISPATCHED)),
         *(f"a full resync is due at {row.resync_due_at}" for row in _resyncs()),
         *(f"{row} is to be read at {row.due_at}: {row.error}" for row in DueRefresh.objects.all()),
-        *(f"attention is to be sent at {row.due_at}: {row}" for row in DueAttention.objects.all()),
+        *(f"attention is to be sent from {row.claimed_until} on: {row}" for row in DueAttention.objects.all()),
     ]

@@ -15,7 +15,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "committed": (WAIT, WAIT, CRASH, CRASH),  # after COMMIT, before on_commit
     "write": (WAIT, CRASH, "fail"),  # a single statement, likewise
     "written": (WAIT, CRASH, "lost"),
-    "connect": (WAIT, CRASH),  # before the last look at the lease
+    "connect": (WAIT, CRASH),  # before the last look at the claim
     "send": (WAIT, WAIT, CRASH, "drop", "late", "twice", *ENDED, *REFUSALS),  # before a request leaves
     "answer": (WAIT, WAIT, CRASH, CRASH, "lost", "lost", "truncate", "error", "page", "slow", "undated"),
     "respond": (CRASH, "lost"),  # after a delivery was stored, before the provider has the status

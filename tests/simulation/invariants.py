@@ -37,7 +37,7 @@ _KINDS: tuple[tuple[str, type[Any]], ...] = (
 )
 #: The provider keeps events for so long (spec, "Delivery rules").
 RETENTION = timedelta(days=30)
-#: Events, and objects without an event, that are found later are stored and not dispatched (docs/6-reconcile.md).
+#: Events, and objects without an event, that are found later are stored and not dispatched (docs/operate.md).
 TOO_OLD = timedelta(days=37)
 #: An event further ahead of the provider's clock makes no other event stale (docs/architecture.md).
 MAX_AHEAD = timedelta(minutes=5)

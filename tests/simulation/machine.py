@@ -51,7 +51,7 @@ TASKS = (
     "reconcile_objects",
     "sync_balances",
 )
-#: Seconds that pass: between requests, beyond leases, backoffs, the key's 24 hours.
+#: Seconds that pass: between requests, beyond claims, backoffs, the key's 24 hours.
 JUMPS = (1, 4, 11, 31, 65, 130, 400, 1000, 3700, 6 * 3600, 12 * 3600, 23.5 * 3600, 25 * 3600)
 DAY = 24 * 3600.0
 #: What happens so many seconds after an answer is clearly newer: handlers wait for no read.
@@ -129,6 +129,7 @@ class Schedule(RuleBasedStateMachine):
     @initialize(
         mode=st.sampled_from(("inline", "celery")),
         receiver_defers=st.booleans(),
+        database_only=st.booleans(),
         families=st.sets(st.sampled_from(sorted(FAMILIES)), min_size=2),
         sold=st.sampled_from((2, 0, 1)),
         window=st.sampled_from((0, 0, 5)),
@@ -140,6 +141,7 @@ class Schedule(RuleBasedStateMachine):
         self,
         mode: str,
         receiver_defers: bool,
+        database_only: bool,
         families: set[str],
         sold: int,
         window: int,
@@ -158,12 +160,14 @@ class Schedule(RuleBasedStateMachine):
             self.scheduler,
             mode=mode,
             receiver_defers=receiver_defers,
+            database_only=database_only,
             window=window,
             approvals=approvals,
             begins_at=START - AGES[0] if is_new else START,
         )
         Schedule.last = self.world
-        self.world.note(f"{mode}, {'a receiver that pays out, ' if receiver_defers else ''}{sorted(families)}")
+        of_receivers = f"{'pay out, ' * receiver_defers}{'in groups, ' * database_only}"
+        self.world.note(f"{mode}, {of_receivers}{sorted(families)}")
         if is_new:
             self._happened_before()
         for number in range(sold):
@@ -358,7 +362,7 @@ class Schedule(RuleBasedStateMachine):
 
     @rule(wait=st.sampled_from((65, 130, 400, 1300)), worker=INDEX, faults=st.one_of(FAULTS, REFUSAL))
     def resume_later(self, wait: float, worker: int, faults: list[Fault]) -> None:
-        """Leases and backoffs have run out; what is open is sent again or looked up."""
+        """Claims and backoffs have run out; what is open is sent again or looked up."""
         self.pass_time(wait)
         world = self._step("beat: resume_operations", faults)
         world.task(_pick(WORKERS, worker), "resume_operations")
@@ -482,7 +486,7 @@ class Schedule(RuleBasedStateMachine):
 
     @rule(wait=st.sampled_from((65, 130)), worker=INDEX)
     def slow_connection(self, wait: float, worker: int) -> None:
-        """A process stands still while it connects. Its lease ends, and another worker takes the operation."""
+        """A process stands still while it connects. Its claim ends, and another worker takes the operation."""
         world = self._step("a process connects")
         world.plan.clear()
         self._ask(payout_intent(self._mark, 1000, None), 0, False, [Fault("connect", WAIT, method="POST")])
@@ -631,7 +635,7 @@ class Schedule(RuleBasedStateMachine):
         self._step("a worker has a page in hand, and a person marks one of its events as done")
         world.plan.add([Fault("begin", WAIT, nth)])
         worker = world.task("worker-1", "process_events")
-        in_hand = ObjectDispatch.objects.exclude(claim="").exclude(event_in_hand="").order_by("turn", "pk")
+        in_hand = ObjectDispatch.objects.exclude(claim_token="").exclude(event_in_hand="").order_by("turn", "pk")
         if ids := list(in_hand.values_list("event_in_hand", flat=True)):
             event = Event.objects.filter(pk=_pick(ids, which), state=EventState.APPLIED)
             world.finished |= set(event.values_list("pk", flat=True))

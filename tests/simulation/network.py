@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from payments_integration.client.transport import Reply
 from payments_integration.exceptions import NoAnswer
 from payments_integration.sandbox import Engine, Fault
 from payments_integration.sandbox.application import URL_PATTERNS
-from payments_integration.sandbox.deliveries import Delivery, signature
+from payments_integration.sandbox.deliveries import signature
+from payments_integration.sandbox.delivery_queue import Delivery
 from payments_integration.sandbox.endpoints import Endpoint
 from payments_integration.sandbox.faults import apply_fault
 from payments_integration.sandbox.protocol import ApiRequest, ApiResponse
@@ -43,8 +43,8 @@ REFUSALS: dict[str, Fault] = {
     "page": Fault("html", status=502),
     "redirect": Fault("redirect"),
 }
-#: A lease lasts so many seconds longer than a request.
-LEASE_MARGIN = 30.0
+#: A claim lasts so many seconds longer than a request.
+CLAIM_MARGIN = 30.0
 #: What becomes of the answer to a request that was carried out.
 SPOILED: dict[str, Fault] = {
     "error": Fault("error", code="internal_error"),
@@ -161,13 +161,13 @@ class Transport:
         deadline = budget(conf.current().REQUEST_DEADLINE)
         request = network.request(self._account, method, path, params, body, idempotency_key)
         query = f"?{urlencode(params)}" if params else ""
-        # Looking up the host and connecting; then the last look at the lease.
+        # Looking up the host and connecting; then the last look at the claim.
         world.at("connect", method=method)
         elapsed = (world.time.now - begun).total_seconds()
         if (check := current_check()) is not None:
             check(deadline)
-        if idempotency_key is not None and elapsed > deadline + LEASE_MARGIN:
-            world.violated("no request leaves after its lease", f"{method} {path} after {elapsed:.0f} s")
+        if idempotency_key is not None and elapsed > deadline + CLAIM_MARGIN:
+            world.violated("no request leaves after its claim", f"{method} {path} after {elapsed:.0f} s")
         kind, was_repeated = world.at("send", method=method), False
         if kind in ENDED:
             # A connection of the pool was reset: the client sends the request again at once, on a new one.
@@ -241,19 +241,17 @@ class Post:
     def due(self) -> list[Delivery]:
         """What could be sent now, next first."""
         dispatcher, now = self._world.engine.dispatcher, self._world.time.now
-        return [item for due_at, _, item in sorted(dispatcher._queue, key=lambda entry: entry[:2]) if due_at <= now]
+        return [item for item in dispatcher.queue if item.due_at <= now]
 
     @property
     def next_due(self) -> datetime | None:
-        queue = self._world.engine.dispatcher._queue
-        return min(due_at for due_at, _, _ in queue) if queue else None
+        return next((item.due_at for item in self._world.engine.dispatcher.queue), None)
 
     def begin(self, delivery: Delivery) -> Attempt | None:
         """Take a delivery from the queue and sign it; None where its endpoint takes none any more."""
-        dispatcher, now = self._world.engine.dispatcher, self._world.time.now
-        dispatcher._queue = [entry for entry in dispatcher._queue if entry[2] is not delivery]
-        heapq.heapify(dispatcher._queue)
-        endpoint = dispatcher.endpoints[delivery.api_key].by_id.get(delivery.endpoint_id)
+        state, now = self._world.engine.default_project.state, self._world.time.now
+        state.dispatcher.queue.remove(delivery)
+        endpoint = state.endpoints.by_id.get(delivery.endpoint_id)
         if endpoint is None or endpoint.status != "active":
             return None
         delivery.first_at = delivery.first_at or now
@@ -268,7 +266,8 @@ class Post:
         if not attempt.is_settled:
             attempt.is_settled = True
             self.under_way.remove(attempt)
-            self._world.engine.dispatcher._settle(attempt.delivery, attempt.endpoint, acknowledged)
+            dispatcher = self._world.engine.dispatcher
+            dispatcher.settle(attempt.delivery, attempt.endpoint, acknowledged=acknowledged)
 
     def lose_patience(self) -> None:
         """Give up attempts that have been under way for ten seconds."""

@@ -17,23 +17,23 @@ def _one(name: str, path: str, old: str, new: str) -> Mutant:
     return Mutant(name, ((path, old, new),))
 
 
-_SEND = "        answer = call.send(client, operation, max_wait=max_wait)\n"
+_SEND = "            answer = call.send(client, operation, max_wait=max_wait)\n"
 _SEND_AND_RECORD = """\
-        try:
-            answer = call.send(client, operation, max_wait=max_wait)
-        finally:
-            if operation._state.adding:
-                operation.save(force_insert=True)
+            try:
+                answer = call.send(client, operation, max_wait=max_wait)
+            finally:
+                if operation._state.adding:
+                    operation.save(force_insert=True)
 """
 _DISPATCH = "        repeatable(call, using=page.using, durable=True, lost_races=False, about=ids_of(item))\n"
 _MARK_AND_DISPATCH = """\
         from django.db import transaction
         with transaction.atomic(using=page.using):
             instance, lock = _lock(page, work)
-            _mark(item, lock, page.using, has_changes=bool(changes))
+            mark([item], lock, page.using, have_changes=bool(changes))
         try:
             with transaction.atomic(using=page.using):
-                _send(item, changes, instance, is_stale=work.is_stale(item))
+                send(item, changes, instance, is_stale=is_stale)
         except Exception as error:
             raise ReceiverFailed(str(item.pk)) from error
 """
@@ -43,24 +43,25 @@ def _came_at(item):
 
 
 """
-_LOCK = " WHERE id = %s AND {_only_by_key('claim')} = %s"
+_LOCK = " WHERE id = %s AND {only_by_key('claim_token')} = %s"
 _LOCK_ANY = " WHERE id = %s AND %s IS NOT NULL"
 _SEEN = "(None if version is None else (version, bool(is_erased))) != work.seen"
 _CHECK = f"    if not is_waiting or is_late or {_SEEN}:\n"
 _CHECK_ITEM = "    if not is_waiting:\n"
 _CHECK_OBJECT = f"    if is_late or {_SEEN}:\n"
-_MARK = " WHERE id = %s AND {_only_by_key('state')} = 'applied'"
-_MARK_ANY = " WHERE id = %s"
+_MARK = " WHERE id IN ({placeholders(count)}) AND {only_by_key('state')} = 'applied'"
+_MARK_ANY = " WHERE id IN ({placeholders(count)})"
 #: The lock and the mark of an item, whether it is still waiting or not.
 _ANY_ITEM = (("inbox/calling.py", _CHECK, _CHECK_OBJECT), ("inbox/calling.py", _MARK, _MARK_ANY))
 _LEAVE = """\
                     if not _dispatch_next(page, work):
-                        break
+                        objects.popleft()
 """
 _GO_ON = """\
                     if not _dispatch_next(page, work):
                         work.items.pop(0)
-                        continue
+                        if not work.items:
+                            objects.popleft()
 """
 _AWAITING = '    return set(waiting.values_list("account", "object_kind", "object_id"))\n'
 _READ_WINDOW = (
@@ -72,12 +73,12 @@ _MOVE_AND_READ = """\
         complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)
 """
 _AS_READ = """\
-    as_read = Operation.objects.filter(free(now), pk=operation.pk, state__in=states).filter(
-        attempts=operation.attempts, state=operation.state, may_have_run=repeated
-    )
+    as_read = unclaimed(operation, states).filter(state=operation.state, may_have_run=may_have_run)
 """
+#: The row under the worker's own claim, and under any claim.
+_OWN, _ANY = "self.row.filter(**{self.claims._token: self.token})", "self.row"
 _REFUSED = """\
-        return _refused(account, 503, "keys" if isinstance(error, DecryptionError) else "database")
+        return _refused(account, 503, "database" if isinstance(error, AnyDatabaseError) else "keys")
 """
 _KNOWN = """\
         return _told(stray, Receipt.QUARANTINED)
@@ -89,16 +90,24 @@ _KNOWN_AND_APPLIED_AGAIN = """\
     return _told(event, Receipt.KNOWN)
 """
 _DEFERRED = "transaction.on_commit(partial(_send_deferred, operation.pk), using=ledger_database(), robust=True)"
-_UNDISPATCHED = "    items = of_account(items.filter(state=EventState.APPLIED), account)\n"
+_UNDISPATCHED = "    items = filter_account_last(items.filter(state=EventState.APPLIED), account)\n"
 _UNDISPATCHED_OF_LATE = f"""\
 {_UNDISPATCHED}\
     since = "received_at" if model is Event else "recorded_at"
-    items = items.filter(**{{f"{{since}}__gt": timezone.now() - timedelta(seconds=20)}})
+    items = items.filter(**{{f"{{since}}__gt": now - timedelta(seconds=20)}})
 """
+#: The statement is built once, so the time of a call is put into it by name.
+_LENGTHS = "for length in (timedelta(0), "
 _DECIDED = "        decided = precondition.decide(asked) if precondition is not None else asked\n"
 _EARLY = "    early = precondition.decide(intent) if precondition is not None else intent\n"
 _MUST_LOOK = "    must_look = not is_looked_up\n"
-_RECORDED = "            progress.may_be_inserted(operation)\n            operation.save(force_insert=True)\n"
+_INSERT = "            statements.insert_one(operation, using=ledger_database())\n"
+_RECORDED = f"            progress.may_be_inserted(operation)\n{_INSERT}"
+_RECORDED_ALONE = """\
+    progress.may_be_inserted(operation)
+    try:
+        inserted(operation, using=ledger_database())
+"""
 
 MUTANTS = (
     _one(
@@ -110,11 +119,8 @@ MUTANTS = (
     Mutant(
         "the operation is recorded after it was sent",
         (
-            (
-                "outbox/ledger.py",
-                _RECORDED,
-                "            if deferred:\n                operation.save(force_insert=True)\n",
-            ),
+            ("outbox/ledger.py", _RECORDED, f"            if deferred:\n    {_INSERT}"),
+            ("outbox/ledger.py", _RECORDED_ALONE, "    try:\n        pass\n"),
             ("outbox/sending.py", _SEND, _SEND_AND_RECORD),
         ),
     ),
@@ -165,7 +171,7 @@ MUTANTS = (
     _one(
         "a refusal after an unknown attempt closes the operation",
         "outbox/sending.py",
-        "    elif claim.repeated or not _is_refusal(error):\n",
+        "    elif claim.may_have_run or not _is_refusal(error):\n",
         "    elif not _is_refusal(error):\n",
     ),
     Mutant(
@@ -173,12 +179,12 @@ MUTANTS = (
         (
             (
                 "outbox/outcomes.py",
-                "    if claim.repeated:\n        return projection.record_identity",
+                "    if claim.may_have_run:\n        return projection.record_identity",
                 "    if claim is None:\n        return projection.record_identity",
             ),
             (
                 "outbox/outcomes.py",
-                "    if claim.repeated and resource is not None:\n        row = _read_quietly",
+                "    if claim.may_have_run and resource is not None:\n        row = _read_quietly",
                 "    if claim is None and resource is not None:\n        row = _read_quietly",
             ),
         ),
@@ -190,22 +196,22 @@ MUTANTS = (
         _REFUSED.replace("503", "200"),
     ),
     _one(
-        "an outcome is written after the lease was lost",
-        "outbox/ledger.py",
-        "pk=claim.operation.pk, lease_token=claim.token)",
-        "pk=claim.operation.pk)",
+        "an outcome is written after the claim was lost",
+        "db/claims.py",
+        _OWN,
+        _ANY,
     ),
     Mutant(
-        "an operation has no lease",
+        "an operation has no claim",
         (
             ("outbox/ledger.py", _AS_READ, "    as_read = Operation.objects.filter(pk=operation.pk)\n"),
-            ("outbox/ledger.py", "pk=claim.operation.pk, lease_token=claim.token)", "pk=claim.operation.pk)"),
+            ("db/claims.py", _OWN, _ANY),
         ),
     ),
     Mutant(
         "a look-up does not compare the money",
         (
-            ("outbox/operations/base.py", "return not self.contradicts(operation, item) and same", "return same"),
+            ("outbox/operations/base.py", "return not self.contradicts(operation, item) and item", "return item"),
             ("outbox/operations/refunds.py", "return not self.contradicts(operation, item)", "return True"),
         ),
     ),
@@ -240,8 +246,8 @@ MUTANTS = (
     _one(
         "a claim outlives its holder",
         "inbox/claiming.py",
-        "ObjectDispatch.objects.filter(_is_free(now), pk__in=known)",
-        'ObjectDispatch.objects.filter(_is_free(now), pk__in=known, claim="")',
+        "ObjectDispatch.objects.filter(is_free(now), pk__in=known)",
+        'ObjectDispatch.objects.filter(is_free(now), pk__in=known, claim_token="")',
     ),
     Mutant(
         "after a failure in a page, the object goes on",
@@ -258,6 +264,23 @@ MUTANTS = (
         "                pass\n",
     ),
     Mutant("an item is locked and marked though it is done", _ANY_ITEM),
+    _one(
+        "a death in a group charges its first item",
+        "inbox/claiming.py",
+        "    if row.grouping == Grouping.GROUPED:\n        logger",
+        "    if row.grouping == Grouping.ALONE:\n        logger",
+    ),
+    Mutant(
+        "a group in which a worker died is repeated as a group",
+        (
+            (
+                "inbox/claiming.py",
+                "        claimed.filter(grouping=Grouping.GROUPED).update(grouping=Grouping.ALONE)\n",
+                "",
+            ),
+            ("inbox/claiming.py", "                other.grouping = Grouping.ALONE\n", "                pass\n"),
+        ),
+    ),
     _one(
         "what was before the installation is dispatched",
         "projection/history.py",
@@ -290,11 +313,12 @@ MUTANTS = (
             ("outbox/ledger.py", _MUST_LOOK, _MUST_LOOK + _EARLY),
         ),
     ),
-    _one(
+    Mutant(
         "the sweeper ignores items that are applied and not dispatched",
-        "inbox/claiming.py",
-        _UNDISPATCHED,
-        _UNDISPATCHED_OF_LATE,
+        (
+            ("inbox/finding.py", _UNDISPATCHED, _UNDISPATCHED_OF_LATE),
+            ("inbox/finding.py", _LENGTHS, f"{_LENGTHS}timedelta(seconds=-20), "),
+        ),
     ),
     _one(
         "an answer overwrites an event that came while it was under way",
@@ -329,11 +353,11 @@ MUTANTS = (
     _one(
         "a request that the client repeated is judged as a first one",
         "outbox/sending.py",
-        "dataclasses.replace(claim, repeated=True) if exchange.was_repeated else claim",
-        "dataclasses.replace(claim, repeated=True) if exchange is None else claim",
+        "dataclasses.replace(claim, may_have_run=True) if exchange.was_repeated else claim",
+        "dataclasses.replace(claim, may_have_run=True) if exchange is None else claim",
     ),
     _one(
-        "the lease is not looked at before the first byte",
+        "the claim is not looked at before the first byte",
         "outbox/sending.py",
         "            before_sending(claim.ensure_lasts),\n",
         "            before_sending(lambda seconds: None),\n",
@@ -350,17 +374,11 @@ MUTANTS = (
         "    if operation.may_have_run:\n        return False\n",
         "    if operation.pk:\n        return False\n",
     ),
-    Mutant(
+    _one(
         "references may end with a blank, and are compared exactly",
-        (
-            ("validation/validator.py", "        if text != text.strip():\n", "        if text != text:\n"),
-            ("outbox/operations/base.py", "dict.fromkeys((reference, reference.strip()))", "(reference,)"),
-            (
-                "outbox/operations/base.py",
-                '(reference or "").strip() == operation.merchant_reference.strip()',
-                "reference == operation.merchant_reference",
-            ),
-        ),
+        "validation/validator.py",
+        "        if text != text.strip():\n",
+        "        if text != text:\n",
     ),
     _one(
         "a payout over its limit is sent without approval",

@@ -9,8 +9,11 @@ from django.db import connection, transaction
 from tests.receivers.models import ReceiverCall
 
 _TABLES = [
-    *(model._meta.db_table for model in apps.get_app_config("payments_integration").get_models()),
-    *(model._meta.db_table for model in apps.get_app_config("payments_finance").get_models()),
+    *(
+        model._meta.db_table
+        for label in ("payments_integration", "payments_finance", "payments_receipts")
+        for model in apps.get_app_config(label).get_models()
+    ),
     ReceiverCall._meta.db_table,
     User._meta.db_table,
 ]

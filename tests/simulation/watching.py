@@ -63,6 +63,8 @@ class Claim:
     claim: str
     turn: int
     in_hand: str
+    #: Whether its holder dispatches the object with others in one transaction.
+    is_grouped: bool
 
 
 @dataclass
@@ -93,6 +95,9 @@ class Watch:
         self.dispatched: dict[str, int] = {}
         self._moment = self._last_dispatched = 0
         self._claims: dict[Key, Claim] = {}
+        #: The objects that are dispatched alone because a worker died over a group; and those of the last commit.
+        self._alone: set[str] = set()
+        self._together: set[str] = set()
         #: The claims whose holder's death cost an attempt.
         self._dead_claims: set[str] = set()
         #: Items whose receivers fail, until that has cost them an attempt; and how many attempts have failed.
@@ -114,6 +119,7 @@ class Watch:
         Returns what receivers have done in this commit.
         """
         done: list[str] = []
+        self._together = set()
         self._moment += 1
         if _EVENTS in tables:
             now = self._project.clock.now()
@@ -123,9 +129,12 @@ class Watch:
                 if state != "pending":
                     self.applied.setdefault(event_id, self._moment)
         if _CALLS in tables:
-            cursor.execute(f"SELECT id, what FROM {_CALLS} WHERE id > %s ORDER BY id", [self._last_dispatched])
-            for self._last_dispatched, what in cursor.fetchall():
+            cursor.execute(
+                f"SELECT id, what, object_id FROM {_CALLS} WHERE id > %s ORDER BY id", [self._last_dispatched]
+            )
+            for self._last_dispatched, what, object_id in cursor.fetchall():
                 done.append(what)
+                self._together.add(object_id)
                 kind, _, rest = what.partition(":")
                 if kind == "event":
                     self.dispatched.setdefault(rest.partition(":")[0], self._moment)
@@ -159,6 +168,7 @@ class Watch:
                 else:
                     claim = self._claims.get((key[0], key[1]))
                     is_right = claim is not None and claim.in_hand == item and self._is_first(claim)
+                    is_right = is_right and not (claim is not None and claim.is_grouped)
                     if claim is not None:
                         self._dead_claims.add(claim.claim)
                 if attempts > before + 1 or not is_right:
@@ -171,20 +181,36 @@ class Watch:
             each.turn for each in self._claims.values() if each.claim == claim.claim
         )
 
-    def claims_changed(self, cursor: Any, tables: Iterable[str]) -> set[str]:
-        """Returns the claims that are new."""
+    def claims_changed(self, cursor: Any, tables: Iterable[str], held: set[str]) -> tuple[set[str], list[str]]:
+        """Returns the claims that are new, and the objects that are, or will be, wrongly dispatched in a group.
+
+        ``held``: the claims of the process that has committed.
+        """
+        wrong: list[str] = []
+        if len(self._together) > 1 and self._together & self._alone:
+            wrong.append(f"{sorted(self._together & self._alone)} with {sorted(self._together - self._alone)}")
         if _DISPATCHES not in tables:
-            return set()
-        before = self.claims
+            return set(), wrong
+        before, known = self.claims, self._claims
         cursor.execute(
-            f"SELECT object_kind, object_id, claim, turn, event_in_hand, change_in_hand FROM {_DISPATCHES}"
-            " WHERE claim <> ''"
+            "SELECT object_kind, object_id, claim_token, turn, event_in_hand, change_in_hand, grouping"
+            f" FROM {_DISPATCHES} WHERE claim_token <> '' OR grouping = 'alone'"
         )
+        rows = cursor.fetchall()
+        self._alone = {object_id for _, object_id, *_, grouping in rows if grouping == "alone"}
         self._claims = {
-            (kind, object_id): Claim(claim, turn, event or str(change))
-            for kind, object_id, claim, turn, event, change in cursor.fetchall()
+            (kind, object_id): Claim(claim, turn, event or str(change), grouping == "grouped")
+            for kind, object_id, claim, turn, event, change, grouping in rows
+            if claim
         }
-        return self.claims - before
+        for claim in before - held:
+            mine = {key: each for key, each in known.items() if each.claim == claim}
+            first = min(mine, key=lambda key: mine[key].turn)
+            if mine[first].is_grouped and (first not in self._claims or self._claims[first].claim != claim):
+                # Its holder has died over a group.
+                group = {object_id for (_, object_id), each in mine.items() if each.is_grouped}
+                wrong += [f"{object_id} of claim {claim}" for object_id in sorted(group - self._alone)]
+        return self.claims - before, wrong
 
     @property
     def claims(self) -> set[str]:

@@ -88,6 +88,7 @@ class World:
         *,
         mode: str,
         receiver_defers: bool = False,
+        database_only: bool = False,
         window: int = 0,
         approvals: bool = False,
         begins_at: datetime = START,
@@ -95,6 +96,8 @@ class World:
         self.scheduler = scheduler
         self.mode = mode
         self.receiver_defers = receiver_defers
+        #: The merchant's receivers are declared so, and share transactions.
+        self.database_only = database_only
         self.window = window
         #: Large payouts need a second person.
         self.approvals = approvals
@@ -187,7 +190,9 @@ class World:
                     self._callbacks_due[what] = actor
             for message in self.watch.charged(cursor, tables):
                 self.violated("a failure costs the item in hand an attempt", message)
-            claims = self.watch.claims_changed(cursor, tables)
+            claims, wrong = self.watch.claims_changed(cursor, tables, set() if actor is None else actor.claims)
+            for message in wrong:
+                self.violated("after a death in a group its objects are dispatched alone", message)
             if actor is not None:
                 actor.claims |= claims
 
@@ -461,7 +466,7 @@ class World:
         """Events that a whole pass has left, although their objects have not failed and wait for nothing."""
         waiting, names = set(), ("object_kind", "object_id")
         waits: tuple[Any, ...] = (
-            ObjectDispatch.objects.exclude(claim="", next_attempt_at=None),
+            ObjectDispatch.objects.exclude(claim_token="", next_attempt_at=None),
             Event.objects.filter(state__in=(EventState.HELD, EventState.PENDING)),
             DueRefresh.objects.exclude(dispatch_waits_until=None),
         )
@@ -511,8 +516,8 @@ class World:
         for module in (event_passes, object_passes):
             stack.enter_context(mock.patch.object(module, "fetched_ahead", ahead(self.time.monotonic)))
         receivers: tuple[tuple[Any, list[Callable[..., Any]]], ...] = (
-            (event_received, [self.merchant.on_event]),
-            (status_changed, [self.merchant.on_status]),
+            (event_received, [self._declared(self.merchant.on_event)]),
+            (status_changed, [self._declared(self.merchant.on_status)]),
             (attention, [self._on_attention]),
         )
         for signal, mine in receivers:
@@ -520,7 +525,16 @@ class World:
             signal.receivers = []
             signal.sender_receivers_cache.clear()
             for receiver in mine:
-                signal.connect(receiver)
+                signal.connect(receiver, weak=False)
+
+    def _declared(self, handler: Callable[..., Any]) -> Callable[..., Any]:
+        """As the decorators of ``handlers`` declare it."""
+
+        def receiver(*args: Any, **kwargs: Any) -> Any:
+            return handler(*args, **kwargs)
+
+        receiver.database_only = self.database_only  # type: ignore[attr-defined]
+        return receiver
 
     def _release(self, account: str) -> int:
         """Stands for the release of all held events, of which one is overdue by our clock."""

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from payments_integration import exceptions, models, services, signals
-from payments_integration.contrib.finance.models import Movement, ReceiptMail
+from payments_integration.contrib.finance.models import Movement
+from payments_integration.contrib.receipts.models import ReceiptMail
 from payments_integration.models.base import Row
 from tests.site.built import Site
 
@@ -23,7 +24,12 @@ DOCS = ROOT / "docs"
 SOURCES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 #: Pages that the build makes of files in the root.
 OF_THE_ROOT = ["changelog.md", "code-of-conduct.md", "contributing.md", "license.md", "security.md"]
-FUNCTIONS = [name for name in vars(services)["__all__"] if inspect.isfunction(getattr(services, name))]
+# Those for async views have the same documentation.
+FUNCTIONS = [
+    name
+    for name in vars(services)["__all__"]
+    if inspect.isfunction(found := getattr(services, name)) and not inspect.iscoroutinefunction(found)
+]
 ERRORS = [
     name
     for name, value in vars(exceptions).items()
@@ -43,17 +49,6 @@ MODELS: list[type[Row]] = [
     Movement,
     ReceiptMail,
 ]
-
-
-@pytest.fixture(scope="module")
-def site() -> Site:
-    """Built where ``make docs`` leaves it."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean"]
-    run = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    return Site(ROOT / "build" / "site")
 
 
 def first_sentence(text: str) -> str:
@@ -154,3 +149,32 @@ def test_lists_and_code_are_shown_as_such(site: Site) -> None:
         assert "```" not in page.prose, name
         assert re.findall(r"^ *[-*] .*", page.prose, re.MULTILINE) == [], name
         assert r"\|" not in page.text, name
+
+
+def test_versions_are_published_side_by_side(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    names = {f"GIT_{role}_{what}": "docs" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    environment = {**os.environ, **names, "VENV": sys.prefix, "NO_MKDOCS_2_WARNING": "1"}
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    # Only what is published is of interest: a page is enough.
+    (clone / "mkdocs.yml").write_text("site_name: payments_integration\ndocs_dir: pages\n")
+    (clone / "pages").mkdir()
+    (clone / "pages" / "index.md").write_text("# payments_integration\n")
+
+    def publish(name: str) -> None:
+        subprocess.run([clone / "docs" / "site" / "publish", name], cwd=clone, env=environment, check=True)
+
+    def read(path: str) -> str:
+        shown = subprocess.run(
+            ["git", "show", f"gh-pages:{path}"], cwd=clone, check=True, capture_output=True, text=True
+        )
+        return shown.stdout
+
+    publish("main")
+    assert "url=dev/" in read("index.html")
+    for name in ("v1.2.3", "v1.3.0", "v1.2.4", "v2.0.0rc1", "main"):
+        publish(name)
+    found = {each["version"]: each["aliases"] for each in json.loads(read("versions.json"))}
+    assert found == {"dev": [], "1.2": [], "1.3": ["latest"]}
+    assert "url=latest/" in read("index.html")
+    assert "payments_integration" in read("1.3/index.html")

@@ -24,13 +24,16 @@ from pathlib import Path
 
 import pytest
 
-from payments_integration.sandbox import Engine, Fault, SandboxServer
+from payments_integration.sandbox import Engine, Fault, SandboxServer, deliveries
+from payments_integration.sandbox.deliveries import signature
 from payments_integration.sandbox.engine import DEFAULT_FUNDS
 from tests.servers import free_port, wait_until
+from tests.unit.sandbox.support import Client
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "docker" / "sandbox" / "Dockerfile"
 NODE_PROGRAM = Path(__file__).with_name("take_a_payment.mjs")
+TRAVELLER = Path(__file__).with_name("travel_in_time.mjs")
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -160,9 +163,9 @@ def test_the_docs_build_and_run_this_image() -> None:
 # a client in another language
 
 
-def run_node(url: str, *, api_key: str = "sk_test_sandbox") -> str:
+def run_node(url: str, *arguments: str, program: Path = NODE_PROGRAM) -> str:
     done = subprocess.run(
-        ["node", str(NODE_PROGRAM), url, api_key], check=False, capture_output=True, text=True, timeout=120
+        ["node", str(program), url, *arguments], check=False, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -171,7 +174,7 @@ def run_node(url: str, *, api_key: str = "sk_test_sandbox") -> str:
 def test_a_payment_is_taken_with_nothing_but_http() -> None:
     engine = Engine("sk_test_node", auto_progress=0.1, funds=DEFAULT_FUNDS)
     with SandboxServer(engine) as server:
-        assert "paid and refunded" in run_node(server.url, api_key="sk_test_node")
+        assert "paid and refunded" in run_node(server.url, "sk_test_node")
     (payment,) = engine.payments.values()
     assert payment["refunded_amount"] == 990
     assert engine.endpoints == {}
@@ -185,7 +188,31 @@ def test_the_program_ends_with_an_error_if_a_delivery_is_not_signed() -> None:
         run_node(server.url)
 
 
-def test_the_program_uses_nothing_but_node() -> None:
-    imported = re.findall(r"from '(.*)'", NODE_PROGRAM.read_text())
+def test_expiry_and_retries_are_received_after_an_advance_of_the_clock() -> None:
+    engine = Engine(auto_progress=0.1, funds=DEFAULT_FUNDS)
+    untouched = Client(engine).card()
+    with SandboxServer(engine) as server:
+        shown = run_node(server.url, program=TRAVELLER)
+    assert re.fullmatch(r"pay_\w+: expired; pay_\w+: delivered again; pay_\w+: declined\n", shown)
+    assert engine.payments == {untouched["id"]: untouched}, "another project"
+    assert abs(engine.clock.ahead) < 1
+
+
+def test_the_program_ends_with_an_error_if_a_delivery_is_signed_with_the_sandbox_s_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = Engine(funds=DEFAULT_FUNDS)
+
+    def travelled(body: bytes, secrets: list[str], unix_time: int) -> str:
+        return signature(body, secrets, unix_time + int(list(engine.projects.values())[-1].clock.ahead))
+
+    monkeypatch.setattr(deliveries, "signature", travelled)
+    with SandboxServer(engine) as server, pytest.raises(AssertionError, match="wrong signature"):
+        run_node(server.url, program=TRAVELLER)
+
+
+@pytest.mark.parametrize("program", [NODE_PROGRAM, TRAVELLER], ids=lambda program: program.stem)
+def test_the_program_uses_nothing_but_node(program: Path) -> None:
+    imported = re.findall(r"from '(.*)'", program.read_text())
     assert imported
     assert all(name.startswith("node:") for name in imported)

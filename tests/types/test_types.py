@@ -37,8 +37,9 @@ OWN_MODELS = "shop/models.py"
 #: What pyright cannot know of an example, which shows a part of a program.
 UNKNOWN = {"reportUndefinedVariable", "reportMissingImports"}
 #: In messages about examples: only the hosted flow has a checkout page to redirect to, the order's methods are the
-#: reader's, and environ's annotations know fewer defaults than environ takes.
-LEFT_TO_THE_READER = ('"to" of type', '"redirect_to" of type', '"mark_paid"', '"NoValue"')
+#: reader's, environ's annotations know fewer defaults than environ takes, and a Meta need not inherit that of an
+#: abstract model.
+LEFT_TO_THE_READER = ('"to" of type', '"redirect_to" of type', '"mark_paid"', '"NoValue"', '"Meta" overrides')
 #: What has no annotation for others, because it is not for others. Each is used within its module or by Django only.
 INTERNAL = {"Meta", "mirrored", "personal", "logger"}
 GUESSED = re.compile("Type is missing type annotation|Ambiguous base class override")

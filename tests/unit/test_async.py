@@ -1,4 +1,4 @@
-"""Under ASGI: deliveries to the webhook view, and services called from async code. ``docs/async.md`` says the same."""
+"""Under ASGI: deliveries to the webhook view, and services from async code, as docs/take-a-payment.md says."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def dies_before_sending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[]
 
         def restart() -> None:
             patch.undo()
-            clock.shift(attention.OVERDUE_AFTER)
+            clock.shift(attention.SENDING.length)
 
         yield restart
 
@@ -114,7 +114,7 @@ def test_with_autocommit_off_the_schedule_sends_it(attentions: list[dict[str, An
         transaction.rollback()
         transaction.set_autocommit(True)
     assert attentions == []
-    with time_machine.travel(timezone.now() + attention.OVERDUE_AFTER):
+    with time_machine.travel(timezone.now() + attention.SENDING.length):
         attention.send_overdue()
     assert messages(attentions) == ["look at this", "in a block"]
 
@@ -125,7 +125,7 @@ def test_a_database_that_fails_after_the_commit_does_not_fail_the_caller(attenti
             call()
         call("outside a transaction")
     assert len(attentions) == 2
-    with time_machine.travel(timezone.now() + attention.OVERDUE_AFTER):
+    with time_machine.travel(timezone.now() + attention.SENDING.length):
         attention.send_overdue()
     assert messages(attentions)[2:] == ["look at this", "outside a transaction"], "at least once"
 
@@ -250,7 +250,6 @@ def overdue(**fields: Any) -> DueAttention:
             "reason": Reason.ENDPOINT,
             "message": "look at this",
             "sender": "webhookendpoint",
-            "due_at": timezone.now() - timedelta(seconds=1),
             **fields,
         }
     )
@@ -258,20 +257,19 @@ def overdue(**fields: Any) -> DueAttention:
 
 def test_of_two_workers_one_sends_it(attentions: list[dict[str, Any]]) -> None:
     overdue()
-    real = attention.updated
+    send = attention._send
 
-    def after_another(rows: Any, **values: Any) -> int:
-        with mock.patch.object(attention, "updated", real):
-            attention.send_overdue()
-        return real(rows, **values)
+    def send_twice(due: DueAttention) -> None:
+        attention.send_overdue()
+        send(due)
 
-    with mock.patch.object(attention, "updated", after_another):
+    with mock.patch.object(attention, "_send", send_twice):
         attention.send_overdue()
     assert len(attentions) == 1
 
 
 def test_a_clock_that_was_ahead_delays_it_by_no_hours(attentions: list[dict[str, Any]]) -> None:
-    overdue(due_at=timezone.now() + timedelta(hours=3))
+    overdue(claimed_until=timezone.now() + timedelta(hours=3))
     attention.send_overdue()
     assert len(attentions) == 1
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = ROOT / "docs" / "1-install.md"
+GUIDE = ROOT / "docs" / "install.md"
 FOR_ALL = {
     "CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP": True,
     "CELERY_BROKER_CONNECTION_MAX_RETRIES": None,

@@ -14,6 +14,7 @@ import certifi
 import pytest
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
 from django.test import override_settings
 from django.urls import clear_script_prefix, include, path, set_script_prefix
 from django.utils import timezone
@@ -21,6 +22,7 @@ from django.utils import timezone
 from payments_integration import conf, handlers
 from payments_integration.checks import (
     check_api,
+    check_database,
     check_deployment,
     check_handlers,
     check_keys,
@@ -30,7 +32,9 @@ from payments_integration.checks import (
 from payments_integration.models import Payment, WebhookEndpoint
 from payments_integration.projection import store_secret
 from payments_integration.schedule import BEAT_SCHEDULE, beat_schedule
+from tests.databases import POSTGRES
 
+ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = {"BASE_URL": "https://api.example.com", "API_KEY": "sk_test_1"}
 
 
@@ -102,12 +106,41 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "password in url": ("E005", account(BASE_URL="https://a:b@example.com"), "BASE_URL"),
     "v1": ("E005", account(BASE_URL="https://api.example.com/v1/"), "ends in /v1"),
     "no key": ("E005", account(API_KEY=""), "API_KEY"),
-    "key with newline": ("E005", account(API_KEY="sk\n"), "API_KEY"),
+    "key with newline": ("E005", account(API_KEY="sk\n"), '"API_KEY"] begins or ends with a blank or a line break'),
+    "key with a blank": ("E005", account(API_KEY="sk test"), '"API_KEY"] has a blank, a line break or a character'),
+    "key in quotation marks": ("E005", account(API_KEY="'sk'"), '"API_KEY"] is written within quotation marks'),
+    "key as bytes": ("E005", account(API_KEY=b"sk"), '"API_KEY"] is not a text'),
+    "key of blanks": ("E005", account(API_KEY="  "), '"API_KEY"] is empty'),
+    "url with newline": (
+        "E005",
+        account(BASE_URL="https://api.example.com\n"),
+        '"BASE_URL"] begins or ends with a blank or a line break',
+    ),
+    "secret with newline": (
+        "E005",
+        account(WEBHOOK_SECRETS=["a", " b\n"]),
+        '"WEBHOOK_SECRETS"] has a value, number 2, that begins or ends with a blank or a line break',
+    ),
+    "secret in quotation marks": ("E005", account(WEBHOOK_SECRETS=['"a"']), "within quotation marks"),
     "secrets as text": ("E005", account(WEBHOOK_SECRETS="whsec"), "WEBHOOK_SECRETS"),
     "dispatch since a naive time": ("E005", account(DISPATCH_SINCE=datetime(2026, 1, 31)), "DISPATCH_SINCE"),  # noqa: DTZ001
     "dispatch since a text": ("E005", account(DISPATCH_SINCE="2026-01-31T00:00:00Z"), "DISPATCH_SINCE"),
     "empty secret": ("E005", account(WEBHOOK_SECRETS=[""]), "WEBHOOK_SECRETS"),
     "one key twice": ("E005", {"ACCOUNTS": {"a": ACCOUNT, "b": ACCOUNT}}, "same key as 'a'"),
+    "name as a number": ("E005", account(NAME=1), "NAME"),
+    "name of two lines": ("E005", account(NAME="Shop\nBrazil"), "NAME"),
+    "name with blanks": ("E005", account(NAME=" Shop"), "NAME"),
+    "long name": ("E005", account(NAME="x" * 101), "NAME"),
+    "name of another account": (
+        "E005",
+        {"ACCOUNTS": {"br": {**ACCOUNT, "NAME": "Shop"}, "cl": {**ACCOUNT, "API_KEY": "sk_2", "NAME": "Shop"}}},
+        "is called like 'br'",
+    ),
+    "name that is another alias": (
+        "E005",
+        {"ACCOUNTS": {"br": ACCOUNT, "cl": {**ACCOUNT, "API_KEY": "sk_2", "NAME": "br"}}},
+        "is called like 'br'",
+    ),
     "proxy without a port": ("E005", account(PROXY="http://proxy.example"), "PROXY"),
     "proxy without a scheme": ("E005", account(PROXY="proxy.example:3128"), "PROXY"),
     "proxy over TLS": ("E005", account(PROXY="https://proxy.example:3128"), "PROXY"),
@@ -121,6 +154,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "authorities as bool": ("E005", account(CA_BUNDLE=True), "no path"),
     "authorities with a null": ("E005", account(CA_BUNDLE="\0"), "cannot be read"),
     "processing": ("E006", setting(PROCESSING="async"), "PROCESSING"),
+    "document checks": ("E006", setting(DOCUMENT_CHECKS="off"), "DOCUMENT_CHECKS"),
     "number as text": ("E007", setting(BATCH_SIZE="500"), "BATCH_SIZE"),
     "number as bool": ("E007", setting(BATCH_SIZE=True), "BATCH_SIZE"),
     "float for a whole number": ("E007", setting(REORDER_WINDOW=1.5), "REORDER_WINDOW"),
@@ -128,8 +162,14 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "retention too short": ("E007", setting(EVENT_DAYS=30), "EVENT_DAYS"),
     "zero timeout": ("E007", setting(READ_TIMEOUT=0), "READ_TIMEOUT"),
     "network as text": ("E007", setting(ALLOW_NETWORK_IN_TESTS="no"), "ALLOW_NETWORK_IN_TESTS"),
+    "doubles as text": ("E007", setting(REPORT_DOUBLE_PAYMENTS="no"), "REPORT_DOUBLE_PAYMENTS"),
     "retries": ("E008", setting(RECEIVER_RETRIES=[10, -1]), "RECEIVER_RETRIES"),
     "keys": ("E009", setting(ENCRYPTION_KEYS="secret"), "ENCRYPTION_KEYS"),
+    "key with a blank at its end": (
+        "E009",
+        setting(ENCRYPTION_KEYS=["secret "]),
+        "has a value, number 1, that begins or ends with a blank",
+    ),
     "limits no dict": ("E012", setting(APPROVAL_LIMITS=1000), "must be a dict"),
     "limit of no currency": ("E012", setting(APPROVAL_LIMITS={"clp": 1000}), "unknown currency 'clp'"),
     "limit of zero": ("E012", setting(APPROVAL_LIMITS={"CLP": 0}), '["CLP"]'),
@@ -141,7 +181,10 @@ WRONG: dict[str, tuple[str, Any, str]] = {
     "no dotted path": ("E013", setting(API_PERMISSION_CLASSES=["AllowAny"]), "API_PERMISSION_CLASSES"),
     "no permission classes": ("E013", setting(API_PERMISSION_CLASSES=[]), "open to everyone"),
     "rows by a function": ("E013", setting(API_QUERYSET=print), "API_QUERYSET"),
+    "names as a list": ("E007", setting(NAMES=["cl_card"]), "NAMES"),
+    "a name that is no text": ("E007", setting(NAMES={"cl_card": None}), "NAMES"),
     "orders by a function": ("E013", setting(ORDER_URL=print), "ORDER_URL"),
+    "wake-up by a function": ("E013", setting(WAKE_UP=print), "WAKE_UP"),
     "references by a function": ("E013", setting(API_REFERENCE_CHECK=print), "API_REFERENCE_CHECK"),
     "accounts by a function": ("E013", setting(API_ACCOUNT_CHECK=print), "API_ACCOUNT_CHECK"),
     "rates no dict": ("E013", setting(API_THROTTLE_RATES="5/min"), "must be a dict"),
@@ -152,6 +195,7 @@ WRONG: dict[str, tuple[str, Any, str]] = {
 }
 
 
+@pytest.mark.case(139)
 @pytest.mark.parametrize(("id", "raw", "says"), WRONG.values(), ids=WRONG)
 def test_a_wrong_setting_is_a_check_error(id: str, raw: Any, says: str) -> None:
     with override_settings(PAYMENTS_INTEGRATION=raw):
@@ -203,6 +247,8 @@ def test_a_throttle_rate_that_is_not_given_keeps_its_default() -> None:
         ({"API_QUERYSET": "nowhere.visible"}, ["API_QUERYSET", "'nowhere.visible'", "cannot be imported"]),
         ({"API_REFERENCE_CHECK": "", "ORDER_URL": ""}, []),
         ({"ORDER_URL": "nowhere.order"}, ["ORDER_URL", "'nowhere.order'", "cannot be imported"]),
+        ({"WAKE_UP": "nowhere.wake_up"}, ["WAKE_UP", "'nowhere.wake_up'", "cannot be imported"]),
+        ({"WAKE_UP": "payments_integration.conf.NAME"}, ["WAKE_UP", "it is not a function"]),
         ({"API_REFERENCE_CHECK": "nowhere.mine"}, ["API_REFERENCE_CHECK", "'nowhere.mine'", "cannot be imported"]),
         ({"API_ACCOUNT_CHECK": "nowhere.may"}, ["API_ACCOUNT_CHECK", "'nowhere.may'", "cannot be imported"]),
         ({"API_QUERYSET": "payments_integration.conf.NAME"}, ["API_QUERYSET", "conf.NAME", "not a function"]),
@@ -252,6 +298,32 @@ def test_several_accounts_need_a_rule_about_who_may_use_which(
     assert [message.id for message in found] == ["payments_integration.W014"] * warns
 
 
+_CORS = "corsheaders.middleware.CorsMiddleware"
+_HEADERS = {"CORS_ALLOW_HEADERS": ["Idempotency-Key"], "CORS_EXPOSE_HEADERS": ["Request-Id", "Retry-After"]}
+
+
+@pytest.mark.parametrize(
+    ("middleware", "options", "headers", "named"),
+    [
+        ([_CORS], _OPENED, {}, ["CORS_ALLOW_HEADERS", "CORS_EXPOSE_HEADERS"]),
+        ([_CORS], _OPENED, {**_HEADERS, "CORS_ALLOW_HEADERS": ["accept"]}, ["CORS_ALLOW_HEADERS"]),
+        ([_CORS], _OPENED, {**_HEADERS, "CORS_EXPOSE_HEADERS": ["request-id"]}, ["CORS_EXPOSE_HEADERS"]),
+        ([_CORS], _OPENED, _HEADERS, []),
+        ([_CORS], _OPENED, {"CORS_ALLOW_HEADERS": ["*"], "CORS_EXPOSE_HEADERS": ["*"]}, []),
+        ([_CORS], {}, {}, []),
+        ([], _OPENED, {}, []),
+    ],
+)
+def test_front_ends_of_other_origins_need_headers(
+    middleware: list[str], options: dict[str, Any], headers: dict[str, Any], named: list[str]
+) -> None:
+    with override_settings(PAYMENTS_INTEGRATION=setting(**options), MIDDLEWARE=middleware, **headers):
+        found = check_api()
+    assert [message.id for message in found] == ["payments_integration.W026"] * len(named)
+    for message, option in zip(found, named, strict=True):
+        assert option in str(message.hint)
+
+
 def test_api_paths_are_not_imported_while_the_setting_is_wrong() -> None:
     with override_settings(PAYMENTS_INTEGRATION=setting(API_QUERYSET="nowhere.visible", PROCESING="celery")):
         assert check_api() == []
@@ -281,6 +353,26 @@ def test_a_reorder_window_without_a_worker_is_a_warning(settings: Any) -> None:
     assert ids(check_settings()) == {"payments_integration.W009"}
     settings.PAYMENTS_INTEGRATION = setting(REORDER_WINDOW=5, PROCESSING="celery")
     assert "payments_integration.W009" not in ids(check_settings())
+    settings.PAYMENTS_INTEGRATION = setting(REORDER_WINDOW=5, PROCESSING="worker")
+    (warning,) = check_settings()
+    assert (warning.id, '"PROCESSING": "worker"' in warning.msg) == ("payments_integration.W009", True)
+
+
+@pytest.mark.parametrize("processing", ["inline", "celery"])
+def test_a_wake_up_that_is_never_called_is_an_error(processing: str, settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = setting(WAKE_UP="shop.tasks.wake_up", PROCESSING=processing)
+    error = next(message for message in check_settings() if message.id == "payments_integration.E024")
+    assert error.is_serious()
+    assert f'"PROCESSING": "{processing}"' in error.msg
+    assert error.hint == 'Set "PROCESSING": "worker", or leave WAKE_UP out.'
+
+
+def test_a_worker_needs_no_wake_up_and_no_schedule_of_celery(settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING="worker")
+    settings.CELERY_BEAT_SCHEDULE = {}
+    assert check_settings() == []
+    settings.PAYMENTS_INTEGRATION = setting(PROCESSING="worker", WAKE_UP="shop.tasks.wake_up")
+    assert check_settings() == []
 
 
 def test_a_project_without_the_app_of_the_rest_framework_is_warned(settings: Any) -> None:
@@ -403,6 +495,31 @@ def ids(messages: list[checks.CheckMessage]) -> set[str | None]:
     return {message.id for message in messages}
 
 
+@pytest.mark.parametrize(("zone", "is_wrong"), [(None, False), ("UTC", False), ("America/Santiago", True)])
+def test_times_that_a_database_stores_in_another_zone_are_a_check_error(
+    zone: str | None, is_wrong: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL stores moments. In the others, the order within the hour that comes twice is lost."""
+    monkeypatch.setitem(connections["default"].settings_dict, "TIME_ZONE", zone)
+    monkeypatch.delitem(connections["default"].__dict__, "timezone_name", raising=False)
+    try:
+        found = check_database()
+    finally:
+        connections["default"].__dict__.pop("timezone_name", None)
+    assert ("payments_integration.E016" in ids(found)) is (is_wrong and not POSTGRES)
+    assert not is_wrong or POSTGRES or 'DATABASES["default"]["TIME_ZONE"] is America/Santiago' in found[0].msg
+
+
+@pytest.mark.case(77)
+def test_atomic_requests_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "payments_integration.W015" not in ids(check_database())
+    monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
+    (warning,) = [message for message in check_database() if message.id == "payments_integration.W015"]
+    assert warning.level == checks.WARNING
+    assert warning.hint is not None
+    assert warning.hint.startswith("Decorate these views with django.db.transaction.non_atomic_requests")
+
+
 def test_use_tz_off_is_a_check_error(settings: Any) -> None:
     assert "payments_integration.E011" not in ids(check_settings())
     settings.USE_TZ = False
@@ -482,6 +599,8 @@ def test_tests_are_told_from_a_site() -> None:
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """No variable of ours, and a working directory without a ``.env``."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # restored after the test
+    monkeypatch.setattr(conf, "misspelt", {})
     for name in os.environ:
         if name.startswith("PAYMENTS_"):
             monkeypatch.delenv(name)
@@ -499,6 +618,7 @@ def test_from_env_reads_one_account_and_leaves_defaults_out(environment: pytest.
 def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
     written: dict[str, tuple[str, Any]] = {
         "PROCESSING": ("celery", "celery"),
+        "WAKE_UP": ("shop.tasks.wake_up", "shop.tasks.wake_up"),
         "REORDER_WINDOW": ("5", 5),
         "ENCRYPTION_KEYS": ("new,old", ["new", "old"]),
         "MAX_WEBHOOK_BYTES": ("65536", 65536),
@@ -520,7 +640,11 @@ def test_from_env_reads_every_option(environment: pytest.MonkeyPatch) -> None:
         "API_QUERYSET": ("shop.api.rows", "shop.api.rows"),
         "API_REFERENCE_CHECK": ("shop.api.is_own_order", "shop.api.is_own_order"),
         "API_ACCOUNT_CHECK": ("shop.api.may_use", "shop.api.may_use"),
+        "API_PAYMENT": ("shop.api.payment_of_order", "shop.api.payment_of_order"),
+        "DOCUMENT_CHECKS": ("warn", "warn"),
         "ORDER_URL": ("shop.orders.url_of", "shop.orders.url_of"),
+        "NAMES": ("cl_card=Webpay", {"cl_card": "Webpay"}),
+        "REPORT_DOUBLE_PAYMENTS": ("false", False),
         "ALLOW_NETWORK_IN_TESTS": ("true", True),
     }
     for name, (text, _value) in written.items():
@@ -562,6 +686,31 @@ def test_from_env_reads_several_accounts(environment: pytest.MonkeyPatch) -> Non
 BUNDLE = certifi.where()
 
 
+def test_an_account_has_a_name_for_people() -> None:
+    with override_settings(PAYMENTS_INTEGRATION=account(NAME="Shop Brazil")):
+        assert conf.account_name("default") == "Shop Brazil"
+        assert conf.account_choices() == [("default", "Shop Brazil")]
+        assert conf.account_name("removed") == "removed"
+    with override_settings(PAYMENTS_INTEGRATION=account()):
+        assert conf.account_choices() == [("default", "default")]
+
+
+def test_from_env_reads_the_names(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("PAYMENTS_ACCOUNTS", "default,br")
+    environment.setenv("PAYMENTS_BR_API_KEY", "sk_test_br")
+    environment.setenv("PAYMENTS_BR_NAME", "Shop Brazil")
+    found = conf.from_env()["ACCOUNTS"]
+    assert "NAME" not in found["default"]
+    assert found["br"]["NAME"] == "Shop Brazil"
+
+
+@pytest.mark.parametrize(("key", "is_test"), [("sk_test_1", True), ("sk_live_1", False)])
+def test_a_test_key_is_told_by_its_beginning(key: str, is_test: bool) -> None:
+    with override_settings(PAYMENTS_INTEGRATION=account(API_KEY=key)):
+        assert conf.is_test("default") is is_test
+        assert conf.is_test("removed") is False
+
+
 @pytest.mark.case(149)
 @pytest.mark.parametrize("bundle", [BUNDLE, Path(BUNDLE)])
 def test_an_account_may_have_a_way_out(bundle: Any) -> None:
@@ -589,6 +738,95 @@ def test_from_env_reads_the_way_out(environment: pytest.MonkeyPatch) -> None:
     assert (found["br"]["PROXY"], found["br"]["CA_BUNDLE"]) == ("http://other.example:3128", BUNDLE)
 
 
+@pytest.mark.case(139)
+def test_from_env_leaves_blanks_and_line_breaks_out(environment: pytest.MonkeyPatch) -> None:
+    for name, text in {
+        "BASE_URL": " https://api.example.com\n",
+        "API_KEY": "sk_test_1\r\n",
+        "WEBHOOK_SECRETS": "a, b\n",
+        "ENCRYPTION_KEYS": " new ,\told, ",
+        "PROCESSING": "celery ",
+        "RECEIVER_RETRIES": "1, 2",
+        "APPROVAL_LIMITS": "CLP=1000000, USD = 50000",
+        "API_THROTTLE_RATES": "read=9/minute, write=3/hour",
+        "API_PERMISSION_CLASSES": "shop.api.A, shop.api.B",
+        "BR_API_KEY": " \n sk_test_br",
+        "ACCOUNTS": "default, br",
+    }.items():
+        environment.setenv(f"PAYMENTS_{name}", text)
+    assert conf.from_env() == {
+        "ACCOUNTS": {
+            "default": {**ACCOUNT, "WEBHOOK_SECRETS": ["a", "b"]},
+            "br": {**ACCOUNT, "API_KEY": "sk_test_br", "WEBHOOK_SECRETS": []},
+        },
+        "ENCRYPTION_KEYS": ["new", "old"],
+        "PROCESSING": "celery",
+        "RECEIVER_RETRIES": [1, 2],
+        "APPROVAL_LIMITS": {"CLP": 1_000_000, "USD": 50_000},
+        "API_THROTTLE_RATES": {"read": "9/minute", "write": "3/hour"},
+        "API_PERMISSION_CLASSES": ["shop.api.A", "shop.api.B"],
+    }
+
+
+def test_a_misspelt_variable_is_a_check_error(environment: pytest.MonkeyPatch, settings: Any) -> None:
+    settings.PAYMENTS_INTEGRATION = setting()
+    environment.setenv("PAYMENTS_ACCOUNTS", "default,br")
+    environment.setenv("PAYMENTS_BR_API_KEY", "sk_test_br")
+    # Variables of the project itself, and of another prefix.
+    for name in ("PAYMENTS_METRICS_TOKEN", "PAYMENTS_DATABASE_URL", "PAYMENTS_PUBLIC_API_KEY", "SHOP_BATCHSIZE"):
+        environment.setenv(name, "x")
+    conf.from_env()
+    assert check_settings() == []
+    misspelt = {
+        "PAYMENTS_APPROVAL_LIMIT": "PAYMENTS_APPROVAL_LIMITS",
+        "PAYMENTS_BATCHSIZE": "PAYMENTS_BATCH_SIZE",
+        "PAYMENTS_BR_WEBHOOK_SECRET": "PAYMENTS_BR_WEBHOOK_SECRETS",
+        "payments_processing": "PAYMENTS_PROCESSING",
+    }
+    for name in misspelt:
+        environment.setenv(name, "7")
+    conf.from_env()
+    found = check_settings()
+    assert ids(found) == {"payments_integration.E017"}
+    assert [error.msg for error in found] == [
+        f"The environment variable {name} is not read. Did you mean {meant}?" for name, meant in misspelt.items()
+    ]
+
+
+@pytest.mark.parametrize("name", ["check", "migrate", "runserver", "payments_health"])
+def test_a_command_ends_with_one_line_about_a_wrong_variable(
+    name: str, environment: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "shop_settings.py").write_text(
+        "from payments_integration import conf\nPAYMENTS_INTEGRATION = conf.from_env()\n"
+    )
+    environment.setenv("PAYMENTS_BASE_URL", "http://api.example.com")
+    environment.setenv("DJANGO_SETTINGS_MODULE", "shop_settings")
+    environment.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "django", name], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(
+        "ImproperlyConfigured: The environment variable PAYMENTS_BASE_URL is missing or wrong. Write an https://"
+    )
+
+
+def test_other_errors_are_printed_as_before(environment: pytest.MonkeyPatch) -> None:
+    printed: list[BaseException] = []
+    environment.setattr(sys, "excepthook", lambda kind, error, traceback: printed.append(error))
+    environment.delenv("PAYMENTS_API_KEY")
+    for _ in range(2):
+        with pytest.raises(ImproperlyConfigured) as caught:
+            conf.from_env()
+    sys.excepthook(caught.type, caught.value, caught.tb)
+    assert printed == []
+    other = ImproperlyConfigured("of another app")
+    sys.excepthook(type(other), other, None)
+    assert printed == [other]
+
+
 def test_from_env_reads_another_prefix(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("SHOP_BASE_URL", "https://shop.example.com")
     environment.setenv("SHOP_API_KEY", "sk_test_shop")
@@ -613,9 +851,13 @@ def test_from_env_reads_a_file_that_the_environment_overrides(environment: pytes
         ("PAYMENTS_BASE_URL", "https://api.example.com/v1", "Leave /v1 off"),
         ("PAYMENTS_API_KEY", None, "Write the secret key"),
         ("PAYMENTS_API_KEY", "sk secret", "Write the secret key"),
+        ("PAYMENTS_API_KEY", None, "is missing."),
+        ("PAYMENTS_API_KEY", "sk secret", "has a blank, a line break or a character that is not ASCII."),
+        ("PAYMENTS_API_KEY", '"secret"', "is written within quotation marks."),
+        ("PAYMENTS_WEBHOOK_SECRETS", "'secret'", "that is written within quotation marks."),
         ("PAYMENTS_PROXY", "http://me:secret@proxy.example", "Write http://host:port"),
         ("PAYMENTS_CA_BUNDLE", "/secret.pem", "Write the path of a file"),
-        ("PAYMENTS_PROCESSING", "secret", 'Write "inline" or "celery"'),
+        ("PAYMENTS_PROCESSING", "secret", 'Write "inline", "celery" or "worker"'),
         ("PAYMENTS_BATCH_SIZE", "secret", "cannot be read"),
         ("PAYMENTS_BATCH_SIZE", "0", "Write a whole number from 1 to 1000"),
         ("PAYMENTS_RECEIVER_RETRIES", "1,secret", "cannot be read"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "deployment.md").read_tex
 FILES: dict[str, str] = dict(re.findall(r"^```\w+\n# (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 UNITS = {Path(path).name: text for path, text in FILES.items() if path.startswith("/etc/systemd/")}
 COMPOSE = yaml.safe_load(FILES["compose.yaml"])
+WITHOUT_CELERY = yaml.safe_load(FILES["compose.worker.yaml"])["services"]["worker"]
 GUNICORN = ["yourproject.wsgi", "--workers", "2", "--worker-class", "gthread", "--threads", "4"]
 
 
@@ -36,7 +39,8 @@ def unit(name: str) -> configparser.ConfigParser:
 def command_lines() -> list[list[str]]:
     """Every command of the page, without the folder of its program."""
     lines = [unit(name)["Service"]["ExecStart"] for name in UNITS if name.endswith(".service")]
-    lines += [service["command"] for service in COMPOSE["services"].values() if "command" in service]
+    services = [*COMPOSE["services"].values(), WITHOUT_CELERY]
+    lines += [service["command"] for service in services if "command" in service]
     lines += re.findall(r"^(?:\$|\*/10 \* \* \* \*) +(.*?)(?: +#.*)?$", PAGE, re.MULTILINE)
     split = [part for line in lines for part in re.split(r" && | \|\| ", re.sub(r'sh -c "(.*)"', r"\1", line))]
     words = [shlex.split(part) for part in split]
@@ -51,10 +55,13 @@ def test_the_page_has_the_files_that_it_speaks_of() -> None:
         "shop-web.service",
         "shop-worker.service",
         "shop-beat.service",
+        "shop-payments-worker.service",
         "shop-payments.service",
         "shop-payments.timer",
     }
-    assert {"/etc/shop.env", "yourproject/settings.py", "Dockerfile", "compose.yaml"} <= set(FILES)
+    assert {"/etc/shop.env", "yourproject/settings.py", "Dockerfile", "compose.yaml", "compose.worker.yaml"} <= set(
+        FILES
+    )
 
 
 def test_every_management_command_exists_with_its_options() -> None:
@@ -66,7 +73,9 @@ def test_every_management_command_exists_with_its_options() -> None:
         arguments = arguments[: arguments.index(">")] if ">" in arguments else arguments
         load_command_class(get_commands()[name], name).create_parser("manage.py", name).parse_args(arguments)
         seen.add(name)
-    assert seen == {"migrate", "collectstatic", "payments_process", "payments_endpoints", "payments_health"}
+    assert seen == {
+        "migrate", "collectstatic", "payments_process", "payments_worker", "payments_endpoints", "payments_health"
+    }  # fmt: skip
 
 
 def test_celery_runs_the_project_with_options_that_exist() -> None:
@@ -140,6 +149,26 @@ def test_compose_has_every_process_and_waits_for_the_migration() -> None:
     for dependency in ("postgres", "redis"):
         assert "healthcheck" in services[dependency]
     assert set(COMPOSE["volumes"]) == {services["postgres"]["volumes"][0].partition(":")[0]}
+
+
+def test_the_worker_without_celery_replaces_the_one_with_it(tmp_path: Path) -> None:
+    worker = COMPOSE["services"]["worker"]
+    of_celery = {"CELERY_BROKER_URL"}
+    assert set(WITHOUT_CELERY["environment"]) == set(worker["environment"]) - of_celery
+    for name in WITHOUT_CELERY["environment"]:
+        assert WITHOUT_CELERY["environment"][name] == worker["environment"][name]
+    assert {**worker, **WITHOUT_CELERY}.keys() == WITHOUT_CELERY.keys(), "each key is set anew"
+    # The check of its health: a heartbeat that was touched within five minutes.
+    kind, check = WITHOUT_CELERY["healthcheck"]["test"]
+    assert kind == "CMD-SHELL"
+    heartbeat = tmp_path / "alive"
+    assert "--heartbeat /tmp/alive" in WITHOUT_CELERY["command"]
+    script = check.replace("/tmp/alive", str(heartbeat))
+    assert subprocess.run(["sh", "-c", script], check=False, capture_output=True).returncode == 1
+    heartbeat.touch()
+    assert subprocess.run(["sh", "-c", script], check=False).returncode == 0
+    os.utime(heartbeat, (0, 0))
+    assert subprocess.run(["sh", "-c", script], check=False).returncode == 1
 
 
 def test_nginx_lets_a_delivery_through_as_it_is() -> None:

@@ -1,4 +1,4 @@
-"""Log records carry ids and nothing personal, and docs/observability.md lists every logger and level."""
+"""Log records carry ids and nothing personal, and docs/monitoring.md lists every logger and level."""
 
 from __future__ import annotations
 
@@ -27,21 +27,29 @@ from tests import factories
 from tests.factories import body
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "observability.md").read_text()
+PAGE = (ROOT / "docs" / "monitoring.md").read_text()
 IDS = {"account", "event_id", "operation_id", "request_id", "api_request_id"}
 #: What the value of each may be, as it is written in the code.
 VALUES = {
     "account": r"(\w+\.)?_?account(\.alias)?",
     "event_id": r"event_id|item\.pk|due\.object_id",
     "operation_id": r"pk|operation\.pk|due\.object_id",
-    "request_id": r"request_id|(error|reply)\.request_id|request_id_of\(error\)",
+    "request_id": r"request_id|(error|reply)\.request_id|request_id_of\(error\)( if error else '')?",
     "api_request_id": r"(self\.)?request_id",
 }
 #: What the transactions are about whose callbacks are logged.
 ABOUT = {"account": "account", "event_id": "item.pk", "operation_id": "operation.pk"}
 #: Records about no account, event, operation or request.
 WITHOUT_IDS = {
-    "%s stays paused: %s",
+    "The cache does not work, so the payment methods are read each time",
+    "A pass failed; it is tried again",
+    "No notification arrives through this connection: is it a pooler's? Looking for work every %g s",
+    "The database failed with %s; connecting again",
+    "The heartbeat %s cannot be written: %s",
+    "payments_worker has started for %s",
+    "payments_worker has stopped after %d s: %s",
+    "The views for reports were not created: %s",
+    "A %s number is sent that is not known to be valid",
     "A scrape could not read the database: %s",
     "A %s was needed and not drawn, only its text is shown: %s",
     "A claim could not be released (%s); it ends by itself",
@@ -103,15 +111,17 @@ def ids_of(extra: ast.expr | None, within: ast.FunctionDef, functions: list[ast.
     if extra is None:
         return {}
     if isinstance(extra, ast.Dict):
-        return {
-            ast.literal_eval(key): ast.unparse(value)
-            for key, value in zip(extra.keys, extra.values, strict=True)
-            if key
-        }
+        found: dict[str, str] = {}
+        for key, value in zip(extra.keys, extra.values, strict=True):
+            if key is None and not ast.unparse(value).startswith("extra"):
+                found |= ids_of(value, within, functions)
+            elif key is not None:
+                found[ast.literal_eval(key)] = ast.unparse(value)
+        return found
     if ast.unparse(extra) == "dict(self._about)":
         return ABOUT
     if isinstance(extra, ast.Call):
-        name = ast.unparse(extra.func)
+        name = ast.unparse(extra.func).rpartition(".")[2]
         [maker] = [each for each in functions if each.name == name] or shared_makers(name)
         return variable(maker, functions)
     assert ast.unparse(extra) == "extra"
@@ -126,9 +136,11 @@ def shared_makers(name: str) -> list[ast.FunctionDef]:
 
 
 def variable(function: ast.FunctionDef, functions: list[ast.FunctionDef]) -> dict[str, str]:
-    """All that is assigned to ``extra`` or to a key of it."""
+    """All that is assigned to ``extra`` or to a key of it, or returned as a dict."""
     found: dict[str, str] = {}
     for node in ast.walk(function):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Dict):
+            found |= ids_of(node.value, function, functions)
         if not isinstance(node, ast.Assign):
             continue
         if ast.unparse(node.targets[0]) == "extra":
@@ -150,10 +162,8 @@ def test_every_record_has_the_ids_that_are_known_and_nothing_else() -> None:
 
 def test_the_table_has_every_logger_and_level_with_its_ids() -> None:
     section = PAGE.partition("\n## Logs\n")[2].partition("\n### ")[0]
-    rows = re.findall(r"^\| `([\w.]+)` \| ([A-Z]+) \| (.+?) \|(.*?)\| (.+) \|$", section, re.MULTILINE)
-    shown = {
-        (f"payments_integration.{name}", level): set(re.findall(r"`(\w+)`", ids)) for name, level, _, ids, _ in rows
-    }
+    rows = re.findall(r"^\| `([\w.]+)` \| \*{0,2}([A-Z]+)\*{0,2} \| (.+?) \|(.*?)\|$", section, re.MULTILINE)
+    shown = {(f"payments_integration.{name}", level): set(re.findall(r"`(\w+)`", ids)) for name, level, _, ids in rows}
     assert len(shown) == len(rows)
     actual: dict[tuple[str, str], set[str]] = {}
     for call in calls():

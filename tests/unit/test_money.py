@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from decimal import Decimal
+from functools import partial
+from typing import Any
 
 import pytest
 from django.utils import translation
@@ -10,6 +13,9 @@ from hypothesis import example, given, strategies as st
 from payments_integration.enums import Country, Currency
 from payments_integration.money import (
     EXPONENTS,
+    Example,
+    checked_minor,
+    example_for,
     exponent,
     format_amount,
     format_for_payer,
@@ -34,12 +40,18 @@ from payments_integration.sandbox import views as sandbox
         (12, "MXN", 1200),
         ("0", "USD", 0),
         ("-1.05", "USD", -105),
-        ("5", "XXX", 500),
         (Decimal("92233720368547758.07"), "USD", 2**63 - 1),
     ],
 )
 def test_whole_units_become_minor_units(amount: Decimal | str | int, currency: str, minor: int) -> None:
     assert to_minor(amount, currency) == minor
+
+
+@pytest.mark.case(131)
+@pytest.mark.parametrize("currency", ["usd", "clp", "EUR", "", None])
+def test_a_currency_that_is_none_of_the_spec_is_refused(currency: Any) -> None:
+    with pytest.raises(ValueError, match="a currency is one of CLP, COP, PEN, MXN, BRL, USD, not"):
+        to_minor(Decimal(990), currency)
 
 
 @pytest.mark.parametrize("amount", [12.5, 1.0, True, None, b"12", [1]])
@@ -84,9 +96,40 @@ def test_minor_units_survive_a_round_trip_through_whole_units(amount: int, curre
 def test_major_units_keep_the_decimals() -> None:
     assert str(to_major(1250, "USD")) == "12.50"
     assert str(to_major(1250, "CLP")) == "1250"
-    for wrong in (1.5, "1", True):
-        with pytest.raises(TypeError):
-            to_major(wrong, "USD")  # type: ignore[arg-type]
+
+
+@pytest.mark.case(131)
+@pytest.mark.parametrize("wrong", [1.5, "1", True, Decimal("119.90"), Decimal(1), None])
+@pytest.mark.parametrize("show", [to_major, format_money, format_amount, partial(format_for_payer, country="EC")])
+def test_what_takes_minor_units_names_the_helper(show: Any, wrong: object) -> None:
+    with pytest.raises(TypeError, match=r'pass \d+ for USD \S+: money\.to_minor\(Decimal\("[\d.]+"\), "USD"\)'):
+        show(wrong, currency="USD")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "currency", "words"),
+    [
+        (Decimal("58.9"), "BRL", '5890 for BRL 58.90: money.to_minor(Decimal("58.90"), "BRL")'),
+        (58.9, "PEN", '5890 for PEN 58.90: money.to_minor(Decimal("58.90"), "PEN")'),
+        ("990.00", "CLP", '990 for CLP 990: money.to_minor(Decimal("990"), "CLP")'),
+        (Decimal("990.5"), "CLP", str(Example())),
+        ("990", "USD", str(Example())),  # perhaps minor units
+        (Decimal("NaN"), "USD", str(Example())),
+        (Decimal("-1.00"), "USD", str(Example())),
+        (Decimal("58.9"), "usd", str(Example())),
+        (Decimal("58.9"), None, str(Example())),
+        (None, "USD", '11990 for USD 119.90: money.to_minor(Decimal("119.90"), "USD")'),
+    ],
+)
+def test_the_message_has_the_number_that_is_right(wrong: object, currency: str | None, words: str) -> None:
+    assert str(example_for(wrong, currency)) == words
+    with pytest.raises(TypeError, match=re.escape(words)):
+        checked_minor(wrong, currency)
+
+
+def test_a_float_is_refused_with_the_decimal_to_pass() -> None:
+    with pytest.raises(TypeError, match=re.escape('not float, such as Decimal("58.9")')):
+        to_minor(58.9, "USD")  # type: ignore[arg-type]
 
 
 def test_every_currency_of_the_spec_has_its_decimals() -> None:
@@ -102,6 +145,9 @@ def test_every_currency_of_the_spec_has_its_decimals() -> None:
         (15_990, "CLP", "pt-br", "CLP 15.990"),
         (123_456, "CLP", "es-CL", "CLP 123.456"),
         (123_456, "COP", "es_CO", "COP 1.234,56"),
+        (6_200_000, "COP", "es_CO", "COP 62.000"),
+        (6_200_000, "COP", "en", "COP 62,000"),
+        (6_200_000, "PEN", "es_PE", "PEN 62,000.00"),
         (123_456, "MXN", "es-mx", "MXN 1,234.56"),
         (123_456, "USD", "en", "USD 1,234.56"),
         (123_456, "BRL", "pt-br", "BRL 1.234,56"),
@@ -170,6 +216,8 @@ def test_what_is_shown_can_be_typed(amount: int, currency: str, locale: str) -> 
 
 @given(st.text(alphabet="0123456789.,", min_size=1, max_size=12), st.sampled_from(["CLP", "USD"]))
 @example("1.000", "CLP")
+@example("1.200.000", "CLP")
+@example("1,200,000.50", "USD")
 @example("1,000", "USD")
 @example("1,000.50", "USD")
 def test_no_text_has_two_meanings(typed: str, currency: str) -> None:

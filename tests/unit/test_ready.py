@@ -48,6 +48,21 @@ def test_the_tag_is_v_and_the_version(project: Path, tag: str) -> None:
     assert problem == f"payments_integration/__init__.py: the version is 1.2.0, the tag {tag}"
 
 
+def test_the_notes_are_the_changelog_of_the_version_with_links_to_its_files(project: Path) -> None:
+    (project / "pyproject.toml").write_text('[project.urls]\nSource = "https://forge.example/app"\n')
+    text = CHANGELOG.replace(
+        "- All of it.", "- All of it: [install](docs/install.md#x), [Django](https://django.example)."
+    )
+    (project / "CHANGELOG.md").write_text(f"{text}\n## [1.1.0] - 2025-01-31\n\n- Older.\n")
+    assert ready.notes("v1.2.0", project) == (
+        "- All of it: [install](https://forge.example/app/blob/v1.2.0/docs/install.md#x), "
+        "[Django](https://django.example).\n"
+    )
+    assert ready.notes("v1.1.0", project) == "- Older.\n"
+    with pytest.raises(SystemExit, match=r"no section of v1\.2\.1"):
+        ready.notes("v1.2.1", project)
+
+
 def test_contributing_lists_every_file_with_a_placeholder() -> None:
     section = (ready.ROOT / "CONTRIBUTING.md").read_text().partition("\n## Placeholders\n")[2].partition("\n## ")[0]
     listed = set(re.findall(r"`(\w+\.\w+)`|\(([\w.]+)\)", section))

@@ -67,7 +67,7 @@ def test_a_signature_is_valid_for_five_minutes_either_way(sign_of: int) -> None:
 def test_a_refusal_says_why_in_the_words_of_the_docs(header: str, secrets: tuple[str, ...], why: str) -> None:
     with pytest.raises(SignatureError, match=why) as raised:
         check(header, secrets=secrets)
-    page = (Path(__file__).resolve().parents[2] / "docs" / "missing-webhooks.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operate.md").read_text()
     assert f"`{raised.value}`".replace("ahead of", "behind") in page
 
 

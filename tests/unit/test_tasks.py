@@ -13,6 +13,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from payments_integration import inbox, tasks
+from payments_integration.admin.flows import reconcile
 from payments_integration.apps import _on_wake, _publisher
 from payments_integration.models import Event, ReconciliationRun
 from payments_integration.schedule import BEAT_SCHEDULE, beat_schedule, route_by_account
@@ -53,6 +54,31 @@ def test_a_worker_drops_broken_connections_before_a_task(name: str, request_: di
     finally:
         task.pop_request()
     assert drop.called is drops
+
+
+@pytest.mark.parametrize("name", ["reconcile_events", "reconcile_objects", "sync_balances"])
+def test_an_error_of_one_account_leaves_no_later_one_without_its_pass(name: str) -> None:
+    work = {"sync_balances": "reconcile_balances"}.get(name, name)
+    with (
+        mock.patch.object(tasks.reconciliation, work, side_effect=[MemoryError, None]) as passes,
+        pytest.raises(MemoryError),
+    ):
+        getattr(tasks, name)()
+    assert [call.args for call in passes.call_args_list] == [("default",), ("second",)]
+
+
+class Killed(BaseException):
+    """As gevent's GreenletExit."""
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, Killed])
+def test_an_interruption_ends_the_passes_of_all_accounts(error: type[BaseException]) -> None:
+    with (
+        mock.patch.object(tasks.reconciliation, "reconcile_events", side_effect=error) as passes,
+        pytest.raises(error),
+    ):
+        tasks.reconcile_events()
+    assert passes.call_count == 1
 
 
 def test_scheduled_messages_expire() -> None:
@@ -130,6 +156,24 @@ def test_every_task_runs_with_and_without_an_account(
     task = getattr(tasks, name)
     task() if account is None else task(account=account)
     assert not ReconciliationRun.objects.exclude(state="done").exists()
+
+
+@pytest.mark.django_db
+def test_a_message_of_the_admin_has_the_lists_compared(
+    payments_sandbox: ProviderSandbox, settings: Any, woken: list[str]
+) -> None:
+    """As "Run now" publishes it. The sweep is not due."""
+    only = settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"]
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "ACCOUNTS": {"default": only}}
+    payments_sandbox.project.state.payments.create(
+        {"amount": 1000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
+    )
+    tasks.reconcile_objects()
+    chosen = reconcile._passes()["objects"]
+    message = {"account": "default", **chosen.arguments}
+    for arguments, seen in (({"account": "default"}, 0), (message, 1)):
+        chosen.task.apply(kwargs=arguments, throw=True)
+        assert ReconciliationRun.objects.latest("pk").seen == seen
 
 
 @pytest.mark.django_db

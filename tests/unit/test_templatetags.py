@@ -79,7 +79,7 @@ django.setup()
 from django.template import engines
 """
 WITHOUT_ADMIN = """
-print(engines["django"].from_string("{% load payments_integration payments_dashboard %}{{ 5|money:'CLP' }}").render())
+print(engines["django"].from_string("{% load payments_integration payments_admin %}{{ 5|money:'CLP' }}").render())
 print([name for name in sys.modules if name.startswith("payments_integration.admin")])
 """
 

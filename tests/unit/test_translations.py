@@ -12,7 +12,7 @@ from django.utils.translation import gettext, override
 from tests import translations
 from tests.translations import Domain
 
-#: Other words for things that have one word in the glossary: a pattern and the word to use.
+#: Other words for things that have one word in CONTRIBUTING.md: a pattern and the word to use.
 OTHER_WORDS = {
     "es": {
         r"\bimportes?\b": "monto",

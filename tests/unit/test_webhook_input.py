@@ -22,13 +22,15 @@ from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
 from django.test.utils import CaptureQueriesContext
 from django.views.debug import ExceptionReporter
 
-from payments_integration import checks, inbox, projection, schemas
+from payments_integration import checks, health, inbox, projection, reconciliation, schemas
+from payments_integration.enums import EVENT_TYPES
 from payments_integration.inbox import Receipt
 from payments_integration.models import DueRefresh, Event, Payment, StateBy, WebhookEndpoint
 from payments_integration.projection import forget_secrets, store_secret
 from payments_integration.signatures import HEADER, sign
 from payments_integration.testing import signed_delivery
 from tests import factories
+from tests.factories import rows
 from tests.fuzz import oracles
 
 PACKAGE = Path(schemas.__file__).parent
@@ -400,10 +402,12 @@ def test_a_rotated_key_reads_old_rows_and_a_missing_one_calls_attention(
 
     configure(settings, ENCRYPTION_KEYS=["new"])
     other = factories.event(factories.payment(), id="evt_2")
-    # 503 for every signature, also one of the setting's: the provider comes again.
-    for secret in ("whsec_stored", SECRET):
-        assert client.post(URL, **signed_delivery(other, secret)).status_code == 503
+    # What it may have signed comes again. Another secret still verifies.
+    assert client.post(URL, **signed_delivery(other, "whsec_stored")).status_code == 503
     assert Event.objects.count() == 1
+    third = factories.event(factories.payment(), id="evt_3")
+    assert client.post(URL, **signed_delivery(third, SECRET)).status_code == 200
+    assert client.post(URL, data=b"{}", content_type="application/json").status_code == 400, "no signature at all"
     assert "DecryptionError" in caplog.text
     assert "whsec_stored" not in caplog.text
     with pytest.raises(SystemCheckError, match=r"payments_integration\.E010"):
@@ -411,7 +415,30 @@ def test_a_rotated_key_reads_old_rows_and_a_missing_one_calls_attention(
 
     configure(settings, ENCRYPTION_KEYS=["new", "old"])
     assert client.post(URL, **signed_delivery(other, "whsec_stored")).status_code == 200
-    assert Event.objects.count() == 2
+    assert Event.objects.count() == 3
+
+
+@pytest.mark.case(155)
+@pytest.mark.parametrize("token", ["not a token", "ñ", "gAAAAABo"])
+def test_one_secret_that_cannot_be_read_does_not_refuse_what_another_one_signs(
+    client: Client, endpoint: WebhookEndpoint, settings: Any, token: str, attentions: list[dict[str, Any]]
+) -> None:
+    account = {**settings.PAYMENTS_INTEGRATION["ACCOUNTS"]["default"], "WEBHOOK_SECRETS": []}
+    configure(settings, ACCOUNTS={**settings.PAYMENTS_INTEGRATION["ACCOUNTS"], "default": account})
+    store_secret("default", endpoint.pk, "whsec_stored")
+    broken = rows.endpoint(id="whk_broken", secret_token=token, events=list(EVENT_TYPES))
+    forget_secrets()
+    assert client.post(URL, **signed_delivery(RAW, "whsec_stored")).status_code == 200
+    other = factories.event(factories.payment(), id="evt_2")
+    assert client.post(URL, **signed_delivery(other, "whsec_of_the_broken_one")).status_code == 503
+    assert [problem.code for problem in health.examine("default").accounts["default"].problems].count(
+        "secret_unreadable"
+    ) == 1
+    with mock.patch("payments_integration.reconciliation.accounts.sync_webhook_endpoints"):
+        reconciliation.check_endpoints()
+        reconciliation.check_endpoints()
+    told = [(seen["reason"], seen["instance"].pk) for seen in attentions if seen["reason"] != "endpoint"]
+    assert told == [("secret_unreadable", broken.pk)]
 
 
 PERSONAL = ("Ana Rojas", "12345678-5", "00998877")

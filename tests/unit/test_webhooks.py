@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 from django.core.handlers.wsgi import WSGIRequest
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -185,6 +185,13 @@ class TestRefused:
         assert webhooks.webhook(request).status_code == 503
         assert "exempt the webhook URL" in caplog.text
 
+    def test_a_middleware_that_opens_a_transaction_is_answered_503(self, caplog: pytest.LogCaptureFixture) -> None:
+        request = RequestFactory().post(URL, **signed_delivery(RAW, SECRET))
+        with transaction.atomic():
+            assert webhooks.webhook(request).status_code == 503
+        assert "exempt the webhook URL" in caplog.text
+        assert not Event.objects.exists()
+
 
 class TestDown:
     """What is our fault is answered 503, so that the provider comes again."""
@@ -207,7 +214,7 @@ class TestDown:
 
     @pytest.mark.case(86)
     def test_a_key_store_that_is_down_is_answered_503(self, client: Client) -> None:
-        with mock.patch("payments_integration.projection.active_secrets", side_effect=DecryptionError):
+        with mock.patch("payments_integration.projection.active_secrets", side_effect=DecryptionError("no key")):
             assert post(client).status_code == 503
 
     @pytest.mark.case(34)

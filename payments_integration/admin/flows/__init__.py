@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING
 from payments_integration import lazy
 
 if TYPE_CHECKING:
-    from payments_integration.admin.flows.bulk_refund import (
-        MAX_PAYMENTS as MAX_PAYMENTS,
-        BulkRefundPage as BulkRefundPage,
-        bulk_refund_url as bulk_refund_url,
-    )
-    from payments_integration.admin.flows.notes import NotePage as NotePage, notes_section as notes_section
     from payments_integration.admin.flows.payment_methods import PaymentMethodsPage as PaymentMethodsPage
-    from payments_integration.admin.flows.payout import PayoutPage as PayoutPage
+    from payments_integration.admin.flows.payout import MONEY_IS_BACK as MONEY_IS_BACK, PayoutPage as PayoutPage
     from payments_integration.admin.flows.refund import RefundPage as RefundPage
     from payments_integration.admin.flows.webhook_endpoint import WebhookEndpointPage as WebhookEndpointPage
 else:

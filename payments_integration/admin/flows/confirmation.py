@@ -40,6 +40,8 @@ ASK_FOR_APPROVAL = gettext_lazy("Ask for approval")
 class Confirmation:
     """The content of the confirmation page."""
 
+    #: The same in a few words: how much, and to whom.
+    title: str
     #: What will happen, as a sentence.
     sentence: str
     #: The label of the button that does it.
@@ -140,7 +142,7 @@ class ConfirmationPage(SendingPage, abstract=True):
         return None
 
     def context(self, form: KeyedForm) -> dict[str, Any]:
-        """Further context of the form's template."""
+        """Further context of the form's template, such as a ``title`` that says for whom."""
         return {}
 
     def key(self) -> str:
@@ -239,7 +241,8 @@ class ConfirmationPage(SendingPage, abstract=True):
         return self._render(self.template, form, context)
 
     def _confirm(self, form: KeyedForm) -> HttpResponse:
-        context = {"form": form, "confirmation": self.confirmation(form), **self.warnings([form])}
+        found = self.confirmation(form)
+        context = {"form": form, "title": found.title, "confirmation": found, **self.warnings([form])}
         return self._render("admin/payments_integration/confirm.html", form, context)
 
     def _render(self, template: str, form: forms.Form, context: dict[str, Any]) -> HttpResponse:

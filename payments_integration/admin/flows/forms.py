@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import re
-from importlib.util import find_spec
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import ValidationError
 from django.utils.translation import (
-    get_language,
     gettext as _,
     gettext_lazy,
-    ngettext,
-    npgettext,
-    override,
-    to_locale,
 )
 
-from payments_integration import money
+from payments_integration import conf, money
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.display import validation_messages
+from payments_integration.admin.shared.methods import method_name
+from payments_integration.admin.shared.typed import TypedForm
 from payments_integration.enums import AccountType, Country, DocumentType
 from payments_integration.validation import objects
+from payments_integration.validation.text import typed as typed_text
 from payments_integration.validation.validator import Validator
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
+
+    from payments_integration.models import Payout
 
 #: A label and its value.
 Fact = tuple["StrOrPromise", str]
@@ -37,15 +38,6 @@ _DECIMALS = re.compile(r"[0-9]+[.,]([0-9]+)")
 _NEGATIVE = re.compile(r"[-\u2212][0-9., ]+")
 #: The maximum length of a typed amount.
 MAX_TYPED = 40
-#: Before a noun, "uno" becomes "un" in Spanish: veintiún mil, treinta y un millones. num2words does not do that.
-_UNO = re.compile(r"(veintiuno|uno)(?= (?:mil|(?:mi|bi|tri)ll))")
-_UNO_AT_END = re.compile(r"(veintiuno|uno)$")
-#: The languages in which amounts are written in full, with the numbers that have "de" before their noun.
-_OF: dict[str, re.Pattern[str] | None] = {
-    "en": None, "es": re.compile(r"ll(?:ón|ones)$"), "pt": re.compile(r"lh(?:ão|ões)$"),
-}  # fmt: skip
-#: Where Babel's name is not the one in use.
-_CURRENCY_NAMES = {("pt", "BRL"): ("real", "reais"), ("pt", "PEN"): ("sol peruano", "sóis peruanos")}
 
 #: The usual documents of each country, the most common first. A passport is usual everywhere.
 _DOCUMENTS: dict[str, tuple[DocumentType, ...]] = {
@@ -76,6 +68,9 @@ BANK_ACCOUNT_FIELDS = (
     "account_type",
 )
 
+#: What the newest payouts went to is suggested: so many are read.
+SUGGEST_FROM = 200
+
 #: Spec, "destination": destinations must be whitelisted, and a new one becomes active after 24 hours.
 NEW_ACCOUNT = gettext_lazy(
     "The provider sends money only to bank accounts on your list at the provider. A new one becomes active after 24 "
@@ -83,7 +78,17 @@ NEW_ACCOUNT = gettext_lazy(
 )
 
 
-class KeyedForm(forms.Form):
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A value that a field suggests; any other one can be typed."""
+
+    value: str
+    name: str
+    #: Their codes, with blanks between them: a page may leave out what belongs to others.
+    countries: str
+
+
+class KeyedForm(TypedForm):
     """A form with an idempotency key. It checks what was typed; the service decides what is allowed."""
 
     #: Made with the page: a form that is sent twice is one intent.
@@ -96,6 +101,7 @@ class KeyedForm(forms.Form):
 
 def parse_amount(typed: str, currency: str) -> int:
     """The minor units of an amount typed as the pages show it. Raises ValidationError, which says what to write."""
+    typed = typed_text(typed)
     try:
         amount = money.parse_amount(typed, currency)
     except ValueError as error:
@@ -142,96 +148,46 @@ def money_input() -> forms.TextInput:
     return AdminTextInputWidget(attrs={"inputmode": "decimal", "autocomplete": "off", "class": "pi-amount"})
 
 
-def amount_in_words(amount: int, currency: str) -> str:
-    """An amount as on a cheque, in the active language: "twelve US dollars and fifty cents".
+def document_choices(country: str | None, given: str = "") -> list[tuple[str, StrOrPromise]]:
+    """The choices of document types: those of the country. Without one, each shows the countries that issue it.
 
-    In other languages than the app's own the hundredths are digits, and the currency is in brackets, so that its
-    grammatical number does not have to fit. In English if num2words does not know the language or so large a number
-    in it; "" if the extra ``words`` is not installed.
+    ``given``: a type that is offered in any case, because the person is known to have such a document.
     """
-    if find_spec("num2words") is None:
-        return ""
-    whole, rest = divmod(amount, 10 ** money.exponent(currency))
-    locale = to_locale((get_language() or "en").lower())
-    words = _number(whole, locale)
-    if words is None:
-        locale = "en"
-        words = str(_number(whole, locale))
-    if locale[:2] in _OF and currency in money.EXPONENTS:
-        with override("en" if locale == "en" else get_language()):
-            return _in_full(words, whole, rest, currency, locale)
-    name = _currency_name(currency, 2 if rest else whole, locale)
-    if money.exponent(currency) == 0:
-        return _("%(number)s (%(currency)s)") % {"number": words, "currency": name}
-    cents = f"{rest:0{money.exponent(currency)}d}/{10 ** money.exponent(currency)}"
-    return _("%(number)s and %(cents)s (%(currency)s)") % {"number": words, "cents": cents, "currency": name}
-
-
-def _in_full(words: str, whole: int, rest: int, currency: str, locale: str) -> str:
-    """Units and hundredths, each with its noun."""
-    of = _OF[locale[:2]]
-    noun = _currency_name(currency, whole, locale)
-    units = f"{_before_noun(words, locale)} {'de ' if of and of.search(words) else ''}{noun}"
-    if not rest:
-        return units
-    cents = npgettext("PEN", "cent", "cents", rest) if currency == "PEN" else ngettext("cent", "cents", rest)
-    number = _before_noun(str(_number(rest, locale)), locale)
-    return _("%(units)s and %(cents)s") % {"units": units, "cents": f"{number} {cents}"}
-
-
-def _currency_name(currency: str, count: int, locale: str) -> str:
-    # Babel and num2words are heavy, so they are loaded with the first confirmation.
-    from babel.core import Locale, UnknownLocaleError  # noqa: PLC0415
-    from babel.numbers import get_currency_name  # noqa: PLC0415
-
-    try:
-        known = Locale.parse(locale)
-    except (UnknownLocaleError, ValueError):
-        known = Locale.parse("en")
-    one, many = _CURRENCY_NAMES.get((locale[:2], currency), ("", ""))
-    name = (one if count == 1 else many) or get_currency_name(currency, count=count, locale=known)
-    return f"{name[:1].lower()}{name[1:]}" if locale[:2] == "pt" else name
-
-
-def _before_noun(words: str, locale: str) -> str:
-    """A number before a masculine noun: in Spanish "uno" becomes "un"."""
-    return _UNO_AT_END.sub(_shortened, words) if locale.startswith("es") else words
-
-
-def _shortened(found: re.Match[str]) -> str:
-    return "veintiún" if found[0] == "veintiuno" else "un"
-
-
-def _number(value: int, locale: str) -> str | None:
-    """A whole number in words; None if num2words does not know them."""
-    from num2words import num2words  # noqa: PLC0415
-
-    try:
-        words = str(num2words(value, lang=locale))
-    except (NotImplementedError, OverflowError):
-        return None
-    return _UNO.sub(_shortened, words) if locale.startswith("es") else words
-
-
-def document_types(country: str | None) -> list[DocumentType]:
-    """Every document type, those of the country first."""
-    usual = (*_DOCUMENTS.get(country or "", ()), DocumentType.PASS)
-    return [*usual, *(kind for kind in DocumentType if kind not in usual)]
-
-
-def document_choices(country: str | None) -> list[tuple[str, StrOrPromise]]:
-    """The choices of document types. Without a country, each shows the countries that issue it."""
-    if country is not None:
-        return [("", display.EMPTY), *((kind.value, kind.label) for kind in document_types(country))]
-    issuers = {
-        kind: ", ".join(str(Country(code).label) for code, kinds in _DOCUMENTS.items() if kind in kinds)
-        for kind in DocumentType
-    }
+    if country in _DOCUMENTS:
+        kinds = [*_DOCUMENTS[country], DocumentType.PASS]
+        kinds += [kind for kind in DocumentType if kind == given and kind not in kinds]
+        return [("", display.EMPTY), *((kind.value, kind.label) for kind in kinds)]
+    issuers = {kind: ", ".join(str(Country(code).label) for code in _issued_in(kind)) for kind in DocumentType}
     ordered = sorted(DocumentType, key=lambda kind: (not issuers[kind], kind != DocumentType.PASS))
     return [
         ("", display.EMPTY),
         *((kind.value, f"{kind.label} ({issuers[kind]})" if issuers[kind] else kind.label) for kind in ordered),
     ]
+
+
+def _issued_in(kind: str) -> list[str]:
+    """The countries where a document type is usual; none for a passport, which is usual everywhere."""
+    return [code for code, kinds in _DOCUMENTS.items() if kind in kinds]
+
+
+class DocumentSelect(forms.Select):
+    """Document types with their countries: a page may leave out what belongs to others."""
+
+    def create_option(self, name: str, value: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        option = super().create_option(name, value, *args, **kwargs)
+        countries = _DOCUMENTS if value == DocumentType.PASS else _issued_in(str(value))
+        option["attrs"]["data-countries"] = " ".join(countries)
+        return option
+
+
+def known_banks(payouts: Iterable[Payout]) -> list[Known]:
+    """The banks that money went to, for users who may see the bank accounts. The provider lists no banks."""
+    found: dict[str, set[str]] = {}
+    for payout in payouts:
+        code = destination_values(payout.destination).get("bank_code")
+        if code and not payout.erased_at:
+            found.setdefault(display.text(code), set()).add(payout.country)
+    return [Known(code, "", " ".join(sorted(countries))) for code, countries in sorted(found.items())]
 
 
 class DestinationForm(KeyedForm):
@@ -242,14 +198,17 @@ class DestinationForm(KeyedForm):
         max_length=255,
         widget=AdminTextInputWidget(attrs={"autocomplete": "off"}),
     )
-    document_type = forms.ChoiceField(label=gettext_lazy("Holder's document type"))
+    document_type = forms.ChoiceField(label=gettext_lazy("Holder's document type"), widget=DocumentSelect)
     document_number = forms.CharField(
         label=gettext_lazy("Holder's document number"),
         max_length=64,
         widget=AdminTextInputWidget(attrs={"autocomplete": "off"}),
     )
     bank_code = forms.CharField(
-        label=gettext_lazy("Bank code"), required=False, max_length=64, widget=AdminTextInputWidget
+        label=gettext_lazy("Bank code"),
+        required=False,
+        max_length=64,
+        widget=AdminTextInputWidget(attrs={"list": "pi-banks", "autocomplete": "off"}),
     )
     account_number = forms.CharField(
         label=gettext_lazy("Account number"), max_length=64, widget=AdminTextInputWidget(attrs={"autocomplete": "off"})
@@ -261,7 +220,8 @@ class DestinationForm(KeyedForm):
     def __init__(self, *args: Any, country: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._country = country
-        cast("forms.ChoiceField", self.fields["document_type"]).choices = document_choices(country)
+        given = (self.data if self.is_bound else self.initial).get("document_type") or ""
+        cast("forms.ChoiceField", self.fields["document_type"]).choices = document_choices(country, given)
 
     @property
     def destination_country(self) -> str:
@@ -283,7 +243,7 @@ class DestinationForm(KeyedForm):
 
     def clean(self) -> dict[str, Any]:
         super().clean()
-        validator = Validator()
+        validator = Validator(conf.current().DOCUMENT_CHECKS)
         objects.destination(validator, "destination", self.destination, self.destination_country)
         try:
             validator.finish()
@@ -300,6 +260,11 @@ class DestinationForm(KeyedForm):
         if argument == "destination" and colon and path in _FIELD_OF_PATH:
             return _FIELD_OF_PATH[path], rest
         return super().field_of(argument, message)
+
+
+def method_in_full(code: str) -> str:
+    """A method's name, and the code that decides: both are read before money moves."""
+    return display.text(f"{method_name(code)} ({code})")
 
 
 def destination_values(destination: Any) -> dict[str, str]:

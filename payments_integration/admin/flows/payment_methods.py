@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration import conf, schemas, services
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.display import explain, validation_messages
+from payments_integration.admin.shared.typed import TypedForm
 from payments_integration.enums import Country, Currency
 from payments_integration.exceptions import PaymentsError
 
@@ -26,7 +27,7 @@ MAX_ROWS = 500
 MAX_COLUMNS = 10
 
 
-class MethodsForm(forms.Form):
+class MethodsForm(TypedForm):
     country = forms.ChoiceField(label=_("Country"), required=False, choices=[("", _("all")), *Country.choices])
     currency = forms.ChoiceField(label=_("Currency"), required=False, choices=[("", _("all")), *Currency.choices])
 
@@ -34,7 +35,7 @@ class MethodsForm(forms.Form):
         super().__init__(*args, **kwargs)
         aliases = conf.aliases()
         if len(aliases) > 1:
-            choices = [(alias, alias) for alias in aliases]
+            choices = conf.account_choices()
             self.fields["account"] = forms.ChoiceField(label=_("Account"), choices=choices)
 
     @property

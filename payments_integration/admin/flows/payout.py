@@ -13,11 +13,10 @@ from django.contrib.admin.options import IS_POPUP_VAR, TO_FIELD_VAR
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import conf, services
-from payments_integration.admin.flows import pay_again
 from payments_integration.admin.flows.confirmation import (
     ASK_FOR_APPROVAL,
     NEEDS_APPROVAL,
@@ -28,40 +27,47 @@ from payments_integration.admin.flows.forms import (
     BANK_ACCOUNT_FIELDS,
     MAX_TYPED,
     NEW_ACCOUNT,
+    SUGGEST_FROM,
     DestinationForm,
     Fact,
     KeyedForm,
-    amount_in_words,
+    Known,
     destination_facts,
     destination_in_words,
     destination_values,
     example,
+    known_banks,
+    method_in_full,
     money_input,
     parse_amount,
 )
 from payments_integration.admin.shared import display, twins
+from payments_integration.admin.shared.buttons import may_view
 from payments_integration.admin.shared.display import explain
-from payments_integration.enums import Country, Currency
+from payments_integration.admin.shared.methods import method_name
+from payments_integration.enums import Country, Currency, PayoutStatus
 from payments_integration.exceptions import PaymentsError, WireError
 from payments_integration.models import Balance, Operation, Payout
-from payments_integration.money import format_amount, format_money
+from payments_integration.money import format_money
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
     from payments_integration.admin.base import ReadOnlyAdmin
 
-#: The method codes and recipients of this many newest payouts are suggested.
-_SUGGEST_FROM = 200
 #: Recipients that are suggested at most.
 _RECIPIENTS = 8
-#: The parameters with the id of a payout that is paid again, or whose recipient is filled in. Neither holds personal
-#: data, because addresses are logged.
-AGAIN, RECIPIENT = "again", "recipient"
+#: The parameter with the id of a payout whose recipient is filled in. Addresses are logged, so it is no personal data.
+RECIPIENT = "recipient"
+#: Payouts whose money is back in the balance, as far as the provider says.
+MONEY_IS_BACK = (PayoutStatus.FAILED, PayoutStatus.RETURNED)
 
 
 class PayoutForm(DestinationForm):
     """The amount, and the bank account that it goes to."""
+
+    class Media:
+        js = ("payments_integration/payout.js",)
 
     account = forms.ChoiceField(label=gettext_lazy("Account at the provider"))
     country = forms.ChoiceField(
@@ -75,10 +81,10 @@ class PayoutForm(DestinationForm):
         widget=money_input(),
     )
     method_code = forms.CharField(
-        label=gettext_lazy("Method code"),
+        label=gettext_lazy("Method"),
         max_length=255,
         widget=AdminTextInputWidget(attrs={"list": "pi-method-codes", "autocomplete": "off"}),
-        help_text=gettext_lazy("The code of a payment method that supports payouts."),
+        help_text=gettext_lazy("The code of a payment method that supports payouts. Those used before are suggested."),
     )
     merchant_reference = forms.CharField(
         label=gettext_lazy("Merchant reference"),
@@ -87,8 +93,6 @@ class PayoutForm(DestinationForm):
         widget=AdminTextInputWidget,
         help_text=gettext_lazy("Your own reference. If left empty, the operation's id is used."),
     )
-    #: The id of the payout that is paid again.
-    again = forms.CharField(required=False, max_length=255, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -97,7 +101,7 @@ class PayoutForm(DestinationForm):
         ) % {"example": example(Currency.USD), "example_without": example(Currency.CLP)}
         aliases = conf.aliases()
         if len(aliases) > 1:
-            cast("forms.ChoiceField", self.fields["account"]).choices = [(alias, alias) for alias in aliases]
+            cast("forms.ChoiceField", self.fields["account"]).choices = conf.account_choices()
         else:
             del self.fields["account"]
 
@@ -130,52 +134,28 @@ class PayoutPage(ConfirmationPage):
         super().__init__(model_admin, request)
         #: Read from the provider in this request.
         self.balance: Balance | None = None
-        given = request.POST if request.method == "POST" else request.GET
-        #: The payout that is paid again.
-        self.first = self._seen(given.get(AGAIN))
-        #: Why it is not; then the form is empty.
-        self.refused = ""
         to_field = request.POST.get(TO_FIELD_VAR)
         if to_field and not model_admin.to_field_allowed(request, to_field):
             raise DisallowedModelAdminToField(f"The field {to_field} cannot be referenced.")
 
     def form(self, *args: Any, **kwargs: Any) -> PayoutForm:
-        form = PayoutForm(*args, **kwargs)
-        if self.first is not None and "account" in form.fields:
-            # Keys are unique within an account, so only there they keep two tabs from sending twice.
-            only = self.first.account
-            cast("forms.ChoiceField", form.fields["account"]).choices = [(only, only)]
-        return form
+        return PayoutForm(*args, **kwargs)
 
     def initial(self) -> dict[str, Any]:
-        self.refused = self.obstacle()
-        if self.refused:
-            self.first = None
-            return {}
-        if self.first is not None:
-            amount = format_amount(self.first.amount, self.first.currency)
-            known = {AGAIN: self.first.pk, "amount": amount, "merchant_reference": self.first.merchant_reference}
-            return {**known, **self._recipient(self.first)}
-        chosen = self._seen(self.request.GET.get(RECIPIENT))
-        return {} if chosen is None else self._recipient(chosen)
+        chosen = self.seen(self.request.GET.get(RECIPIENT))
+        return {} if chosen is None else self.recipient(chosen)
 
-    def _seen(self, pk: str | None) -> Payout | None:
+    def seen(self, pk: str | None) -> Payout | None:
         """The payout with this id, if the user may see it."""
         row = Payout.objects.filter(pk=pk).first() if pk and "\x00" not in pk else None
         return row if row is not None and self.admin.has_view_permission(self.request, row) else None
 
-    def _recipient(self, row: Payout) -> dict[str, Any]:
+    def recipient(self, row: Payout) -> dict[str, Any]:
         """Where a payout went. The bank account only for users who may see it."""
         sees = self.admin.sees_personal(self.request)
         account = destination_values(row.destination) if sees else {}
         names = ("account", "country", "currency", "method_code")
         return {**{name: getattr(row, name) for name in names}, **account}
-
-    def key(self) -> str:
-        return super().key() if self.first is None else pay_again.attempt(self.first)[0]
-
-    def obstacle(self) -> str:
-        return "" if self.first is None else pay_again.obstacle(self.admin.admin_site, self.first)
 
     def account(self, form: Any) -> str:
         return str(form.account_alias)
@@ -183,9 +163,6 @@ class PayoutPage(ConfirmationPage):
     def check(self, form: Any) -> None:
         amount, currency = form.cleaned_data["amount"], form.cleaned_data["currency"]
         try:
-            if self.first is not None:
-                # It must not have succeeded in the meantime.
-                self.first = services.refresh(self.first)
             self.balance = services.payout_cover(currency, account=form.account_alias)
         except (PaymentsError, WireError, ImproperlyConfigured) as error:
             form.add_error(None, explain(self.admin.admin_site, error))
@@ -204,21 +181,23 @@ class PayoutPage(ConfirmationPage):
         shown = format_money(amount, currency)
         recipient = destination_in_words(form.destination)
         waits = services.operations.reaches_approval_limit(amount, currency)
-        account: list[Fact] = [(_("Account at the provider"), values["account"])] if "account" in values else []
+        account: list[Fact] = (
+            [(_("Account at the provider"), conf.account_name(values["account"]))] if "account" in values else []
+        )
         return Confirmation(
+            title=_("Send %(amount)s to %(person)s")
+            % {"amount": shown, "person": display.text(form.destination["holder_name"])},
             sentence=_("%(amount)s will be sent to %(recipient)s.") % {"amount": shown, "recipient": recipient},
             button=ASK_FOR_APPROVAL if waits else _("Send %(amount)s") % {"amount": shown},
             facts=[
                 *account,
                 (_("Amount"), display.money(amount, currency)),
-                (_("In words"), amount_in_words(amount, currency)),
                 (_("Country of the recipient's bank"), display.text(Country(values["country"]).label)),
-                (_("Method code"), display.text(values["method_code"])),
+                (_("Method"), method_in_full(values["method_code"])),
                 *destination_facts(form.destination),
                 (_("Merchant reference"), display.text(values["merchant_reference"])),
             ],
             notes=[
-                *([] if self.first is None else [pay_again.what_happened(self.admin.admin_site, self.first)]),
                 *([NEEDS_APPROVAL] if waits else []),
                 _("The provider's fee is added, and is known only afterwards."),
                 NEW_ACCOUNT,
@@ -284,19 +263,42 @@ class PayoutPage(ConfirmationPage):
     def context(self, form: KeyedForm) -> dict[str, Any]:
         rows = Payout.objects.order_by("-created_at", "-pk")
         may_choose = self.admin.has_view_permission(self.request) and self.admin.sees_personal(self.request)
-        newest = list((rows.defer("metadata", "extra") if may_choose else rows.only("method_code"))[:_SUGGEST_FROM])
-        again = self.refused
-        if self.first is not None:
-            again = pay_again.what_happened(self.admin.admin_site, self.first)
+        rows = rows.defer("metadata", "extra") if may_choose else rows.only("method_code", "country")
+        newest = list(rows[:SUGGEST_FROM])
+        # The user typed the name, or may see it.
+        person = display.text(form["holder_name"].value() or "")
+        title = _("New payout to %(person)s") % {"person": person} if person != display.EMPTY else self.title
+        amount = form["amount"]
+        if may_view(self.admin.admin_site, self.request, Balance):
+            amount.help_text = format_html("{}<br>{}", self._balances(), amount.help_text)
         # Only on an empty form, because choosing a recipient reloads the page.
-        is_empty = self.request.method != "POST" and self.first is None
+        is_empty = self.request.method != "POST"
         return {
-            "again": again,
+            "title": title,
             "balance_facts": self._balance_facts(),
-            "method_codes": sorted({row.method_code for row in newest}),
+            "methods": [
+                Known(code, method_name(code), country)
+                for code, country in sorted({(row.method_code, row.country) for row in newest})
+            ],
+            "banks": known_banks(newest) if may_choose else [],
             "note": NEW_ACCOUNT,
             "recipients": list(islice(self._recipients(newest), _RECIPIENTS)) if may_choose and is_empty else [],
         }
+
+    def _balances(self) -> str:
+        """What is available, as far as it is known here. The review asks the provider."""
+        names = dict(conf.account_choices())
+        known = Balance.objects.filter(account__in=conf.aliases(), gone_at=None).order_by("account", "currency")
+        amounts = [
+            format_html(
+                "{}{}",
+                f"{names.get(each.account, each.account)}: " if len(names) > 1 else "",
+                display.money(each.available, each.currency),
+            )
+            for each in known
+        ]
+        shown = format_html_join(" · ", "{}", ((amount,) for amount in amounts))
+        return format_html(_("Available: {}"), shown or _("not known"))
 
     def _recipients(self, newest: list[Payout]) -> Iterator[tuple[str, str]]:
         """(name, URL) of the bank accounts that money last went to, without those that it came back from."""
@@ -309,7 +311,7 @@ class PayoutPage(ConfirmationPage):
             if "account_number" not in account or "holder_name" not in account:
                 continue
             known.add(where)
-            if pay_again.is_payable_again(row):
+            if row.status in MONEY_IS_BACK:
                 continue
             words = (account["holder_name"], account.get("bank_code"), account["account_number"], row.currency)
             yield " · ".join(display.text(word) for word in words if word), f"?{urlencode({RECIPIENT: row.pk})}"

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.contrib import messages
@@ -34,10 +34,11 @@ KINDS: tuple[RunKind, ...] = (RunKind.EVENTS, RunKind.OBJECTS, RunKind.BALANCES)
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """How a kind of pass is run: by a task, or here until a deadline."""
+    """How a kind of pass is run: by a task with these arguments, or here until a deadline."""
 
     task: Any
     run: Callable[[str, float], ReconciliationRun]
+    arguments: dict[str, Any] = field(default_factory=dict)
 
 
 def _passes() -> dict[str, _Pass]:
@@ -51,7 +52,9 @@ def _passes() -> dict[str, _Pass]:
         ),
         RunKind.OBJECTS: _Pass(
             tasks.reconcile_objects,
-            lambda account, deadline: reconciliation.reconcile_objects(account, deadline=deadline),
+            # Who starts it wants to know whether the rows differ now.
+            lambda account, deadline: reconciliation.reconcile_objects(account, sweep=True, deadline=deadline),
+            {"sweep": True},
         ),
         RunKind.BALANCES: _Pass(
             tasks.sync_balances, lambda account, deadline: reconciliation.reconcile_balances(account)
@@ -72,13 +75,13 @@ def start(account: str, kind: str, user: Any) -> tuple[Outcome, ReconciliationRu
     permissions.require(user, "run_reconciliation")
     chosen = _passes()[kind]
     if conf.current().PROCESSING == "celery":
-        return _start_in_worker(account, kind, chosen.task), AccountState(account=account)
+        return _start_in_worker(account, kind, chosen), AccountState(account=account)
     run = chosen.run(account, time.monotonic() + MAX_SECONDS)
     return _outcome(run), run
 
 
-def _start_in_worker(account: str, kind: str, task: Any) -> Outcome:
-    if not _publish(task, account):
+def _start_in_worker(account: str, kind: str, chosen: _Pass) -> Outcome:
+    if not _publish(chosen.task, {"account": account, **chosen.arguments}):
         return Outcome(
             _("The broker did not accept the task, so nothing was started. The schedule runs this pass anyway."),
             messages.ERROR,
@@ -108,18 +111,19 @@ def _outcome(run: ReconciliationRun) -> Outcome:
 
 
 def _is_running(account: str) -> bool:
-    """Whether a pass over the events has the account's lease now."""
-    return AccountState.objects.filter(pk=account, lease_until__gt=timezone.now()).exists()
+    """Whether a pass over the events has the account's claim now."""
+    return AccountState.objects.filter(pk=account, claimed_until__gt=timezone.now()).exists()
 
 
-def _publish(task: Any, account: str) -> bool:
+def _publish(task: Any, arguments: dict[str, Any]) -> bool:
     """Send a task in a thread, so that a dead or hanging broker does not block the request."""
     sent, finished = threading.Event(), threading.Event()
 
     def publish() -> None:
         try:
-            task.apply_async(kwargs={"account": account}, retry=False, expires=_EXPIRES)
+            task.apply_async(kwargs=arguments, retry=False, expires=_EXPIRES)
         except Exception:
+            account = arguments["account"]
             logger.exception("No message for %s of account %s", task.name, account, extra={"account": account})
         else:
             sent.set()

@@ -21,22 +21,28 @@ from payments_integration.admin.flows.confirmation import (
 from payments_integration.admin.flows.forms import (
     BANK_ACCOUNT_FIELDS,
     NEW_ACCOUNT,
+    SUGGEST_FROM,
     DestinationForm,
     KeyedForm,
+    Known,
     MoneyField,
-    amount_in_words,
     destination_facts,
     destination_in_words,
     example,
+    known_banks,
 )
-from payments_integration.admin.shared import display, twins
+from payments_integration.admin.shared import display, people, twins
+from payments_integration.admin.shared.buttons import may_view
 from payments_integration.admin.shared.display import explain
+from payments_integration.admin.shared.methods import method_name
+from payments_integration.admin.shared.sections import Page
 from payments_integration.enums import MethodFamily
 from payments_integration.exceptions import PaymentsError
 from payments_integration.models import (
     Operation,
     OperationState,
     Payment,
+    Payout,
     Refund,
     open_refund_operations,
     refundable_rest,
@@ -49,6 +55,8 @@ if TYPE_CHECKING:
     from payments_integration.admin.base import ReadOnlyAdmin
 
 
+#: The parameter that fills in what an overpaid payment has too much, instead of everything that is left.
+EXCESS = "excess"
 REFUNDED_JUST_NOW = gettext_lazy(
     "A refund of this payment was asked for at {}: {}. Confirm only if more of it is to be refunded."
 )
@@ -108,7 +116,8 @@ class RefundPage(ConfirmationPage):
 
     def initial(self) -> dict[str, Any]:
         rest = refundable_rest(self.payment)
-        initial = {"amount": format_amount(rest, self.payment.currency) if rest > 0 else ""}
+        amount = (self._excess(rest) if EXCESS in self.request.GET else 0) or rest
+        initial = {"amount": format_amount(amount, self.payment.currency) if amount > 0 else ""}
         # The payer prefills the bank account's holder, for users who may see personal data.
         if not self.by_card and self.admin.sees_personal(self.request):
             payer = _dict(self.payment.payer)
@@ -136,14 +145,15 @@ class RefundPage(ConfirmationPage):
         card = _("the card that was charged")
         waits = destination is not None and services.operations.reaches_approval_limit(amount, currency)
         words = {"amount": shown, "recipient": destination_in_words(destination) if destination else card}
+        person = display.text(destination["holder_name"]) if destination else self._payer()
         return Confirmation(
+            title=_refund_of(shown, person),
             sentence=_("%(amount)s will be sent back to %(recipient)s.") % words,
             button=ASK_FOR_APPROVAL if waits else _("Refund %(amount)s") % {"amount": shown},
             facts=[
                 (_("Payment"), display.text(self.payment.pk)),
                 (_("Merchant reference"), display.text(self.payment.merchant_reference)),
                 (_("Amount"), display.money(amount, currency)),
-                (_("In words"), amount_in_words(amount, currency)),
                 *(destination_facts(destination) if destination else [(_("Goes to"), card)]),
                 (_("Reason"), display.text(form.cleaned_data["reason"])),
                 (_("Left to refund now"), display.money(rest, currency)),
@@ -203,17 +213,23 @@ class RefundPage(ConfirmationPage):
         self.payment.refresh_from_db()
         site, payment = self.admin.admin_site, self.payment
         rest = refundable_rest(payment)
-        family = dict(MethodFamily.choices).get(payment.method_family, payment.method_family)
         open_operations = open_refund_operations(payment.account, payment.pk).order_by("-created_at")
+        excess, all_of_it = self._excess(rest), format_money(max(rest, 0), payment.currency)
+        title = _("Refund up to %(amount)s to %(person)s") if self._payer() else _("Refund up to %(amount)s")
         return {
-            "subtitle": str(payment.pk),
+            "title": title % {"amount": all_of_it, "person": self._payer()},
+            "excess": format_money(excess, payment.currency) if excess else "",
+            "is_excess": EXCESS in self.request.GET,
+            "all_of_it": all_of_it,
+            "banks": [] if self.by_card else self._banks(),
             "payment_url": self.admin.object_url("change", payment),
             "may_view": self.admin.has_view_permission(self.request, payment),
             "summary": [
                 (_("Status"), display.status(payment.status, Payment.Status)),
                 (_("Merchant reference"), display.text(payment.merchant_reference)),
-                (_("Method"), display.text(f"{payment.method_code} ({family})")),
+                (_("Method"), method_name(payment.method_code)),
                 (_("Received"), display.money(payment.amount_received, payment.currency)),
+                (_("Paid too much"), display.money(excess, payment.currency) if excess else ""),
                 (_("Refunded"), display.money(payment.refunded_amount or 0, payment.currency)),
                 (_("Left to refund"), display.money(max(rest, 0), payment.currency)),
             ],
@@ -225,8 +241,27 @@ class RefundPage(ConfirmationPage):
             "note": None if self.by_card else NEW_ACCOUNT,
         }
 
+    def _excess(self, rest: int) -> int:
+        """Return the excess that is still left to refund; 0 if the payer did not pay too much."""
+        return max(0, rest - self.payment.amount)
+
+    def _payer(self) -> str:
+        """The payer's name: masked if the user may not see it, or "" if it is not known."""
+        return people.name(Page(self.admin.admin_site, self.request), self.payment, "payer")
+
+    def _banks(self) -> list[Known]:
+        if not self.admin.sees_personal(self.request) or not may_view(self.admin.admin_site, self.request, Payout):
+            return []
+        newest = Payout.objects.only("destination", "country", "erased_at").order_by("-created_at", "-pk")
+        return [bank for bank in known_banks(newest[:SUGGEST_FROM]) if self.payment.country in bank.countries]
+
     def _at_most(self, rest: int) -> str:
         return _("At most %(rest)s can be refunded.") % {"rest": format_money(rest, self.payment.currency)}
+
+
+def _refund_of(amount: str, person: str) -> str:
+    words = _("Refund %(amount)s to %(person)s") if person else _("Refund %(amount)s")
+    return words % {"amount": amount, "person": person}
 
 
 def _destination(form: RefundForm) -> dict[str, Any] | None:

@@ -63,18 +63,18 @@ class WebhookEndpointForm(KeyedForm):
         super().__init__(*args, **kwargs)
         self._own = own
         account = cast("forms.ChoiceField", self.fields["account"])
-        account.choices = [(alias, alias) for alias in own]
+        account.choices = [(alias, conf.account_name(alias)) for alias in own]
         if len(own) == 1:
             account.widget = forms.HiddenInput()
         else:
-            listed = ", ".join(f"{alias}: {url}" for alias, url in own.items() if url)
+            listed = ", ".join(f"{conf.account_name(alias)}: {url}" for alias, url in own.items() if url)
             self.fields["url"].help_text = _("Each account has its own URL: %(urls)s") % {"urls": listed}
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or {}
         for alias, url in self._own.items():
             if url and url == values.get("url") and alias != values.get("account"):
-                words = _("This is the URL of the account %(account)s.") % {"account": alias}
+                words = _("This is the URL of the account %(account)s.") % {"account": conf.account_name(alias)}
                 self.add_error("url", words)
         return values
 

@@ -1,4 +1,4 @@
-"""A model's list: its columns, pages, search, filters and export, and the personal data that it masks.
+"""A model's list: its columns, pages, search and filters, and the personal data that it masks.
 
 A page costs the same with a hundred rows and with a hundred million, without COUNT or OFFSET: it begins after
 (``after``) or ends before (``before``) a cursor, which is one row's values of the columns that the list is sorted by.
@@ -8,44 +8,41 @@ One extra row is read to know whether there is another page.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.admin.options import IncorrectLookupParameters
-from django.contrib.admin.views.main import ORDER_VAR, SEARCH_VAR, ChangeList
-from django.core.exceptions import FieldDoesNotExist, PermissionDenied, SuspiciousOperation
-from django.db.models import DateField, QuerySet
-from django.http import (
-    Http404,
-    HttpRequest,
-    HttpResponse,
-    HttpResponseBase,
-    HttpResponseNotAllowed,
-    HttpResponseRedirect,
-)
-from django.urls import URLPattern, path, reverse
+from django.contrib.admin.utils import QUOTE_MAP
+from django.contrib.admin.views.main import ORDER_VAR, ChangeList
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models import DateField, DateTimeField, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.functional import cached_property
-from django.utils.timezone import localdate
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf
-from payments_integration.admin.lists import filters, saved, terms
+from payments_integration.admin.lists import chosen, filters
+from payments_integration.admin.lists.chosen import Chip, Tab
 from payments_integration.admin.lists.days import chosen_field
-from payments_integration.admin.lists.totals import ADD_UP, Totals, totals
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, may
+from payments_integration.admin.shared.menu import Entry, Place
 from payments_integration.db.keyset import Order
-from payments_integration.models import Payment
+from payments_integration.validation.text import typed
 
 if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
     _ModelAdmin = admin.ModelAdmin[Any]
 else:
     _ModelAdmin = admin.ModelAdmin
 
-AFTER, BEFORE, FORMAT = "after", "before", "format"
+AFTER, BEFORE = "after", "before"
 TOO_MANY = _("Too many match, and not all are shown. Type more, or add another word.")
+
+#: What Django's ``unquote`` makes of an underscore and two digits, and how they are written.
+_READ_AS_QUOTED = {code: text for code, text in QUOTE_MAP.items() if code != ord("_")}
 
 
 class KeysetChangeList(ChangeList):
@@ -60,11 +57,6 @@ class KeysetChangeList(ChangeList):
             if value := self.params.pop(name, None):
                 self.cursor, self.backwards = str(value), name == BEFORE
             self.filter_params.pop(name, None)
-        self.adds_up = bool(self.params.pop(ADD_UP, ""))
-        self.filter_params.pop(ADD_UP, None)
-        # Names the format of an export.
-        self.params.pop(FORMAT, None)
-        self.filter_params.pop(FORMAT, None)
         return super().get_filters(request)
 
     def get_queryset(self, *args: Any, **kwargs: Any) -> QuerySet[Any]:
@@ -97,40 +89,39 @@ class KeysetChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         place = self.order.parse(self.cursor) if self.cursor else None
-        rows, self.newer, self.older = self._page(place)
+        tabs = chosen.with_all(self.model_admin.tabs)  # type: ignore[attr-defined]
+        counts = chosen.counts(request, self, tabs)
+        rows, self.newer, self.older = self._page(self.queryset.annotate(**counts), place)
+        self.tabs = chosen.tab_links(self, tabs, chosen.counted(rows, counts, self.queryset.db))
         self.result_list = rows
-        self._is_cut = getattr(request, "pi_is_cut", False)
         # Django expects counts. With equal counts it offers no "select all" beyond this page.
         self.result_count = self.full_result_count = len(rows)
         self.show_full_result_count = False
         self.show_admin_actions = bool(rows)
         self.can_show_all = self.show_all = self.multi_page = False
 
-    def _page(self, place: tuple[Any, ...] | None) -> tuple[list[Any], bool, bool]:
+    def _page(self, listed: QuerySet[Any], place: tuple[Any, ...] | None) -> tuple[list[Any], bool, bool]:
         """The rows, and whether there are rows before and after them."""
         size = self.list_per_page
         if place is not None and self.backwards:
             back = self.order.reversed()
-            rows = list(self.queryset.filter(back.after(place)).order_by(*back.by)[: size + 1])
+            rows = list(listed.filter(back.after(place)).order_by(*back.by)[: size + 1])
             if len(rows) > size:
                 return rows[size - 1 :: -1], True, True
             # At the beginning of the list: show a full first page.
             place = None
-        found = self.queryset if place is None else self.queryset.filter(self.order.after(place))
+        found = listed if place is None else listed.filter(self.order.after(place))
         rows = list(found[: size + 1])
         return rows[:size], place is not None, len(rows) > size
 
     @cached_property
-    def totals(self) -> Totals | None:
-        """What all rows add up to; None if there is nothing to add up, or the search did not find all rows."""
-        names = self.model_admin.totals  # type: ignore[attr-defined]
-        if not names or not self.result_list or self._is_cut:
-            return None
-        return totals(self.queryset, names, self.filter_specs, everything=self.adds_up)
+    def chips(self) -> list[Chip]:
+        return list(chosen.chips(self, self.tabs))
 
     @property
-    def add_up_url(self) -> str:
-        return self.get_query_string({ADD_UP: "1"})
+    def plain_url(self) -> str:
+        """The list without what the chips stand for."""
+        return self.get_query_string({name: None for chip in self.chips for name in chip.names})
 
     @property
     def first_url(self) -> str:
@@ -148,25 +139,21 @@ class KeysetChangeList(ChangeList):
 
 
 class ListAdmin(_ModelAdmin):
-    """A ModelAdmin with lists of constant cost, masked columns and an export."""
+    """A ModelAdmin with lists of constant cost and masked columns."""
 
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
     empty_value_display = display.EMPTY
-    #: Whether the search also finds rows by their search terms.
-    finds_terms = False
     #: Large fields that the list does not load.
     list_defer: tuple[str, ...] = ()
     #: Fields and columns with personal data, masked for users who may not see it.
     personal: tuple[str, ...] = ()
-    #: Times that a list shows with their age.
-    aged: tuple[str, ...] = ()
-    #: The amounts that are added up per currency above the list.
-    totals: tuple[str, ...] = ()
-    #: The fields of the export, and those of them that are left out for users who may not see personal data.
-    export: tuple[str, ...] = ()
-    export_personal: tuple[str, ...] = ()
+    #: Where the menu has the list, and under which name if not under that of the model; None: not in the menu.
+    menu_place: Place | None = None
+    menu_label: StrOrPromise = ""
+    #: Links above the list to the rows in some statuses, which leave the other filters as they are.
+    tabs: tuple[Tab, ...] = ()
 
     def sees_personal(self, request: HttpRequest) -> bool:
         """Whether the user may see personal data of payers and recipients."""
@@ -178,6 +165,16 @@ class ListAdmin(_ModelAdmin):
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
         """Links to other pages, above the list."""
         return ()
+
+    def menu_entries(self, request: HttpRequest) -> Iterable[Entry]:
+        """The menu's entries for the pages of this model that the user may see."""
+        if self.menu_place is not None and self.has_view_permission(request):
+            label = self.menu_label or capfirst(str(self.opts.verbose_name_plural))
+            yield Entry(self.menu_place, label, display.list_url(self.admin_site, self.model), self.model)
+
+    def search_url(self, request: HttpRequest) -> str:
+        """The page that the search above every page leads to; empty if this model does not have it."""
+        return ""
 
     # Columns
 
@@ -212,11 +209,17 @@ class ListAdmin(_ModelAdmin):
         return lambda name: columns.masked(self, name) if name in self.personal else shown(name)
 
     def _list_column(self, name: Any) -> Any:
-        return columns.aged(self.opts, name) if name in self.aged else self._column(name)
+        """The column of a name in the list: an id can be copied, and a time has few words."""
+        if name == "id":
+            return columns.copied(self.opts, name)
+        field = next((field for field in self.opts.concrete_fields if field.name == name), None)
+        return columns.short(self.opts, name) if isinstance(field, DateTimeField) else self._column(name)
 
     def _column(self, name: Any) -> Any:
-        """The column of a name: a time has one of our own, any other name stays as it is."""
+        """The column of a name: a time and the account have one of our own, any other name stays as it is."""
         fields = {field.name for field in self.opts.concrete_fields if isinstance(field, DateField)}
+        if name == "account":
+            return columns.account(self.opts)
         return columns.moment(self.opts, name) if name in fields else name
 
     # Rows
@@ -225,7 +228,10 @@ class ListAdmin(_ModelAdmin):
         """The row of a page, or None. 404 for an id that PostgreSQL cannot be asked for."""
         if "\x00" in object_id:
             raise Http404
-        return super().get_object(request, object_id, from_field)
+        found = super().get_object(request, object_id, from_field)
+        # Django's link beside a field of raw_id_fields is not quoted: "pay_22…" arrives as 'pay"…'.
+        raw = object_id.translate(_READ_AS_QUOTED)
+        return super().get_object(request, raw, from_field) if found is None and raw != object_id else found
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return KeysetChangeList
@@ -233,21 +239,20 @@ class ListAdmin(_ModelAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Match the whole text as ``search_fields`` say, and its words as beginnings of the rows' terms."""
-        term = search_term.strip()
+        """Match the whole text as ``search_fields`` say, and as ``find_more`` does."""
+        term = typed(search_term).strip()
         if not term:
             return queryset, False
-
-        def by_terms() -> terms.Matches:
-            if not self.finds_terms:
-                return terms.Matches()
-            return terms.find(term, [self.model.kind], personal=self.sees_personal(request))
-
-        found = filters.search(self.model, self.get_lookups(request, term), by_terms)
+        found = filters.search(self.model, self.get_lookups(request, term), lambda: self.find_more(request, term))
         if found.is_cut:
             self.message_user(request, TOO_MANY, messages.WARNING)
         request.pi_is_cut = found.is_cut  # type: ignore[attr-defined]
+        request.pi_found = found.rows  # type: ignore[attr-defined]
         return queryset.filter(found.rows), False
+
+    def find_more(self, request: HttpRequest, term: str) -> tuple[Iterable[Any], bool]:
+        """The primary keys of further rows that match a search term, and whether there may be more of them."""
+        return (), False
 
     def get_lookups(self, request: HttpRequest, term: str) -> list[filters.Lookup]:
         """The lookups that a search term is tried with."""
@@ -267,88 +272,8 @@ class ListAdmin(_ModelAdmin):
 
     # Pages
 
-    def get_urls(self) -> list[URLPattern]:
-        exported: Any = self.admin_site.admin_view(self.export_view)
-        own = [path("export/", exported, name=self.url_name("export"))] if self.export else []
-        kept: Any = self.admin_site.admin_view(self.saved_filters_view)
-        own.append(path("saved-filters/", kept, name=self.url_name("saved-filters")))
-        return [*own, *super().get_urls()]
-
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if request.method == "GET" and (usual := filters.without_lookups(request.GET, self.list_filter)):
             return HttpResponseRedirect(f"?{usual.urlencode()}")
-        own = saved.SavedFilters(self, request)
-        links = [*self.list_links(request), *self._export_links(request), *own.tools()]
-        context = {"pi_list_links": links, "pi_saved": own, **self._search_context(request), **(extra_context or {})}
-        return super().changelist_view(request, context)
-
-    def saved_filters_view(self, request: HttpRequest) -> HttpResponseBase:
-        """Saves the filters in the address, or deletes saved ones; then shows the list with those filters."""
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        return saved.SavedFilters(self, request).respond()
-
-    def export_view(self, request: HttpRequest) -> HttpResponseBase:
-        """Every row of the list as a file, with the list's filters, search and order."""
-        # Loaded with the first export, not at start-up.
-        from payments_integration.admin.lists import export  # noqa: PLC0415
-
-        if not self.has_view_permission(request):
-            raise PermissionDenied
-        if request.method != "GET":
-            return HttpResponseNotAllowed(["GET"])
-        chosen = request.GET.get(FORMAT, "")
-        written = export.dialect(chosen)
-        if written is None and chosen != export.XLSX:
-            raise SuspiciousOperation("an unknown format")
-        back = HttpResponseRedirect(f"{display.list_url(self.admin_site, self.model)}?{request.GET.urlencode()}")
-        try:
-            listed = cast("KeysetChangeList", self.get_changelist_instance(request))
-        except IncorrectLookupParameters:
-            return HttpResponseRedirect(display.list_url(self.admin_site, self.model))
-        if getattr(request, "pi_is_cut", False):
-            # An incomplete file would look complete.
-            return back
-        hidden = () if self.sees_personal(request) else self.export_personal
-        fields = [name for name in self.export if name not in hidden]
-        filename = f"{self.opts.model_name}-{localdate():%Y-%m-%d}"
-        if written is not None:
-            return export.csv_response(request, listed.queryset, listed.order, fields, filename, written)
-        if not export.has_xlsx():
-            needs = _('For Excel files, install the extra "xlsx": pip install "payments-integration[xlsx]".')
-            self.message_user(request, needs, messages.ERROR)
-            return back
-        from payments_integration.admin.lists import xlsx  # noqa: PLC0415
-
-        if xlsx.is_too_long(listed.queryset, listed.order):
-            words = _(
-                "An Excel file has at most %(most)d rows. Choose fewer days or another filter, or export as CSV."
-            )
-            self.message_user(request, words % {"most": xlsx.MAX_ROWS}, messages.ERROR)
-            return back
-        return xlsx.xlsx_response(request, listed.queryset, listed.order, fields, filename)
-
-    def _search_context(self, request: HttpRequest) -> dict[str, Any]:
-        if not self.finds_terms:
-            return {}
-        everywhere = display.page_url(self.admin_site, Payment, "search")
-        query = urlencode({"q": request.GET.get(SEARCH_VAR, "")})
-        return {
-            "pi_finds_terms": True,
-            "pi_search_url": f"{everywhere}?{query}" if everywhere else "",
-            "pi_sees_personal": self.sees_personal(request),
-            "pi_example": terms.example(),
-        }
-
-    def _export_links(self, request: HttpRequest) -> Iterable[Tool]:
-        if self.export:
-            # Loaded with the first list, not at start-up.
-            from payments_integration.admin.lists.export import ExportForm  # noqa: PLC0415
-
-            url = reverse(f"admin:{self.url_name('export')}", current_app=self.admin_site.name)
-            kept = request.GET.copy()
-            for name in (AFTER, BEFORE, FORMAT, ADD_UP):
-                kept.pop(name, None)
-            yield Tool(_("Export"), url, post=False, form=ExportForm(FORMAT, kept))
+        context = {"title": capfirst(str(self.opts.verbose_name_plural)), "pi_list_links": self.list_links(request)}
+        return super().changelist_view(request, {**context, **(extra_context or {})})

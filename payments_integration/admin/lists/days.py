@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from django import forms
-from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, QueryDict
-from django.utils.timezone import localdate, make_aware
 from django.utils.translation import gettext_lazy as _
+
+from payments_integration import dates
+from payments_integration.admin.shared.typed import TypedForm
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -44,7 +45,7 @@ PERIODS: dict[str, tuple[StrOrPromise, Callable[[date], tuple[date, date]]]] = {
 
 
 class Days(admin.ListFilter):
-    """Filters by a range of days, both ends included, in the current time zone.
+    """Filters by a range of days, both ends included, in the site's time zone.
 
     The form works without scripts. After an invalid date the list is empty, because a full list would look like the
     list of those days.
@@ -65,7 +66,7 @@ class Days(admin.ListFilter):
         super().__init__(request, params, model, model_admin)
         given = {name: str(params.pop(name)[-1]).strip() for name in sorted(self.parameters()) if name in params}
         self.used_parameters = {name: value for name, value in given.items() if value}
-        self._today = localdate()
+        self._today = dates.today()
         self.form = DaysForm(self.prefix, self._dates())
         self.is_wrong = bool(self.used_parameters) and not self.form.is_valid()
 
@@ -99,7 +100,8 @@ class Days(admin.ListFilter):
         if not self.used_parameters:
             return queryset
         first, last = (self.form.cleaned_data[self.prefix + name] for name in (FROM, TO))
-        return self.within(queryset, midnight(first) if first else None, midnight(last + _DAY) if last else None)
+        start, end = dates.start_of(first) if first else None, dates.start_of(last + _DAY) if last else None
+        return self.within(queryset, start, end)
 
     def within(self, rows: QuerySet[Any], start: datetime | None, end: datetime | None) -> QuerySet[Any]:
         """The rows from ``start`` on and before ``end``."""
@@ -125,7 +127,7 @@ class Days(admin.ListFilter):
             }
 
 
-class DaysForm(forms.Form):
+class DaysForm(TypedForm):
     """The first and the last day; either may be empty."""
 
     def __init__(self, prefix: str, data: dict[str, Any] | None = None) -> None:
@@ -163,9 +165,3 @@ def chosen_field(given: QueryDict, list_filter: Iterable[Any], usual: Collection
             # As in the filter, a blank parameter is none: it leaves rows in the list that do not have the time.
             return item.field_name if any(given.get(name, "").strip() for name in item.parameters()) else ""
     return ""
-
-
-def midnight(day: date) -> datetime:
-    """When a day begins in the current time zone; if clocks skip midnight, its first moment."""
-    at = datetime.combine(day, time.min)
-    return make_aware(at) if settings.USE_TZ else at

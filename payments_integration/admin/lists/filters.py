@@ -1,8 +1,8 @@
 """The filters and the search of the lists, each of which reads through an index.
 
 The filters' choices are the known values, so that no list needs a DISTINCT over its table. A search tries the whole
-typed text with every lookup, and its words with the index of search terms (``terms``). The ids of matching rows are
-looked up first: with one statement for everything, a database could scan the list in its order until a page is full.
+typed text with every lookup. The ids of matching rows are looked up first: with one statement for everything, a
+database could scan the list in its order until a page is full.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from django.http import HttpRequest, QueryDict
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf
-from payments_integration.admin.lists.days import FROM, Days
-from payments_integration.admin.lists.terms import Matches
+from payments_integration.admin.lists.days import Days
 from payments_integration.enums import Country, Currency, Kind, MethodFamily
-from payments_integration.models import AccountState, Erasure
+from payments_integration.models import AccountState, Erasure, Refund
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 #: Selects every value that this version does not know.
 OTHER = "~other"
+#: The query parameter of ``Refunded``.
+REFUNDED = "refunded"
 #: Stands between several values of one filter, as in links of the overview.
 SEPARATOR = ","
 #: The maximum of consecutive unknown values that are looked up.
@@ -117,9 +118,9 @@ def known(
 
 
 def _accounts() -> Choices:
-    aliases = conf.aliases()
+    choices: Choices = [*conf.account_choices()]
     # With one account there is no choice.
-    return [(alias, alias) for alias in aliases] if len(aliases) > 1 else []
+    return choices if len(choices) > 1 else []
 
 
 ACCOUNT = known("account", _("account"), _accounts)
@@ -128,15 +129,31 @@ CURRENCY = known("currency", _("currency"), Currency)
 FAMILY = known("method_family", _("method family"), MethodFamily)
 
 
+def _refunded_choices() -> Choices:
+    return [("yes", _("in part or in full"))]
+
+
+class Refunded(KnownValues):
+    """Filters payments that were refunded, in part or in full."""
+
+    title = _("refunded")
+    parameter_name = REFUNDED
+    values = staticmethod(_refunded_choices)
+    open_ended = False
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return refunded(queryset) if self.value() else queryset
+
+
+def refunded(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """The refunded ones among payments. They are found through their refunds, because the amount has no index."""
+    refunds = Refund.objects.order_by().exclude(payment_id=None).values("payment_id")
+    return rows.filter(refunded_amount__gt=0, pk__in=refunds)
+
+
 def days(field_name: str) -> type[Days]:
     """A filter on the day of a time field."""
     return cast("type[Days]", type("DaysFilter", (Days,), {"field_name": field_name}))
-
-
-def success_days(field_name: str = "succeeded_at", base: type[Days] = Days) -> type[Days]:
-    """A filter on the day of success."""
-    own = {"field_name": field_name, "prefix": "succeeded_", "title": _("day of success")}
-    return cast("type[Days]", type("SuccessDaysFilter", (base,), {**own, "parameter_name": f"succeeded_{FROM}"}))
 
 
 def parameters(list_filter: Iterable[Any]) -> set[str]:
@@ -198,8 +215,10 @@ def lookup(model: type[Model], name: str, term: str) -> Lookup | None:
     return Lookup(Q(**{name: term}, account__in=_known_accounts(), object_kind__in=_KINDS))
 
 
-def search(model: type[Model], lookups: Iterable[Lookup], by_terms: Callable[[], Matches]) -> Found:
-    """The rows that match one of the lookups, or are found by their terms."""
+def search(
+    model: type[Model], lookups: Iterable[Lookup], find_more: Callable[[], tuple[Iterable[Any], bool]]
+) -> Found:
+    """The rows that match one of the lookups, and those of ``find_more``: their keys, and whether there are others."""
     known = list(lookups)
     rows: QuerySet[Any] = model._default_manager.order_by().values_list("pk", flat=True)
     keys: dict[Any, None] = {}
@@ -208,7 +227,7 @@ def search(model: type[Model], lookups: Iterable[Lookup], by_terms: Callable[[],
         either = functools.reduce(operator.or_, exact)
         found = list(rows.filter(either)[: MAX_IDS + 1])
         if len(found) > MAX_IDS:
-            # So many matches are found quickly in any order. The terms would find some of them again.
+            # So many matches are found quickly in any order.
             wanted = either
         else:
             keys |= dict.fromkeys(found)
@@ -217,9 +236,9 @@ def search(model: type[Model], lookups: Iterable[Lookup], by_terms: Callable[[],
         keys |= dict.fromkeys(found[:MAX_IDS])
         is_cut |= len(found) > MAX_IDS
     if not wanted:
-        matching = by_terms()
-        keys |= dict.fromkeys(pk for of_kind in matching.ids.values() for pk in of_kind)
-        is_cut |= matching.is_cut
+        others, others_cut = find_more()
+        keys |= dict.fromkeys(others)
+        is_cut |= others_cut
     return Found(wanted | Q(pk__in=list(keys)), is_cut)
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING
 
 from django.contrib import admin, messages
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
-from django.urls import NoReverseMatch, URLPattern, reverse
+from django.urls import URLPattern, reverse
 from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _, gettext_lazy
@@ -19,22 +16,25 @@ from django.utils.translation import gettext as _, gettext_lazy
 from payments_integration import conf, services
 from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.models.balance_changes import AMOUNTS, changes_section
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool
 from payments_integration.admin.shared.display import explain
-from payments_integration.admin.shared.sections import SCRIPTS, STYLES, Page, Section, Table
+from payments_integration.admin.shared.menu import Place
+from payments_integration.admin.shared.sections import Page, Section, Table
 from payments_integration.exceptions import PaymentsError
-from payments_integration.models import Balance, BalanceChange
-from payments_integration.money import exponent, format_money
+from payments_integration.models import Balance
+from payments_integration.money import format_money
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-    from payments_integration.admin.dashboard.charts import Chart
-
-#: The changes that a balance's chart shows.
-MAX_CHANGES = 200
+AMOUNTS: dict[str, StrOrPromise] = {
+    "available": gettext_lazy("available"),
+    "pending": gettext_lazy("pending"),
+    "reserve": gettext_lazy("reserve"),
+    "hold": gettext_lazy("hold"),
+    "debt": gettext_lazy("debt"),
+}
 #: What each amount is (spec, "Balance"). The spec does not say that they add up to anything.
 _MEANINGS: dict[str, StrOrPromise] = {
     "available": gettext_lazy("can be paid out"),
@@ -43,21 +43,11 @@ _MEANINGS: dict[str, StrOrPromise] = {
     "hold": gettext_lazy("reserved for payouts and refunds in progress"),
     "debt": gettext_lazy("owed after chargebacks; blocks payouts and refunds while it is above zero"),
 }
-#: The monthly statement, if the optional app for bookkeeping is installed, and the permission to view it.
-_STATEMENT = ("admin:payments_finance_movement_statement", "payments_finance.view_movement")
-
-
-@dataclass(frozen=True, slots=True)
-class ChartSection(Section):
-    """The newest changes, as a chart and a table."""
-
-    template: ClassVar[str] = "admin/payments_integration/includes/chart_section.html"
-
-    chart: Chart
 
 
 @admin.register(Balance)
 class BalanceAdmin(MirrorAdmin):
+    menu_place = Place.BALANCES
     list_display = (
         "currency", "available_shown", "pending_shown", "reserve_shown", "hold_shown", "debt_shown", "account",
         "updated_at",
@@ -65,7 +55,6 @@ class BalanceAdmin(MirrorAdmin):
     list_filter = (filters.CURRENCY, filters.ACCOUNT)
     ordering = ("account", "currency")
     sortable_by = ()
-    export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
     fieldsets = (
         (None, {"fields": ("currency", "updated_at")}),
         MIRROR_FIELDS,
@@ -77,10 +66,6 @@ class BalanceAdmin(MirrorAdmin):
     hold_shown = columns.money("hold", AMOUNTS["hold"])
     debt_shown = columns.money("debt", AMOUNTS["debt"])
 
-    class Media:
-        css = {"all": STYLES}
-        js = SCRIPTS
-
     def headline(self, page: Page, obj: Balance) -> Iterable[str]:
         yield display.text(obj.currency)
         yield format_html(_("{} available"), display.money(obj.available, obj.currency))
@@ -88,14 +73,8 @@ class BalanceAdmin(MirrorAdmin):
             words = _("payouts and refunds are blocked")
             yield format_html('<span class="pi-status pi-status-bad">{}</span>', words)
 
-    def links(self, request: HttpRequest, obj: Balance) -> Iterable[Tool]:
-        name, permission = _STATEMENT
-        with contextlib.suppress(NoReverseMatch):
-            url = reverse(name, current_app=self.admin_site.name)
-            if request.user.has_perm(permission):
-                yield Tool(
-                    gettext_lazy("Monthly statement"), f"{url}?{urlencode({'account': obj.account})}", post=False
-                )
+    def whose(self, page: Page, obj: Balance) -> Iterable[str]:
+        yield format_money(obj.available, obj.currency)
 
     def lead(self, page: Page, obj: Balance) -> Iterable[Section]:
         rows: list[tuple[str, ...]] = [
@@ -104,11 +83,6 @@ class BalanceAdmin(MirrorAdmin):
         ]
         columns = (_("Amount"), _("Now"), _("What it is"))
         yield Table(_("The money at the provider"), columns, rows, "")
-        yield from changes_section(page, obj)
-
-    def sections(self, page: Page, obj: Balance) -> Iterable[Section]:
-        yield ChartSection(balance_chart(obj))
-        yield from super().sections(page, obj)
 
     def get_urls(self) -> list[URLPattern]:
         return [self.list_path("refresh-all", self.refresh_view), *super().get_urls()]
@@ -130,35 +104,8 @@ class BalanceAdmin(MirrorAdmin):
                 words = explain(self.admin_site, error)
                 self.message_user(request, f"{account}: {words}", messages.ERROR)
             else:
-                words = _("The balances of the account %(account)s were refreshed.") % {"account": account}
+                words = _("The balances of the account %(account)s were refreshed.") % {
+                    "account": conf.account_name(account)
+                }
                 self.message_user(request, words, messages.SUCCESS)
         return HttpResponseRedirect(display.list_url(self.admin_site, self.model))
-
-
-def balance_chart(balance: Balance) -> Chart:
-    """Each amount over time: the newest changes, oldest first."""
-    # Loaded with the first chart, not at start-up.
-    from payments_integration.admin.dashboard.charts import Chart, Series  # noqa: PLC0415
-
-    newest = BalanceChange.objects.filter(balance=balance).order_by("-at", "-pk")[:MAX_CHANGES]
-    changes = list(newest)[::-1]
-    currency = balance.currency
-    return Chart(
-        id="pi-balance",
-        title=_("%(currency)s: the balance over time") % {"currency": display.text(currency)},
-        kind="steps",
-        heading=_("At"),
-        labels=tuple(display.moment(change.at) for change in changes),
-        series=tuple(
-            Series(
-                label,
-                tuple(getattr(change, name) for change in changes),
-                tuple(format_money(getattr(change, name), currency) for change in changes),
-                look,
-            )
-            for look, (name, label) in enumerate(AMOUNTS.items())
-        ),
-        decimals=exponent(currency),
-        unit=currency,
-        moments=tuple(int(change.at.timestamp() * 1000) for change in changes),
-    )

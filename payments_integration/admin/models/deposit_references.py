@@ -7,16 +7,17 @@ references"). Such a payment has the reference's flow, method, country, currency
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _
 
-from payments_integration.admin.base import MIRROR_FIELDS
+from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.models.notes import NotedAdmin
 from payments_integration.admin.shared import columns, display, next_actions, orders, people
+from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.methods import method_name
 from payments_integration.admin.shared.sections import Page, Section, Table
 from payments_integration.enums import RECEIVED_PAYMENT_STATUSES, Country, DepositReferenceStatus, Flow
@@ -35,9 +36,11 @@ NO_REFERENCE = _("This deposit reference has no merchant reference, so its payme
 
 
 @admin.register(DepositReference)
-class DepositReferenceAdmin(NotedAdmin):
+class DepositReferenceAdmin(MirrorAdmin):
+    menu_place = Place.DEPOSITS
+    menu_label = _("Deposits")
     list_display = (
-        "id", "status_shown", "method_code", "country_shown", "currency", "reference_shown", "account", "created_at",
+        "name_shown", "status_shown", "currency", "method_shown", "created_at", "account", "id",
     )  # fmt: skip
     list_filter = (
         filters.known("status", _("status"), DepositReferenceStatus),
@@ -46,35 +49,23 @@ class DepositReferenceAdmin(NotedAdmin):
         filters.ACCOUNT,
         filters.days("created_at"),
     )
-    finds_terms = True
     search_fields = ("id__startswith", "merchant_reference__exact")
-    search_help_text = _(
-        "An id, a merchant reference, or the bank reference or account that the payer transfers to. The beginning of "
-        "each word is enough."
-    )
+    search_help_text = _("The beginning of an id, or a whole merchant reference")
     list_defer = ("details", "extra")
     personal = ("extra_shown",)
-    export = (
-        "id", "status", "country", "currency", "method_code", "merchant_reference", "account", "created_at",
-    )  # fmt: skip
     fieldsets = (
-        (None, {"fields": ("reference_link", "method_named", "country_shown", "currency", "created_at")}),
         (_("Identifiers"), {"classes": ("collapse",), "fields": ("id", "method_code")}),
         MIRROR_FIELDS,
     )
 
     status_shown = columns.status(_("status"), DepositReferenceStatus)
-    reference_shown = columns.plain("merchant_reference", _("merchant reference"))
     country_shown = columns.choice("country", _("country"), Country)
-
-    @admin.display(description=_("method"))
-    def method_named(self, obj: DepositReference) -> str:
-        return method_name(obj.method_code, obj.country)
+    method_shown = columns.method()
 
     @admin.display(description=_("merchant reference"))
-    def reference_link(self, obj: DepositReference) -> str:
-        """The merchant reference, with a link to the payments that have it."""
-        return display.search_link(self.admin_site, Payment, obj.merchant_reference)
+    def name_shown(self, obj: DepositReference) -> str:
+        # The link to the page needs some words.
+        return display.text(obj.merchant_reference) if obj.merchant_reference else method_name(obj.method_code)
 
     def headline(self, page: Page, obj: DepositReference) -> Iterable[str]:
         if code := _code(obj):
@@ -84,14 +75,28 @@ class DepositReferenceAdmin(NotedAdmin):
             yield page.personal(name)
         yield orders.order_link(page, obj)
 
-    def lead(self, page: Page, obj: DepositReference) -> Iterable[Section]:
-        yield from next_actions.section(page, _("What the payer needs"), obj, "details")
+    def whose(self, page: Page, obj: DepositReference) -> Iterable[str]:
+        if code := _code(obj):
+            yield page.personal(code)
+        if name := _payer(obj):
+            yield page.personal(name)
+
+    def aside(self, page: Page, obj: DepositReference) -> Iterable[Section]:
         if obj.merchant_reference and page.may_view(Payment):
             yield received_section(obj)
+        facts: list[people.Fact] = [
+            # With a link to the payments that have it.
+            (_("Order"), display.search_link(page.site, Payment, obj.merchant_reference)),
+            (_("Method"), method_name(obj.method_code)),
+            (_("Country"), str(self.country_shown(obj))),
+            (_("Currency"), display.text(obj.currency)),
+            (_("Created at"), display.moment(obj.created_at)),
+        ]
+        yield people.Facts(_("Deposit reference"), facts)
 
-    def sections(self, page: Page, obj: DepositReference) -> Iterable[Section]:
+    def lead(self, page: Page, obj: DepositReference) -> Iterable[Section]:
+        yield from next_actions.section(page, _("What the payer needs"), obj, "details")
         yield from payments_section(page, obj)
-        yield from super().sections(page, obj)
 
 
 def _code(obj: DepositReference) -> str:
@@ -103,7 +108,15 @@ def _code(obj: DepositReference) -> str:
 
 
 def _payer(obj: DepositReference) -> str:
-    """The payer whom it was made for. The provider does not return it, so it is read from our own request."""
+    """The payer whom it was made for. The provider does not return it, so it is read from our own request, once."""
+    kept: dict[str, Any] = obj.__dict__
+    if "pi_payer" not in kept:
+        kept["pi_payer"] = _read_payer(obj)
+    found: str = kept["pi_payer"]
+    return found
+
+
+def _read_payer(obj: DepositReference) -> str:
     made = Operation.objects.filter(account=obj.account, result_kind=obj.kind, result_id=obj.pk).first()
     return people.name_in(made.arguments.get("payer")) if made is not None else ""
 

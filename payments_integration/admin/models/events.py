@@ -1,4 +1,4 @@
-"""Events, status changes, and the objects that wait for dispatch to handlers."""
+"""Events and status changes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from payments_integration.admin.base import ReadOnlyAdmin, outside_transactions
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Button, Outcome, may
+from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import EVENT_TYPES
-from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange
+from payments_integration.models import Event, EventState, StatusChange
 
 #: Dispatched and parked rows can be dispatched again, quarantined events can be parsed again.
 REPLAYABLE = (EventState.PARKED, EventState.DONE, EventState.QUARANTINED)
@@ -118,8 +119,9 @@ class ReplayAdmin(ReadOnlyAdmin):
 
 @admin.register(Event)
 class EventAdmin(ReplayAdmin):
+    menu_place = Place.TECHNICAL
     list_display = (
-        "id", "type_shown", "object_shown", "state_shown", "created_at", "source", "attempts", "account",
+        "type_shown", "state_shown", "object_shown", "created_at", "source", "attempts", "account", "id",
     )  # fmt: skip
     list_filter = (
         filters.known("state", _("state"), EventState, open_ended=False),
@@ -133,10 +135,6 @@ class EventAdmin(ReplayAdmin):
     search_help_text = _("The beginning of an event's id, or the whole id of its object")
     list_defer = ("body", "error")
     personal = ("body_shown", "error_shown")
-    export = (
-        "id", "type", "object_kind", "object_id", "state", "source", "attempts", "previous_status", "account",
-        "created_at", "received_at", "dispatched_at",
-    )  # fmt: skip
     fieldsets = (
         (None, {"fields": ("id", "type", "object_shown", "account", "source", "created_at", "received_at")}),
         (_("Dispatch"), {"fields": ("state_shown", "previous_status", "dispatched_at", "attempts", "error_shown")}),
@@ -159,9 +157,11 @@ class EventAdmin(ReplayAdmin):
 
 @admin.register(StatusChange)
 class StatusChangeAdmin(ReplayAdmin):
+    """Not in the menu: objects and events lead to their changes."""
+
     list_display = (
-        "id", "object_shown", "kind_shown", "previous_status_shown", "new_status_shown", "event_link", "state_shown",
-        "account", "at",
+        "kind_shown", "state_shown", "object_shown", "previous_status_shown", "new_status_shown", "at", "event_link",
+        "account", "id",
     )  # fmt: skip
     list_filter = (
         filters.known("state", _("state"), EventState, open_ended=False),
@@ -174,10 +174,6 @@ class StatusChangeAdmin(ReplayAdmin):
     search_help_text = _("The whole id of an object or of an event")
     list_defer = ("error",)
     personal = ("error_shown",)
-    export = (
-        "object_kind", "object_id", "previous_status", "status", "event_id", "state", "attempts", "account", "at",
-        "recorded_at", "dispatched_at",
-    )  # fmt: skip
     fieldsets = (
         (
             None,
@@ -195,20 +191,5 @@ class StatusChangeAdmin(ReplayAdmin):
     state_shown = columns.status(_("state"), EventState, "state")
     error_shown = columns.traceback("error", _("error"))
 
-
-@admin.register(ObjectDispatch)
-class ObjectDispatchAdmin(ReadOnlyAdmin):
-    """The dispatch state of each object, with the time of the next attempt."""
-
-    list_display = ("id", "object_shown", "kind_shown", "account", "next_attempt_at")
-    list_filter = (filters.ACCOUNT,)
-    # Most rows have no next attempt, so its time is not a useful order.
-    ordering = ("-pk",)
-    sortable_by = ()
-    search_fields = ("object_id__exact",)
-    search_help_text = _("The whole id of an object")
-    export = ("object_kind", "object_id", "account", "next_attempt_at")
-    fieldsets = ((None, {"fields": ("object_shown", "kind_shown", "account", "next_attempt_at")}),)
-
-    object_shown = columns.object_link(_("object"))
-    kind_shown = columns.kind()
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return False

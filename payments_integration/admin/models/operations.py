@@ -21,8 +21,9 @@ from payments_integration import services
 from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.flows import decisions
 from payments_integration.admin.lists import filters
-from payments_integration.admin.shared import columns, display
+from payments_integration.admin.shared import columns, display, people
 from payments_integration.admin.shared.buttons import may
+from payments_integration.admin.shared.menu import Place
 from payments_integration.models import MIRRORS, Operation, OperationState
 
 if TYPE_CHECKING:
@@ -55,9 +56,10 @@ class Attention:
 
 @admin.register(Operation)
 class OperationAdmin(ReadOnlyAdmin):
+    menu_place = Place.TECHNICAL
     list_display = (
-        "id", "operation_shown", "state_shown", "amount_shown", "objects_shown", "actor_shown", "account",
-        "created_at",
+        "operation_shown", "state_shown", "amount_shown", "person_shown", "reference_shown", "objects_shown",
+        "actor_shown", "created_at", "account", "id",
     )  # fmt: skip
     list_filter = (
         filters.known("state", _("state"), OperationState, open_ended=False),
@@ -72,16 +74,8 @@ class OperationAdmin(ReadOnlyAdmin):
         "idempotency_key__exact",
     )  # fmt: skip
     search_help_text = _("The beginning of an id; a whole object id, merchant reference or idempotency key")
-    buttons = (
-        decisions.LOOK_UP, decisions.SEND_AGAIN, decisions.HAPPENED, decisions.OTHERS, decisions.NEVER_HAPPENED,
-    )  # fmt: skip
-    list_defer = ("arguments", "body", "error", "note", "request_ids")
-    personal = ("note_shown", "error_shown", "arguments_shown", "body_shown")
-    export = (
-        "id", "operation", "state", "amount", "currency", "target_id", "result_kind", "result_id",
-        "merchant_reference", "actor", "approved_by", "approved_at", "attempts", "account", "created_at",
-        "first_sent_at", "last_sent_at", "closed_at",
-    )  # fmt: skip
+    list_defer = ("body", "error", "note", "request_ids")
+    personal = ("person_shown", "note_shown", "error_shown", "arguments_shown", "body_shown")
     fieldsets = (
         (
             None,
@@ -118,29 +112,31 @@ class OperationAdmin(ReadOnlyAdmin):
     body_shown = columns.body("body", _("body"))
 
     def get_urls(self) -> list[URLPattern]:
-        own = [
-            self.object_path(button.name, self.button_view(button))
-            for button in (decisions.APPROVE, decisions.REJECT, decisions.TAKE_BACK)
-        ]
+        # The panel offers them, not the bar of buttons.
+        own = [self.object_path(button.name, self.button_view(button)) for button in decisions.BUTTONS]
         return [*own, *super().get_urls()]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         # Only above the unfiltered first page.
         if not request.GET and self.has_view_permission(request):
-            extra_context = {"pi_attention": self.attention(), **(extra_context or {})}
+            extra_context = {"pi_attention": self.attention(request), **(extra_context or {})}
         return super().changelist_view(request, extra_context)
 
-    def attention(self) -> Attention:
+    def attention(self, request: HttpRequest) -> Attention:
         """The operations that need attention, found with one short index read per state."""
         found: list[Operation] = []
         for state in ATTENTION_STATES:
             oldest = Operation.objects.filter(state=state).order_by("created_at", "pk")
-            found += oldest.defer("arguments", "body", "error", "note", "request_ids")[:ATTENTION_ROWS]
+            found += oldest.defer(*self.list_defer)[:ATTENTION_ROWS]
+        person = self.person_shown if self.sees_personal(request) else columns.masked(self, "person_shown")
         cells: dict[StrOrPromise, Callable[[Operation], str]] = {
-            _("Operation"): lambda row: display.admin_link(self.admin_site, Operation, row.pk),
-            _("Asked for"): self.operation_shown,
-            _("State"): lambda row: display.status(row.state, OperationState),
             _("Amount"): lambda row: display.money(row.amount, row.currency),
+            _("Asked for"): lambda row: display.admin_link(
+                self.admin_site, Operation, row.pk, self.operation_shown(row)
+            ),
+            _("Recipient or payer"): person,
+            _("Reference"): self.reference_shown,
+            _("State"): lambda row: display.status(row.state, OperationState),
             _("About"): self.objects_shown,
             _("Asked by"): lambda row: display.actor(row.actor),
             _("Created at"): lambda row: display.moment(row.created_at),
@@ -155,10 +151,11 @@ class OperationAdmin(ReadOnlyAdmin):
     ) -> HttpResponse:
         obj = kwargs.get("obj")
         if obj is not None:
-            context["pi_warnings"] = decisions.warnings(obj)
-        if obj is not None and decisions.waits(obj):
-            may_approve = self.has_approve_permission(request, obj)
-            context["pi_panel"] = decisions.approval_panel(self, request, obj, may_approve=may_approve)
+            # Loaded with the first page: Django imports this module in every process.
+            from payments_integration.admin.flows import panels  # noqa: PLC0415
+
+            context["pi_warnings"] = panels.warnings(obj)
+            context["pi_panel"] = panels.panel(self, request, obj)
         return super().render_change_form(request, context, *args, **kwargs)
 
     def has_resolve_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -176,6 +173,17 @@ class OperationAdmin(ReadOnlyAdmin):
     @admin.display(description=_("operation"))
     def operation_shown(self, obj: Operation) -> str:
         return display.operation_name(obj.operation)
+
+    @admin.display(description=_("recipient or payer"))
+    def person_shown(self, obj: Operation) -> str:
+        """Show the person in the request. A refund to a card has none."""
+        given = obj.arguments if isinstance(obj.arguments, dict) else {}
+        return display.beginning(people.name_in(given.get("destination")) or people.name_in(given.get("payer")))
+
+    @admin.display(description=_("reference"))
+    def reference_shown(self, obj: Operation) -> str:
+        """The merchant's own reference. Without one, the operation's id was sent."""
+        return display.text(obj.merchant_reference if obj.merchant_reference != obj.pk else "")
 
     @admin.display(description=_("request ids"))
     def request_ids_shown(self, obj: Operation) -> str:

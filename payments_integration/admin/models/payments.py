@@ -2,66 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
-from django.contrib import admin, messages
-from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, reverse
+from django.contrib import admin
+from django.contrib.admin import AdminSite
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.urls import NoReverseMatch, URLPattern, reverse
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration import services
 from payments_integration.admin import flows
-from payments_integration.admin.base import MIRROR_FIELDS, REFRESH
-from payments_integration.admin.dashboard.search import SearchPage
-from payments_integration.admin.lists import filters
+from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
+from payments_integration.admin.lists import chosen, filters
 from payments_integration.admin.lists.filters import Lookup
-from payments_integration.admin.lists.since import StatusSince
-from payments_integration.admin.models.notes import NotedAdmin
 from payments_integration.admin.shared import columns, display, masking, next_actions, orders, people, twins
-from payments_integration.admin.shared.buttons import Button, Tool, canceled, may
-from payments_integration.admin.shared.calculation import calculation
+from payments_integration.admin.shared.buttons import Button, Tool, Weight, canceled, may
+from payments_integration.admin.shared.calculation import advice, calculation
+from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.methods import method_name
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import (
     CANCELABLE_PAYMENT_STATUSES,
+    OPEN_PAYMENT_STATUSES,
+    PAID_PAYMENT_STATUSES,
+    VAIN_PAYMENT_STATUSES,
     Country,
     Flow,
     MethodFamily,
     PaymentStatus,
 )
 from payments_integration.models import Payment, payer_document, payer_email, refundable_rest
+from payments_integration.money import format_money
+from payments_integration.payer import links
+
+#: Functions that give more buttons for a payment's page; an optional app adds its own.
+MORE_TOOLS: list[Callable[[AdminSite, HttpRequest, Payment], Iterable[Tool]]] = []
 
 
 @admin.register(Payment)
-class PaymentAdmin(NotedAdmin):
+class PaymentAdmin(MirrorAdmin):
+    menu_place = Place.PAYMENTS
     list_display = (
-        "id", "state_shown", "amounts_shown", "payer_name", "reference_shown", "method_shown", "account", "created_at",
+        "amount_shown", "state_shown", "payer_name", "reference_shown", "method_shown", "created_at", "account", "id",
     )  # fmt: skip
-    list_filter = (
+    tabs = (
+        chosen.in_status(_("Paid"), PAID_PAYMENT_STATUSES),
+        chosen.in_status(_("Waiting"), OPEN_PAYMENT_STATUSES),
+        chosen.in_status(_("Failed"), VAIN_PAYMENT_STATUSES),
+        chosen.Tab(_("Refunded"), {filters.REFUNDED: "yes"}, filters.refunded, is_counted=False),
+        chosen.in_status(_("Disputed"), {PaymentStatus.CHARGEBACK}),
+    )
+    list_filter: ClassVar[Any] = (
         filters.known("status", _("status"), PaymentStatus),
+        filters.Refunded,
         filters.FAMILY,
         filters.COUNTRY,
         filters.CURRENCY,
         filters.ACCOUNT,
         filters.days("created_at"),
-        filters.success_days(),
-        StatusSince,
     )
-    aged = ("created_at", "succeeded_at")
-    totals = ("amount", "amount_received", "refunded_amount")
-    finds_terms = True
     search_fields = ("id__startswith", "merchant_reference__exact")
     search_help_text = _(
-        "An id, amount, merchant reference, bank reference, voucher or QR code; the payer's name, e-mail address, "
-        "document or phone. The beginning of each word is enough."
+        "The beginning of an id; the whole merchant reference, e-mail address or document of the payer"
     )
     list_defer = ("next_action", "metadata", "extra", "checkout_url")
-    personal = ("payer_name", "extra_shown")
-    actions = ("refund_selected",)
+    personal = ("state_shown", "payer_name", "extra_shown")
     buttons = (
         REFRESH,
         Button(
@@ -76,12 +85,6 @@ class PaymentAdmin(NotedAdmin):
             question=_("The payer can no longer pay it."),
         ),
     )
-    export = (
-        "id", "status", "amount", "amount_received", "refunded_amount", "fee", "net_amount", "currency", "country",
-        "method_code", "method_family", "flow", "merchant_reference", "failure_reason", "payer_email",
-        "payer_document", "account", "created_at", "expires_at", "succeeded_at",
-    )  # fmt: skip
-    export_personal = ("payer_email", "payer_document")
     fieldsets = (
         (
             _("Identifiers"),
@@ -97,11 +100,11 @@ class PaymentAdmin(NotedAdmin):
     )  # fmt: skip
 
     status_shown = columns.status(_("status"), PaymentStatus)
-    state_shown = columns.status_with_reason(_("status"), PaymentStatus, "failure_reason")
+    state_shown = columns.status_with_reason(_("status"), PaymentStatus, "failure_reason", also=columns.refunded)
     country_shown = columns.choice("country", _("country"), Country)
     family_shown = columns.choice("method_family", _("method family"), MethodFamily)
     flow_shown = columns.choice("flow", _("flow"), Flow)
-    amounts_shown = columns.refunded("amount", _("amount"))
+    amount_shown = columns.money("amount", _("amount"))
     reference_shown = columns.plain("merchant_reference", _("merchant reference"))
     method_shown = columns.method()
     checkout_link = columns.web_link("checkout_url", _("checkout URL"))
@@ -126,10 +129,7 @@ class PaymentAdmin(NotedAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         return [
-            self.list_path("refund-selected", self.refund_selected_view),
             self.list_path("methods", self.methods_view),
-            self.list_path("search", self.search_view),
-            self.list_path("orders", self.orders_view),
             self.object_path("refund", self.refund_view),
             *super().get_urls(),
         ]
@@ -140,32 +140,8 @@ class PaymentAdmin(NotedAdmin):
         payment = self.permitted(request, object_id, "refund")
         return flows.RefundPage(self, request, payment).respond()
 
-    @admin.action(description=_("Refund selected payments"), permissions=["refund"])
-    def refund_selected(self, request: HttpRequest, queryset: QuerySet[Payment]) -> HttpResponse | None:
-        chosen = list(queryset[: flows.MAX_PAYMENTS + 1])
-        if len(chosen) > flows.MAX_PAYMENTS:
-            words = _("Select at most %(most)d payments to refund at once.") % {"most": flows.MAX_PAYMENTS}
-            self.message_user(request, words, messages.WARNING)
-            return None
-        if len(chosen) == 1:
-            return HttpResponseRedirect(self.object_url("refund", chosen[0]))
-        return HttpResponseRedirect(flows.bulk_refund_url(self, [payment.pk for payment in chosen]))
-
-    def refund_selected_view(self, request: HttpRequest) -> HttpResponse:
-        return flows.BulkRefundPage(self, request).respond()
-
     def methods_view(self, request: HttpRequest) -> HttpResponse:
         return flows.PaymentMethodsPage(self, request).respond()
-
-    def search_view(self, request: HttpRequest) -> HttpResponse:
-        # Not about payments only: the page checks which rows the user may see.
-        return SearchPage(self, request).respond()
-
-    def orders_view(self, request: HttpRequest) -> HttpResponse:
-        # Loaded with the first page that is opened, not at start-up.
-        from payments_integration.admin.dashboard.orders import OrdersPage  # noqa: PLC0415
-
-        return OrdersPage(self, request).respond()
 
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
         url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)
@@ -177,24 +153,50 @@ class PaymentAdmin(NotedAdmin):
         yield people.name(page, obj, "payer")
         yield orders.order_link(page, obj)
 
-    def lead(self, page: Page, obj: Payment) -> Iterable[Section]:
-        yield calculation(obj)
+    def whose(self, page: Page, obj: Payment) -> Iterable[str]:
+        yield format_money(obj.amount, obj.currency)
+        yield people.name(page, obj, "payer")
 
     def links(self, request: HttpRequest, obj: Payment) -> Iterable[Tool]:
         if self.has_refund_permission(request, obj) and refundable_rest(obj) > 0:
-            yield Tool(pgettext_lazy("button", "Refund"), self.object_url("refund", obj), post=False)
+            url = self.object_url("refund", obj)
+            yield Tool(pgettext_lazy("button", "Refund"), url, post=False, weight=Weight.MAIN)
+        # Whoever has the address of that page sees the payer's data.
+        if self.sees_personal(request) and (url := payers_page(obj)):
+            yield Tool(_("The payer's page"), url, post=False)
+        for more in MORE_TOOLS:
+            yield from more(self.admin_site, request, obj)
 
-    def sections(self, page: Page, obj: Payment) -> Iterable[Section]:
+    def aside(self, page: Page, obj: Payment) -> Iterable[Section]:
+        yield calculation(page, obj)
         yield from people.section(page, _("Payer"), obj, "payer")
-        yield from next_actions.section(page, _("What the payer was shown"), obj, "next_action")
-        yield people.Facts(_("Payment"), list(_details(obj)))
+        yield people.Facts(_("Payment"), list(_facts(obj)))
         yield from people.section(page, _("Metadata"), obj, "metadata")
-        yield from page.refunds(obj.refunds.all(), obj.object_id)
-        yield from super().sections(page, obj)
+
+    def lead(self, page: Page, obj: Payment) -> Iterable[Section]:
+        yield from advice(page, obj)
+        if obj.status in OPEN_PAYMENT_STATUSES:
+            yield from next_actions.section(page, _("What the payer has to do"), obj, "next_action")
+
+    def details(self, page: Page, obj: Payment) -> Iterable[Section]:
+        yield from super().details(page, obj)
+        yield from page.refunds(obj.refunds.all(), obj.object_id, is_folded=True)
+        if obj.status not in OPEN_PAYMENT_STATUSES:
+            title = _("What the payer was shown")
+            yield from next_actions.section(page, title, obj, "next_action", is_folded=True)
 
 
-def _details(payment: Payment) -> Iterable[people.Fact]:
-    yield _("Method"), method_name(payment.method_code, payment.country)
+def payers_page(payment: Payment) -> str:
+    """The path of the page that shows the payer how the payment stands; empty if the project has no such page."""
+    try:
+        return links.path(links.STATUS, links.status_token(links.Subject(payment.account, payment_id=payment.pk)))
+    except NoReverseMatch:
+        return ""
+
+
+def _facts(payment: Payment) -> Iterable[people.Fact]:
+    yield _("Order"), display.text(payment.merchant_reference)
+    yield _("Method"), method_name(payment.method_code)
     for label, at in (
         (_("Created at"), payment.created_at),
         (_("Expires at"), payment.expires_at),

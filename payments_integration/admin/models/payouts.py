@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
-from urllib.parse import urlencode
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern, reverse
+from django.urls import URLPattern
 from django.utils.decorators import method_decorator
 from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _
@@ -18,18 +17,17 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration import services
 from payments_integration.admin import flows
-from payments_integration.admin.base import MIRROR_FIELDS, REFRESH
-from payments_integration.admin.flows import pay_again
+from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.lists.since import StatusSince
-from payments_integration.admin.models.notes import NotedAdmin
 from payments_integration.admin.shared import columns, display, masking, orders, people, twins
-from payments_integration.admin.shared.buttons import Button, Tool, canceled, may
+from payments_integration.admin.shared.buttons import Button, canceled, may
 from payments_integration.admin.shared.calculation import Calculation, Row
-from payments_integration.admin.shared.methods import method_name
-from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.admin.shared.menu import Place
+from payments_integration.admin.shared.methods import method_name, reason_text
+from payments_integration.admin.shared.sections import Advice, Page, Section
 from payments_integration.enums import CANCELABLE_PAYOUT_STATUSES, OPEN_PAYOUT_STATUSES, Country, PayoutStatus
 from payments_integration.models import Payout, Refund
+from payments_integration.money import format_money
 
 
 def _rows(payout: Payout) -> Iterator[Row]:
@@ -57,30 +55,23 @@ def _rows(payout: Payout) -> Iterator[Row]:
 
 
 @admin.register(Payout)
-class PayoutAdmin(NotedAdmin):
+class PayoutAdmin(MirrorAdmin):
+    menu_place = Place.PAYOUTS
     list_display = (
-        "id", "state_shown", "amount_shown", "recipient_name", "reference_shown", "method_shown", "refund_link",
-        "account", "created_at",
+        "amount_shown", "state_shown", "recipient_name", "reference_shown", "method_shown", "created_at",
+        "refund_link", "account", "id",
     )  # fmt: skip
-    list_filter = (
+    list_filter: ClassVar[Any] = (
         filters.known("status", _("status"), PayoutStatus),
         filters.COUNTRY,
         filters.CURRENCY,
         filters.ACCOUNT,
         filters.days("created_at"),
-        filters.success_days(),
-        StatusSince,
     )
-    aged = ("created_at", "succeeded_at")
-    totals = ("amount", "fee")
-    finds_terms = True
     search_fields = ("id__startswith", "merchant_reference__exact", "refund_id__exact")
-    search_help_text = _(
-        "An id, amount or merchant reference, or the refund's id; the recipient's name, document or account. The "
-        "beginning of each word is enough."
-    )
+    search_help_text = _("The beginning of an id; the whole merchant reference, or the whole id of the refund")
     list_defer = ("metadata", "extra")
-    personal = ("recipient_name", "extra_shown")
+    personal = ("state_shown", "recipient_name", "extra_shown")
     buttons = (
         REFRESH,
         Button(
@@ -95,13 +86,7 @@ class PayoutAdmin(NotedAdmin):
             question=_("The money goes back to the available balance."),
         ),
     )
-    export = (
-        "id", "status", "amount", "fee", "currency", "country", "method_code", "merchant_reference",
-        "failure_reason", "refund_id", "destination", "account", "created_at", "succeeded_at",
-    )  # fmt: skip
-    export_personal = ("destination",)
     fieldsets = (
-        (_("Payout"), {"fields": ("method_named", "refund_link", "created_at", "succeeded_at")}),
         (
             _("Identifiers"),
             {"classes": ("collapse",), "fields": ("id", "reference_shown", "method_code", "country_shown")},
@@ -118,10 +103,6 @@ class PayoutAdmin(NotedAdmin):
     method_shown = columns.method()
     refund_link = columns.row_link("refund_id", _("refund"), Refund)
 
-    @admin.display(description=_("method"))
-    def method_named(self, obj: Payout) -> str:
-        return method_name(obj.method_code, obj.country)
-
     def has_add_permission(self, request: HttpRequest) -> bool:
         # Django's index and lists link to the add page, which is our own.
         return may(request, "create_payout")
@@ -136,7 +117,10 @@ class PayoutAdmin(NotedAdmin):
     ) -> HttpResponse:
         if not self.has_add_permission(request):
             raise PermissionDenied
-        return flows.PayoutPage(self, request).respond()
+        return self.payout_page(request).respond()
+
+    def payout_page(self, request: HttpRequest) -> flows.PayoutPage:
+        return flows.PayoutPage(self, request)
 
     def has_cancel_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "cancel_payout", obj)
@@ -147,36 +131,36 @@ class PayoutAdmin(NotedAdmin):
         yield people.name(page, obj, "destination")
         yield orders.order_link(page, obj)
 
-    def links(self, request: HttpRequest, obj: Payout) -> Iterable[Tool]:
-        if self.has_add_permission(request) and pay_again.is_payable_again(obj) and not self._obstacle(obj):
-            url = reverse(f"admin:{self.url_name('add')}", current_app=self.admin_site.name)
-            yield Tool(_("Pay again"), f"{url}?{urlencode({'again': obj.pk})}", post=False)
+    def whose(self, page: Page, obj: Payout) -> Iterable[str]:
+        yield format_money(obj.amount, obj.currency)
+        yield people.name(page, obj, "destination")
 
-    def _obstacle(self, obj: Payout) -> str:
-        # The page asks twice, for the button and for its sentences.
-        kept: dict[str, Any] = obj.__dict__
-        if "pi_obstacle" not in kept:
-            kept["pi_obstacle"] = pay_again.obstacle(self.admin_site, obj)
-        found: str = kept["pi_obstacle"]
-        return found
+    def aside(self, page: Page, obj: Payout) -> Iterable[Section]:
+        yield Calculation([], list(_rows(obj)), [], _("What it takes from the balance"))
+        yield from people.section(page, _("Recipient"), obj, "destination")
+        facts: list[people.Fact] = [
+            (_("Order"), display.text(obj.merchant_reference)),
+            (_("Method"), method_name(obj.method_code)),
+            (_("Refund"), display.admin_link(page.site, Refund, obj.refund_id) if obj.refund_id else ""),
+            (_("Created at"), display.moment(obj.created_at)),
+            (_("Succeeded at"), display.moment(obj.succeeded_at) if obj.succeeded_at else ""),
+        ]
+        yield people.Facts(_("Payout"), facts)
+        yield from people.section(page, _("Metadata"), obj, "metadata")
 
     def lead(self, page: Page, obj: Payout) -> Iterable[Section]:
-        yield Calculation(list(self._sentences(obj)), list(_rows(obj)), [], _("What it takes from the balance"))
-        yield from people.section(page, _("Recipient"), obj, "destination")
+        if sentences := list(self.sentences(page, obj)):
+            yield Advice(_("What it means"), sentences)
 
-    def _sentences(self, obj: Payout) -> Iterator[str]:
+    def sentences(self, page: Page, obj: Payout) -> Iterator[str]:
         """Why it did not arrive, and what a person can do about it."""
         if obj.failure_reason:
-            yield format_html(gettext("Failure reason: {}"), display.text(obj.failure_reason))
+            yield format_html(gettext("Failure reason: {}"), page.personal(reason_text(obj.failure_reason)))
         if obj.status == PayoutStatus.ON_HOLD:
             yield gettext("The provider holds it. Ask the provider what it waits for.")
-        elif obj.status in (PayoutStatus.FAILED, PayoutStatus.RETURNED):
-            check = gettext("Check the recipient's bank account with the recipient, then press “Pay again”.")
-            yield self._obstacle(obj) or check
 
-    def sections(self, page: Page, obj: Payout) -> Iterable[Section]:
-        yield from people.section(page, _("Metadata"), obj, "metadata")
+    def details(self, page: Page, obj: Payout) -> Iterable[Section]:
+        yield from super().details(page, obj)
         # A payout may arrive before the refund that it executes, or after it.
         refunds = Refund.objects.filter(Q(payout_id=obj.pk) | Q(pk=obj.refund_id), account=obj.account)
         yield from page.refunds(refunds, obj.object_id, of_payout=True)
-        yield from super().sections(page, obj)

@@ -1,4 +1,4 @@
-"""How the mirror stays complete: reconciliation runs, watermarks, due refreshes and erasures."""
+"""How the mirror stays complete: reconciliation runs, and the technical state of an account."""
 
 from __future__ import annotations
 
@@ -20,24 +20,18 @@ from payments_integration.admin.flows import reconcile
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, may
+from payments_integration.admin.shared.menu import Entry, Place
 from payments_integration.admin.shared.sections import Page, Section, Table
+from payments_integration.admin.shared.typed import TypedForm
 from payments_integration.enums import kind_of
-from payments_integration.models import (
-    AccountState,
-    DueRefresh,
-    Erasure,
-    ReconciliationRun,
-    RefreshReason,
-    RunKind,
-    RunState,
-)
+from payments_integration.models import ReconciliationRun, RunKind, RunState
 
 
 def _accounts() -> list[tuple[str, str]]:
-    return [(alias, alias) for alias in conf.aliases()]
+    return conf.account_choices()
 
 
-class RunForm(forms.Form):
+class RunForm(TypedForm):
     """The account and the kind of pass."""
 
     account = forms.ChoiceField(label=_("Account"), choices=_accounts)
@@ -46,6 +40,7 @@ class RunForm(forms.Form):
 
 @admin.register(ReconciliationRun)
 class ReconciliationRunAdmin(ReadOnlyAdmin):
+    menu_place = Place.TECHNICAL
     list_display = (
         "started_at", "kind", "state_shown", "seen", "recovered", "drifted", "repaired", "duration_shown", "account",
     )  # fmt: skip
@@ -59,10 +54,6 @@ class ReconciliationRunAdmin(ReadOnlyAdmin):
     sortable_by = ("started_at",)
     list_defer = ("drift", "error")
     personal = ("error_shown",)
-    export = (
-        "kind", "state", "pages", "seen", "recovered", "drifted", "repaired", "account", "window_from", "window_to",
-        "started_at", "finished_at",
-    )  # fmt: skip
     fieldsets = (
         (None, {"fields": ("kind", "state_shown", "account", "error_shown")}),
         (_("Window"), {"fields": ("window_from", "window_to", "pages")}),
@@ -92,9 +83,19 @@ class ReconciliationRunAdmin(ReadOnlyAdmin):
             )
 
     def get_urls(self) -> list[URLPattern]:
-        return [self.list_path("run", self.run_view), *super().get_urls()]
+        own = [self.list_path("run", self.run_view), self.list_path("technical", self.technical_view)]
+        return [*own, *super().get_urls()]
+
+    def menu_entries(self, request: HttpRequest) -> Iterable[Entry]:
+        from payments_integration.admin.technical.account_page import may_see_technical_state  # noqa: PLC0415
+
+        if may_see_technical_state(self.admin_site, request):
+            url = display.page_url(self.admin_site, ReconciliationRun, "technical")
+            yield Entry(Place.TECHNICAL, _("Technical state"), url)
+        yield from super().menu_entries(request)
 
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
+        yield Tool(_("Technical state"), display.page_url(self.admin_site, ReconciliationRun, "technical"), post=False)
         if not may(request, "run_reconciliation"):
             return
         form = RunForm(initial={"account": next(iter(conf.aliases()), "")}, auto_id="pi-run-%s")
@@ -114,39 +115,19 @@ class ReconciliationRunAdmin(ReadOnlyAdmin):
         account, kind = form.cleaned_data["account"], form.cleaned_data["kind"]
         outcome, row = reconcile.start(account, kind, request.user)
         self.log_change(request, row, gettext("Run now: %(kind)s.") % {"kind": RunKind(kind).label})
-        words = {"account": account, "kind": capfirst(str(RunKind(kind).label)), "outcome": outcome.text}
+        words = {
+            "account": conf.account_name(account),
+            "kind": capfirst(str(RunKind(kind).label)),
+            "outcome": outcome.text,
+        }
         self.message_user(request, gettext("%(kind)s (%(account)s): %(outcome)s") % words, outcome.level)
         return self.to_list(request)
-
-
-def _plain(value: Any) -> str:
-    return display.text(value if value is None or isinstance(value, str) else json.dumps(value, default=str))
-
-
-@admin.register(AccountState)
-class AccountStateAdmin(ReadOnlyAdmin):
-    """The watermark and the clock offset of each account."""
-
-    list_display = ("account", "watermark", "swept_at", "offset_shown")
-    ordering = ("account",)
-    export = ("account", "watermark", "swept_at", "clock_offset")
-    fieldsets = (
-        (None, {"fields": ("account", "watermark", "swept_at", "offset_shown")}),
-        (_("Running pass"), {"fields": ("window_from", "window_to", "lease_until")}),
-    )
-
-    @admin.display(description=_("clock offset"))
-    def offset_shown(self, obj: AccountState) -> str:
-        return display.seconds(obj.clock_offset, signed=True)
-
-    def get_urls(self) -> list[URLPattern]:
-        return [self.list_path("technical", self.technical_view), *super().get_urls()]
 
     def technical_view(self, request: HttpRequest) -> HttpResponse:
         """The technical state of an account: events, backlog, reconciliation and webhook endpoints."""
         # Loaded with the first page that is opened, not at start-up.
-        from payments_integration.admin.dashboard.account_page import may_see_technical_state  # noqa: PLC0415
-        from payments_integration.admin.dashboard.technical import TechnicalState  # noqa: PLC0415
+        from payments_integration.admin.technical.account_page import may_see_technical_state  # noqa: PLC0415
+        from payments_integration.admin.technical.page import TechnicalState  # noqa: PLC0415
 
         if not may_see_technical_state(self.admin_site, request):
             raise PermissionDenied
@@ -157,46 +138,5 @@ class AccountStateAdmin(ReadOnlyAdmin):
         return self.render_page(request, "admin/payments_integration/technical.html", context, [("", title)])
 
 
-@admin.register(Erasure)
-class ErasureAdmin(ReadOnlyAdmin):
-    """The objects whose personal data was erased, or is to be erased."""
-
-    list_display = ("id", "object_shown", "kind_shown", "requested_at", "done_at", "actor_shown", "account")
-    list_filter = (filters.ACCOUNT,)
-    ordering = ("-pk",)
-    sortable_by = ()
-    search_fields = ("object_id__exact",)
-    search_help_text = _("The whole id of an object")
-    export = ("object_kind", "object_id", "actor", "account", "requested_at", "done_at")
-    fieldsets = (
-        (None, {"fields": ("object_shown", "kind_shown", "account")}),
-        (_("Erasure"), {"fields": ("requested_at", "done_at", "actor_shown")}),
-    )
-
-    object_shown = columns.object_link(_("object"))
-    actor_shown = columns.actor("actor", _("actor"))
-    kind_shown = columns.kind()
-
-
-@admin.register(DueRefresh)
-class DueRefreshAdmin(ReadOnlyAdmin):
-    """The objects that are due to be read from the provider."""
-
-    list_display = ("id", "object_shown", "kind_shown", "reason_shown", "due_at", "attempts", "account")
-    list_filter = (filters.ACCOUNT,)
-    ordering = ("due_at", "pk")
-    sortable_by = ("due_at",)
-    search_fields = ("object_id__exact",)
-    search_help_text = _("The whole id of an object")
-    list_defer = ("error",)
-    personal = ("error_shown",)
-    export = ("object_kind", "object_id", "reason", "attempts", "account", "due_at")
-    fieldsets = (
-        (None, {"fields": ("object_shown", "kind_shown", "account", "reason_shown", "due_at")}),
-        (_("Attempts"), {"fields": ("attempts", "error_shown")}),
-    )
-
-    object_shown = columns.object_link(_("object"))
-    kind_shown = columns.kind()
-    reason_shown = columns.choice("reason", _("reason"), RefreshReason)
-    error_shown = columns.preformatted("error", _("error"))
+def _plain(value: Any) -> str:
+    return display.text(value if value is None or isinstance(value, str) else json.dumps(value, default=str))

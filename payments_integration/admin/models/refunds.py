@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.utils.html import format_html, format_html_join
+from django.http import HttpRequest
+from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _
 
-from payments_integration.admin.base import MIRROR_FIELDS
+from payments_integration.admin.base import MIRROR_FIELDS, MirrorAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.lists.since import StatusSince, SucceededDays
-from payments_integration.admin.models.notes import NotedAdmin
 from payments_integration.admin.shared import columns, display, orders, people
-from payments_integration.admin.shared.buttons import may
+from payments_integration.admin.shared.buttons import Tool, Weight, may
 from payments_integration.admin.shared.calculation import Calculation, Row
-from payments_integration.admin.shared.sections import Page, Section, Table
+from payments_integration.admin.shared.menu import Place
+from payments_integration.admin.shared.methods import reason_text
+from payments_integration.admin.shared.sections import Advice, Page, Section, Table
 from payments_integration.enums import VOID_REFUND_STATUSES, MethodFamily, RefundStatus
 from payments_integration.models import Operation, Payment, Payout, Refund, StatusChange, refundable_rest
+from payments_integration.money import format_money
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -37,18 +39,17 @@ _OUTCOMES: dict[str, StrOrPromise] = {
 
 
 @admin.register(Refund)
-class RefundAdmin(NotedAdmin):
+class RefundAdmin(MirrorAdmin):
+    menu_place = Place.REFUNDS
     list_display = (
-        "id", "status_shown", "amount_shown", "payer_name", "payment_shown", "reason_start", "payout_link", "account",
-        "created_at",
+        "amount_shown", "status_shown", "payer_name", "payment_shown", "reason_start", "created_at", "payout_link",
+        "account", "id",
     )  # fmt: skip
-    list_filter = (
+    list_filter: ClassVar[Any] = (
         filters.known("status", _("status"), RefundStatus),
         filters.CURRENCY,
         filters.ACCOUNT,
         filters.days("created_at"),
-        filters.success_days("", SucceededDays),
-        StatusSince,
     )
     list_select_related = ("payment",)
     # Of the payment, only its payer and merchant reference are shown.
@@ -56,18 +57,10 @@ class RefundAdmin(NotedAdmin):
         "extra", "payment__next_action", "payment__metadata", "payment__extra", "payment__checkout_url",
         "payment__failure_reason",
     )  # fmt: skip
-    totals = ("amount",)
-    finds_terms = True
     search_fields = ("id__startswith", "payment_id__exact", "payout_id__exact")
-    search_help_text = _("The beginning of an id, an amount, or the whole id of the payment or payout")
-    personal = ("payer_name", "reason_start", "reason_shown", "extra_shown")
-    export = (
-        "id", "status", "amount", "currency", "payment_id", "payment__merchant_reference", "payout_id", "reason",
-        "account", "created_at",
-    )  # fmt: skip
-    export_personal = ("reason",)
+    search_help_text = _("The beginning of an id, or the whole id of the payment or payout")
+    personal = ("payer_name", "reason_start", "extra_shown")
     fieldsets = (
-        (_("Refund"), {"fields": ("reason_shown", "created_at")}),
         (
             _("Identifiers"),
             {"classes": ("collapse",), "fields": ("id", "payment_link", "payment_reference", "payout_link")},
@@ -78,7 +71,6 @@ class RefundAdmin(NotedAdmin):
     status_shown = columns.status(_("status"), RefundStatus)
     amount_shown = columns.money("amount", _("amount"))
     reason_start = columns.beginning("reason", _("reason"))
-    reason_shown = columns.plain("reason", _("reason"))
     payment_link = columns.row_link("payment_id", _("payment"), Payment)
     payout_link = columns.row_link("payout_id", _("payout"), Payout)
 
@@ -89,8 +81,9 @@ class RefundAdmin(NotedAdmin):
 
     @admin.display(description=_("payment"))
     def payment_shown(self, obj: Refund) -> str:
-        reference = self.payment_reference(obj)
-        return format_html('{}<br><span class="pi-less">{}</span>', self.payment_link(obj), reference)
+        payment = _payment(obj)
+        reference = payment.merchant_reference if payment else None
+        return display.admin_link(self.admin_site, Payment, obj.payment_id, reference or None)
 
     @admin.display(description=_("payer"))
     def payer_name(self, obj: Refund) -> str:
@@ -108,24 +101,44 @@ class RefundAdmin(NotedAdmin):
             link = display.admin_link(page.site, Payment, obj.payment_id)
             yield format_html(gettext("refund of {}"), link)
 
-    def lead(self, page: Page, obj: Refund) -> Iterable[Section]:
-        payment = _payment(obj)
-        rest = max(0, refundable_rest(payment)) if payment is not None else 0
-        yield Table(_("What became of it"), (), [], "", _outcome(page, obj, payment, rest))
-        if payment is not None and page.may_view(Payment):
-            yield _share(obj, payment, rest)
+    def whose(self, page: Page, obj: Refund) -> Iterable[str]:
+        yield format_money(obj.amount, obj.currency)
+        payment = people.payment_of(page, obj)
+        if payment is not None:
+            yield people.name(page, payment, "payer")
 
-    def sections(self, page: Page, obj: Refund) -> Iterable[Section]:
-        payouts = _payouts(obj)
-        yield from page.payouts(payouts, obj.object_id)
-        if page.may_view(Payout) and (payout := payouts.first()):
+    def links(self, request: HttpRequest, obj: Refund) -> Iterable[Tool]:
+        payment = _payment(obj)
+        if payment is None or obj.status not in VOID_REFUND_STATUSES or _rest(obj) <= 0:
+            return
+        url = display.page_url(self.admin_site, Payment, "refund", payment.pk)
+        if url and may(request, "refund_payment", payment):
+            yield Tool(_("Refund again"), url, post=False, weight=Weight.MAIN)
+
+    def aside(self, page: Page, obj: Refund) -> Iterable[Section]:
+        payment = people.payment_of(page, obj)
+        if payment is not None:
+            yield _share(obj, payment, _rest(obj))
+        facts: list[people.Fact] = [
+            (_("Reason"), page.personal(obj.reason)),
+            (_("Payment"), display.admin_link(page.site, Payment, obj.payment_id)),
+            (_("Created at"), display.moment(obj.created_at)),
+        ]
+        yield people.Facts(_("Refund"), facts)
+        if page.may_view(Payout) and (payout := _payouts(obj).first()):
             yield from people.section(page, _("Recipient"), payout, "destination")
         if page.may_view(Operation):
             yield _people(page, obj)
+
+    def lead(self, page: Page, obj: Refund) -> Iterable[Section]:
+        yield Advice(_("What became of it"), list(_sentences(page, obj, _payment(obj), _rest(obj))))
+
+    def details(self, page: Page, obj: Refund) -> Iterable[Section]:
+        yield from super().details(page, obj)
+        yield from page.payouts(_payouts(obj), obj.object_id)
         if obj.payment_id:
             others = Refund.objects.filter(account=obj.account, payment_id=obj.payment_id).exclude(pk=obj.pk)
             yield from page.refunds(others, obj.payment_id, title=_("Other refunds of this payment"))
-        yield from super().sections(page, obj)
 
 
 def _payment(obj: Refund) -> Payment | None:
@@ -142,18 +155,24 @@ def _payouts(obj: Refund) -> QuerySet[Payout]:
     return Payout.objects.filter(executing, account=obj.account).order_by("-created_at", "-pk")
 
 
-def _outcome(page: Page, obj: Refund, payment: Payment | None, rest: int) -> str:
-    """What became of it in plain words, and what can be done."""
-    return format_html_join(" ", "{}", ((words,) for words in _sentences(page, obj, payment, rest)))
+def _rest(obj: Refund) -> int:
+    """What can still be refunded of the payment. The page asks twice and reads it once."""
+    kept: dict[str, Any] = obj.__dict__
+    if "pi_rest" not in kept:
+        payment = _payment(obj)
+        kept["pi_rest"] = max(0, refundable_rest(payment)) if payment is not None else 0
+    found: int = kept["pi_rest"]
+    return found
 
 
 def _sentences(page: Page, obj: Refund, payment: Payment | None, rest: int) -> Iterator[str]:
+    """What became of it in plain words, and what can be done."""
     words = _OUTCOMES.get(obj.status, _("Its status has not changed since {}."))
     yield format_html(str(words), display.moment(_since(obj)))
     if obj.status not in VOID_REFUND_STATUSES:
         return
     if page.may_view(Payout) and (reason := _payouts(obj).values_list("failure_reason", flat=True).first()):
-        yield gettext("The reason given: %(reason)s.") % {"reason": display.text(reason)}
+        yield gettext("The reason given: %(reason)s.") % {"reason": page.personal(reason_text(reason))}
     if payment is None:
         return
     if rest <= 0:
@@ -161,9 +180,6 @@ def _sentences(page: Page, obj: Refund, payment: Payment | None, rest: int) -> I
         return
     if obj.status == RefundStatus.RETURNED and payment.method_family != MethodFamily.CARD:
         yield gettext("Ask the payer for another bank account, and refund to it.")
-    url = display.page_url(page.site, Payment, "refund", payment.pk)
-    if url and may(page.request, "refund_payment", payment):
-        yield format_html('<a href="{}">{}</a>', url, gettext("Refund again"))
 
 
 def _since(obj: Refund) -> datetime:

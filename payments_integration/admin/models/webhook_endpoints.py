@@ -17,6 +17,7 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, twins
 from payments_integration.admin.shared.buttons import Button, Outcome, may
 from payments_integration.admin.shared.display import NO_SECRET
+from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.sections import STYLES
 from payments_integration.enums import ActiveStatus
 from payments_integration.models import WebhookEndpoint
@@ -41,11 +42,13 @@ def _rotated(endpoint: WebhookEndpoint | None) -> Outcome:
 class WebhookEndpointAdmin(MirrorAdmin):
     """Endpoints, and whether their secret is known."""
 
-    list_display = ("id", "status_shown", "url", "secret_shown", "secret_age", "account", "created_at")
+    menu_place = Place.TECHNICAL
+    list_display = ("url", "status_shown", "secret_shown", "secret_age", "created_at", "account", "id")
     list_filter = (filters.known("status", gettext_lazy("status"), ActiveStatus), filters.ACCOUNT)
     search_fields = ("id__startswith", "url__exact")
     search_help_text = gettext_lazy("The beginning of an id, or a whole URL")
     list_defer = ("extra", "events")
+    has_folded_records = False
     buttons = (
         REFRESH,
         Button(
@@ -72,7 +75,6 @@ class WebhookEndpointAdmin(MirrorAdmin):
             question=gettext_lazy("Nothing is delivered to this URL any more. Reconciliation still finds events."),
         ),
     )
-    export = ("id", "status", "url", "secret_since", "account", "created_at")
     fieldsets = (
         (None, {"fields": ("id", "status_shown", "url_link", "events_shown")}),
         (

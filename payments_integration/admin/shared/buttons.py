@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,14 @@ from payments_integration.models import Operation
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
+
+
+class Weight(enum.IntEnum):
+    """How a button stands among the others: what most people want first, what few need last and without a border."""
+
+    MAIN = 0
+    PLAIN = 1
+    QUIET = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +82,19 @@ class Button:
     question: StrOrPromise = ""
     #: A form to fill in first, and its initial values.
     form: type[forms.Form] | None = None
+    #: How it stands among the others, as of ``Tool``.
+    weight: Weight = Weight.PLAIN
     initial: Callable[[Any], dict[str, Any]] = lambda obj: {}
+    #: Another row whose page the user sees afterwards, if they may: None for the page of the row itself.
+    leads_to: Callable[[Any], Model | None] = lambda obj: None
 
     def outcome(self, obj: Any | None) -> Outcome:
         return self.done(obj) if callable(self.done) else Outcome(self.done)
 
-    def unbound(self, obj: Any) -> forms.Form | None:
+    def unbound(self, obj: Any, **initial: Any) -> forms.Form | None:
         """Its empty form. Field ids contain the button's name, because a page may have several such forms."""
-        return self.form(initial=self.initial(obj), auto_id=f"pi-{self.name}-%s") if self.form else None
+        values = {**self.initial(obj), **initial}
+        return self.form(initial=values, auto_id=f"pi-{self.name}-%s") if self.form else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +107,14 @@ class Tool:
     question: StrOrPromise = ""
     key: str = ""
     form: forms.Form | None = None
+    weight: Weight = Weight.PLAIN
     #: The same call that was asked for just now, and the warning about it.
     twin: str = ""
     warning: str = ""
+
+    @property
+    def css(self) -> str:
+        return {Weight.MAIN: " pi-main", Weight.QUIET: " pi-quiet"}.get(self.weight, "")
 
 
 def may(request: HttpRequest, codename: str, obj: Any = None) -> bool:

@@ -5,21 +5,32 @@ Its last row is the refundable rest (``refundable_rest``), which decides about e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from django.utils.html import format_html
+from django.utils.timesince import timeuntil
+from django.utils.timezone import now
 from django.utils.translation import gettext as _, gettext_lazy
 
-from payments_integration.admin.shared import display
-from payments_integration.admin.shared.sections import Section
-from payments_integration.enums import NEVER_REFUNDED_STATUSES, VOID_REFUND_STATUSES, PaymentStatus, RefundStatus
+from payments_integration.admin.shared import display, people
+from payments_integration.admin.shared.buttons import may
+from payments_integration.admin.shared.methods import reason_text
+from payments_integration.admin.shared.sections import Advice, Page, Section
+from payments_integration.enums import (
+    NEVER_REFUNDED_STATUSES,
+    OPEN_PAYMENT_STATUSES,
+    VOID_REFUND_STATUSES,
+    PaymentStatus,
+    RefundStatus,
+)
 from payments_integration.models import (
     Event,
     Payment,
     Refund,
+    RefundFigures,
     StatusChange,
     refunded_so_far,
     refunds_and_promises,
@@ -30,6 +41,8 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 _TITLE = gettext_lazy("Money")
+#: The payer has something to do.
+_TO_BE_PAID = frozenset({PaymentStatus.CREATED, PaymentStatus.REQUIRES_ACTION, PaymentStatus.PARTIALLY_PAID})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,11 @@ class Amounts:
     #: The refundable rest. Below zero if more went out than came in, as far as the mirror knows.
     left: int
 
+    @property
+    def is_unpaid(self) -> bool:
+        """Whether nothing came in, and nothing else is known to say of it."""
+        return not (self.received or self.refunded or self.on_its_way or self.left)
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -54,7 +72,6 @@ class Row:
     #: Empty, a minus or an equals sign.
     sign: str = ""
     note: str = ""
-    is_zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +88,11 @@ class Calculation(Section):
     title: StrOrPromise = _TITLE
 
 
-def calculation(payment: Payment) -> Calculation:
-    """The calculation of a payment's page: two statements, and two more for one that was charged back."""
+def calculation(page: Page, payment: Payment) -> Calculation:
+    """The calculation of a payment's page: one statement, and two more for one that was charged back."""
     refunds, promised = refunds_and_promises(payment)
     amounts = compute_amounts(payment, refunds, promised)
-    sentences = list(_sentences(payment, amounts, refunds, promised))
+    sentences = list(_sentences(page, payment, amounts, refunds, promised))
     less: list[str] = [
         format_html("{} {}", label, display.money(amount, payment.currency))
         for label, amount in ((_("Fee"), payment.fee), (_("Net"), payment.net_amount))
@@ -86,7 +103,31 @@ def calculation(payment: Payment) -> Calculation:
     )
 
 
-def compute_amounts(payment: Payment, refunds: list[Refund], promised: int) -> Amounts:
+def advice(page: Page, payment: Payment) -> Iterator[Advice]:
+    """What is missing of a payment that can still be paid; what a chargeback means and what to do. No statement."""
+    if payment.status == PaymentStatus.CHARGEBACK:
+        yield Advice(_("A chargeback"), [
+            _("The payer's bank took the money back, mostly because the payer says that the payment is not right."),
+            _("Do not refund it in another way: the payer has the money. Do not send what is not sent yet."),
+            _("If the payer is wrong, send the provider the proof of the order and of its delivery."),
+        ])  # fmt: skip
+    missing = payment.amount - payment.amount_received
+    if payment.status not in _TO_BE_PAID or missing <= 0:
+        return
+    name = people.name(page, payment, "payer") if may(page.request, "view_personal_data") else ""
+    who = name if name and not people.is_erased(payment, "payer") else _("The payer")
+    amount, until = display.money(missing, payment.currency), payment.expires_at
+    if until is None:
+        words = format_html(_("{who} still has to pay {amount}."), who=who, amount=amount)
+    elif until > now():
+        known = {"who": who, "amount": amount, "at": display.moment(until), "left": timeuntil(until, depth=1)}
+        words = format_html(_("{who} still has to pay {amount} until {at}: {left} are left."), **known)
+    else:
+        words = format_html(_("The time to pay {amount} ended at {at}."), amount=amount, at=display.moment(until))
+    yield Advice(_("What is missing"), [words])
+
+
+def compute_amounts(payment: Payment, refunds: Sequence[Refund | RefundFigures], promised: int) -> Amounts:
     """The amounts of a payment with all of its refunds. ``promised``: minor units that open operations ask for."""
     refunded = refunded_so_far(payment, refunds)
     left = rest_after(payment, refunds, promised)
@@ -118,12 +159,19 @@ def charged_back_at(payment: Payment) -> tuple[datetime, bool]:
 
 def _rows(payment: Payment, amounts: Amounts) -> Iterator[Row]:
     def row(label: str, amount: int, sign: str = "−", note: str = "") -> Row:  # noqa: RUF001  (a minus sign)
-        return Row(label, display.money(amount, payment.currency), sign, note, is_zero=amount == 0)
+        return Row(label, display.money(amount, payment.currency), sign, note)
 
+    if amounts.is_unpaid:
+        is_open = payment.status in OPEN_PAYMENT_STATUSES
+        yield row(_("To be paid") if is_open else _("Asked for, not paid"), payment.amount, "")
+        return
     yield row(_("Received"), amounts.received, "")
-    yield row(_("Refunded"), amounts.refunded)
-    yield row(_("On its way"), amounts.on_its_way)
-    yield row(_("Charged back"), amounts.charged_back, note=_chargeback_note(payment))
+    if amounts.refunded:
+        yield row(_("Refunded"), amounts.refunded)
+    if amounts.on_its_way:
+        yield row(_("On its way"), amounts.on_its_way)
+    if amounts.charged_back:
+        yield row(_("Charged back"), amounts.charged_back, note=_chargeback_note(payment))
     if amounts.kept_back:
         yield row(_("Not refundable"), amounts.kept_back)
     yield row(_("Left"), amounts.left, "=")
@@ -136,13 +184,15 @@ def _chargeback_note(payment: Payment) -> str:
     return display.moment(at) if is_known else _("seen on %(at)s") % {"at": display.moment(at)}
 
 
-def _sentences(payment: Payment, amounts: Amounts, refunds: list[Refund], promised: int) -> Iterator[str]:
+def _sentences(
+    page: Page, payment: Payment, amounts: Amounts, refunds: list[RefundFigures], promised: int
+) -> Iterator[str]:
     def say(words: str, amount: int) -> str:
         asked, shown = (display.money(each, payment.currency) for each in (payment.amount, amount))
         return format_html(words, amount=shown, asked=asked)
 
     if payment.failure_reason:
-        yield format_html(_("Failure reason: {}"), display.text(payment.failure_reason))
+        yield format_html(_("Failure reason: {}"), page.personal(reason_text(payment.failure_reason)))
     surplus = payment.amount_received - payment.amount
     if payment.status == PaymentStatus.PARTIALLY_PAID and surplus < 0:
         yield say(_("{amount} of {asked} is missing."), -surplus)

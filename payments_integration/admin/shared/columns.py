@@ -15,13 +15,15 @@ from django.contrib import admin
 from django.contrib.admin.utils import label_for_field
 from django.db.models import Model
 from django.db.models.options import Options
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext_lazy
 
+from payments_integration import conf
 from payments_integration.admin.shared import display, masking, people
-from payments_integration.admin.shared.methods import method_name
+from payments_integration.admin.shared.methods import method_name, reason_text
 from payments_integration.enums import Country
 from payments_integration.models import Mirror
+from payments_integration.money import format_money
 from payments_integration.permissions import with_names
 
 if TYPE_CHECKING:
@@ -87,13 +89,37 @@ def moment(opts: Options[Any], name: str) -> Callable[[Any], str]:
 
 
 @functools.cache
-def aged(opts: Options[Any], name: str) -> Callable[[Any], str]:
-    """The same with its age, which shows in a list what is stuck."""
+def account(opts: Options[Any]) -> Callable[[Any], str]:
+    """The account by the name that people have for it."""
+
+    @admin.display(description=getattr(opts.get_field("account"), "verbose_name", "account"), ordering="account")
+    def column(obj: Any) -> str:
+        return conf.account_name(obj.account)
+
+    column.__name__ = "account"
+    return column
+
+
+@functools.cache
+def short(opts: Options[Any], name: str) -> Callable[[Any], str]:
+    """The same in few words, for lists."""
     exact = moment(opts, name)
 
     @admin.display(description=exact.short_description, ordering=name)  # type: ignore[attr-defined]
     def column(obj: Any) -> str:
-        return display.aged(getattr(obj, name))
+        return display.short(getattr(obj, name))
+
+    column.__name__ = name
+    return column
+
+
+@functools.cache
+def copied(opts: Options[Any], name: str) -> Callable[[Any], str]:
+    """An id that a click copies."""
+
+    @admin.display(description=getattr(opts.get_field(name), "verbose_name", name), ordering=name)
+    def column(obj: Any) -> str:
+        return display.copied(getattr(obj, name))
 
     column.__name__ = name
     return column
@@ -109,15 +135,34 @@ def status(description: StrOrPromise, choices: Any, name: str = "status") -> Col
     return _value(name, description, lambda value: display.status(value, choices))
 
 
-def status_with_reason(description: StrOrPromise, choices: Any, reason: str) -> Column:
-    """A status, and below it the beginning of the text in the field ``reason``."""
+def status_with_reason(
+    description: StrOrPromise, choices: Any, reason: str, *, also: Callable[[Any], str] = lambda obj: ""
+) -> Column:
+    """A status, and beside it what ``also`` says of the row and the beginning of the personal text in ``reason``.
 
-    def shown(_admin: Any, obj: Any) -> str:
+    Masked: without the text.
+    """
+
+    def shown(obj: Any, *more: str) -> str:
+        beside = [(part,) for part in (also(obj), *more) if part]
         status = display.status(obj.status, choices)
-        why = getattr(obj, reason)
-        return format_html('{}<br><span class="pi-less">{}</span>', status, display.beginning(why)) if why else status
+        if not beside:
+            return status
+        return format_html('{} <span class="pi-less">{}</span>', status, format_html_join(" · ", "{}", beside))
 
-    return _column(description, shown)
+    def with_reason(_admin: Any, obj: Any) -> str:
+        why = getattr(obj, reason)
+        return shown(obj, display.beginning(reason_text(why))) if why else shown(obj)
+
+    return _column(description, with_reason, lambda _admin, obj: shown(obj))
+
+
+def refunded(obj: Any) -> str:
+    """Which part of a payment was refunded; empty if nothing was."""
+    if not obj.refunded_amount:
+        return ""
+    share = display.refunded_share(obj.refunded_amount, obj.amount_received)
+    return format_html('<span title="{}">{}</span>', format_money(obj.refunded_amount, obj.currency), share)
 
 
 def beginning(name: str, description: StrOrPromise) -> Column:
@@ -141,13 +186,11 @@ def choice(name: str, description: StrOrPromise, choices: Any) -> Column:
 
 
 def method() -> Column:
-    """The name of a method, and below it the country."""
+    """The name of a method, and beside it the country."""
 
     def shown(_admin: Any, obj: Any) -> str:
         country = dict(Country.choices).get(obj.country, obj.country)
-        return format_html(
-            '{}<br><span class="pi-less">{}</span>', method_name(obj.method_code, obj.country), display.text(country)
-        )
+        return format_html('{} <span class="pi-less">{}</span>', method_name(obj.method_code), display.text(country))
 
     return _column(gettext_lazy("method and country"), shown)
 
@@ -165,20 +208,6 @@ def event_type() -> Column:
 def kind(name: str = "object_kind") -> Column:
     """The kind of the object that a row is about, in words."""
     return _value(name, gettext_lazy("kind"), display.kind_word)
-
-
-def refunded(name: str, description: StrOrPromise) -> Column:
-    """A payment's amount, and below it how much of the received amount was refunded."""
-
-    def shown(_admin: Any, obj: Any) -> str:
-        amount = display.money(getattr(obj, name), obj.currency)
-        if not obj.refunded_amount:
-            return amount
-        share = display.refunded_share(obj.refunded_amount, obj.amount_received)
-        back = display.money(obj.refunded_amount, obj.currency)
-        return format_html('{}<br><span class="pi-less">{} ({})</span>', amount, share, back)
-
-    return _column(description, shown)
 
 
 def money(name: str, description: StrOrPromise, *, currency: str = "currency") -> Column:
@@ -227,11 +256,11 @@ def preformatted(name: str, description: StrOrPromise) -> Column:
 
 
 def note(name: str, description: StrOrPromise, *, quoting: str) -> Column:
-    """Sentences that may quote the JSON field ``quoting``, whose personal values are masked in them."""
+    """An operation's note. Masked: without comments and details, and without values of the JSON field ``quoting``."""
     return _column(
         description,
         lambda _admin, obj: _preformatted(with_names(getattr(obj, name))),
-        lambda _admin, obj: _preformatted(with_names(masking.without(getattr(obj, name), getattr(obj, quoting)))),
+        lambda _admin, obj: _preformatted(with_names(masking.note(getattr(obj, name), getattr(obj, quoting)))),
     )
 
 

@@ -136,16 +136,26 @@ def moment(at: date | None) -> str:
     return dates.moment(at) if isinstance(at, datetime) else at.isoformat()
 
 
-def aged(at: datetime | None) -> str:
-    """A time with its age."""
+def short(at: datetime | None) -> str:
+    """A time in few words; its title has the seconds and the age."""
     if not at:
         return EMPTY
-    is_new = now() - at < timedelta(minutes=1)
-    age = _("just now") if is_new else _("%(age)s ago") % {"age": timesince(at, depth=1)}
     return format_html(
-        '<time datetime="{}" title="{}"><span class="pi-date">{}</span> {}</time><br><span class="pi-less">{}</span>',
-        at.isoformat(), moment(at), *moment(at).split(" "), age,
-    )  # fmt: skip
+        '<time datetime="{}" title="{} · {}">{}</time>', at.isoformat(), moment(at), age(at), dates.short(at)
+    )
+
+
+def copied(value: object) -> str:
+    """An id as a text that a click copies. Without scripts it is only a text, and can be selected as a whole."""
+    shown = text(value)
+    words = {"copy": _("Copy %(id)s") % {"id": shown}, "copied": _("Copied")}
+    return format_html('<span class="pi-id" data-copy="{copy}" data-copied="{copied}">{}</span>', shown, **words)
+
+
+def age(at: datetime) -> str:
+    """How long ago a time was, in words."""
+    is_new = now() - at < timedelta(minutes=1)
+    return _("just now") if is_new else _("%(age)s ago") % {"age": timesince(at, depth=1)}
 
 
 def duration(seconds: float | None) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
+from payments_integration.exceptions import REFUSAL_CODES
 from payments_integration.models import MIRRORS
 
 #: Shown in place of a masked value.
@@ -20,19 +22,15 @@ MASK = "•••"
 SENSITIVE_FIELDS = ("holder_name", "document_number", "account_number")
 
 _PERSONAL = frozenset(name for model in MIRRORS.values() for name in ("extra", *model.personal))
-#: Keys without personal data: of mirrored objects, of an event's envelope, of a refund's arguments.
-_PLAIN = frozenset(name for model in MIRRORS.values() for name in model.mirrored if name not in _PERSONAL) | {
-    "id", "object", "type", "data", "payment", "payout", "endpoint",
-}  # fmt: skip
 #: Objects whose members the spec defines, and the members that hold a code and nothing personal.
 _SPECIFIED = frozenset({"payer", "destination", "next_action", "details"})
 _CODES = frozenset({"type", "account_type", "bank_code"})
-#: Members of an error without personal data (spec, "Errors").
-_ERROR_CODES = frozenset({"status_code", "type", "code", "param", "request_id"})
 _CODE = re.compile(r"[A-Za-z0-9_]{1,32}")
 #: What a field's name looks like. Any other key may be text that a person wrote, such as an address.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
+#: When an entry of an operation's note was written.
+_ENTRY_TIME = re.compile(r"[0-9]{4}-[0-9-]+ [0-9:]+(?: \w+)?: ")
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'  File "[^"\n]+", line \d+, in [\w.<>]+')
 _ERROR = re.compile(r"[A-Za-z_][\w.]*")
@@ -63,7 +61,7 @@ def provider_error(value: Any) -> Any:
     """The provider's error with everything masked but its codes."""
     if not isinstance(value, dict):
         return hidden(value)
-    return {key: item if key in _ERROR_CODES else hidden(item) for key, item in value.items()}
+    return {key: item if key in REFUSAL_CODES else hidden(item) for key, item in value.items()}
 
 
 def body(raw: bytes) -> str | None:
@@ -90,11 +88,27 @@ def reason(text: str, raw: bytes) -> str:
         return text
 
 
+def note(text: str, value: Any) -> str:
+    """An operation's note: when and what was done, without comments and details, which follow a colon.
+
+    ``value``: the operation's arguments, whose personal values are masked in the rest.
+    """
+    return without("\n".join(_entry(line) for line in text.splitlines() if not line.startswith(" ")), value)
+
+
 def without(text: str, value: Any) -> str:
-    """A text, such as a note, with the personal values of a JSON document masked."""
+    """A text with the personal values of a JSON document masked."""
     for found in sorted(_texts(value), key=len, reverse=True):
         text = text.replace(found, MASK)
     return text
+
+
+def _entry(line: str) -> str:
+    """A line of a note up to the colon after what was done."""
+    time = _ENTRY_TIME.match(line)
+    begun = time.end() if time else 0
+    done, colon, _rest = line[begun:].partition(": ")
+    return f"{line[:begun]}{done}: {MASK}" if colon else line
 
 
 def _masked(value: Any) -> Any:
@@ -104,7 +118,14 @@ def _masked(value: Any) -> Any:
 
 
 def _member(key: str, value: Any) -> Any:
-    return _masked(value) if key in _PLAIN else _hidden(value, key in _SPECIFIED)
+    return _masked(value) if key in _plain() else _hidden(value, key in _SPECIFIED)
+
+
+@cache
+def _plain() -> frozenset[str]:
+    """Keys without personal data: of mirrored objects, of an event's envelope, of a refund's arguments."""
+    mirrored = {name for model in MIRRORS.values() for name in model.mirrored}
+    return frozenset(mirrored - _PERSONAL | {"id", "object", "type", "data", "payment", "payout", "endpoint"})
 
 
 def _hidden(value: Any, codes: bool) -> Any:

@@ -1,14 +1,14 @@
-"""Names of payment methods. The provider lists codes, and the spec defines no name for them."""
+"""Names of payment methods and reasons on pages, which look up nothing for each row."""
 
 from __future__ import annotations
 
 from payments_integration.admin.shared import display
-from payments_integration.enums import MethodFamily
+from payments_integration.payer import names
+from payments_integration.payer.names import reason_text
+
+__all__ = ["method_name", "reason_text"]
 
 
-def method_name(code: str, country: str) -> str:
-    """A method's code as words: ``cl_webpay_card`` of CL is "Webpay card", ``cl_bank_transfer`` the family's name."""
-    rest = code.removeprefix(f"{country.lower()}_") if country else code
-    words = dict(MethodFamily.choices).get(rest) or rest.replace("_", " ").strip() or code
-    shown = display.text(words)
-    return shown[:1].upper() + shown[1:]
+def method_name(code: str) -> str:
+    """A method's code as words: ``cl_webpay_card`` is "Webpay card"."""
+    return display.text(names.method_name(code))

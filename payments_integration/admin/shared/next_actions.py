@@ -29,17 +29,18 @@ class Shown(Section):
 
     title: StrOrPromise
     content: str
+    is_folded: bool = False
 
 
-def section(page: Page, title: StrOrPromise, obj: Mirror, name: str) -> Iterable[Section]:
+def section(page: Page, title: StrOrPromise, obj: Mirror, name: str, *, is_folded: bool = False) -> Iterable[Section]:
     """The next action in the field ``name`` of a mirror, masked if the user may not see it.
 
     None if it is empty, or says that the payer has nothing to do.
     """
     if people.is_erased(obj, name):
-        yield Shown(title, str(display.ERASED))
+        yield Shown(title, str(display.ERASED), is_folded)
     elif (value := getattr(obj, name)) and not _is_nothing(value):
-        yield Shown(title, as_html(value, is_masked=not may(page.request, "view_personal_data")))
+        yield Shown(title, as_html(value, is_masked=not may(page.request, "view_personal_data")), is_folded)
 
 
 def _is_nothing(value: Any) -> bool:

@@ -13,7 +13,7 @@ from payments_integration.admin.shared import display, masking
 from payments_integration.admin.shared.buttons import may
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import AccountType, DocumentType
-from payments_integration.models import Mirror
+from payments_integration.models import Mirror, Payment, Refund
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -80,6 +80,16 @@ def name(page: Page, obj: Mirror, field: str) -> str:
         return str(display.ERASED)
     found = name_in(getattr(obj, field))
     return page.personal(found) if found else ""
+
+
+def payment_of(page: Page, refund: Refund) -> Payment | None:
+    """A refund's payment; None if it has not arrived yet (it may come after its refund), or may not be seen."""
+    if not page.may_view(Payment):
+        return None
+    try:
+        return refund.payment
+    except Payment.DoesNotExist:
+        return None
 
 
 def name_in(value: Any) -> str:

@@ -19,8 +19,7 @@ from payments_integration.models import Event, Payment, Payout, Refund, StatusCh
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: Loaded by pages with charts, in this order.
-SCRIPTS = ("payments_integration/vendor/chart.js/chart.umd.min.js", "payments_integration/dashboard.js")
+#: Tables, tiles and lists of problems.
 STYLES = ("payments_integration/dashboard.css",)
 
 #: Rows per table, newest first. The list has the others.
@@ -48,6 +47,18 @@ class Table(Section):
     more: str
     #: An explanation above the table.
     note: StrOrPromise = ""
+    #: Only its title is shown until somebody opens it.
+    is_folded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Advice(Section):
+    """What the state means, and what a person can do."""
+
+    template: ClassVar[str] = "admin/payments_integration/includes/advice.html"
+
+    title: StrOrPromise
+    sentences: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,8 @@ class Page:
         search: str,
         *,
         note: StrOrPromise = "",
+        is_folded: bool = False,
+        hides_none: bool = False,
     ) -> Iterable[Section]:
         """One table; without its rows if the user may not see them. ``search`` finds all of them in the list."""
         model = rows.model
@@ -75,11 +88,13 @@ class Page:
             yield from self.not_visible(model, title)
             return
         found = list(rows[: ROWS + 1])
+        if hides_none and not found:
+            return
         more = ""
         if len(found) > ROWS:
             more = f"{display.list_url(self.site, model)}?{urlencode({'q': search})}"
         cells = [tuple(cell(row) for cell in columns.values()) for row in found[:ROWS]]
-        yield Table(title, tuple(columns), cells, more, note)
+        yield Table(title, tuple(columns), cells, more, note, is_folded)
 
     def not_visible(self, model: type[Model], title: StrOrPromise) -> Iterable[Section]:
         """The section of rows that the user may not see; none if the site has no pages of such rows."""
@@ -106,7 +121,13 @@ class Page:
         )
 
     def refunds(
-        self, rows: QuerySet[Refund], search: str, *, title: StrOrPromise = "", of_payout: bool = False
+        self,
+        rows: QuerySet[Refund],
+        search: str,
+        *,
+        title: StrOrPromise = "",
+        of_payout: bool = False,
+        is_folded: bool = False,
     ) -> Iterable[Section]:
         """The refunds of a payment, each with its payout; those of a payout, each with its payment."""
         other: dict[StrOrPromise, Cell]
@@ -126,6 +147,8 @@ class Page:
                 _("Created at"): lambda row: display.moment(row.created_at),
             },
             search,
+            is_folded=is_folded,
+            hides_none=True,
         )
 
     def payouts(self, rows: QuerySet[Payout], search: str) -> Iterable[Section]:
@@ -139,4 +162,5 @@ class Page:
                 _("Created at"): lambda row: display.moment(row.created_at),
             },
             search,
+            hides_none=True,
         )

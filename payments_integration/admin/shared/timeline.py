@@ -1,13 +1,8 @@
-"""The timeline of an object, newest first: its events, status changes, refunds, operations, and actions in this admin.
-
-Events, status changes and refunds have the provider's time, operations and actions have ours.
-"""
+"""The records of an object as a list, newest first, with a link to each."""
 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,25 +11,22 @@ from urllib.parse import urlencode
 from django.contrib.admin import AdminSite
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.options import get_content_type_for_model
-from django.db.models import Model, Q, QuerySet
-from django.http import HttpRequest
+from django.db.models import Model
 from django.utils.html import format_html
 from django.utils.translation import gettext as _, gettext_lazy
 
-from payments_integration import services
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.buttons import hidden, may_view
-from payments_integration.admin.shared.sections import Section
+from payments_integration.admin.shared.buttons import hidden
+from payments_integration.admin.shared.records import ENTRIES, Records, made
+from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import RefundStatus
 from payments_integration.models import (
-    MIRRORS,
     Event,
     EventSource,
     EventState,
     Mirror,
     Operation,
     OperationState,
-    Payment,
     Refund,
     StatusChange,
 )
@@ -43,8 +35,6 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 _SOURCES = (Event, StatusChange, Operation)
-#: Entries shown, and read from each source. The lists have the others.
-ENTRIES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,96 +65,32 @@ class Timeline(Section):
     lists: list[tuple[StrOrPromise, str]]
     #: The sources that this user may not see.
     hidden: list[StrOrPromise]
+    #: Below a story, which says the same in sentences.
+    is_folded: bool
 
 
-def timeline(site: AdminSite, request: HttpRequest, obj: Mirror) -> Timeline:
-    """The newest entries of a mirrored object that this user may see.
-
-    Four queries, one more for the refunds of a payment, and one for each kind of object that its operations made.
-    """
-    sources: list[list[Entry]] = []
-    lists: list[tuple[StrOrPromise, str]] = []
-    operations: list[Operation] = []
-    if may_view(site, request, Event):
-        sources.append([_event(site, row) for row in _newest(about(Event, obj).defer("body", "error"), "created_at")])
-        lists.append((gettext_lazy("All events"), _found(site, Event, obj)))
-    if may_view(site, request, StatusChange):
-        sources.append([_change(site, row) for row in _newest(about(StatusChange, obj).defer("error"), "at")])
-        lists.append((gettext_lazy("All status changes"), _found(site, StatusChange, obj)))
-    if may_view(site, request, Operation):
-        operations = _operations(obj)
-        results = _results(site, request, obj, operations)
-        sources.append([_operation(site, row, obj, results) for row in operations])
-        lists.append((gettext_lazy("All operations"), _found(site, Operation, obj)))
-    if isinstance(obj, Payment) and may_view(site, request, Refund):
-        asked = {operation.result_id for operation in operations}
-        sources.append([_refund(site, row) for row in _newest(_refunds(obj), "created_at") if row.pk not in asked])
-    sources.append([_log(site, row, obj) for row in _logged(obj, operations)])
+def timeline(page: Page, obj: Mirror, records: Records, *, is_folded: bool = False) -> Timeline:
+    """The newest entries of a mirrored object that this user may see. No statement."""
+    site = page.site
+    sources: list[list[Entry]] = [
+        [_event(site, row) for row in records.events],
+        [_change(site, row) for row in records.changes],
+        [_operation(site, row, obj, records.results) for row in records.operations],
+        [_log(site, row, obj) for row in records.logged],
+    ]
+    asked = {operation.result_id for operation in records.operations}
+    sources.append([_refund(site, row) for row in records.refunds if row.pk not in asked])
+    labels = (
+        (Event, gettext_lazy("All events")),
+        (StatusChange, gettext_lazy("All status changes")),
+        (Operation, gettext_lazy("All operations")),
+    )
+    lists = [(label, _found(site, model, obj)) for model, label in labels if page.may_view(model)]
     lists.append((gettext_lazy("All actions in this admin"), display.page_url(site, type(obj), "history", obj.pk)))
     entries = heapq.nlargest(ENTRIES, (entry for source in sources for entry in source), key=lambda entry: entry.order)
-    return Timeline(entries, [(label, url) for label, url in lists if url], hidden(site, request, *_SOURCES))
-
-
-def about(model: type[Any], obj: Mirror) -> QuerySet[Any]:
-    """Rows of ``model`` about a mirrored object."""
-    rows: QuerySet[Any] = model._default_manager.filter(
-        account=obj.account, object_kind=obj.kind, object_id=obj.object_id
+    return Timeline(
+        entries, [(label, url) for label, url in lists if url], hidden(site, page.request, *_SOURCES), is_folded
     )
-    return rows
-
-
-def _newest(rows: QuerySet[Any], time: str) -> Iterator[Any]:
-    return iter(rows.order_by(f"-{time}", "-pk")[:ENTRIES])
-
-
-def _operations(obj: Mirror) -> list[Operation]:
-    """The operations on the object and the one that created it.
-
-    A union, because each half has its own index. With OR a database may scan all operations by time.
-    """
-    rows = Operation.objects.filter(account=obj.account).defer("body", "arguments", "error", "note")
-    both = rows.filter(target_id=obj.object_id).union(rows.filter(result_id=obj.object_id), all=True)
-    # An operation whose target is also its result, such as a cancel, is in both halves.
-    found = {row.pk: row for row in both.order_by("-created_at")[: 2 * ENTRIES]}
-    return list(found.values())[:ENTRIES]
-
-
-def _results(
-    site: AdminSite, request: HttpRequest, obj: Mirror, operations: list[Operation]
-) -> dict[tuple[str, str], Any]:
-    """The objects that operations made, as they are now, by kind and id, as far as this user may see them."""
-    wanted = defaultdict(set)
-    for operation in operations:
-        if _made(operation) and operation.result_id != obj.object_id:
-            wanted[operation.result_kind].add(operation.result_id)
-    found: dict[tuple[str, str], Any] = {(obj.kind, obj.object_id): obj}
-    for kind, ids in wanted.items():
-        model = MIRRORS.get(kind)
-        if model is not None and hasattr(model, "Status") and may_view(site, request, model):
-            rows = model._default_manager.filter(account=obj.account, pk__in=ids).only("status")
-            found |= {(kind, row.pk): row for row in rows}
-    return found
-
-
-def _made(operation: Operation) -> bool:
-    """Whether the operation made an object. Then the object's status says more than the operation's state."""
-    call = services.operations.get(operation.operation)
-    return call is not None and call.creates and operation.state == OperationState.DONE
-
-
-def _refunds(payment: Payment) -> QuerySet[Refund]:
-    rows = Refund.objects.filter(account=payment.account, payment_id=payment.pk)
-    return rows.only("status", "amount", "currency", "created_at")
-
-
-def _logged(obj: Mirror, operations: list[Operation]) -> Iterator[LogEntry]:
-    """The actions in this admin on the object and on the operations that are shown."""
-    wanted = Q(content_type=get_content_type_for_model(obj), object_id=str(obj.pk))
-    if operations:
-        ids = [operation.pk for operation in operations]
-        wanted |= Q(content_type=get_content_type_for_model(Operation), object_id__in=ids)
-    rows = LogEntry.objects.filter(wanted).select_related("user").order_by("-action_time", "-pk")
-    return iter(rows[:ENTRIES])
 
 
 def _event(site: AdminSite, row: Event) -> Entry:
@@ -192,7 +118,7 @@ def _change(site: AdminSite, row: StatusChange) -> Entry:
 def _operation(site: AdminSite, row: Operation, obj: Mirror, results: dict[tuple[str, str], Any]) -> Entry:
     state = display.status(row.state, OperationState)
     details = []
-    if _made(row):
+    if made(row):
         # That the provider accepted a refund says nothing about what became of it.
         result = results.get((row.result_kind, row.result_id))
         quiet = display.status(row.state, OperationState, tone="quiet")

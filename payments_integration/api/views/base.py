@@ -2,45 +2,60 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import math
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import SimpleNamespace
+from typing import IO, Any, ClassVar
 
+from django.conf import settings
+from django.core.signals import got_request_exception
 from django.db import connections, transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
-from django.utils.functional import cached_property
+from django.utils.cache import get_conditional_response
+from django.utils.http import quote_etag
+from django.utils.log import log_response
 from django.utils.module_loading import import_string
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
+from django_filters.rest_framework import DjangoFilterBackend
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import NotAuthenticated, UnsupportedMediaType
+from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated, ParseError, UnsupportedMediaType
+from rest_framework.generics import GenericAPIView
+from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.parsers import BaseParser
 from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
-from rest_framework.throttling import BaseThrottle
-from rest_framework.views import APIView
+from rest_framework.throttling import BaseThrottle, SimpleRateThrottle
 
-from payments_integration import conf, permissions, services
-from payments_integration.api import accounts, errors, lists, querysets
-from payments_integration.api.negotiation import ContentNegotiation, JSONParser, JSONRenderer, Versioning
-from payments_integration.api.permissions import held_by
+from payments_integration import conf, permissions, schemas, services
+from payments_integration.api import accounts, errors, querysets
+from payments_integration.api.lists import KeysetPages, SinglePage
 from payments_integration.api.schema import Route, RouteSchema
 from payments_integration.api.serializers import OperationSerializer
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
+from payments_integration.models import Operation
+from payments_integration.validation.validator import MAX_BODY_BYTES
 
 logger = logging.getLogger(__name__)
 
 KEY_HEADER = "Idempotency-Key"
 REQUEST_ID_HEADER = "Request-Id"
+#: Marks the answer to a call that an earlier request with the same key made.
+REPLAYED_HEADER = "Idempotent-Replayed"
+#: What changes with each answer although the row does not.
+_SIGNED = ("status_url", "receipt_url")
 #: Spec, "Limits".
 MAX_KEY = 255
-#: No id of the provider is longer.
-_MAX_ID = 255
 
 
 def _classes(option: str) -> list[type[Any]]:
@@ -51,13 +66,43 @@ def _classes(option: str) -> list[type[Any]]:
     return [import_string(path) for path in getattr(conf.current(), option)]
 
 
-def _visible(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
-    """What API_QUERYSET makes of a queryset."""
-    found: QuerySet[Any] = import_string(conf.current().API_QUERYSET)(queryset, user)
-    return found
+class ObjectParser(BaseParser):
+    """A JSON object of at most 256 KB.
+
+    Django REST framework's ``JSONParser`` limits neither size nor depth, and accepts text that no database stores.
+    """
+
+    media_type = "application/json"
+
+    def parse(self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
+        body = stream.read(MAX_BODY_BYTES + 1)
+        if len(body) > MAX_BODY_BYTES:
+            raise errors.too_large()
+        try:
+            found = schemas.decode_object(body)
+        except schemas.WireError:
+            # The message of WireError may quote the body.
+            raise ParseError(_("This is not a JSON object in UTF-8.")) from None
+        parser_context["view"].body_is_read = True
+        return found
 
 
-class ApiView(APIView):
+class ByAccept(DefaultContentNegotiation):
+    """By the Accept header alone. A project's URL_FORMAT_OVERRIDE does not apply."""
+
+    settings = SimpleNamespace(URL_FORMAT_OVERRIDE=None)  # type: ignore[assignment]
+
+
+class CompactJSON(JSONRenderer):
+    """Compact JSON in UTF-8. Neither a project's settings nor the Accept header change it."""
+
+    compact, ensure_ascii, strict = True, False, True
+
+    def get_indent(self, accepted_media_type: str, renderer_context: Any) -> None:
+        return None
+
+
+class ApiView(GenericAPIView[Any]):
     """A path of the API; ``routes`` has its methods.
 
     Everything that affects security is set here or by an option of this app: a project's defaults for Django REST
@@ -65,20 +110,28 @@ class ApiView(APIView):
     """
 
     routes: ClassVar[Mapping[str, Route]] = {}
-    #: The heading under which the description lists the routes.
-    tag: ClassVar[str] = ""
+    #: The query parameters, if they are no filters.
+    query_serializer: ClassVar[type[Serializer[Any]] | None] = None
+    filterset_class: ClassVar[Any] = None
 
     http_method_names = ["get", "head", "post"]
-    renderer_classes = [JSONRenderer]
-    parser_classes = [JSONParser]
-    content_negotiation_class = ContentNegotiation
-    versioning_class = Versioning
+    renderer_classes = [CompactJSON]
+    parser_classes = [ObjectParser]
+    content_negotiation_class = ByAccept
+    versioning_class = None
     metadata_class = None
+    filter_backends = [DjangoFilterBackend]
+    pagination_class: type[SinglePage] = SinglePage
     schema = RouteSchema()
 
-    #: The names in the body or the query.
-    sent = errors.SentNames()
+    #: The names in the body or the query whose values are not null: an error tells a missing one from a wrong one.
+    sent: Collection[str] = ()
+    _throttles: Sequence[BaseThrottle] = ()
     request_id = ""
+    #: Set by the parser.
+    body_is_read = False
+    #: Whether the call was recorded by an earlier request.
+    is_replay = False
 
     @classmethod
     def as_view(cls, **initkwargs: Any) -> Any:
@@ -94,17 +147,6 @@ class ApiView(APIView):
         method = self.request.method or ""
         return self.routes.get("GET" if method == "HEAD" else method)
 
-    @property
-    def known_route(self) -> Route:
-        """The same within a method's handler, where it is never None."""
-        method = self.request.method or ""
-        return self.routes["GET" if method == "HEAD" else method]
-
-    @cached_property
-    def may(self) -> Callable[[str], bool]:
-        """A function that tells whether the caller has one of the app's permissions."""
-        return held_by(self.request.user)
-
     # set by options
 
     def get_authenticators(self) -> list[BaseAuthentication]:
@@ -114,7 +156,8 @@ class ApiView(APIView):
         return [each() for each in _classes("API_PERMISSION_CLASSES")]
 
     def get_throttles(self) -> list[BaseThrottle]:
-        return [each() for each in _classes("API_THROTTLE_CLASSES")]
+        self._throttles = [each() for each in _classes("API_THROTTLE_CLASSES")]
+        return self._throttles
 
     def get_authenticate_header(self, request: Request) -> str:
         # Without this header, as with sessions, Django REST framework answers 403 to a caller who is not signed in.
@@ -125,25 +168,94 @@ class ApiView(APIView):
     @sensitive_variables()  # of every step: a report of an error would show the payer
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         self.request_id = f"req_{uuid.uuid4().hex}"
-        response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
+        try:
+            response: HttpResponseBase = super().dispatch(request, *args, **kwargs)
+        except Exception as error:
+            response = self._failed(request, error)
+        response = self._if_changed(request, response)
         response.headers[REQUEST_ID_HEADER] = self.request_id
+        if self.is_replay:
+            response.headers[REPLAYED_HEADER] = "true"
+        for name, value in self._rate_limit().items():
+            response.headers[name] = str(value)
         # Answers hold financial and personal data, so no cache in between may keep them.
         response.headers["Cache-Control"] = "private, no-store"
         return response
 
+    def _if_changed(self, request: HttpRequest, response: Any) -> Any:
+        """304 for a GET with the ETag of the same answer. Caches keep nothing; a client that polls reads less."""
+        data = getattr(response, "data", None)
+        if request.method not in SAFE_METHODS or response.status_code != 200 or data is None:
+            return response
+        if isinstance(data, dict):
+            data = {name: value for name, value in data.items() if name not in _SIGNED}
+        content = f"{getattr(response, 'accepted_media_type', '')} {json.dumps(data, default=str)}"
+        etag = quote_etag(hashlib.sha256(content.encode()).hexdigest()[:32])
+        response.headers["ETag"] = etag
+        return get_conditional_response(request, etag=etag, response=response) or response
+
+    def _rate_limit(self) -> dict[str, int]:
+        """The provider's headers about the throttle that counted the request (spec, "Limits")."""
+        for each in self._throttles:
+            counted: Any = each
+            # Of Django REST framework's own kind. A throttle that did not count the request has no history.
+            if isinstance(each, SimpleRateThrottle) and getattr(each, "history", None):
+                limit, used = counted.num_requests, len(counted.history)
+                reset = max(1, math.ceil(counted.duration - (counted.now - counted.history[-1])))
+                return {
+                    "RateLimit-Limit": limit, "RateLimit-Remaining": max(0, limit - used), "RateLimit-Reset": reset
+                }  # fmt: skip
+        return {}
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        if request.method == "POST" and request.content_type:
-            # Before Django REST framework parses a form, which fails with errors of its own.
-            negotiator = self.get_content_negotiator()
-            if negotiator.select_parser(request, self.get_parsers()) is None:
-                raise UnsupportedMediaType(request.content_type[:64])
+        size = self._size_of_body(request) if self.route is not None and request.method == "POST" else 0
         super().initial(request, *args, **kwargs)
+        if self.route is not None:
+            # Django REST framework takes some bodies that it could not read for empty ones, for instance if reading
+            # breaks off in the check of the CSRF token. A refund with an empty body is a refund of everything.
+            if size and request.data is not None and not self.body_is_read:
+                raise errors.broke_off()
+            self._check_query(self.query_parameters() if request.method in SAFE_METHODS else [])
+
+    def _size_of_body(self, request: Request) -> int:
+        """The size that the caller names. Raises Problem if there is a body without one, and for another type."""
+        if request.content_type and self.get_content_negotiator().select_parser(request, self.get_parsers()) is None:
+            # Also without content: a form is never meant here.
+            raise UnsupportedMediaType(request.content_type[:64])
+        length = request.META.get("CONTENT_LENGTH") or ""
+        if length.isascii() and length.isdigit():
+            return int(length)
+        if "HTTP_TRANSFER_ENCODING" in request.META or request._request.read(1):
+            raise errors.length_required()
+        return 0
+
+    def _check_query(self, known: Collection[str]) -> None:
+        """Raise Problem for a query parameter that is unknown, empty or given twice: to ignore a filter would show
+        rows that it excludes.
+        """
+        for name, values in self.request.GET.lists():
+            if name not in known:
+                words = _("This address has no such parameter; known: %(known)s.")
+                raise errors.invalid(name, words % {"known": ", ".join(known) or "-"})
+            if len(values) > 1 or not values[0].strip():
+                raise errors.invalid(name, _("This must be given once, and not be empty."))
+
+    def query_parameters(self) -> list[str]:
+        """The names of the query parameters of a GET."""
+        if self.query_serializer is not None:
+            return [*self.query_serializer().fields]
+        filters = self.filterset_class.base_filters if self.filterset_class else ()
+        return [*filters, *self.pagination_class.parameters]
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
         return self._handle
 
     def _handle(self, error: Exception, context: Mapping[str, Any]) -> Response | None:
-        problem = errors.problem_of(error, self.sent)
+        if isinstance(error, NotAuthenticated) and self._has_stale_session():
+            auth_header = getattr(error, "auth_header", None)
+            error = AuthenticationFailed()
+            error.auth_header = auth_header  # type: ignore[attr-defined]
+        problem = errors.problem_of(error, self.sent, is_change=self.request.method == "POST")
         if problem is None:
             extra = {"api_request_id": self.request_id}
             logger.error("API request %s, %s: %s", self.request_id, self._route_id, type(error).__name__, extra=extra)
@@ -153,123 +265,93 @@ class ApiView(APIView):
         errors.log(error, problem, self.request_id, self._route_id)
         return errors.respond(problem, self.request_id)
 
+    def _has_stale_session(self) -> bool:
+        """Whether the caller sent the cookie of a session that is over: Django has then dropped its key."""
+        session = getattr(self.request, "session", None)
+        sent = self.request.COOKIES.get(settings.SESSION_COOKIE_NAME)
+        return bool(sent) and session is not None and session.is_empty()
+
+    def _failed(self, request: HttpRequest, error: Exception) -> Response:
+        """The envelope for an unexpected exception, which is reported as Django reports any other."""
+        got_request_exception.send(sender=type(self), request=request)
+        response = self.finalize_response(self.request, errors.respond(errors.internal(), self.request_id))
+        reason = response.reason_phrase
+        log_response("%s: %s", reason, request.path, response=response, request=request, exception=error)
+        return response
+
     @property
     def _route_id(self) -> str:
         """For the log."""
         return self.route.id if self.route is not None else "no route"
 
-    # for the handlers of methods
+    # rows, and how they are shown
 
-    def query(self, *known: str) -> dict[str, str]:
-        """The query parameters. Raises Problem for one that is unknown, empty or given twice: to ignore a filter would
-        show rows that it excludes.
-        """
-        found: dict[str, str] = {}
-        for name, values in self.request.GET.lists():
-            if name not in known:
-                words = _("This address has no such parameter; known: %(known)s.")
-                raise errors.invalid(name, words % {"known": ", ".join(known) or "-"})
-            if len(values) > 1 or not values[0]:
-                raise errors.invalid(name, _("This must be given once, and not be empty."))
-            found[name] = values[0]
-        return found
-
-    def show(self, row: Any, shown: type[Serializer[Any]] | None = None) -> dict[str, Any]:
-        """One row as JSON."""
-        serializer = shown or self.known_route.answer
-        return dict(serializer(row, context={"sees_personal": self.sees_personal}).data)
-
-    def sees_personal(self, row: Any) -> bool:
-        """Staff by permission; other users in their own rows."""
-        user = self.request.user
-        if permissions.is_staff(user):
-            return self.may("view_personal_data")
-        return bool(getattr(row, "is_own", False))
-
-
-class RowsView(ApiView):
-    """A path with mirrored rows."""
-
-    model: ClassVar[type[Any]]
-    #: Columns that no answer shows.
-    deferred: ClassVar[tuple[str, ...]] = ()
-
-    def rows(self, model: type[Any] | None = None) -> QuerySet[Any]:
+    def rows(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """The rows that the caller may see; each row says whether it is the caller's own."""
         user = self.request.user
-        found = _visible((model or self.model).objects.all(), user)
-        if self.request.method not in SAFE_METHODS or conf.current().API_ACCOUNT_CHECK:
+        current = conf.current()
+        found: QuerySet[Any] = import_string(current.API_QUERYSET)(queryset, user)
+        if self.request.method not in SAFE_METHODS or current.API_ACCOUNT_CHECK:
             # An object in an account that the caller may not use cannot be changed. A project that decides about
             # accounts also hides the rows of the others.
             found = found.filter(account__in=accounts.usable(user))
         return found if permissions.is_staff(user) else querysets.with_owner(found, user)
 
-    def find(self, pk: str, model: type[Any] | None = None) -> Any:
-        """The row with this id. Raises Problem (404) if it does not exist or this caller may not see it."""
-        return self.find_in(self.rows(model), pk)
+    def get_queryset(self) -> QuerySet[Any]:
+        return self.rows(super().get_queryset())
 
-    def find_in(self, rows: QuerySet[Any], pk: object, param: str | None = None) -> Any:
-        row = self.with_id(rows, pk, param).first()
+    def find(self, rows: QuerySet[Any], pk: object, param: str | None = None) -> Any:
+        """The row with this id. Raises Problem (404) if it does not exist or this caller may not see it."""
+        # No database takes every text.
+        is_id = isinstance(pk, str) and pk.isascii() and pk.isprintable()
+        row = rows.filter(pk=pk).first() if is_id else None
         if row is None:
             raise errors.not_found(param)
         self.check_object_permissions(self.request, row)
         return row
 
-    def with_id(self, rows: QuerySet[Any], pk: object, param: str | None = None) -> QuerySet[Any]:
-        """The rows that have this id: one or none. Raises Problem (404) for a text that cannot be an id."""
-        if not isinstance(pk, str) or not pk.isascii() or not pk.isprintable() or len(pk) > _MAX_ID:
-            raise errors.not_found(param)
-        return rows.filter(pk=pk)
+    def get_serializer_context(self) -> dict[str, Any]:
+        return {**super().get_serializer_context(), "sees_personal": self._sees_personal}
 
-    def respond_with_list(self, rows: QuerySet[Any], by: type[lists.RowFilters]) -> Response:
-        """One page of the rows that match the query."""
-        return self.show_page(self.page(rows, by))
-
-    def page(self, rows: QuerySet[Any], by: type[lists.RowFilters]) -> lists.Page:
-        values = self.query(*by.base_filters, *lists.PARAMETERS)
-        place = [values.pop(name, None) for name in lists.PARAMETERS]
-        limit, cursor, ordering = place
-        found = lists.apply(by, values, rows.defer(*self.deferred))
-        return lists.page(found, limit, ordering, cursor)
-
-    def show_page(self, page: lists.Page) -> Response:
-        shown = self.known_route.answer(page.rows, many=True, context={"sees_personal": self.sees_personal})
-        return Response(page.answer(list(shown.data)))
+    def _sees_personal(self, row: Any) -> bool:
+        """Staff by permission; other users in their own rows."""
+        user = self.request.user
+        if permissions.is_staff(user):
+            return permissions.may(user, "view_personal_data")
+        return bool(getattr(row, "is_own", False))
 
 
-class ListView(RowsView):
-    filters: ClassVar[type[lists.RowFilters]]
+class ListView(ApiView):
+    pagination_class: type[SinglePage] = KeysetPages
 
-    def get(self, request: Request) -> Response:
-        return self.respond_with_list(self.rows(), self.filters)
+    def get(self, request: Request, **path: str) -> Response:
+        return self.respond_with(self.filter_queryset(self.get_queryset()))
+
+    def respond_with(self, found: Any) -> Response:
+        """One page of them."""
+        page = self.paginate_queryset(found)
+        return self.get_paginated_response(self.get_serializer(page, many=True).data)
 
 
-class DetailView(RowsView):
+class DetailView(ApiView):
     def get(self, request: Request, id: str) -> Response:
-        self.query()
-        return Response(self.show(self.find_in(self.rows().defer(*self.deferred), id)))
+        return Response(self.get_serializer(self.find(self.get_queryset(), id)).data)
 
 
-class SendingView(RowsView):
+class SendingView(ApiView):
     """A path whose POST changes something at the provider."""
-
-    #: The URL name of a created object's path, for the header Location.
-    detail_url_name: ClassVar[str] = ""
 
     def body(self) -> dict[str, Any]:
         """The parameters in the body. Raises Problem for an unknown one, and for a missing or wrong key."""
-        self.query()
-        self.key()
-        body: Any = self.request.data  # a dict: the parser accepts only objects
-        self.sent = errors.SentNames(
-            names=frozenset(name for name, value in body.items() if value is not None), is_change=True
-        )
-        route = self.known_route
-        known = route.body().fields if route.body is not None else {}
-        for name in body:
-            if name not in known:
-                words = _("There is no such parameter; known: %(known)s.")
-                raise errors.invalid(name, words % {"known": ", ".join(known) or "-"})
+        if not self.routes["POST"].changes_operation:
+            self.key()
+        body = dict(self.request.data)
+        self.sent = frozenset(name for name, value in body.items() if value is not None)
+        serializer = self.routes["POST"].body
+        known = serializer().fields if serializer is not None else {}
+        if unknown := [name for name in body if name not in known]:
+            words = _("There is no such parameter; known: %(known)s.") % {"known": ", ".join(known) or "-"}
+            raise errors.wrong([errors.WrongField(name, "parameter_invalid", words) for name in unknown])
         if "account" in known:
             accounts.require(self.request.user, body.get("account"))
         if body.get("account") is None:
@@ -292,49 +374,43 @@ class SendingView(RowsView):
 
     def send(self, function: Callable[..., Any], *target: Any, **arguments: Any) -> Response:
         """Call a service and show the result. A repeated call with the same key gets the same answer."""
-        route = self.known_route
+        route = self.routes["POST"]
+        arguments = {"idempotency_key": self.key(), **arguments}
+        account = arguments.get("account") or (target[0].account if target else conf.DEFAULT_ACCOUNT)
+        known = Operation.objects.filter(account=account, idempotency_key=arguments["idempotency_key"])
+        self.is_replay = known.exists()
         try:
-            row = function(*target, idempotency_key=self.key(), actor=self.request.user, **arguments)
+            row = function(*target, actor=self.request.user, **arguments)
         except (OutcomeUnknown, ApprovalRequired) as error:
             return self._accepted(error.operation)
         extra = {"account": row.account, "api_request_id": self.request_id}
         logger.info("API request %s, %s: %s", self.request_id, route.id, row.pk, extra=extra)
-        location = self._address(self.detail_url_name, row.pk)
-        return Response(self.show(self._as_seen(row)), status=route.status, headers=location)
+        headers = self._location(row.kind, row.pk) if route.status == 201 else {}
+        return Response(self.get_serializer(self._as_seen(row)).data, status=route.status, headers=headers)
 
     def _as_seen(self, row: Model) -> Any:
         """The row as the caller would read it. The result of the caller's own call is shown in any case."""
-        return self.rows(type(row)).filter(pk=row.pk).first() or row
+        return self.rows(type(row)._default_manager.all()).filter(pk=row.pk).first() or row
 
     def _accepted(self, operation: Any) -> Response:
         """202: recorded and not finished. It waits for a second person, or its outcome is unknown."""
-        logger.info(
-            "API request %s, %s: %s is %s",
-            self.request_id,
-            self._route_id,
-            operation.pk,
-            operation.state,
-            extra={
-                "account": operation.account,
-                "operation_id": operation.pk,
-                "api_request_id": self.request_id,
-            },
-        )
-        location = self._address("api-operation-detail", operation.pk)
-        return Response(self.show(operation, OperationSerializer), status=202, headers=location)
+        extra = {"account": operation.account, "operation_id": operation.pk, "api_request_id": self.request_id}
+        outcome = f"{operation.pk} is {operation.state}"
+        logger.info("API request %s, %s: %s", self.request_id, self._route_id, outcome, extra=extra)
+        shown = OperationSerializer(operation, context=self.get_serializer_context()).data
+        return Response(shown, status=202, headers=self._location("operation", operation.pk))
 
-    def _address(self, name: str, pk: str) -> dict[str, str]:
-        if not name:
-            return {}
+    def _location(self, kind: str, pk: str) -> dict[str, str]:
         match = self.request.resolver_match
         namespace = f"{match.namespace}:" if match is not None and match.namespace else ""
-        return {"Location": reverse(f"{namespace}{name}", args=[pk])}
+        return {"Location": reverse(f"{namespace}api-{kind.replace('_', '-')}-detail", args=[pk])}
 
 
 class UnknownPathView(ApiView):
     """404 for all other paths below the API."""
 
     http_method_names = ["get", "head", "post", "put", "patch", "delete", "options", "trace"]
+    schema = None  # type: ignore[assignment]  # not part of the description
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         raise errors.Problem(

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from django.db.models import F
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Count, QuerySet, Sum
+from django.utils.module_loading import import_string
+from django.utils.translation import gettext as _
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from payments_integration import services
-from payments_integration.api.errors import SentNames, missing
-from payments_integration.api.lists import DepositReferenceFilters, PaymentFilters, PayoutFilters, RefundFilters
+from payments_integration import conf, permissions, services
+from payments_integration.api import accounts
+from payments_integration.api.errors import PERMISSION, Problem, invalid, missing
+from payments_integration.api.lists import (
+    DepositReferenceFilters,
+    PaymentFilters,
+    PayoutFilters,
+    RefundFilters,
+    SinglePage,
+)
 from payments_integration.api.request_bodies import (
     DepositReferenceInput,
     PaymentInput,
@@ -22,169 +35,199 @@ from payments_integration.api.serializers import (
     PaymentSerializer,
     PayoutSerializer,
     RefundSerializer,
+    TotalSerializer,
 )
 from payments_integration.api.views.base import DetailView, ListView, SendingView
 from payments_integration.models import DepositReference, Payment, Payout, Refund
+from payments_integration.payer.reading import refreshed
 
-#: A service argument that the API calls otherwise.
-_RENAMED = {"payment": "payment_id"}
 _REFUND = (
     "A card is refunded to the card. For every other method family the refund runs as a payout, and `destination` is "
     "needed."
 )
 
 
+_PLACE = {"amount": 12990, "currency": "CLP", "country": "CL"}
+_RECIPIENT = {
+    "type": "bank_account",
+    "account_number": "123456789",
+    "holder_name": "Ana Rojas",
+    "holder_document": {"type": "RUT", "number": "11111111-1"},
+}
+
+
 class PaymentsView(ListView, SendingView):
-    model, filters, tag = Payment, PaymentFilters, "payments"
-    deferred = ("extra",)
-    detail_url_name = "api-payment-detail"
+    queryset, serializer_class, filterset_class = Payment.objects.all(), PaymentSerializer, PaymentFilters
     routes = {
-        "GET": Route("list_payments", "List payments", "view_payment", PaymentSerializer, customers=True, many=True),
+        "GET": Route("list_payments", "view_payment", customers=True, many=True),
         "POST": Route(
             "create_payment",
-            "Create a payment",
             "add_payment",
-            PaymentSerializer,
-            description="In the hosted flow the answer has a `checkout_url` to send the payer to.",
+            description="In the hosted flow the answer has a `checkout_url` to send the payer to. The project says "
+            "what a customer pays, and which fields a customer sends.",
             customers=True,
             body=PaymentInput,
-            status=201,
+            example={
+                **_PLACE,
+                "method_code": "cl_webpay_card",
+                "merchant_reference": "order-1001",
+                "payer": {"name": "Ana Rojas", "email": "ana@example.com"},
+            },
         ),
     }
 
     def post(self, request: Request) -> Response:
-        return self.send(services.create_payment, **self.body())
+        body = self.body() if permissions.is_staff(request.user) else self._body_of_customer()
+        return self.send(services.create_payment, **body)
+
+    def _body_of_customer(self) -> dict[str, Any]:
+        """The arguments that the project's API_PAYMENT makes of the request: a customer does not choose the amount."""
+        self.key()
+        path = conf.current().API_PAYMENT
+        if not path:
+            words = _("You may not choose what you pay.")
+            hint = "the option API_PAYMENT, which says what a customer pays, is not set"
+            raise Problem(403, PERMISSION, "permission_denied", words, "amount", hint=hint)
+        sent = dict(self.request.data)
+        if "idempotency_key" in sent:
+            # A function that passes the body on would let a customer use the key of somebody else's payment.
+            raise invalid("idempotency_key", _("Every POST needs the header Idempotency-Key."))
+        self.sent = frozenset(name for name, value in sent.items() if value is not None)
+        arguments = import_string(path)(self.request, sent)
+        known = {*PaymentInput().fields, "idempotency_key"}
+        if not isinstance(arguments, Mapping) or not arguments.keys() <= known:
+            raise TypeError(
+                f"API_PAYMENT ({path}) must return a dict with arguments of create_payment: {sorted(known)}"
+            )
+        accounts.require(self.request.user, arguments.get("account"))
+        # Without a key of the project's, the header's counts: with none at all, a repetition would pay again.
+        optional = ("account", "idempotency_key")
+        arguments = {name: value for name, value in arguments.items() if name not in optional or value is not None}
+        # The service reports what is missing.
+        return dict.fromkeys(("amount", "currency", "country", "method_code")) | arguments
+
+
+class PaymentTotalsView(ListView):
+    queryset, serializer_class, filterset_class = Payment.objects.all(), TotalSerializer, PaymentFilters
+    pagination_class = SinglePage
+    routes = {
+        "GET": Route(
+            "total_payments",
+            "view_payment",
+            description="The sums of the payments that the filters choose, by currency and status. It needs "
+            "`created_from`.",
+            many=True,
+        ),
+    }
+
+    def get(self, request: Request, **path: str) -> Response:
+        if "created_from" not in request.query_params:
+            raise missing("created_from", _("Sums need a first day."))
+        sums = {name: Sum(name) for name in TotalSerializer.SUMS}
+        found = self.filter_queryset(self.get_queryset()).order_by("currency", "status")
+        return self.respond_with(found.values("currency", "status").annotate(count=Count("pk"), **sums))
+
+
+class PaymentQuery(serializers.Serializer[Any]):
+    fresh = serializers.ChoiceField(
+        ["1"],
+        required=False,
+        help_text="Read the payment from the provider first, for a payer who has come back while the webhook is late: "
+        "every 5 s at most, and not once it is paid. If the provider does not answer within 2 s, the answer is the "
+        "mirror's.",
+    )
 
 
 class PaymentView(DetailView):
-    model, tag = Payment, "payments"
-    routes = {
-        "GET": Route("get_payment", "Show a payment", "view_payment", PaymentSerializer, customers=True),
-    }
+    queryset, serializer_class, query_serializer = Payment.objects.all(), PaymentSerializer, PaymentQuery
+    routes = {"GET": Route("get_payment", "view_payment", customers=True)}
+
+    def get(self, request: Request, id: str) -> Response:
+        query = PaymentQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        payment = self.find(self.get_queryset(), id)
+        if query.validated_data:
+            refreshed(payment)
+        return super().get(request, id)
 
 
 class PaymentCancelView(SendingView):
-    model, tag = Payment, "payments"
+    queryset, serializer_class = Payment.objects.all(), PaymentSerializer
     routes = {
         "POST": Route(
             "cancel_payment",
-            "Cancel a payment",
             "cancel_payment",
-            PaymentSerializer,
             description="Only while its status is created or requires_action.",
             customers=True,
-            errors=(404,),
         ),
     }
 
     def post(self, request: Request, id: str) -> Response:
         self.body()
-        return self.send(services.cancel_payment, self.find(id))
+        return self.send(services.cancel_payment, self.find(self.get_queryset(), id))
 
 
 class PaymentRefundsView(ListView, SendingView):
-    model, filters, tag = Refund, RefundFilters, "payments"
-    deferred = ("extra",)
-    detail_url_name = "api-refund-detail"
+    queryset, serializer_class, filterset_class = Refund.objects.all(), RefundSerializer, RefundFilters
     routes = {
-        "GET": Route(
-            "list_refunds_of_payment",
-            "List the refunds of a payment",
-            "view_refund",
-            RefundSerializer,
-            customers=True,
-            many=True,
-            errors=(404,),
-        ),
+        "GET": Route("list_refunds_of_payment", "view_refund", customers=True, many=True),
         "POST": Route(
-            "refund_payment",
-            "Refund a payment",
-            "refund_payment",
-            RefundSerializer,
-            description=_REFUND,
-            body=RefundOfPaymentInput,
-            status=201,
-            errors=(404,),
+            "refund_payment", "refund_payment", description=_REFUND, body=RefundOfPaymentInput, example={"amount": 990}
         ),
     }
 
-    def get(self, request: Request, id: str) -> Response:  # type: ignore[override]
-        payments = self.with_id(self.rows(Payment), id)
-        refunds = self.rows().filter(payment_id=id, payment__in=payments.values("pk"), payment__account=F("account"))
-        page = self.page(refunds.select_related("payment"), self.filters)
-        if page.rows:
-            # The payment came with its refunds; a caller who may not see it does not see them either.
-            first = page.rows[0]
-            first.payment.is_own = getattr(first, "is_own", False)
-            self.check_object_permissions(request, first.payment)
-        else:
-            # No refunds, or no such payment for this caller.
-            self.find_in(payments, id)
-        return self.show_page(page)
+    def get_queryset(self) -> QuerySet[Any]:
+        payment = self.payment()
+        return super().get_queryset().filter(payment_id=payment.pk, account=payment.account)
+
+    def payment(self) -> Payment:
+        found: Payment = self.find(self.rows(Payment.objects.all()), self.kwargs["id"])
+        return found
 
     def post(self, request: Request, id: str) -> Response:
         body = self.body()
-        self.sent = SentNames(self.sent.names, renamed=_RENAMED, is_change=True)
-        return self.send(services.create_refund, self.find(id, Payment), **body)
+        return self.send(services.create_refund, self.payment(), **body)
 
 
 class RefundsView(ListView, SendingView):
-    model, filters, tag = Refund, RefundFilters, "refunds"
-    deferred = ("extra",)
-    detail_url_name = "api-refund-detail"
+    queryset, serializer_class, filterset_class = Refund.objects.all(), RefundSerializer, RefundFilters
     routes = {
-        "GET": Route("list_refunds", "List refunds", "view_refund", RefundSerializer, customers=True, many=True),
+        "GET": Route("list_refunds", "view_refund", customers=True, many=True),
         "POST": Route(
             "create_refund",
-            "Refund a payment",
             "refund_payment",
-            RefundSerializer,
             description=_REFUND,
             body=RefundInput,
-            status=201,
-            errors=(404,),
+            example={"payment_id": "pay_5f0c1a2b3c4d5e6f7a8b9c0d", "amount": 990},
         ),
     }
 
     def post(self, request: Request) -> Response:
         body = self.body()
-        self.sent = SentNames(self.sent.names, renamed=_RENAMED, is_change=True)
         payment_id = body.pop("payment_id")
         if payment_id is None:
             raise missing("payment_id")
-        payment = self.find_in(self.rows(Payment), payment_id, "payment_id")
+        payment = self.find(self.rows(Payment.objects.all()), payment_id, "payment_id")
         return self.send(services.create_refund, payment, **body)
 
 
 class RefundView(DetailView):
-    model, tag = Refund, "refunds"
-    routes = {
-        "GET": Route("get_refund", "Show a refund", "view_refund", RefundSerializer, customers=True),
-    }
+    queryset, serializer_class = Refund.objects.all(), RefundSerializer
+    routes = {"GET": Route("get_refund", "view_refund", customers=True)}
 
 
 class DepositReferencesView(ListView, SendingView):
-    model, filters, tag = DepositReference, DepositReferenceFilters, "deposit references"
-    deferred = ("extra",)
-    detail_url_name = "api-deposit-reference-detail"
+    queryset, serializer_class = DepositReference.objects.all(), DepositReferenceSerializer
+    filterset_class = DepositReferenceFilters
     routes = {
-        "GET": Route(
-            "list_deposit_references",
-            "List deposit references",
-            "view_depositreference",
-            DepositReferenceSerializer,
-            customers=True,
-            many=True,
-        ),
+        "GET": Route("list_deposit_references", "view_depositreference", customers=True, many=True),
         "POST": Route(
             "create_deposit_reference",
-            "Create a deposit reference",
             "add_depositreference",
-            DepositReferenceSerializer,
             description="A payer can transfer to it any number of times; each transfer creates a payment.",
             customers=True,
             body=DepositReferenceInput,
-            status=201,
+            example={"country": "CL", "currency": "CLP", "method_code": "cl_deposit", "merchant_reference": "payer-7"},
         ),
     }
 
@@ -193,33 +236,21 @@ class DepositReferencesView(ListView, SendingView):
 
 
 class DepositReferenceView(DetailView):
-    model, tag = DepositReference, "deposit references"
-    routes = {
-        "GET": Route(
-            "get_deposit_reference",
-            "Show a deposit reference",
-            "view_depositreference",
-            DepositReferenceSerializer,
-            customers=True,
-        ),
-    }
+    queryset, serializer_class = DepositReference.objects.all(), DepositReferenceSerializer
+    routes = {"GET": Route("get_deposit_reference", "view_depositreference", customers=True)}
 
 
 class PayoutsView(ListView, SendingView):
-    model, filters, tag = Payout, PayoutFilters, "payouts"
-    deferred = ("extra",)
-    detail_url_name = "api-payout-detail"
+    queryset, serializer_class, filterset_class = Payout.objects.all(), PayoutSerializer, PayoutFilters
     routes = {
-        "GET": Route("list_payouts", "List payouts", "view_payout", PayoutSerializer, many=True),
+        "GET": Route("list_payouts", "view_payout", many=True),
         "POST": Route(
             "create_payout",
-            "Create a payout",
             "create_payout",
-            PayoutSerializer,
             description="Amount and fee are reserved from the available balance. A payout over the merchant's limit "
             "waits for a second person: 202.",
             body=PayoutInput,
-            status=201,
+            example={**_PLACE, "method_code": "cl_bank_transfer", "destination": _RECIPIENT},
         ),
     }
 
@@ -228,23 +259,20 @@ class PayoutsView(ListView, SendingView):
 
 
 class PayoutView(DetailView):
-    model, tag = Payout, "payouts"
-    routes = {"GET": Route("get_payout", "Show a payout", "view_payout", PayoutSerializer)}
+    queryset, serializer_class = Payout.objects.all(), PayoutSerializer
+    routes = {"GET": Route("get_payout", "view_payout")}
 
 
 class PayoutCancelView(SendingView):
-    model, tag = Payout, "payouts"
+    queryset, serializer_class = Payout.objects.all(), PayoutSerializer
     routes = {
         "POST": Route(
             "cancel_payout",
-            "Cancel a payout",
             "cancel_payout",
-            PayoutSerializer,
             description="Only while its status is created; the reserved money is released.",
-            errors=(404,),
         ),
     }
 
     def post(self, request: Request, id: str) -> Response:
         self.body()
-        return self.send(services.cancel_payout, self.find(id))
+        return self.send(services.cancel_payout, self.find(self.get_queryset(), id))

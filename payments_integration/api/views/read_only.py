@@ -2,139 +2,193 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
+from django.apps import apps
+from django.conf import settings
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext as _
 from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer, OpenApiYamlRenderer2
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from payments_integration import conf, services
+from payments_integration import conf, permissions
 from payments_integration.api import accounts, errors
-from payments_integration.api.lists import EventFilters, OperationFilters
-from payments_integration.api.negotiation import JSONRenderer
-from payments_integration.api.schema import Route, describe
+from payments_integration.api.lists import AccountFilters, EventFilters, OperationFilters, SinglePage
+from payments_integration.api.schema import VERSION, Route, describe
 from payments_integration.api.serializers import (
     BalanceSerializer,
-    ErrorSerializer,
     EventSerializer,
     OperationSerializer,
     PaymentMethodSerializer,
 )
-from payments_integration.api.views.base import ApiView, DetailView, ListView, RowsView
+from payments_integration.api.views.base import ApiView, CompactJSON, DetailView, ListView
 from payments_integration.enums import Country, Currency
 from payments_integration.models import Balance, Event, Operation
 from payments_integration.money import INT64_MAX
+from payments_integration.payer.methods import listed_methods
 
-_MAX_ALIAS = 64
-_ACCOUNT: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": _MAX_ALIAS}
+#: Without large and internal columns, which no answer shows.
+_EVENTS = Event.objects.defer("error")
+_OPERATIONS = Operation.objects.defer("arguments", "body", "note", "request_ids")
 
-#: Large or internal columns of operations that no answer shows.
-_DEFERRED = ("arguments", "body", "note", "request_ids")
-
-
-def _list(data: list[Any]) -> Response:
-    return Response({"object": "list", "has_more": False, "next_cursor": None, "data": data})
+#: The app with the files of Swagger UI.
+SWAGGER = "drf_spectacular_sidecar"
 
 
-class BalancesView(RowsView):
-    model, tag = Balance, "balances"
+class BalancesView(ListView):
+    queryset = Balance.objects.all()
+    serializer_class, filterset_class, pagination_class = BalanceSerializer, AccountFilters, SinglePage
     routes = {
         "GET": Route(
             "list_balances",
-            "List balances",
             "view_balance",
-            BalanceSerializer,
             description="One per account and currency, from the mirror, without pagination.",
             many=True,
-            query={"account": _ACCOUNT},
         ),
     }
 
-    def get(self, request: Request) -> Response:
-        found = self.rows().filter(gone_at=None)
-        account = self.query("account").get("account")
-        if account is not None:
-            errors.check_text("account", account, _MAX_ALIAS)
-            found = found.filter(account=account)
-        return _list([self.show(row) for row in found.order_by("account", "currency")])
+    def get_queryset(self) -> QuerySet[Balance]:
+        # After API_QUERYSET: its function may add rows that are gone.
+        return super().get_queryset().filter(gone_at=None).order_by("account", "currency")
 
 
-class PaymentMethodsView(ApiView):
-    tag = "payment methods"
+class PaymentMethodsQuery(serializers.Serializer[Any]):
+    account = serializers.CharField(required=False)
+    country = serializers.ChoiceField(Country.values, required=False)
+    currency = serializers.ChoiceField(Currency.values, required=False)
+    amount = serializers.IntegerField(required=False, min_value=1, max_value=INT64_MAX)
+
+
+class PaymentMethodsView(ListView):
+    serializer_class, query_serializer, pagination_class = PaymentMethodSerializer, PaymentMethodsQuery, SinglePage
+    filter_backends = []
     routes = {
         "GET": Route(
             "list_payment_methods",
-            "List payment methods",
             "",
-            PaymentMethodSerializer,
-            description="Read from the provider each time.",
+            description="As the provider listed them a minute ago at most.",
             customers=True,
             many=True,
-            query={
-                "account": _ACCOUNT,
-                "country": {"type": "string", "enum": Country.values},
-                "currency": {"type": "string", "enum": Currency.values},
-                "amount": {"type": "integer", "format": "int64", "minimum": 1, "maximum": INT64_MAX},
-            },
-            errors=(502, 503),
         ),
     }
 
-    def get(self, request: Request) -> Response:
-        query: dict[str, Any] = dict(self.query("account", "country", "currency", "amount"))
-        self.sent = errors.SentNames(names=frozenset(query))
-        accounts.require(request.user, query.get("account"))
-        if "amount" in query:
-            # A query has only text. The service refuses a text that is not a number.
-            text = query["amount"]
-            query["amount"] = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else text
-        return _list([self.show(method) for method in services.list_payment_methods(**query)])
+    def get(self, request: Request, **path: str) -> Response:
+        query = PaymentMethodsQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        self.sent = frozenset(query.validated_data)
+        accounts.require(request.user, query.validated_data.get("account"))
+        return self.respond_with(listed_methods(**query.validated_data))
 
 
 class EventsView(ListView):
-    model, filters, tag = Event, EventFilters, "events"
-    deferred = ("error",)
-    routes = {"GET": Route("list_events", "List events", "view_event", EventSerializer, many=True)}
+    queryset, serializer_class, filterset_class = _EVENTS, EventSerializer, EventFilters
+    routes = {"GET": Route("list_events", "view_event", many=True)}
 
 
 class EventView(DetailView):
-    model, tag = Event, "events"
-    routes = {"GET": Route("get_event", "Show an event", "view_event", EventSerializer)}
+    queryset, serializer_class = _EVENTS, EventSerializer
+    routes = {"GET": Route("get_event", "view_event")}
 
 
 class OperationsView(ListView):
-    model, filters, tag = Operation, OperationFilters, "operations"
-    deferred = _DEFERRED
-    routes = {"GET": Route("list_operations", "List operations", "view_operation", OperationSerializer, many=True)}
+    queryset, serializer_class, filterset_class = _OPERATIONS, OperationSerializer, OperationFilters
+    routes = {"GET": Route("list_operations", "view_operation", many=True)}
 
 
 class OperationView(DetailView):
-    model, tag = Operation, "operations"
-    deferred = _DEFERRED
+    queryset, serializer_class = _OPERATIONS, OperationSerializer
     routes = {
         "GET": Route(
             "get_operation",
-            "Show an operation",
             "view_operation",
-            OperationSerializer,
             description="The path in the header Location of a 202. Customers may see their own operations.",
             customers=True,
         )
     }
 
 
+class IndexView(ApiView):
+    """Where everything is, and what the caller may do; not part of the description."""
+
+    patterns: ClassVar[tuple[Any, ...]] = ()
+    schema = None  # type: ignore[assignment]  # not part of the description
+    routes = {"GET": Route("get_index", "", customers=True)}
+
+    def get(self, request: Request) -> Response:
+        routes = [route for pattern in self.patterns for route in pattern.callback.cls.routes.values()]
+        # Each class decides by the route alone, as for the call itself.
+        judges = self.get_permissions()
+        calls = []
+        for route in routes:
+            called: Any = SimpleNamespace(route=route)
+            if all(each.has_permission(request, called) for each in judges):
+                calls.append(route.id)
+        lists = [each for each in self.patterns if str(each.name).endswith("-list")]
+        paths = [str(each.pattern) for each in lists]
+        paths += ["schema/", "try/"] if _has_swagger() else ["schema/"]
+        links = {each.rstrip("/"): request.build_absolute_uri(request.path + each) for each in paths}
+        return Response(
+            {
+                "object": "index",
+                "version": VERSION,
+                "links": links,
+                "accounts": accounts.usable(request.user),
+                "calls": sorted(calls),
+                "exports": self._exports([each for each in lists if each.callback.cls.routes["GET"].id in calls]),
+            }
+        )
+
+    def _exports(self, lists: Sequence[Any]) -> dict[str, str]:
+        """Where the admin exports what these paths list, for staff, if contrib.backoffice is installed."""
+        found = {}
+        for each in lists if permissions.is_staff(self.request.user) else []:
+            queryset = each.callback.cls.queryset
+            if queryset is not None:
+                with suppress(NoReverseMatch):
+                    url = reverse(f"admin:{queryset.model._meta.label_lower.replace('.', '_')}_export")
+                    found[str(each.pattern).rstrip("/")] = self.request.build_absolute_uri(f"{url}?format=csv")
+        return found
+
+
 class SchemaView(ApiView):
     """OpenAPI 3.1; not part of the description itself. YAML by ``Accept: application/yaml``."""
 
-    renderer_classes = [JSONRenderer, OpenApiJsonRenderer, OpenApiYamlRenderer, OpenApiYamlRenderer2]
+    renderer_classes = [CompactJSON, OpenApiJsonRenderer, OpenApiYamlRenderer, OpenApiYamlRenderer2]
     patterns: ClassVar[tuple[Any, ...]] = ()
-    routes = {"GET": Route("get_schema", "Show this description", "", ErrorSerializer, customers=True)}
+    schema = None  # type: ignore[assignment]  # not part of the description
+    routes = {"GET": Route("get_schema", "", customers=True)}
 
     def get(self, request: Request) -> Response:
-        self.query()
         base = request.path.removesuffix("schema/").rstrip("/")
         return Response(_described(self.patterns, base, tuple(conf.current().API_AUTHENTICATION_CLASSES)))
+
+
+class TryView(ApiView):
+    """A page to try the calls, Swagger UI from the package drf-spectacular-sidecar; not part of the description."""
+
+    schema = None  # type: ignore[assignment]  # not part of the description
+    routes = {"GET": Route("get_try", "", customers=True)}
+
+    def get(self, request: Request) -> HttpResponse:
+        if not _has_swagger():
+            words = _('To try the API here, install "%(package)s" and add "%(app)s" to INSTALLED_APPS.')
+            words %= {"package": "drf-spectacular[sidecar]", "app": SWAGGER}
+            raise errors.Problem(404, errors.NOT_FOUND, "resource_not_found", words)
+        header = settings.CSRF_HEADER_NAME.removeprefix("HTTP_").replace("_", "-")
+        return render(request._request, "payments_integration/api/try.html", {"csrf_header": header})
+
+
+def _has_swagger() -> bool:
+    return apps.is_installed(SWAGGER)
 
 
 @lru_cache(maxsize=8)

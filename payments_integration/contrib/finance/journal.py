@@ -6,21 +6,26 @@ for ever, and the journals of consecutive periods contain each movement once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
+from itertools import pairwise
 
-from django.db.models import Count, F, Q, QuerySet, Sum
+from django.db.models import Count, QuerySet
 
+from payments_integration.contrib.finance.closing import Amounts, close_months_before_reading, ends_of
 from payments_integration.contrib.finance.models import Movement
-from payments_integration.contrib.finance.movements import start_of
 from payments_integration.db.keyset import Order
-from payments_integration.models import Balance, BalanceChange
+from payments_integration.db.sums import ExactSum
 
 #: The days that a journal may begin and end with; within the years that every database stores.
 EARLIEST, LATEST = date(1970, 2, 1), date(8999, 12, 1)
 #: Movements per statement of ``stream``.
 PAGE = 1000
+#: The most days of a period that a cash book shows one by one.
+MOST_DAYS = 62
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +52,13 @@ class Period:
 
 @dataclass(slots=True)
 class Statement:
-    """The money of one account and currency in a period, in minor units."""
+    """The money of one account and currency in a period, in minor units; of all accounts if the account is empty."""
 
     account: str
     currency: str
-    #: The balance before the period and at its end; None if no balance was mirrored until then.
-    opening: int | None = None
-    closing: int | None = None
+    #: The provider's balance before the period and at its end; None if no balance was mirrored until then.
+    before: Amounts | None = None
+    after: Amounts | None = None
     #: The sum of the movements in the journal of the period, by kind.
     booked: dict[str, int] = field(default_factory=dict)
     #: Of those, what occurred before the period. The opening balance contains it.
@@ -64,17 +69,79 @@ class Statement:
     recorded_later: int = 0
 
     @property
+    def opening(self) -> int | None:
+        """The balance before the period: available, pending, reserve and hold, less debt."""
+        return self.before.total if self.before is not None else None
+
+    @property
+    def closing(self) -> int | None:
+        """The balance at the end of the period."""
+        return self.after.total if self.after is not None else None
+
+    @property
     def total(self) -> int:
         """The sum of the movements in the journal."""
         return sum(self.booked.values())
+
+    @property
+    def elsewhere(self) -> int:
+        """What the balance contains and another period's journal has, less what is the other way round."""
+        return self.recorded_after - self.occurred_before
 
     @property
     def unexplained(self) -> int | None:
         """What changed the balance and is no movement; None if a balance is not known."""
         if self.opening is None or self.closing is None:
             return None
-        occurred = self.total - self.occurred_before + self.recorded_after
-        return self.closing - self.opening - occurred
+        return self.closing - self.opening - self.total - self.elsewhere
+
+    @property
+    def has_late(self) -> bool:
+        """Whether movements of a closed month were recorded later."""
+        return bool(self.occurred_before or self.recorded_after)
+
+    @property
+    def has_moved(self) -> bool:
+        return any(self.booked.values()) or self.has_late or bool(self.unexplained)
+
+
+def steps(period: Period) -> list[Period]:
+    """The days of a period; its months if there are more than ``MOST_DAYS`` days."""
+    found = []
+    since = period.since
+    while since < period.until:
+        by_day = (period.until - period.since).days <= MOST_DAYS
+        until = since + _DAY if by_day else min(month_after(since), period.until)
+        found.append(Period(since, until, period.account))
+        since = until
+    return found
+
+
+def month_after(day: date) -> date:
+    """The first day of the next month."""
+    return (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+
+
+def together(found: Iterable[Statement]) -> list[Statement]:
+    """The statements of all accounts in each currency, in order. A balance is known if that of each account is."""
+    sums: dict[str, Statement] = {}
+    for one in found:
+        if one.currency not in sums:
+            sums[one.currency] = Statement("", one.currency, before=one.before, after=one.after)
+        else:
+            known = sums[one.currency]
+            known.before, known.after = _added(known.before, one.before), _added(known.after, one.after)
+        whole = sums[one.currency]
+        for kind, amount in one.booked.items():
+            whole.booked[kind] = whole.booked.get(kind, 0) + amount
+        whole.occurred_before += one.occurred_before
+        whole.recorded_after += one.recorded_after
+        whole.recorded_later += one.recorded_later
+    return [sums[currency] for currency in sorted(sums)]
+
+
+def _added(one: Amounts | None, other: Amounts | None) -> Amounts | None:
+    return Amounts(*map(int.__add__, one, other)) if one is not None and other is not None else None
 
 
 def stream(period: Period) -> Iterator[Movement]:
@@ -98,36 +165,45 @@ def parts(period: Period) -> list[tuple[str, str, str]]:
 
 def statements(period: Period) -> list[Statement]:
     """A statement for each account and currency that has movements or a balance, in order."""
-    found: dict[tuple[str, str], Statement] = {}
-
-    def of(account: str, currency: str) -> Statement:
-        return found.setdefault((account, currency), Statement(account, currency))
-
-    groups = ("account", "currency")
-    later = Count("pk", Q(booked_on__gt=F("occurred_on")))
-    sums = period.movements().order_by().values_list(*groups, "kind").annotate(Sum("amount"), later=later)
-    for account, currency, kind, amount, count in sums:
-        statement = of(account, currency)
-        statement.booked[kind] = amount
-        statement.recorded_later += count
-    before = period.movements().filter(occurred_on__lt=period.since)
-    for account, currency, amount in before.order_by().values_list(*groups).annotate(Sum("amount")):
-        of(account, currency).occurred_before = amount
-    for account, currency, amount in period.recorded_after().order_by().values_list(*groups).annotate(Sum("amount")):
-        of(account, currency).recorded_after = amount
-    for balance in _balances(period):
-        statement = of(balance.account, balance.currency)
-        statement.opening = _total(balance, period.since)
-        statement.closing = _total(balance, period.until)
-    return [found[key] for key in sorted(found)]
+    [found] = statements_of([period])
+    return found
 
 
-def _balances(period: Period) -> Iterable[Balance]:
-    return Balance.objects.filter(**({"account": period.account} if period.account is not None else {}))
+def statements_of(periods: Sequence[Period]) -> list[list[Statement]]:
+    """The same for each of these periods, which follow one another, in as many statements of SQL as for one.
 
+    The database adds up the movements of each day.
+    """
+    close_months_before_reading()
+    whole = Period(periods[0].since, periods[-1].until, periods[0].account)
+    begins = [period.since for period in periods]
+    found: list[dict[tuple[str, str], Statement]] = [{} for _ in periods]
 
-def _total(balance: Balance, day: date) -> int | None:
-    """All of the merchant's money in a currency, as it was mirrored before this day began."""
-    changes = BalanceChange.objects.filter(balance=balance, at__lt=start_of(day))
-    last = changes.order_by("-at", "-pk").first()
-    return last.available + last.pending + last.reserve + last.hold - last.debt if last is not None else None
+    def of(number: int, account: str, currency: str) -> Statement:
+        return found[number].setdefault((account, currency), Statement(account, currency))
+
+    def number_of(day: date) -> int:
+        return bisect_right(begins, day) - 1
+
+    days = ("account", "currency", "booked_on", "occurred_on")
+    booked = whole.movements().order_by().values_list(*days, "kind").annotate(ExactSum("amount"), Count("pk"))
+    for account, currency, booked_on, occurred_on, kind, amount, count in booked:
+        number = number_of(booked_on)
+        statement = of(number, account, currency)
+        statement.booked[kind] = statement.booked.get(kind, 0) + amount
+        if booked_on != occurred_on:
+            statement.recorded_later += count
+        if occurred_on < begins[number]:
+            statement.occurred_before += amount
+            if occurred_on >= whole.since:
+                of(number_of(occurred_on), account, currency).recorded_after += amount
+    late = whole.recorded_after().order_by().values_list(*days[:2], "occurred_on").annotate(ExactSum("amount"))
+    for account, currency, occurred_on, amount in late:
+        of(number_of(occurred_on), account, currency).recorded_after += amount
+    # The days before each period, and the last one.
+    ends = [begin - _DAY for begin in [*begins, whole.until]]
+    for (account, currency), amounts in ends_of(ends, whole.account).items():
+        for number, (before, after) in enumerate(pairwise(ends)):
+            statement = of(number, account, currency)
+            statement.before, statement.after = amounts[before], amounts[after]
+    return [[of_period[key] for key in sorted(of_period)] for of_period in found]

@@ -1,11 +1,10 @@
-"""Movements: what each change of the mirror did to the merchant's money. And the receipts that are sent by mail."""
+"""Movements: what each change of the mirror did to the merchant's money; and the balances of closed months."""
 
 from __future__ import annotations
 
 from datetime import date, datetime
 
 from django.db import models
-from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.db import fields
@@ -49,11 +48,14 @@ class Movement(ObjectRef):
         indexes = [
             # The sum of an object's movements.
             models.Index(fields=["account", "object_kind", "object_id"], name="pf_movement_object"),
-            # The journal and the statement, of all accounts and of one; the admin's list.
+            # The journal and the cash book, of all accounts and of one; the admin's list.
             models.Index(fields=["booked_on", "id"], name="pf_movement_booked"),
             models.Index(fields=["account", "booked_on", "id"], name="pf_movement_by_account"),
             # What occurred in a closed month and was recorded later.
-            models.Index(fields=["occurred_on"], name="pf_movement_occurred"),
+            models.Index(fields=["occurred_on", "id"], name="pf_movement_occurred"),
+            # The admin's list of one kind or currency.
+            models.Index(fields=["kind", "booked_on", "id"], name="pf_movement_by_kind"),
+            models.Index(fields=["currency", "booked_on", "id"], name="pf_movement_by_currency"),
         ]
 
     def __str__(self) -> str:
@@ -65,49 +67,32 @@ class Movement(ObjectRef):
         return self.booked_on != self.occurred_on
 
 
-class ReceiptState(models.TextChoices):
-    QUEUED = "queued", _("waiting to be sent")
-    #: Stored before the mail server gets the mail.
-    SENDING = "sending", _("being sent")
-    SENT = "sent", _("sent")
-    #: The process died while it was being sent, or the mail server does not answer.
-    UNKNOWN = "unknown", _("outcome unknown")
-    FAILED = "failed", _("failed")
-    #: There was a reason not to send it.
-    SKIPPED = "skipped", _("not sent")
+class ClosingBalance(Row):
+    """The provider's balance at the end of a day of a closed month. Rows are never changed or deleted.
 
-
-class Why(models.TextChoices):
-    """Why a receipt was not sent."""
-
-    NO_ADDRESS = "no_address", _("the payment has no e-mail address, or it was erased")
-    NOT_PAID = "not_paid", _("the payment is no longer paid")
-    REFUNDED = "refunded", _("the payment was refunded in full")
-    TOO_OLD = "too_old", _("it waited too long")
-
-
-class ReceiptMail(Row):
-    """The receipt of one payment, sent by mail once at most. It has no personal data: the address is the payment's."""
+    They are stored once, for all days of a month, when it is closed. So a closed month stays as it is, also if
+    TIME_ZONE, and with it the moment at which a day ends, is changed later. A day before the first known balance has
+    no row.
+    """
 
     account: str = fields.ExactCharField(_("account"), max_length=64)
-    payment_id: str = fields.ExactCharField(_("payment"), unique=True)
-    state: str = fields.CharField(_("state"), max_length=16, choices=ReceiptState, default=ReceiptState.QUEUED)
-    #: Why it failed or was not sent: the name of an error, or one of ``Why``.
-    reason: str = fields.CharField(_("reason"), max_length=64, default="", blank=True)
-    queued_at: datetime = fields.DateTimeField(_("queued at"), default=timezone.now)
-    #: When it was last given to the mail server. It also names the attempt.
-    tried_at: datetime | None = fields.DateTimeField(_("tried at"), null=True, blank=True)
+    currency: str = fields.ExactCharField(_("currency"), max_length=64)
+    #: The site's day (TIME_ZONE) when it was stored.
+    day: date = fields.DateField(_("day"))
+    #: As in ``BalanceChange``, in minor units.
+    available: int = fields.BigIntegerField(_("available"))
+    pending: int = fields.BigIntegerField(_("pending"))
+    reserve: int = fields.BigIntegerField(_("reserve"))
+    hold: int = fields.BigIntegerField(_("hold"))
+    debt: int = fields.BigIntegerField(_("debt"))
 
     class Meta:
-        verbose_name = _("receipt by mail")
-        verbose_name_plural = _("receipts by mail")
-        indexes = [
-            # What is due, oldest first; the admin's list and its filters.
-            models.Index(fields=["state", "queued_at", "id"], name="pf_receipt_by_state"),
-            models.Index(fields=["account", "queued_at", "id"], name="pf_receipt_by_account"),
-            models.Index(fields=["queued_at", "id"], name="pf_receipt_queued"),
+        verbose_name = _("closing balance")
+        verbose_name_plural = _("closing balances")
+        constraints = [
+            # Two processes may store the same month.
+            models.UniqueConstraint(fields=["account", "currency", "day"], name="pf_closingbalance_day"),
         ]
-        permissions = [("send_receiptmail", "Can send a receipt by mail again")]
 
     def __str__(self) -> str:
-        return str(self.payment_id)
+        return f"{self.account} {self.currency} {self.day}"

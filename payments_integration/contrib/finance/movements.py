@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from django.db import router
@@ -16,6 +16,7 @@ from django.db.models import F, Min
 from django.utils import timezone
 
 from payments_integration.contrib.finance.models import Movement, MovementKind
+from payments_integration.dates import day_of, start_of
 from payments_integration.db.statements import insert_many
 from payments_integration.db.transactions import WriterPauses, as_committed, locked, repeatable
 from payments_integration.enums import PaymentStatus, PayoutStatus, RefundStatus
@@ -36,7 +37,7 @@ _Recorded = dict[tuple[str, str], int]
 
 
 def implied(row: Payment | Payout | Refund) -> Amounts:
-    """What the state of an object implies (docs/12-bookkeeping.md lists the assumptions)."""
+    """What the state of an object implies (docs/bookkeeping.md lists the assumptions)."""
     if isinstance(row, Payment):
         is_charged_back = row.status == PaymentStatus.CHARGEBACK
         return {
@@ -60,24 +61,32 @@ def record(rows: Sequence[Any]) -> None:
     _record(rows, booking_date)
 
 
-def backfill() -> int:
+def backfill(progress: Callable[[int], object] = lambda count: None) -> int:
     """Record the movements of objects that were mirrored before the app was installed; returns how many.
 
     Each is booked on its own date, also in a month that is closed: before the first recorded movement there was no
     journal. It can run at any time and next to everything else; where nothing is missing, it records nothing.
+    ``progress`` gets the number of objects that were looked at up to now.
     """
     earliest = Movement.objects.aggregate(at=Min("recorded_at"))["at"]
-    opened_on = local_date(earliest or timezone.now())
+    opened_on = day_of(earliest or timezone.now())
 
     def booked(occurred_on: date, recorded_at: datetime) -> date:
         return occurred_on if occurred_on < opened_on else booking_date(occurred_on, recorded_at)
 
-    return sum(_backfill(model, booked) for model in (Payment, Payout, Refund))
+    looked = 0
+
+    def looked_at(more: int) -> None:
+        nonlocal looked
+        looked += more
+        progress(looked)
+
+    return sum(_backfill(model, booked, looked_at) for model in (Payment, Payout, Refund))
 
 
 def booking_date(occurred_on: date, recorded_at: datetime) -> date:
     """The day on which a movement is in the journal: its own, or that of its recording if its month was closed."""
-    recorded_on = local_date(recorded_at)
+    recorded_on = day_of(recorded_at)
     oldest_open_month = (recorded_on - CLOSES_AFTER).replace(day=1)
     return occurred_on if occurred_on >= oldest_open_month else recorded_on
 
@@ -87,16 +96,6 @@ def closes_at(until: date) -> datetime:
     last_day = until - timedelta(days=1)
     next_month = (last_day.replace(day=1) + timedelta(days=32)).replace(day=1)
     return start_of(next_month + CLOSES_AFTER) + SETTLED_AFTER
-
-
-def start_of(day: date) -> datetime:
-    """The beginning of a day in the site's time zone."""
-    return timezone.make_aware(datetime.combine(day, time()), timezone.get_default_timezone())
-
-
-def local_date(at: datetime) -> date:
-    """The day in the site's time zone. A request may have another zone."""
-    return timezone.localdate(at, timezone.get_default_timezone())
 
 
 def _record(
@@ -117,7 +116,7 @@ def _record(
         for name, currency in dict.fromkeys([*wanted, *recorded[key]]):
             is_first = (name, currency) not in recorded[key]
             occurred_at = _occurred_at(row, name, is_first, (changed_at or {}).get(key, row.state_at))
-            occurred_on = local_date(occurred_at)
+            occurred_on = day_of(occurred_at)
             missing = wanted.get((name, currency), 0) - recorded[key].get((name, currency), 0)
             movements += [
                 Movement(
@@ -171,7 +170,7 @@ def _key(row: Payment | Payout | Refund) -> ObjectKey:
     return (row.account, str(row.kind), row.object_id)
 
 
-def _backfill(model: type[Any], booked: Callable[[date, datetime], date]) -> int:
+def _backfill(model: type[Any], booked: Callable[[date, datetime], date], looked_at: Callable[[int], None]) -> int:
     using = router.db_for_write(model)
     pauses = WriterPauses(using)
     count, last = 0, ""
@@ -189,6 +188,7 @@ def _backfill(model: type[Any], booked: Callable[[date, datetime], date]) -> int
 
         count += repeatable(book, using=using)
         last = ids[-1]
+        looked_at(len(ids))
         pauses.pause_if_due()
 
 

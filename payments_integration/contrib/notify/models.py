@@ -22,7 +22,7 @@ class Notice(Row):
     channel: str = fields.CharField(max_length=8, choices=Channel)
     reason: str = fields.CharField(max_length=64)
     account: str = fields.ExactCharField(max_length=64)
-    message: str = fields.TextField()
+    message: str = fields.OwnTextField()
     #: The path of the row's page in the admin; empty: there is none.
     path: str = fields.TextField(default="")
     created_at: datetime = fields.DateTimeField(default=timezone.now)

@@ -17,7 +17,7 @@ from django.contrib.admin.utils import quote
 from django.core.mail import send_mail
 from django.db import router
 from django.db.models import Q
-from django.urls import NoReverseMatch, reverse
+from django.urls import NoReverseMatch
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
@@ -26,6 +26,7 @@ from payments_integration.contrib.notify.models import Channel, Notice, Turn
 from payments_integration.contrib.notify.options import Options
 from payments_integration.db.transactions import repeatable
 from payments_integration.reasons import ACTIONS, Reason
+from payments_integration.site_urls import path_of
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +138,6 @@ def _page(instance: Any | None) -> str:
         return ""
     meta = instance._meta
     try:
-        return reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[quote(instance.pk)])
+        return path_of(f"admin:{meta.app_label}_{meta.model_name}_change", args=[quote(instance.pk)])
     except NoReverseMatch:
         return ""

@@ -48,6 +48,9 @@ class Instruments(telemetry.Observer):
         self._callbacks = meter.create_counter(
             "payments.callbacks.failed", "{callback}", "Functions given to on_commit that failed after the commit"
         )
+        self._wake_ups = meter.create_counter(
+            "payments.wake_ups.failed", "{wake_up}", "Wake-ups that reached no worker; the schedule finds the work"
+        )
         self._handling = meter.create_histogram(
             "payments.handler.duration", "s", "Time that the handlers of one event took",
             explicit_bucket_boundaries_advisory=_SECONDS,
@@ -86,6 +89,8 @@ class Instruments(telemetry.Observer):
                 self._dispatched.add(1, {**_labels(fact.item), "payments.outcome": outcome})
             case telemetry.CallbackFailed():
                 self._callbacks.add(1, {attributes.ACCOUNT: fact.account, **attributes.of_error(fact.error)})
+            case telemetry.WakeUpFailed():
+                self._wake_ups.add(1, {attributes.ACCOUNT: fact.account, **attributes.of_error(fact.error)})
 
 
 def _labels(item: Event) -> attributes.Attributes:

@@ -24,6 +24,7 @@ REFUSALS = (
     "length",
     "too_large",
     "read_before",
+    "in_transaction",
     "unreadable",
     "header",
     "time",
@@ -66,6 +67,11 @@ HANDLERS = Histogram(
 FAILURES = Counter("payments_handler_failures", "Attempts at which a handler failed.", ("account", "kind"))
 PARKED = Counter(
     "payments_parked", "Events and changes that were parked after their last attempt.", ("account", "kind")
+)
+WAKE_UPS = Counter(
+    "payments_wake_up_failures",
+    "Wake-ups that reached no worker; the schedule finds the work.",
+    ("account",),
 )
 CALLBACKS = Counter(
     "payments_callback_failures",
@@ -116,6 +122,7 @@ def begin_at_zero() -> None:
         return  # the system checks report it
     for alias in aliases:
         CALLBACKS.labels(alias)
+        WAKE_UPS.labels(alias)
         for counter, values in (
             (REFUSED, REFUSALS),
             (FAILURES, _KINDS),
@@ -159,6 +166,8 @@ class _Observer(telemetry.Observer):
                     PARKED.labels(item.account, _kind(item)).inc()
             case telemetry.CallbackFailed(account) if account:
                 CALLBACKS.labels(account).inc()
+            case telemetry.WakeUpFailed(account):
+                WAKE_UPS.labels(account).inc()
             case telemetry.RateLimit(account, bucket, limit, remaining):
                 LIMIT.labels(account, bucket).set(limit)
                 REMAINING.labels(account, bucket).set(remaining)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
-from django.core.management import BaseCommand, CommandError
+from django.core.management import CommandError
 
 from payments_integration import conf, services, webhook_urls
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import PaymentsError, recorded_error
 from payments_integration.management.arguments import chosen_accounts, exit_code, require_tables
+from payments_integration.management.command import PaymentsCommand
 from payments_integration.models import WebhookEndpoint
 
 
-class Command(BaseCommand):
+class Command(PaymentsCommand):
     help = "Lists, creates, rotates and deletes webhook endpoints. The app stores their secrets encrypted."
 
     def add_arguments(self, parser: Any) -> None:
@@ -28,6 +30,8 @@ class Command(BaseCommand):
         ):
             action = actions.add_parser(name, help=description)
             action.add_argument("--account", default=conf.DEFAULT_ACCOUNT, help="alias of the account (default)")
+            if name == "list":
+                action.add_argument("--json", action="store_true", help="print them as JSON")
             if name == "create":
                 action.add_argument("url", help="the public HTTPS URL of the webhook view")
                 action.add_argument("--events", nargs="+", default=list(EVENT_TYPES), help="event types (all)")
@@ -51,6 +55,9 @@ class Command(BaseCommand):
 
     def _list(self, account: str, options: dict[str, Any]) -> None:
         endpoints = services.sync_webhook_endpoints(account=account)
+        if options["json"]:
+            self.stdout.write(json.dumps([_as_json(endpoint) for endpoint in endpoints], indent=2))
+            return
         are_set = bool(conf.account(account).webhook_secrets)
         unknown = "secret not stored, WEBHOOK_SECRETS are tried" if are_set else "secret not known to the app"
         for endpoint in endpoints:
@@ -118,3 +125,13 @@ class Command(BaseCommand):
     def _show_secret(self, endpoint: WebhookEndpoint, options: dict[str, Any]) -> None:
         if options["show_secret"]:
             self.stdout.write(f"Secret (shown only now): {getattr(endpoint, 'secret', '')}")
+
+
+def _as_json(endpoint: WebhookEndpoint) -> dict[str, Any]:
+    return {
+        "id": endpoint.pk,
+        "status": endpoint.status,
+        "url": endpoint.url,
+        "events": endpoint.events,
+        "secret_is_known": bool(endpoint.secret_token),
+    }

@@ -5,16 +5,15 @@ from __future__ import annotations
 import getpass
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
-from django.core.management import BaseCommand, CommandError
+from django.core.management import CommandError
 
-from payments_integration import archives, erasure
-from payments_integration.archives import ArchiveError
-from payments_integration.erasure import Found, InArchive, Selection, UnknownObject
+from payments_integration import erasure
+from payments_integration.erasure import Found, Selection, UnknownObject
 from payments_integration.management.arguments import add_account_argument, chosen_accounts
+from payments_integration.management.command import PaymentsCommand
+from payments_integration.management.progress import Progress
 
 _CONFIRMATION = "erase"
 #: Singular and plural.
@@ -26,24 +25,22 @@ _NAMES = {
     "event": ("event body", "event bodies"),
     "operation": ("operation", "operations"),
     "open_operation": ("open operation", "open operations"),
-    "note": ("note", "notes"),
     "quarantined": ("quarantined body", "quarantined bodies"),
 }
-_ARCHIVES = "the files of payments_archive: run this command again with --archives FOLDER"
 _ELSEWHERE = (
-    "backups, dumps and snapshots of the database and of archive files: erase again after you restore one",
+    "backups, dumps and snapshots of the database: erase again after you restore one",
     "replicas: they follow by themselves, one that lags behind later",
     "logs, error reports and traces of the site, the workers and the servers",
     "the provider's records: ask the provider",
-    "your own tables, exports, mails and other systems that have received the data",
+    "your own tables, files, exports, mails and other systems that have received the data",
 )
 
 
-class Command(BaseCommand):
+class Command(PaymentsCommand):
     help = (
-        "Erases a payer's personal data from the mirror, the inbox and the operations, and keeps it out; with "
-        "--archives from files too. Amounts, statuses and ids stay. You cannot undo this. The command prints how many "
-        "rows of each kind it erased, never their values, and where else you have to look."
+        "Erases a payer's personal data from the mirror, the inbox and the operations, and keeps it out. "
+        "Amounts, statuses and ids stay. You cannot undo this. The command prints how many rows of each kind it "
+        "erased, never their values, and where else you have to look."
     )
 
     def add_arguments(self, parser: Any) -> None:
@@ -62,13 +59,6 @@ class Command(BaseCommand):
             help="read more of them from standard input, one per line, such as “email ana@example.com”, so that they "
             "appear neither in the shell's history nor in the list of processes",
         )
-        parser.add_argument(
-            "--archives",
-            type=Path,
-            metavar="FOLDER",
-            help="also rewrite the files that payments_archive has written to this folder, and erase in them every "
-            "object that was ever erased",
-        )
         parser.add_argument("--dry-run", action="store_true", help="only count what would be erased")
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
         parser.add_argument(
@@ -77,35 +67,26 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         chosen_accounts(options["account"])
-        selection, folder = self._selection(options), options["archives"]
-        if folder is not None and not folder.is_dir():
-            raise CommandError(f"{folder} is not a folder.", returncode=2)
-        is_written = folder is not None and not options["dry_run"]
-        in_archive = None
         try:
-            with archives.locked(folder, exclusive=True) if is_written else nullcontext():
-                found = erasure.select(selection, options["account"], archive=folder)
-                self.stdout.write(f"Found: {_listed(found.counts())}." if _is_any(found) else "Nothing was found.")
-                if not options["dry_run"] and _is_any(found):
-                    self._erase(found, options)
-                if folder is not None:
-                    in_archive = erasure.erase_archive(
-                        folder, options["account"], keys=found.keys, dry_run=options["dry_run"]
-                    )
+            with Progress(self.stderr) as progress:
+                rows = 0
+
+                def looked(more: int) -> None:
+                    nonlocal rows
+                    rows += more
+                    progress.count("rows searched", rows)
+
+                found = erasure.select(self._selection(options), options["account"], looked=looked)
         except UnknownObject as error:
             raise CommandError(f"{error.args[0]}.", returncode=2) from None
-        except (ArchiveError, OSError) as error:
-            raise CommandError(str(error)) from error
-        if in_archive is not None:
-            self.stdout.write(f"{'Erased' if is_written else 'Found'} in {folder}: {_listed_files(in_archive)}.")
+        self.stdout.write(f"Found: {_listed(found.counts())}." if _is_any(found) else "Nothing was found.")
         if options["dry_run"]:
             self.stdout.write("Nothing was erased.")
+        elif _is_any(found):
+            self._erase(found, options)
         self.stdout.write("This command does not reach:")
-        for place in (*(() if folder is not None else (_ARCHIVES,)), *_ELSEWHERE):
+        for place in _ELSEWHERE:
             self.stdout.write(f"- {place}")
-        if in_archive is not None and in_archive.unreadable:
-            names = ", ".join(path.name for path in in_archive.unreadable)
-            raise CommandError(f"These files cannot be read, and may hold the data: {names}")
 
     def _erase(self, found: Found, options: Mapping[str, Any]) -> None:
         if not options["yes"]:
@@ -151,20 +132,14 @@ class Command(BaseCommand):
 
 
 def _is_any(found: Found) -> bool:
-    return bool(found.keys or found.quarantined or found.notes)
-
-
-def _listed_files(done: InArchive) -> str:
-    return (
-        f"{_listed({'event': done.events})} in {done.files_with_data} of {done.files} "
-        f"{'file' if done.files == 1 else 'files'}"
-    )
+    return bool(found.keys or found.quarantined or any(found.elsewhere.values()))
 
 
 def _listed(counts: Mapping[str, int]) -> str:
     words = []
+    names = {**_NAMES, **{eraser.name[0]: eraser.name for eraser in erasure.erasers()}}
     for kind, count in sorted(counts.items()):
-        one, several = _NAMES.get(kind, (f"{kind} (not mirrored)",) * 2)
+        one, several = names.get(kind, (f"{kind} (not mirrored)",) * 2)
         if count:
             words.append(f"{count} {one if count == 1 else several}")
     return ", ".join(words) or "nothing"

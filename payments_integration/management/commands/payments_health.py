@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.core.management import BaseCommand
 from django.db import Error
 from django.utils import timezone
 
 from payments_integration import conf, health
 from payments_integration.health import AccountReport, Report
 from payments_integration.management.arguments import add_account_argument, chosen_accounts
+from payments_integration.management.command import PaymentsCommand
 
 #: Of the app's docs.
 RUNBOOK = "The runbook (docs/runbook.md)"
 
 
-class Command(BaseCommand):
+class Command(PaymentsCommand):
     help = (
         "Shows whether anything needs attention, and what to do about it. Exit code 0: nothing needs attention; 1: "
         "something does; 2: wrong arguments. Reads the database only."

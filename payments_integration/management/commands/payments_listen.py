@@ -9,10 +9,11 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
-from django.core.management import BaseCommand, CommandError
+from django.core.management import CommandError
 from django.utils import timezone
 
 from payments_integration import conf, reconciliation
+from payments_integration.dates import on_site
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import PaymentsError, ProviderError, recorded_error
 from payments_integration.management.arguments import (
@@ -22,9 +23,10 @@ from payments_integration.management.arguments import (
     require_tables,
     time_argument,
 )
+from payments_integration.management.command import PaymentsCommand
 
 
-class Command(BaseCommand):
+class Command(PaymentsCommand):
     help = (
         "Polls GET /events and puts new events into the inbox, as if they had been delivered. For development on a "
         "machine that the provider cannot reach. Stop it with Ctrl-C."
@@ -89,7 +91,7 @@ class Command(BaseCommand):
         return found.next_since
 
     def _show(self, event: Any) -> None:
-        text = f"{event.created_at:%H:%M:%S}  {event.type:<24} {event.object_id}  {event.pk}"
+        text = f"{on_site(event.created_at):%H:%M:%S}  {event.type:<24} {event.object_id}  {event.pk}"
         if self.as_json:
             try:
                 text = json.dumps(json.loads(bytes(event.body or b"")), separators=(",", ":"))

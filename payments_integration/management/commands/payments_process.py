@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
 from typing import Any
 
-from django.core.management import BaseCommand
-
-from payments_integration import projection, reconciliation
+from payments_integration import reconciliation
 from payments_integration.attention import send_overdue
 from payments_integration.management.arguments import (
     add_account_argument,
@@ -14,13 +14,23 @@ from payments_integration.management.arguments import (
     provider_failure,
     require_tables,
 )
+from payments_integration.management.command import PaymentsCommand
+from payments_integration.models import ReconciliationRun
+
+_WHAT = {
+    "applied": "events applied",
+    "dispatched": "dispatched to handlers",
+    "read": "objects read",
+    "operations": "operations sent or resolved",
+}
 
 
-class Command(BaseCommand):
+class Command(PaymentsCommand):
     help = (
         "Does once what a worker and its schedule would do; run it from cron every minute. Applies and dispatches "
         "events, sends and resolves operations, reads objects that are due, and reconciles as often as the schedule "
-        "says. Exit code 3: the provider refused the API key; 4: it could not be reached."
+        "says. Prints a line for each account; --verbosity 0 prints nothing. Exit code 3: the provider refused the "
+        "API key; 4: it could not be reached."
     )
     # Cron would mail the warnings every minute; manage.py check reports them.
     requires_system_checks: list[str] = []
@@ -30,21 +40,28 @@ class Command(BaseCommand):
         parser.add_argument(
             "--all", action="store_true", help="reconcile now, even if the schedule does not ask for it"
         )
-        parser.add_argument(
-            "--search-terms", action="store_true", help="first write the admin's search terms of every object again"
-        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         accounts = chosen_accounts(options["account"])
         require_tables()
-        if options["search_terms"]:
-            count = sum(projection.rebuild_terms(account) for account in accounts)
-            self.stdout.write(f"Wrote the search terms of {count} objects.")
         if options["account"] is None:
             # Also for accounts that the setting no longer has.
             send_overdue()
-        runs = [run for account in accounts for run in reconciliation.run_due(account, reconcile_now=options["all"])]
+
+        def work(account: str) -> list[ReconciliationRun]:
+            done = Counter[str]()
+            runs = reconciliation.run_due(account, reconcile_now=options["all"], done=done)
+            if options["verbosity"]:
+                self.stdout.write(f"{account}: {_summary(done, runs)}")
+            return runs
+
+        runs = list(chain.from_iterable(reconciliation.each(accounts, work)))
         if failure := provider_failure(runs):
             raise failure
-        if options["verbosity"] > 1:
-            self.stdout.write(f"Done for {', '.join(accounts)}.")
+
+
+def _summary(done: Counter[str], runs: list[ReconciliationRun]) -> str:
+    """What was done in one line, such as “2 events applied, 3 dispatched; events: done, 2 seen, 1 recovered”."""
+    counts = [f"{done[name]} {what}" for name, what in _WHAT.items() if done[name]]
+    passes = [f"{run.kind}: {run.error or run.state}, {run.seen} seen, {run.recovered} recovered" for run in runs]
+    return "; ".join([", ".join(counts)] * bool(counts) + passes) or "nothing was due"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management import BaseCommand
-
 from payments_integration import reconciliation
 from payments_integration.management.arguments import add_account_argument, chosen_accounts, require_tables
+from payments_integration.management.command import PaymentsCommand
+from payments_integration.management.progress import Progress
 
 _WHAT = {
     "bodies": "raw event bodies removed",
@@ -17,7 +17,7 @@ _WHAT = {
 }
 
 
-class Command(BaseCommand):
+class Command(PaymentsCommand):
     help = (
         "Removes raw event bodies, events and records of passes that are past their retention, and finishes "
         "erasures. Events that are not dispatched, parked or quarantined stay. You can run it at any time."
@@ -32,7 +32,12 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         chosen_accounts(options["account"])
         require_tables()
-        counts = reconciliation.prune(options["account"], dry_run=options["dry_run"])
+        with Progress(self.stderr) as progress:
+            counts = reconciliation.prune(
+                options["account"],
+                dry_run=options["dry_run"],
+                progress=lambda name, count: progress.count(_WHAT[name], count),
+            )
         if options["dry_run"]:
             self.stdout.write("Nothing was removed. This would be removed:")
         for name, count in counts.items():

@@ -5,29 +5,45 @@ from __future__ import annotations
 import importlib.util
 import os
 import secrets
+import socket
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
+from urllib.parse import urlsplit
 
-from django.apps import apps
+from django.apps import AppConfig, apps
 from django.conf import ENVIRONMENT_VARIABLE, settings
-from django.core.exceptions import ImproperlyConfigured
-from django.core.management import BaseCommand
+from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.core.management import CommandError
+from django.db import models
 from django.urls import NoReverseMatch, get_resolver, reverse
 
 from payments_integration import conf, handlers, webhook_urls
-from payments_integration.management import project_files
+from payments_integration.management import order_files, order_model, project_files
+from payments_integration.management.command import PaymentsCommand
+from payments_integration.management.order_model import OrderModel
 from payments_integration.management.project_files import NotUnderstood
 from payments_integration.payable import Payable
+from payments_integration.sandbox.command import DEFAULT_PORT, port as port_number
+from payments_integration.sandbox.engine import DEFAULT_API_KEY
 from payments_integration.signals import event_received, status_changed
+from payments_integration.validation.urls import LOOPBACK_HOSTS
 
 ID = "payments_integration"
+BASE_URL = "PAYMENTS_BASE_URL"
 ENTRY = f'path("payments/", include("{ID}.urls"))'
-#: Where ``payments_sandbox`` listens, and its API key.
-SANDBOX_URL, SANDBOX_KEY = "http://127.0.0.1:8400", "sk_test_sandbox"
+#: Where ``payments_sandbox`` listens, unless that port or the next ones are busy, and its API key.
+SANDBOX_PORT, SANDBOX_KEY = DEFAULT_PORT, DEFAULT_API_KEY
+#: What people work with in the admin. The first one is what the second one needs.
+BACK_OFFICE = ("payments_integration.contrib.finance", "payments_integration.contrib.backoffice")
+#: How many ports are tried.
+PORTS = 50
+#: How models are called that payments are for, the likeliest first.
+ORDERS = ("Order", "Invoice", "Purchase", "Booking", "Reservation", "Sale", "Donation")
 COMMENT = (
     "The sandbox of python manage.py payments_sandbox. Going live: the provider's URL and key, no webhook secret."
 )
@@ -38,9 +54,13 @@ HANDLER = '''\
 {imports}
 
 
-@on_status(Payment, "succeeded", "overpaid")
-def mark_paid(payment, **kwargs):
-    """Called once for each payment that is paid. Its database work commits exactly once."""
+@on_status(Payment, database_only=True)
+@on_status(Refund, database_only=True)
+def follow(obj, **kwargs):
+    """Called once for each change of a payment or refund. Its database work commits exactly once.
+
+    database_only: mails and requests belong into transaction.on_commit.
+    """
 {body}
 '''
 
@@ -55,7 +75,7 @@ class Gap:
     write: Callable[[], None] | None = None
 
 
-class Command(BaseCommand):
+class Command(PaymentsCommand):
     help = (
         "Shows what the project still needs to take payments: settings, URLs, handlers, .env. With --write adds it. "
         "Changes nothing that is there. Exit code 1 if something is missing."
@@ -64,10 +84,34 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: Any) -> None:
-        parser.add_argument("--write", action="store_true", help="add what is missing to the project's files")
+        how = parser.add_mutually_exclusive_group()
+        how.add_argument("--write", action="store_true", help="add what is missing to the project's files")
+        how.add_argument("--dry-run", action="store_true", help="only show it, as without --write")
+        parser.add_argument(
+            "--order",
+            metavar="APP.MODEL",
+            nargs="?",
+            const="",
+            help="also a view, its URL and a test, for this model of your shop; without a name it is found",
+        )
+        parser.add_argument("--amount", metavar="FIELD", help="with --order: the field with the price")
+        parser.add_argument("--currency", metavar="FIELD|CODE", help="with --order: the field, or one for all orders")
+        parser.add_argument("--model", metavar="APP.MODEL", help="the model that payments are for (found by its name)")
+        parser.add_argument(
+            "--port", type=port_number, help=f"the sandbox's port, for .env (from {SANDBOX_PORT} on, one that is free)"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        gaps = list(missing(Path.cwd()))
+        order = None
+        if options["order"] is not None:
+            model = _ordered(Path.cwd(), options["order"])
+            order = order_model.read(model, amount=options["amount"], currency=options["currency"])
+            if _is_installed(Path(_app_of(order).path)):
+                raise CommandError(
+                    f"{model._meta.label} is of an installed package. Put a proxy of it into an app of yours, and "
+                    f"name that one: --order yourapp.{order_files.PROXY}\n\n{order_files.proxy(order)}"
+                )
+        gaps = list(missing(Path.cwd(), model=options["model"], port=options["port"], order=order))
         left = 0
         for gap in gaps:
             problem = _written(gap) if options["write"] else "missing"
@@ -87,6 +131,8 @@ class Command(BaseCommand):
             "  python manage.py runserver\n"
             f"  python manage.py payments_sandbox --webhook-url {_webhook_url()}"
         )
+        if order is not None:
+            self.stdout.write(f"Test the way of an order: python manage.py test {_app_of(order).name}")
 
 
 def _written(gap: Gap) -> str:
@@ -111,32 +157,186 @@ def _webhook_url() -> str:
     return f"http://127.0.0.1:8000{path}"
 
 
-def missing(root: Path) -> Iterator[Gap]:
+def missing(
+    root: Path, *, model: str | None = None, port: int | None = None, order: OrderModel | None = None
+) -> Iterator[Gap]:
     """What the project in this folder lacks, in the order in which it must be written: ``.env`` before its reader."""
     raw = getattr(settings, conf.NAME, None)
+    if port is not None:
+        yield from _port(root, port)
     if raw is None:
-        yield from _variables(root)
+        yield from _variables(root, port)
     yield from _settings(root, is_set=raw is not None)
     if raw is not None and not (isinstance(raw, dict) and raw.get("ACCOUNTS")):
         yield Gap(
             "Account",
             f"{conf.NAME} has no account; add to it",
-            f'"ACCOUNTS": {{"default": {{"BASE_URL": "{SANDBOX_URL}", "API_KEY": "{SANDBOX_KEY}"}}}}',
+            f'"ACCOUNTS": {{"default": {{"BASE_URL": "{_sandbox_url(port)}", "API_KEY": "{SANDBOX_KEY}"}}}}',
         )
     yield from _ignored(root)
     yield from _urls(root)
-    yield from _handlers(root)
+    if order is not None:
+        yield from _order(root, order)
+    yield from _handlers(root, model, order)
 
 
-def _variables(root: Path) -> Iterator[Gap]:
+def _order(root: Path, order: OrderModel) -> Iterator[Gap]:
+    """What the app of the model that payments are for lacks. A file that is there stays as it is."""
+    yield from _model(root, order)
+    folder = Path(_app_of(order).path)
+    tests = folder / "tests" if (folder / "tests").is_dir() else folder
+    views, urls = folder / "payment_views.py", folder / "payment_urls.py"
+    has_view = not views.exists() or project_files.binds(_text(views), "pay")
+    has_urls = not urls.exists() or project_files.sets(_text(urls), "app_name", "pay")
+    # A URLconf that imports what is not there would keep the site from starting.
+    by_hand = not (has_view and has_urls)
+    for what, path, text, lacking in (
+        ("View", views, order_files.views(order), "" if has_view else "has no pay"),
+        ("URL of the view", urls, order_files.urls(order), "" if has_urls else 'does not set app_name = "pay"'),
+        ("Test", tests / "test_payments.py", order_files.tests(order), ""),
+    ):
+        if lacking:
+            yield Gap(what, f"{_shown(path, root)}, which {lacking}; add to it", text)
+        elif not path.exists():
+            place = f"{_shown(path, root)}, a new file"
+            if "=..." in text:
+                place += "; give a value to each field that it sets to ..."
+            yield Gap(what, place, text, None if by_hand and what != "Test" else partial(_new, path, text))
+    yield from _route(root, f'path("pay/", include("{_app_of(order).name}.payment_urls"))', by_hand=by_hand)
+
+
+def _model(root: Path, order: OrderModel) -> Iterator[Gap]:
+    """The model as a Payable."""
+    if not (lines := order.options):
+        return
+    source = _source(order.model.__module__)
+    shown = "\n".join(f"    {line}" for line in lines)
+    place = f"{_shown(source, root)}; the table stays as it is, and no migration is made"
+    snippet = f"class {order.name}({_bases(order)}):\n{shown}"
+    if not order.is_payable:
+        snippet = f"from payments_integration.payable import Payable\n\n{snippet}"
+    write: Callable[[], None] | None = None
+    if not order.is_payable and any(not manager.auto_created for manager in order.model._meta.managers):
+        place += ". Let its manager inherit from payments_integration.payable.PayableManager"
+    elif order.is_payable or order.model.__bases__ == (models.Model,):
+        edit = partial(project_files.with_payable, name=order.name, lines=lines, is_payable=order.is_payable)
+        write = partial(_change, source, edit)
+    yield Gap(f"{order.name} as a Payable", place, snippet, write)
+
+
+def _bases(order: OrderModel) -> str:
+    """The base classes that the model needs: those that it has, with Payable in the place of ``models.Model``."""
+    found = list(order.model.__bases__)
+    if not order.is_payable:
+        found = [Payable if base is models.Model else base for base in found]
+        found += [] if Payable in found else [Payable]
+    return ", ".join(base.__name__ for base in found)
+
+
+def _route(root: Path, entry: str, *, by_hand: bool) -> Iterator[Gap]:
+    name = getattr(settings, "ROOT_URLCONF", None)
+    path = _source(name)
+    place = f"{_shown(path, root)}, first in urlpatterns"
+    try:
+        resolver = get_resolver()
+        if "pay" in resolver.namespace_dict:
+            return
+        taken = [str(found.pattern) for found in resolver.url_patterns if str(found.pattern).startswith("pay/")]
+    except Exception as error:  # the project's own modules may raise any error; it may have the route already
+        why = f"{place}, if it is not there; {name} cannot be imported: {type(error).__name__}: {error}"
+        yield Gap("Route of the view", why, f"{entry},")
+        return
+    if taken:
+        why = f"{place}; the project has routes under pay/ already, so choose another prefix"
+        yield Gap("Route of the view", why, entry.replace('"pay/"', '"…/"'))
+        return
+    edit = partial(project_files.with_url, entry=entry)
+    yield Gap("Route of the view", place, f"{entry},", None if by_hand else partial(_change, path, edit))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace")
+
+
+def _change(path: Path | None, edit: project_files.Edit) -> None:
+    project_files.change(_writable(path), edit)
+
+
+def _new(path: Path, text: str) -> None:
+    if not _is_own(path, Path.cwd()):
+        raise NotUnderstood("it is not in the current folder")
+    project_files.change(path, lambda _: text)
+
+
+def _app_of(order: OrderModel) -> AppConfig:
+    return apps.get_app_config(order.model._meta.app_label)
+
+
+def _ordered(root: Path, named: str) -> type[models.Model]:
+    """The model that --order names, or the only one that it may be; with several, a person is asked."""
+    if named:
+        try:
+            return apps.get_model(named)
+        except (LookupError, ValueError) as error:
+            raise CommandError(f"--order {named}: {error}. Name it as app.Model.") from error
+    own = [found for found in apps.get_app_configs() if _is_own(Path(found.path), root)]
+    labels = {model._meta.label: model for model in _candidates(own)}
+    if not labels:
+        raise CommandError("No model of yours has the name of an order. Name the one: --order app.Model")
+    if len(labels) > 1 and sys.stdin.isatty():
+        answer = input(f"What are payments for: {', '.join(labels)}? ").strip()
+        labels = {label: model for label, model in labels.items() if label == answer}
+    if len(labels) != 1:
+        names = " or ".join(f"--order {model._meta.label}" for model in _candidates(own))
+        raise CommandError(f"Several models may be what payments are for. Name one: {names}")
+    return next(iter(labels.values()))
+
+
+def _candidates(own: list[AppConfig]) -> list[type[models.Model]]:
+    """The models that payments may be for: those that are a ``Payable``, otherwise by their names; likeliest first."""
+    found = [model for app in own for model in app.get_models()]
+    payables = [model for model in found if issubclass(model, Payable)]
+    likely = [model for name in ORDERS for model in found if model.__name__.endswith(name)]
+    return list(dict.fromkeys(sorted(payables, key=lambda model: model not in likely) or likely))
+
+
+def _sandbox_url(port: int | None) -> str:
+    return f"http://127.0.0.1:{port or _free_port()}"
+
+
+def _free_port() -> int:
+    """The first one on which nothing listens."""
+    for port in range(SANDBOX_PORT, SANDBOX_PORT + PORTS):
+        with socket.socket() as connection:
+            if connection.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    return SANDBOX_PORT
+
+
+def _port(root: Path, port: int) -> Iterator[Gap]:
+    """The port that was asked for, in the sandbox's address that ``.env`` has."""
+    path = root / ".env"
+    url = project_files.variables_of(path.read_text(errors="replace")).get(BASE_URL, "") if path.is_file() else ""
+    new = {BASE_URL: _sandbox_url(port)}
+    if url in ("", new[BASE_URL]) and (url or not hasattr(settings, conf.NAME)):
+        return  # it is there, or written with the key
+    snippet = f"{BASE_URL}={new[BASE_URL]}"
+    if urlsplit(url).hostname not in LOOPBACK_HOSTS:
+        yield Gap("Port of the sandbox", ".env has no address of a sandbox; change it where it is", snippet)
+    else:
+        edit = partial(project_files.with_changed_variables, variables=new)
+        yield Gap("Port of the sandbox", ".env", snippet, partial(project_files.change, path, edit))
+
+
+def _variables(root: Path, port: int | None) -> Iterator[Gap]:
     path = root / ".env"
     known = project_files.variables_of(path.read_text(errors="replace")) if path.is_file() else {}
     known |= os.environ  # which counts first
-    wanted = {"PAYMENTS_BASE_URL": SANDBOX_URL, "PAYMENTS_API_KEY": SANDBOX_KEY}
-    if known.get("PAYMENTS_BASE_URL", SANDBOX_URL) == SANDBOX_URL:
+    wanted = {BASE_URL: known.get(BASE_URL) or _sandbox_url(port), "PAYMENTS_API_KEY": SANDBOX_KEY}
+    if urlsplit(wanted[BASE_URL]).hostname in LOOPBACK_HOSTS:
         # Not a fixed one: if it stays there by mistake, only its owner can sign with it.
         wanted["PAYMENTS_WEBHOOK_SECRETS"] = f"whsec_{secrets.token_urlsafe(24)}"
-    if not known.get("PAYMENTS_BASE_URL") and known.get("PAYMENTS_API_KEY", SANDBOX_KEY) != SANDBOX_KEY:
+    if not known.get(BASE_URL) and known.get("PAYMENTS_API_KEY", SANDBOX_KEY) != SANDBOX_KEY:
         why = f".env; your PAYMENTS_API_KEY is not the sandbox's ({SANDBOX_KEY}), so name the provider's address"
         yield Gap("Address of the provider", why, "PAYMENTS_BASE_URL=https://…")
         return
@@ -150,10 +350,14 @@ def _variables(root: Path) -> Iterator[Gap]:
 def _settings(root: Path, *, is_set: bool) -> Iterator[Gap]:
     lines = []
     imports = {}
-    if not apps.is_installed("rest_framework"):
+    # A project that has the setting may have left out the back office on purpose.
+    wanted = ["rest_framework"] if is_set else ["rest_framework", *BACK_OFFICE]
+    if missing := [name for name in wanted if not apps.is_installed(name)]:
+        listed = ", ".join(f'"{name}"' for name in missing)
         installed: Any = settings.INSTALLED_APPS  # a list, or a tuple
-        apps_added = '("rest_framework",)' if isinstance(installed, tuple) else '["rest_framework"]'
-        lines.append(f"INSTALLED_APPS += {apps_added}")
+        lines.append(
+            f"INSTALLED_APPS += ({listed},)" if isinstance(installed, tuple) else f"INSTALLED_APPS += [{listed}]"
+        )
     if not is_set:
         imports["conf"] = ID
         lines.append(f"{conf.NAME} = conf.from_env()  # PAYMENTS_BASE_URL and PAYMENTS_API_KEY, from .env")
@@ -210,61 +414,118 @@ def _urls(root: Path) -> Iterator[Gap]:
             yield Gap("URLs", f"another route takes {url}; move this one to the top of urlpatterns", f"{ENTRY},")
 
 
-def _handlers(root: Path) -> Iterator[Gap]:
+def _handlers(root: Path, named: str | None, order: OrderModel | None) -> Iterator[Gap]:
     own = [found for found in apps.get_app_configs() if _is_own(Path(found.path), root)]
+    model, assumed = (order.model, f"for {order.model._meta.label}") if order else _subject(own, named)
     modules = [function.__module__ for function, _, _ in handlers.registered]
     if any(not name.startswith(f"{ID}.") for name in modules):
         return
     mine = [path for found in own if (path := Path(found.path) / "payment_handlers.py").exists()]
     if mine and (event_received.receivers or status_changed.receivers):
         return  # it may connect to the signals themselves
-    models = [model for found in own for model in found.get_models() if issubclass(model, Payable)]
-    home = apps.get_app_config(models[0]._meta.app_label) if models else next(iter(own), None)
-    snippet = handler_module(models[0] if models else None)
-    if home is None:
+    snippet = handler_module(model, is_priced=order is not None)
+    mine_first = [found for found in own if model is not None and found.label == model._meta.app_label] + own
+    if not mine_first:
         place = "payment_handlers.py, in an app of yours (python manage.py startapp orders)"
         yield Gap("Handlers", place, snippet)
         return
     if mine:
-        yield Gap("Handlers", f"{_shown(mine[0], root)} has none for a paid payment; for example", snippet)
+        yield Gap("Handlers", f"{_shown(mine[0], root)} has none for a change of a payment; for example", snippet)
         return
-    path = Path(home.path) / "payment_handlers.py"
+    path = Path(mine_first[0].path) / "payment_handlers.py"
     write = partial(project_files.change, path, lambda _: snippet)
-    yield Gap("Handlers", f"{_shown(path, root)}, a new file", snippet, write)
+    yield Gap("Handlers", f"{_shown(path, root)}, a new file; {assumed}", snippet, write)
 
 
-def handler_module(model: type[Payable] | None) -> str:
-    """A module with a handler for paid payments; it marks an order as paid if the model has the fields to do so."""
-    if model is None:
-        imports = [f"from {ID}.handlers import on_status", f"from {ID}.models import Payment"]
-        body = """\
-            logger.info("%s is paid: %s %s", payment.merchant_reference, payment.amount, payment.currency)
-            # Mark your order as paid here.
+def _subject(own: list[AppConfig], named: str | None) -> tuple[type[models.Model] | None, str]:
+    """The model that payments are for, and what was assumed to find it."""
+    if named:
+        try:
+            return apps.get_model(named), f"for {named}"
+        except (LookupError, ValueError) as error:
+            raise CommandError(f"--model {named}: {error}. Name it as app.Model.") from error
+    candidates = _candidates(own)
+    if not candidates:
+        return None, "no model of yours has the name of an order: if there is one, name it with --model app.Model"
+    why = "it is a Payable" if issubclass(candidates[0], Payable) else "by its name; it is no Payable yet"
+    labels = [model._meta.label for model in candidates]
+    others = f", and not for {' or '.join(labels[1:])}" if labels[1:] else ""
+    return candidates[0], f"assumed: payments are for {labels[0]} ({why}){others}; name another with --model app.Model"
+
+
+def handler_module(model: type[models.Model] | None, *, is_priced: bool = False) -> str:
+    """A module with a handler for payments and refunds; it marks an order if the model has the fields to do so.
+
+    ``is_priced``: it is a Payable with a price by the time when the module is imported.
+    """
+    imports = [f"from {ID}.handlers import on_status", f"from {ID}.models import Payment, Refund"]
+    if model is None or not (is_priced or issubclass(model, Payable)):
+        name = model.__name__ if model is not None else "Order"
+        body = f"""\
+            # Mark your order here. If {name} inherits from Payable, this finds it, and it knows whether it is paid:
+            # order = {name}.objects.select_for_update().of(obj)
+            logger.info("%s is %s", obj.pk, obj.status)
         """
         imports = ["import logging", "", *imports, "", "logger = logging.getLogger(__name__)"]
+        return HANDLER.format(imports="\n".join(imports), body=indent(dedent(body).rstrip(), "    "))
+    imports += ["", f"from {model.__module__} import {model.__name__}"]
+    price = "*order.payments_price()" if is_priced else _price(model)  # type: ignore[arg-type]
+    if "to_minor" in price:
+        imports.insert(2, f"from {ID}.money import to_minor")
+    lines = [
+        f"order = {model.__name__}.objects.select_for_update().of(obj)",
+        "if order is None:",
+        "    return  # a deposit, or another system's payment",
+    ]
+    if not price:
+        lines.append(
+            "...  # Ask order.is_paid(minor units, currency). Mark the order as paid, or as not paid any more."
+        )
+    elif _field(model, "paid_at") is not None:
+        imports.insert(0, "from django.utils import timezone")
+        lines += [
+            f"is_paid = order.is_paid({price})",
+            "if is_paid != (order.paid_at is not None):",
+            "    order.paid_at = timezone.now() if is_paid else None",
+            '    order.save(update_fields=["paid_at"])',
+        ]
     else:
-        names = {field.name for field in model._meta.get_fields()}
-        imports = [f"from {ID}.handlers import on_status", f"from {ID}.models import Payment", ""]
-        imports.append(f"from {model.__module__} import {model.__name__}")
-        condition = "order is not None"
-        if "amount" in names:
-            condition += f" and order.is_paid(order.amount, {'order' if 'currency' in names else 'payment'}.currency)"
-        action = "...  # Mark the order as paid here."
-        if "paid_at" in names:
-            imports.insert(0, "from django.utils import timezone")
-            action = 'order.paid_at = timezone.now()\n                order.save(update_fields=["paid_at"])'
-        body = f"""\
-            order = {model.__name__}.objects.select_for_update().of(payment)
-            if {condition}:
-                {action}
-        """
-    return HANDLER.format(imports="\n".join(imports), body=indent(dedent(body).rstrip(), "    "))
+        lines += [
+            f"if order.is_paid({price}):",
+            "    ...  # Mark the order as paid here.",
+            "else:",
+            "    ...  # Mark it as not paid: no money came yet, or all of it was refunded or charged back.",
+        ]
+    return HANDLER.format(imports="\n".join(imports), body=indent("\n".join(lines), "    "))
+
+
+def _price(model: type[Payable]) -> str:
+    """The arguments for ``is_paid``; empty if the model does not say what it costs."""
+    if model._knows_price():
+        return "*order.payments_price()"
+    currency = "order.currency" if _field(model, "currency") is not None else "obj.currency"
+    amount = _field(model, "amount")
+    if isinstance(amount, models.IntegerField):
+        return f"order.amount, {currency}"
+    if isinstance(amount, models.DecimalField):
+        return f"to_minor(order.amount, {currency}), {currency}"
+    return ""
+
+
+def _field(model: type[models.Model], name: str) -> Any:
+    try:
+        return model._meta.get_field(name)
+    except FieldDoesNotExist:
+        return None
 
 
 def _is_own(path: Path, root: Path) -> bool:
     """Whether a file or folder is the project's, and not of an installed package."""
-    installed = {"site-packages", "dist-packages"} & set(path.parts)
-    return path.is_relative_to(root) and not installed and path.name != ID
+    return path.is_relative_to(root) and not _is_installed(path) and path.name != ID
+
+
+def _is_installed(path: Path) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
 
 
 def _source(module: str | None) -> Path | None:

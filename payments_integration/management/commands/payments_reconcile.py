@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from django.core.management import BaseCommand, CommandError
 
 from payments_integration import inbox, reconciliation
+from payments_integration.dates import day_of, on_site
 from payments_integration.management.arguments import (
     add_account_argument,
     chosen_accounts,
@@ -18,13 +18,12 @@ from payments_integration.management.arguments import (
     require_tables,
     time_argument,
 )
+from payments_integration.management.command import PaymentsCommand
+from payments_integration.management.progress import Progress
 from payments_integration.models import ReconciliationRun, RunState
 
-#: Where the output is no terminal, a long pass prints a line this often.
-LINE_SECONDS = 60.0
 
-
-class Command(BaseCommand):
+class Command(PaymentsCommand):
     help = (
         "Finds missed events through GET /events; --full also compares every object. You can run it at any time. "
         "After an interruption the same command goes on where it stopped. --dispatch-history reads nothing: it calls "
@@ -64,16 +63,19 @@ class Command(BaseCommand):
                 self._dispatch_history(account, since)
             return
         runs: list[ReconciliationRun] = []
-        for account in accounts:
-            with Progress(self, resumes=not (since or until)) as progress:
+
+        def reconcile(account: str) -> None:
+            with RunProgress(self, resumes=not (since or until)) as progress:
                 run = reconciliation.reconcile_events(
-                    account, since=since, until=until, progress=progress.show, resync=not options["full"]
+                    account, since=since, until=until, progress=progress.note, resync=not options["full"]
                 )
             runs.append(self._report(run))
             if options["full"]:
-                with Progress(self) as progress:
-                    run = reconciliation.reconcile_objects(account, full=True, progress=progress.show)
+                with RunProgress(self) as progress:
+                    run = reconciliation.reconcile_objects(account, full=True, progress=progress.note)
                 runs.append(self._report(run))
+
+        reconciliation.each(accounts, reconcile)
         if any(run.state == RunState.FAILED for run in runs):
             raise provider_failure(runs) or CommandError(
                 "Not everything could be read; see above. The next run continues there."
@@ -92,63 +94,42 @@ class Command(BaseCommand):
     def _dispatch_history(self, account: str, since: datetime) -> None:
         count = inbox.dispatch_history(account, since)
         self.stdout.write(
-            f"{account}: {count} events and changes since {since:%Y-%m-%d %H:%M %Z} were never dispatched"
+            f"{account}: {count} events and changes since {on_site(since):%Y-%m-%d %H:%M %Z} were never dispatched"
         )
         dispatched = inbox.dispatch(account)
         self.stdout.write(f"{account}: {dispatched} dispatched; a worker calls again the handlers that failed")
 
 
-class Progress:
-    """One line on a terminal that is rewritten once a second; elsewhere a line a minute.
-
-    A context: an interruption says that the next run goes on there.
-    """
+class RunProgress(Progress):
+    """How far a pass is. An interruption says how the next run goes on."""
 
     def __init__(self, command: BaseCommand, *, resumes: bool = True) -> None:
-        """``resumes``: whether a pass that is interrupted is resumed by the next one."""
-        self._stream = command.stderr
+        """``resumes``: the next pass goes on where an interrupted one stopped."""
+        super().__init__(command.stderr)
         self._resumes = resumes
-        self._is_terminal = bool(self._stream.isatty())
-        self._begun = time.monotonic()
-        #: Elsewhere a short pass shows nothing.
-        self._next = self._begun + (0.0 if self._is_terminal else LINE_SECONDS)
-        self._is_shown = False
         self._resumed = ""
 
-    def __enter__(self) -> Progress:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if self._is_shown and self._is_terminal:
-            self._write("\r\x1b[K")
+        super().__exit__(kind, *error)
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             then = "goes on where it stopped" if self._resumes else "starts again"
             raise CommandError(f"Interrupted. The same command {then}.", returncode=130)
 
-    def show(self, run: ReconciliationRun) -> None:
+    def note(self, run: ReconciliationRun) -> None:
         if run.resumed != self._resumed:
             self._resumed = run.resumed
-            self._write(f"{run.account} {run.kind}: resumes {run.resumed}\n")
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + (1.0 if self._is_terminal else LINE_SECONDS)
-            self._is_shown = True
-            line = f"{run.account} {run.kind}: {', '.join(self._parts(run, now - self._begun))}"
-            self._write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
+            self.say(f"{run.account} {run.kind}: resumes {run.resumed}")
+        self.show(lambda seconds: f"{run.account} {run.kind}: {', '.join(_parts(run, seconds))}")
 
-    def _parts(self, run: ReconciliationRun, seconds: float) -> Iterator[str]:
-        """How many, how fast, how far the newest-first list is, and the time left, if there is one to expect."""
-        rate = run.seen / seconds if seconds else 0.0
-        yield f"{run.seen} objects"
-        yield f"{rate:.0f}/s"
-        if run.reads:
-            yield run.reads
-        if run.window_from:
-            yield f"back to {run.window_from:%Y-%m-%d}"
-        if rate and run.expected > run.seen:
-            yield f"about {math.ceil((run.expected - run.seen) / rate / 60)} min left"
 
-    def _write(self, text: str) -> None:
-        # Not in the style of errors, which is that of stderr.
-        self._stream.write(text, style_func=str, ending="")
-        self._stream.flush()
+def _parts(run: ReconciliationRun, seconds: float) -> Iterator[str]:
+    """How many, how fast, how far the newest-first list is, and the time left, if there is one to expect."""
+    rate = run.seen / seconds if seconds else 0.0
+    yield f"{run.seen} objects"
+    yield f"{rate:.0f}/s"
+    if run.reads:
+        yield run.reads
+    if run.window_from:
+        yield f"back to {day_of(run.window_from):%Y-%m-%d}"
+    if rate and run.expected > run.seen:
+        yield f"about {math.ceil((run.expected - run.seen) / rate / 60)} min left"

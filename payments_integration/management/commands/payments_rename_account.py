@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management import BaseCommand, CommandError
+from django.core.management import CommandError
 
 from payments_integration.management.arguments import require_tables
+from payments_integration.management.command import PaymentsCommand
 from payments_integration.models import WebhookEndpoint
 from payments_integration.reconciliation import RenameRefused, rename_account
 
 
-class Command(BaseCommand):
+class Command(PaymentsCommand):
     help = (
         "Gives every row of the account OLD the alias NEW, after you renamed it in the setting. Stop the site, "
         "workers and cron first. Tables of the optional apps are included, tables of your own apps are not."

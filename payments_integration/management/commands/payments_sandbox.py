@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from argparse import Namespace
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from payments_integration import conf
-from payments_integration.sandbox.command import CommandFailedError, add_options, serve
+from payments_integration.management.command import PaymentsCommand
+from payments_integration.sandbox.command import DEFAULT_PORT, CommandFailedError, add_options, serve
 from payments_integration.sandbox.engine import DEFAULT_API_KEY
+from payments_integration.validation.urls import LOOPBACK_HOSTS
 
 
-class Command(BaseCommand):
-    """The same as ``payments-sandbox``, but deliveries are signed with a secret that the project knows.
+class Command(PaymentsCommand):
+    """The same as ``payments-sandbox``, but it listens where the project's account looks for it, and deliveries are
+    signed with a secret that the project knows.
 
     Uses no database and needs no migrations.
     """
@@ -25,24 +29,38 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """The options; all have defaults."""
         add_options(parser)
+        parser.set_defaults(port=None)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Start, print the URL and keys, and wait for a signal."""
         given = Namespace(**options)
+        if given.port is None:
+            given.port = _port_of(given.api_key or DEFAULT_API_KEY) or DEFAULT_PORT
         if given.webhook_url and not given.webhook_secret:
             given.webhook_secret = _secret_of(given.api_key or DEFAULT_API_KEY)
         try:
-            serve(given, self.stdout)
+            serve(given, self.stdout, self.style)
         except CommandFailedError as error:
             raise CommandError(str(error)) from error
 
 
+def _port_of(api_key: str) -> int | None:
+    """The port on this machine that the project's account with this API key calls."""
+    found = next((account for account in _accounts() if account.api_key == api_key), None)
+    address = urlsplit(found.base_url) if found is not None else None
+    return address.port if address is not None and address.hostname in LOOPBACK_HOSTS else None
+
+
 def _secret_of(api_key: str) -> str | None:
     """The first webhook secret of the project's account with this API key."""
-    try:
-        accounts = conf.current().ACCOUNTS.values()
-    except ImproperlyConfigured:
-        return None
     return next(
-        (found.webhook_secrets[0] for found in accounts if found.api_key == api_key and found.webhook_secrets), None
+        (found.webhook_secrets[0] for found in _accounts() if found.api_key == api_key and found.webhook_secrets), None
     )
+
+
+def _accounts() -> list[conf.Account]:
+    """None with settings that are wrong: they keep nobody from a sandbox."""
+    try:
+        return list(conf.current().ACCOUNTS.values())
+    except ImproperlyConfigured:
+        return []

@@ -1,4 +1,4 @@
-"""The registry of the provider's calls: one class per call, found by the name that ``Operation.operation`` stores.
+"""Register the provider's calls: one class per call, found by the name that ``Operation.operation`` stores.
 
 To add a call of the provider, write its class, list it here, and write its service function.
 """
@@ -6,6 +6,7 @@ To add a call of the provider, write its class, list it here, and write its serv
 from payments_integration.outbox.operations.base import (
     CALLS as CALLS,
     MAX_SCANNED as MAX_SCANNED,
+    NOT_FOUND as NOT_FOUND,
     Candidates as Candidates,
     Creation as Creation,
     Happened as Happened,

@@ -1,11 +1,11 @@
-"""What every provider call has in common. One class per call says everything that the app knows about it.
+"""Describe the provider's calls. One class per call says everything that the app knows about it.
 
 Admin, API, permissions, limits and recovery ask the class: none of them compares names of operations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
@@ -25,19 +25,23 @@ from payments_integration.outbox.intents import Intent, Precondition, Preconditi
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: A handler whose event is older may ask again for what another ledger has had sent under a key that is forgotten.
+#: If a handler's event is older, another ledger may have sent what the handler asks for, under a key that is
+#: forgotten.
 LATE_AFTER = timedelta(hours=23)
 #: A look-up reads at most this many objects. With more, a person decides.
 MAX_SCANNED = 1000
-#: A look-up begins so long before the first attempt: our clock may have been wrong by hours.
+#: A look-up begins this long before the first attempt: our clock may have been wrong by hours.
 SEARCH_BEFORE = timedelta(hours=48)
 #: A ``Date`` has whole seconds, and the provider's own clocks may differ a little.
 DATE_PRECISION = timedelta(seconds=5)
 
+#: The note of a look-up that found no object.
+NOT_FOUND = "it was not found at the provider"
+
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """A look-up found these objects, newest first; each may be the operation's result."""
+    """A look-up found these objects, newest first. Each may be the operation's result."""
 
     items: list[Any] = field(default_factory=list)
     #: False: the provider lists more objects than a look-up reads.
@@ -53,7 +57,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """A look-up cannot decide; a person does."""
+    """A look-up cannot decide. A person does."""
 
     note: str
 
@@ -62,10 +66,13 @@ Finding = Candidates | Happened | Unclear
 
 
 class ProviderCall:
-    """One of the provider's calls that change something.
+    """One of the provider's calls that change something: a subclass of Creation, Change or Cancel.
 
-    Subclasses are stateless; the registry holds one instance of each.
+    Subclasses are stateless; the registry holds one instance of each. What comes first is required. What follows is
+    optional, and each comment gives the default.
     """
+
+    # Every call
 
     #: The service function, and what ``Operation.operation`` stores.
     name: ClassVar[str]
@@ -73,84 +80,104 @@ class ProviderCall:
     label: ClassVar[StrOrPromise]
     #: The kind of object that it makes or changes.
     kind: ClassVar[Kind]
-    #: The kind of the object that ``Operation.target_id`` names; None without a target.
-    target: ClassVar[Kind | None] = None
-    #: It makes a new object. The others change the target.
-    creates: ClassVar[bool]
-    #: What the precondition asks about the target, as annotations of its row.
-    questions: ClassVar[dict[str, Exists]] = {}
-    #: The permission that staff need; "" where they need none, because the admin takes no payments.
-    permission: ClassVar[str] = ""
-    #: A second request has no further effect, with any key.
-    repeat_is_harmless: ClassVar[bool] = False
-    #: The answer holds a signing secret, once.
-    answers_with_secret: ClassVar[bool] = False
-    #: The object is there afterwards.
-    leaves_object: ClassVar[bool] = True
-    #: What an approver reads first. Keys: who, at, amount.
-    approval_request: ClassVar[StrOrPromise] = ""
 
     def send(self, client: Client, operation: Operation, *, max_wait: float) -> Answer[Any]:
-        """Send the recorded bytes under the recorded key. ``max_wait``: seconds to wait on 429."""
-        raise NotImplementedError
-
-    def contradicts(self, operation: Operation, answer: Any) -> str:
-        """Why this object, of an answer or a mirror row, cannot be the operation's; "" if it can."""
+        """Send the recorded bytes under the recorded key. Waits up to ``max_wait`` seconds on 429."""
         raise NotImplementedError
 
     def look_up(self, client: Client, operation: Operation) -> Finding:
         """Find out at the provider what became of the operation, without sending it again."""
         raise NotImplementedError
 
-    def look_up_in_mirror(self, operation: Operation) -> Finding:
-        """The same, as far as the mirror knows."""
-        return Unclear("the mirror does not show it")
+    # Given by Creation and Change
 
-    def look_first(self, client: Client, operation: Operation) -> Finding:
-        """Find out whether it took effect although the ledger has never sent it; Unclear if it may be sent.
+    #: True if it makes a new object, False if it changes the target.
+    creates: ClassVar[bool]
 
-        A restored backup, or the ledger of another installation, does not know what was sent.
-        """
-        return Unclear("a second time does no harm")
+    def contradicts(self, operation: Operation, answer: Any) -> str:
+        """Return why this object, of an answer or a mirror row, cannot be the operation's; "" if it can."""
+        raise NotImplementedError
 
-    def was_made_before(self, operation: Operation, row: Any) -> bool:
-        """Whether another ledger may have had this object made for the same intent, under a reference of its own."""
-        return False
+    # Optional: who may ask for it, and when
 
-    def is_certain(self, operation: Operation, item: Any) -> bool:
-        """Whether an object that fits, and that no other operation made, is the operation's if it is the only one."""
-        return True
-
-    def shows_it(self, row: Any) -> bool:
-        """Whether the object, as it was just read, is as the call wants it."""
-        return True
+    #: The permission that staff need. By default none: the admin takes no payments.
+    permission: ClassVar[str] = ""
+    #: The kind of the object that ``Operation.target_id`` names. By default there is no target.
+    target: ClassVar[Kind | None] = None
+    #: Annotations of the target's row that the precondition reads. By default none.
+    target_annotations: ClassVar[dict[str, Exists]] = {}
+    #: What an approver reads first, with the keys who, at and amount. By default the page has a general sentence.
+    approval_request: ClassVar[StrOrPromise] = ""
 
     def precondition(self, intent: Intent) -> Precondition | None:
-        """What must hold when the intent is recorded."""
+        """Return what must hold when the intent is recorded. By default nothing."""
         return None
 
     def needs_approval(self, intent: Intent) -> bool:
-        """Whether a second person must approve it. Asked after the precondition has filled in the amount."""
+        """Return True if a second person must approve it. Called when the amount is known. By default False."""
         return False
 
     def matches_request(self, operation: Operation, body: dict[str, Any]) -> bool:
-        """Whether the recorded request says what the operation's own fields say."""
+        """Return True if the recorded request agrees with the operation. By default compares amount and currency."""
         return (body.get("amount"), body.get("currency")) == (operation.amount, operation.currency)
 
+    # Optional: what an answer or an object means
+
+    #: A second request has no further effect, with any key. By default none is sent when the key may be forgotten.
+    repeat_is_harmless: ClassVar[bool] = False
+    #: The answer holds a signing secret, once. By default a missing secret is no trouble.
+    answers_with_secret: ClassVar[bool] = False
+    #: The object exists afterwards, and the call returns its row. This is the default.
+    leaves_object: ClassVar[bool] = True
+
     def shows_effect(self, error: ProviderError) -> bool:
-        """Whether a refusal means that the target is already as the call wants it."""
+        """Return True if a refusal means that the target already is as the call wants it. By default False."""
         return False
 
-    def after_answer(self, operation: Operation, answer: Any, *, repeated: bool) -> Intent | None:
-        """Write what belongs to a successful answer, in its transaction. Returns a further call to record."""
+    def shows_it(self, row: Any) -> bool:
+        """Return True if the object, as it was just read, is as the call wants it. By default True."""
+        return True
+
+    def is_certain(self, operation: Operation, item: Any) -> bool:
+        """Return True if the only object that fits, and that no other operation made, is the operation's.
+
+        By default True.
+        """
+        return True
+
+    def was_made_before(self, operation: Operation, row: Any) -> bool:
+        """Return True if another ledger may have made this object for the same intent, under its own id.
+
+        By default False.
+        """
+        return False
+
+    # Optional: other places to look
+
+    def look_up_in_mirror(self, operation: Operation) -> Finding:
+        """Look up as ``look_up`` does, as far as the mirror knows. By default it knows nothing."""
+        return Unclear("the mirror does not show it")
+
+    def look_first(self, client: Client, operation: Operation) -> Finding:
+        """Find out if it took effect although this ledger never sent it. Returns Unclear if it may be sent.
+
+        A restored backup, or the ledger of another installation, does not know what was sent. By default it may be
+        sent.
+        """
+        return Unclear("a second time does no harm")
+
+    # Optional: what follows. Each returns a further call, which is recorded in the same transaction; by default none.
+
+    def after_answer(self, operation: Operation, answer: Any, *, may_have_run: bool) -> Intent | None:
+        """Write what belongs to a successful answer. ``may_have_run``: an earlier attempt may have been executed."""
         return None
 
     def after_finding(self, operation: Operation, object_id: str) -> Intent | None:
-        """Likewise where the operation ends without its answer: by a look-up or a person."""
+        """Do likewise when the operation ends without its answer: by a look-up or a person."""
         return None
 
     def after_late_attempt(self, operation: Operation) -> Intent | None:
-        """A further call if a request may have been executed after another worker had settled the operation."""
+        """Follow up a request that may have been executed after another worker settled the operation."""
         return None
 
 
@@ -165,7 +192,7 @@ class Creation(ProviderCall):
         if operation.amount is not None and (answer.amount, answer.currency) != (operation.amount, operation.currency):
             return "the answer has another amount or currency"
         reference = getattr(answer, "merchant_reference", None)
-        if reference and operation.merchant_reference and not same_reference(operation, reference):
+        if reference and operation.merchant_reference and reference != operation.merchant_reference:
             return "the answer has another merchant reference"
         return ""
 
@@ -185,7 +212,7 @@ class Creation(ProviderCall):
         return Candidates(list(items.values()), complete=all(each.complete for each in found))
 
     def look_first_in_mirror(self, operation: Operation) -> Finding:
-        """Also what another ledger had made under its own reference: a late handler may ask for the same again."""
+        """Also find what another ledger made under its own reference: a late handler may ask for the same again."""
         finding = self.look_up_in_mirror(operation)
         if (
             not isinstance(finding, Candidates)
@@ -207,30 +234,26 @@ class Creation(ProviderCall):
 
     def is_certain(self, operation: Operation, item: Any) -> bool:
         reference = getattr(item, "merchant_reference", None)
-        return not reference or same_reference(operation, reference)
+        return not reference or bool(reference == operation.merchant_reference)
 
     def mirrored(self, operation: Operation) -> QuerySet[Any]:
-        """The rows among which the operation's object is, if it is mirrored."""
-        rows: QuerySet[Any] = MIRRORS[self.kind]._default_manager.filter(merchant_reference__in=references(operation))
+        """Return the mirror rows that may be the operation's object."""
+        rows: QuerySet[Any] = MIRRORS[self.kind]._default_manager.filter(
+            merchant_reference=operation.merchant_reference
+        )
         return rows
 
     def fits(self, operation: Operation, item: Any) -> bool:
-        """Whether a listed object has the operation's amount, currency and merchant reference."""
-        return not self.contradicts(operation, item) and same_reference(operation, item.merchant_reference)
+        """Return True if a listed object has the operation's amount, currency and merchant reference."""
+        return not self.contradicts(operation, item) and item.merchant_reference == operation.merchant_reference
 
     def candidates(self, operation: Operation, items: Iterable[Any]) -> Candidates:
-        """The objects that fit, of a list that runs newest to oldest."""
+        """Return the objects that fit, from a list that runs newest to oldest."""
         since = sent_since(operation)
         recent = takewhile(lambda item: item.created_at >= since, items)
         scanned = list(islice(recent, MAX_SCANNED + 1))
         fitting = [item for item in scanned[:MAX_SCANNED] if self.fits(operation, item)]
         return Candidates(fitting, complete=len(scanned) <= MAX_SCANNED)
-
-    def candidates_of(self, operation: Operation, listed: Callable[[str], Iterable[Any]]) -> Candidates:
-        """The same, of the list of each reference to search for: one, but for rows of earlier versions."""
-        found = [self.candidates(operation, listed(reference)) for reference in references(operation)]
-        items = {item.id: item for each in found for item in each.items}
-        return Candidates(list(items.values()), complete=all(each.complete for each in found))
 
 
 class Change(ProviderCall):
@@ -245,7 +268,7 @@ class Change(ProviderCall):
 
 
 class Cancel(Change):
-    """A cancel: the target's status shows whether it took effect."""
+    """A cancel. The target's status shows if it took effect."""
 
     cancelable: ClassVar[Collection[str]]
 
@@ -289,31 +312,20 @@ class StatusIs(Precondition):
         self.row = sync.read(self.row.kind, self.row.account, self.row.object_id)
 
 
-def references(operation: Operation) -> list[str]:
-    """What to search for: earlier versions recorded references with outer blanks, which the provider may strip."""
-    reference = operation.merchant_reference
-    return list(dict.fromkeys((reference, reference.strip())))
-
-
-def same_reference(operation: Operation, reference: str | None) -> bool:
-    """Whether this is the operation's merchant reference, but for blanks at the ends."""
-    return (reference or "").strip() == operation.merchant_reference.strip()
-
-
 def sent_since(operation: Operation) -> datetime:
-    """The earliest time at which the provider may have made the operation's object, however wrong our clock was."""
+    """Return the earliest time at which the provider may have made the object, however wrong our clock was."""
     sent_at: datetime = operation.first_sent_at or operation.created_at
     # The handler of an old event may have asked for it before, at the time of the event.
     return min(sent_at, operation.sent_after or sent_at, operation.caused_at or sent_at) - SEARCH_BEFORE
 
 
 def is_late(operation: Operation) -> bool:
-    """Whether a handler asked for it so long after its event that the provider may have forgotten an earlier call."""
+    """Return True if a handler asked late after its event, when the provider may have forgotten an earlier call."""
     return operation.caused_at is not None and operation.created_at - operation.caused_at > LATE_AFTER
 
 
 def reaches_approval_limit(amount: int | None, currency: str) -> bool:
-    """Whether this many minor units leave only with a second person's approval (APPROVAL_LIMITS)."""
+    """Return True if this many minor units need a second person's approval (APPROVAL_LIMITS)."""
     limit = conf.current().APPROVAL_LIMITS.get(currency)
     return limit is not None and amount is not None and amount >= limit
 
@@ -328,15 +340,15 @@ def register(*calls: ProviderCall) -> None:
 
 
 def get(name: str) -> ProviderCall | None:
-    """The call of this name; None for a name that another version of the app has stored."""
+    """Return the call of this name; None for a name that another version of the app stored."""
     return CALLS.get(name)
 
 
 def of(operation: Operation) -> ProviderCall:
-    """The operation's call. Raises KeyError for one that another version of the app has stored."""
+    """Return the operation's call. Raises KeyError for a call that another version of the app stored."""
     return CALLS[operation.operation]
 
 
 def creating(kind: Kind) -> Collection[str]:
-    """The names of the calls that make an object of this kind."""
+    """Return the names of the calls that make an object of this kind."""
     return [call.name for call in CALLS.values() if call.creates and call.kind == kind]

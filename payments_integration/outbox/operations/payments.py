@@ -20,16 +20,16 @@ class CreatePayment(Creation):
         return client.payments.create(operation.request, idempotency_key=operation.idempotency_key, max_wait=max_wait)
 
     def look_up(self, client: Client, operation: Operation) -> Candidates:
-        since = sent_since(operation)
-        return self.candidates_of(
-            operation,
-            lambda reference: client.payments.list(
-                merchant_reference=reference, created_from=since, max_wait=sync.WORKER_WAIT, background=True
-            ),
+        listed = client.payments.list(
+            merchant_reference=operation.merchant_reference,
+            created_from=sent_since(operation),
+            max_wait=sync.WORKER_WAIT,
+            background=True,
         )
+        return self.candidates(operation, listed)
 
     def fits(self, operation: Operation, item: Any) -> bool:
-        # Payments of a deposit reference carry its merchant reference, and the provider makes them by itself.
+        # The provider itself makes the payments of a deposit reference, with its merchant reference.
         return item.flow != Flow.DEPOSIT_REFERENCE and super().fits(operation, item)
 
 

@@ -32,12 +32,10 @@ class CreatePayout(Creation):
         return reaches_approval_limit(intent.amount, intent.currency)
 
     def look_up(self, client: Client, operation: Operation) -> Candidates:
-        return self.candidates_of(
-            operation,
-            lambda reference: client.payouts.list(
-                merchant_reference=reference, max_wait=sync.WORKER_WAIT, background=True
-            ),
+        listed = client.payouts.list(
+            merchant_reference=operation.merchant_reference, max_wait=sync.WORKER_WAIT, background=True
         )
+        return self.candidates(operation, listed)
 
     def fits(self, operation: Operation, item: Any) -> bool:
         # A refund that runs as a payout carries the reference of its payment.
@@ -56,8 +54,8 @@ class CancelPayout(Cancel):
 class BalanceCovers(Precondition):
     """The available balance covers the payout and there is no debt, as far as the mirror knows.
 
-    It ignores the fee, which is known only afterwards, and takes no lock: it saves a request that the provider would
-    refuse. The provider decides between two payouts at once.
+    Ignores the fee, which is known only afterwards, and takes no lock: this only saves a request that the provider
+    would refuse. The provider decides between two simultaneous payouts.
     """
 
     #: The mirror may be old, and a transaction cannot bring it up to date.

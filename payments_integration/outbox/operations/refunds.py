@@ -19,11 +19,10 @@ from payments_integration.enums import NEVER_REFUNDED_STATUSES, Kind, MethodFami
 from payments_integration.models import (
     DueRefresh,
     Operation,
-    OperationState,
     Payment,
     Refund,
-    open_refund_operations,
     refundable_rest,
+    sent_refund_operations,
 )
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
 from payments_integration.outbox.operations.base import DATE_PRECISION, Candidates, Creation, reaches_approval_limit
@@ -33,8 +32,8 @@ class CreateRefund(Creation):
     name, label, kind = "create_refund", _("refund"), Kind.REFUND
     target, permission = Kind.PAYMENT, "refund_payment"
     approval_request = _("%(who)s asked on %(at)s to refund %(amount)s to a bank account.")
-    questions = {
-        # An event, such as a refund's, has come that the payment's row may not show yet.
+    target_annotations = {
+        # An event, such as a refund's, came that the payment's row may not show yet.
         "is_marked": Exists(
             DueRefresh.objects.filter(account=OuterRef("account"), object_kind=Kind.PAYMENT, object_id=OuterRef("pk"))
         ),
@@ -50,7 +49,7 @@ class CreateRefund(Creation):
             intent.target_id,
             takes_all=intent.amount is None,
             payment=intent.target if isinstance(intent.target, Payment) else None,
-            recorded=intent.recorded,
+            operation_id=intent.operation_id,
         )
 
     def needs_approval(self, intent: Intent) -> bool:
@@ -78,7 +77,7 @@ class CreateRefund(Creation):
         return not self.contradicts(operation, item)
 
     def is_certain(self, operation: Operation, item: Any) -> bool:
-        # So an earlier one may have been made elsewhere, such as in the provider's dashboard.
+        # So an earlier one may have been made elsewhere, for example in the provider's dashboard.
         return operation.sent_after is not None and item.created_at >= operation.sent_after - DATE_PRECISION
 
 
@@ -88,12 +87,12 @@ class WithinRest(Precondition):
 
     account: str
     payment_id: str
-    #: No amount was given: the rest becomes the amount, so the mirror must be up to date.
+    #: No amount was given. The rest becomes the amount, so the mirror must be up to date.
     takes_all: bool
-    #: As the service found it, with the answers to ``questions``; None: not mirrored yet.
+    #: As the service found it, with ``target_annotations``; None: not mirrored yet.
     payment: Any
-    #: The operation that is decided about, if it is recorded already: it does not count against itself.
-    recorded: str = ""
+    #: The operation, if it is already recorded: it does not count against itself.
+    operation_id: str = ""
 
     def prepare(self) -> bool:
         payment = self.payment
@@ -101,9 +100,9 @@ class WithinRest(Precondition):
             sync.read(Kind.PAYMENT, self.account, self.payment_id)
         elif not payment.refunded_amount and not payment.has_refunds:
             return False
-        # Refunds are also made elsewhere, such as in the provider's dashboard.
-        sync.read_refunds(self.account, self.payment_id)
-        return True
+        # Refunds are also made elsewhere, for example in the provider's dashboard. A listed refund that was not
+        # mirrored may be an operation's. So may any refund while an operation is unknown.
+        return sync.read_refunds(self.account, self.payment_id).may_be_ours
 
     def decide(self, intent: Intent) -> Intent:
         payment = lock_row(Payment, self.payment_id, ledger_database())
@@ -121,7 +120,7 @@ class WithinRest(Precondition):
             message = gettext("A payment that is %(status)s is not refunded.")
             status = dict(PaymentStatus.choices).get(payment.status, payment.status)
             raise PreconditionFailed({"payment": [message % {"status": status}]})
-        rest = refundable_rest(payment, without=self.recorded)
+        rest = refundable_rest(payment, without=self.operation_id)
         if rest <= 0:
             raise PreconditionFailed({"payment": [gettext("Nothing is left to refund.")]})
         if intent.amount is not None and intent.amount > rest:
@@ -137,8 +136,5 @@ class WithinRest(Precondition):
         sync.read_refunds(self.account, self.payment_id)
 
     def competitors(self) -> Iterable[Operation]:
-        """Operations that were sent and may have made a refund that has just been read: it would count twice."""
-        sent = open_refund_operations(self.account, self.payment_id).filter(
-            state=OperationState.UNKNOWN, may_have_run=True
-        )
-        return sent.exclude(pk=self.recorded)
+        """Return operations that were sent and may have made a refund that was just read: it would count twice."""
+        return sent_refund_operations(self.account, self.payment_id).exclude(pk=self.operation_id)

@@ -29,20 +29,20 @@ _RIVAL_SPAN = timedelta(days=2)
 
 
 class _AnswersWithSecret(ProviderCall):
-    """The answer holds the signing secret, once. A secret that is lost is replaced by another rotation."""
+    """The answer holds the signing secret, once. Another rotation replaces a secret that is lost."""
 
     kind = Kind.WEBHOOK_ENDPOINT
     answers_with_secret = True
 
-    def after_answer(self, operation: Operation, answer: Any, *, repeated: bool) -> Intent | None:
+    def after_answer(self, operation: Operation, answer: Any, *, may_have_run: bool) -> Intent | None:
         if not answer.secret:
-            return self.after_finding(operation, answer.id) if repeated else None
+            return self.after_finding(operation, answer.id) if may_have_run else None
         is_current = projection.store_secret(
             operation.account,
             answer.id,
             answer.secret,
             asked_at=operation.first_sent_at,
-            in_doubt=repeated and _has_rival_secret(operation, answer.id),
+            in_doubt=may_have_run and _has_rival_secret(operation, answer.id),
         )
         return None if is_current else self.after_finding(operation, answer.id)
 
@@ -89,7 +89,7 @@ class RotateWebhookSecret(_AnswersWithSecret, Change):
         return Happened("its answer is lost; the secret is rotated again")
 
     def after_late_attempt(self, operation: Operation) -> Intent | None:
-        # Its secret may be newer than the one that the other worker's rotation brought.
+        # Its secret may be newer than the secret that the other worker's rotation brought.
         return _rotation(operation, operation.target_id, f"{operation.pk}-late-{operation.attempts}")
 
 
@@ -113,7 +113,7 @@ class DeleteWebhookEndpoint(Change):
     def shows_effect(self, error: ProviderError) -> bool:
         return error.status_code == 404
 
-    def after_answer(self, operation: Operation, answer: Any, *, repeated: bool) -> Intent | None:
+    def after_answer(self, operation: Operation, answer: Any, *, may_have_run: bool) -> Intent | None:
         return self.after_finding(operation, operation.target_id)
 
     def after_finding(self, operation: Operation, object_id: str) -> Intent | None:
@@ -134,7 +134,7 @@ def _rotation(operation: Operation, endpoint_id: str, idempotency_key: str) -> I
 
 
 def _has_rival_secret(operation: Operation, endpoint_id: str) -> bool:
-    """Whether another rotation brought a secret while the provider may have carried out this one.
+    """Return True if another rotation brought a secret while the provider may have carried out this one.
 
     Both times are from our clock, which may have been set in between.
     """

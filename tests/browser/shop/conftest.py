@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -44,6 +45,8 @@ GOODS = {
 def provider(transactional_db: None, settings: Any, site: str) -> Iterator[ProviderSandbox]:
     """The provider behind the shop; ``deliver()`` posts what is due to the site's webhook."""
     settings.PAYMENTS_INTEGRATION = {"ACCOUNTS": {}}
+    # A customer of a test may pay the other way.
+    settings.SHOP_FLOW = "hosted"
     # As in the example's settings: the footer has a button for each.
     settings.LANGUAGES = [("en", "English"), ("es", "Español"), ("pt-br", "Português (Brasil)")]
     cache.clear()
@@ -57,7 +60,12 @@ def provider(transactional_db: None, settings: Any, site: str) -> Iterator[Provi
 def goods(transactional_db: None) -> None:
     Product.objects.all().delete()  # those of the migration, which are gone after the first test
     for slug, (name, description, prices) in GOODS.items():
-        product = Product.objects.create(slug=slug, name=name, description=description)
+        texts = import_module("example_project.shop.migrations.0003_product_languages_and_pictures").TEXTS[slug]
+        (name_es, description_es), (name_pt, description_pt) = texts
+        product = Product.objects.create(
+            slug=slug, name=name, description=description, name_es=name_es, description_es=description_es,
+            name_pt=name_pt, description_pt=description_pt,
+        )  # fmt: skip
         for currency, amount in prices.items():
             Price.objects.create(product=product, currency=currency, amount=amount)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.utils.translation import gettext, override
@@ -171,6 +172,48 @@ def test_a_form_sent_twice_is_one_payment(welcome: Welcome) -> None:
     customer.sees("new")
     assert len(customer.payments) == 2
     assert Order.objects.count() == 1
+
+
+def test_the_button_says_what_is_paid(welcome: Welcome) -> None:
+    customer = welcome()
+    customer.choose("cl_webpay_card", quantity=1)
+    expect(customer.pay_button).to_have_text("Pay $14.990")
+    customer.choose("cl_webpay_card", quantity=3)
+    expect(customer.pay_button).to_have_text("Pay $44.970")
+    customer.visitor.press(customer.pay_button)
+    assert customer.payment["amount"] == 44_970
+
+
+@pytest.mark.parametrize("zone", ["America/Santiago", "Asia/Tokyo"])
+def test_times_are_in_the_payers_own_zone(welcome: Welcome, zone: str) -> None:
+    customer = welcome(timezone_id=zone)
+    customer.buy("cl_bank_transfer", flow="s2s")
+    shown = customer.page.locator(".payments-timeline [data-payments-local]").first
+    local = Payment.objects.get().created_at.astimezone(ZoneInfo(zone))
+    expect(shown).to_contain_text(re.compile(rf"\b{local.hour % 12 or 12}:{local.minute:02}\b"))
+    expect(shown).to_contain_text(re.compile(rf"\b{local.day}\b"))
+    # The deadline, and a piece that is drawn later, are in the same zone.
+    expect(customer.page.locator("[data-payments-local]", has_text="UTC")).to_have_count(0)
+    customer.pays()
+    customer.sees("paid")
+    expect(customer.page.locator("[data-payments-local]", has_text="UTC")).to_have_count(0)
+
+
+def test_the_order_page_has_a_receipt_and_what_happened(welcome: Welcome) -> None:
+    customer = welcome()
+    payment = customer.buy("cl_bank_transfer", flow="s2s")
+    page = customer.page
+    receipt = page.get_by_role("region", name="Payment receipt")
+    steps = page.get_by_role("region", name="What happened").get_by_role("listitem")
+    expect(receipt).to_have_count(0)
+    expect(steps).to_have_count(1)
+    expect(steps).to_contain_text("Bank transfer $14.990")
+    customer.pays()
+    customer.sees("paid")
+    expect(steps.first).to_contain_text("Paid $14.990")
+    expect(receipt).to_contain_text(payment["id"])
+    customer.visitor.press(receipt.get_by_role("link"))
+    expect(page.get_by_role("heading", name="Payment receipt")).to_be_visible()
 
 
 def test_an_order_can_be_placed_with_the_keyboard_alone(welcome: Welcome) -> None:

@@ -90,7 +90,7 @@ MEASURE = """() => {
         }
     };
     measure(document);
-    for (const details of document.querySelectorAll("details.pi-tool")) {
+    for (const details of document.querySelectorAll("details:is(.pi-tool, .pi-others)")) {
         details.open = true;
         measure(details);
         details.open = false;

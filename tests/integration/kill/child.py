@@ -34,6 +34,7 @@ from django.urls import get_resolver  # noqa: E402
 from payments_integration import conf, tasks, wakeup, webhooks  # noqa: E402
 from payments_integration.client import resources  # noqa: E402
 from payments_integration.client.transport import Transport  # noqa: E402
+from payments_integration.inbox import claiming  # noqa: E402
 from payments_integration.signals import event_received, status_changed  # noqa: E402
 from tests.conftest import Receiver  # noqa: E402
 from tests.integration.kill import jobs  # noqa: E402
@@ -122,6 +123,8 @@ def execute(job: Job, pipe: int) -> None:
     if job["has_receivers"]:
         event_received.connect(receiver.on_event)
         status_changed.connect(receiver.on_status)
+    if job["database_only"]:
+        mock.patch.object(claiming, "are_database_only", return_value=True).start()
     # However slow the machine, each process gets as far as the others.
     mock.patch.object(wakeup, "INLINE_SECONDS", 600.0).start()
     mock.patch.object(webhooks, "_STORE_SECONDS", 600.0).start()

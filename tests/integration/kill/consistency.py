@@ -26,7 +26,7 @@ def assert_nothing_is_open() -> None:
     assert list(Event.objects.exclude(state="done").values_list("id", "state", "error")) == []
     assert list(StatusChange.objects.exclude(state="done").values_list("object_id", "state")) == []
     assert list(DueRefresh.objects.values_list("object_id", "reason", "error")) == []
-    assert list(ObjectDispatch.objects.exclude(claim="").values_list("object_id", flat=True)) == []
+    assert list(ObjectDispatch.objects.exclude(claim_token="").values_list("object_id", flat=True)) == []
     assert list(Operation.objects.filter(state__in=OPEN_OPERATION_STATES).values_list("pk", "state", "note")) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -70,3 +71,8 @@ def reconcile() -> dict[str, Any]:
     """A pass over the events; returns how it ended."""
     run = reconciliation.reconcile_events()
     return {"state": run.state, "error": run.error, "seen": run.seen, "pages": run.pages}
+
+
+def forget(account: str) -> dict[str, int]:
+    """A person deletes what an account has mirrored; returns how many rows of each table."""
+    return reconciliation.forget_account(account, wait=timedelta())

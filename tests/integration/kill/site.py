@@ -90,6 +90,8 @@ class Site:
     clock: time_machine.Traveller
     #: Whether the site has receivers, and whether its processes react to wake-ups.
     has_receivers: bool = True
+    #: Whether all receivers are declared so: their items are dispatched in groups.
+    database_only: bool = False
     woken: bool = True
     page_size: int | None = None
 
@@ -105,6 +107,7 @@ class Site:
                 "database": str(connection.settings_dict["NAME"]),
                 "options": getattr(settings, conf.NAME),
                 "has_receivers": self.has_receivers,
+                "database_only": self.database_only,
                 "woken": self.woken,
                 "page_size": self.page_size,
             }
@@ -172,6 +175,6 @@ def has_open_work() -> bool:
         Event.objects.exclude(state="done").exists()
         or StatusChange.objects.exclude(state="done").exists()
         or DueRefresh.objects.exists()
-        or ObjectDispatch.objects.exclude(claim="").exists()
+        or ObjectDispatch.objects.exclude(claim_token="").exists()
         or Operation.objects.filter(state__in=("due", "unknown")).exists()
     )

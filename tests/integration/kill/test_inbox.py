@@ -91,8 +91,8 @@ DISPATCHING = {
     "applied, nothing dispatched": Point("payments_integration.inbox:dispatch"),
     "before a receiver": Point("tests.conftest:Receiver.on_event", nth=2),
     "within the receivers": Point("tests.conftest:Receiver.on_event", after=True, nth=2),
-    "dispatched, not marked": Point("payments_integration.inbox.calling:_mark", nth=2),
-    "marked, not committed": Point("payments_integration.inbox.calling:_mark", after=True, nth=2),
+    "dispatched, not marked": Point("payments_integration.inbox.calling:mark", nth=2),
+    "marked, not committed": Point("payments_integration.inbox.calling:mark", after=True, nth=2),
     "dispatched, the next one not": Point("payments_integration.inbox.dispatching:_dispatch_next", after=True, nth=2),
     "claimed, nothing dispatched": Point("payments_integration.inbox.claiming:claim", after=True),
     "locked, no receiver called": Point("payments_integration.inbox.calling:_lock", after=True, nth=2),
@@ -194,9 +194,9 @@ def test_a_kill_at_any_boundary_of_dispatch_costs_only_the_event_in_hand_an_atte
     for n in count(1):
         assert n < TOO_MANY
         end = site.run("dispatch", die_at=n)
-        first = ObjectDispatch.objects.exclude(claim="").order_by("turn").first()
+        first = ObjectDispatch.objects.exclude(claim_token="").order_by("turn").first()
         if first is not None:
-            in_hand[first.claim] = first.event_in_hand
+            in_hand[first.claim_token] = first.event_in_hand
         site.later(0.25)
         if not end.killed:
             break
@@ -205,4 +205,61 @@ def test_a_kill_at_any_boundary_of_dispatch_costs_only_the_event_in_hand_an_atte
     site.recover()
     failed = Event.objects.filter(attempts__gt=0).values_list("pk", "attempts")
     assert dict(failed) == Counter(in_hand.values())
+    assert_all_in_order(site.sandbox)
+
+
+@pytest.mark.case(147)
+@pytest.mark.promise(2)
+@pytest.mark.promise(6)
+def test_a_kill_at_any_boundary_of_a_group_costs_nobody_an_attempt(site: Site) -> None:
+    """Each process dies over a backlog of its own, a step further on than the one before."""
+    site.woken, site.database_only = False, True
+    died_in_groups = 0
+    for n in count(1):
+        assert n < TOO_MANY
+        pay(site)
+        site.deliver()
+        end = site.run("dispatch", die_at=n)
+        died_in_groups += ObjectDispatch.objects.filter(grouping="grouped").exclude(claim_token="").exists()
+        site.recover()
+        assert not ObjectDispatch.objects.exclude(grouping="").exists()
+        if not end.killed:
+            break
+    assert died_in_groups > 3
+    assert not Event.objects.filter(attempts__gt=0).exists()
+    assert_all_in_order(site.sandbox)
+
+
+@pytest.mark.case(147)
+@pytest.mark.promise(6)
+@pytest.mark.parametrize(
+    "point",
+    [
+        Point("payments_integration.inbox.groups:_lock", after=True),
+        Point("tests.conftest:Receiver.on_event", nth=2),
+        Point("tests.conftest:Receiver.on_event", after=True, nth=2),
+        Point("payments_integration.inbox.groups:mark"),
+        Point("payments_integration.inbox.groups:mark", after=True),
+    ],
+    ids=str,
+)
+def test_who_dies_over_a_group_again_is_charged(site: Site, point: Point) -> None:
+    for _ in range(3):
+        pay(site)
+    site.woken, site.database_only = False, True
+    site.deliver()
+    assert site.run("dispatch", point=point).killed == str(point)
+    assert not ReceiverCall.objects.exists()
+    claimed = ObjectDispatch.objects.exclude(claim_token="")
+    assert set(claimed.values_list("grouping", flat=True)) == {"grouped"}
+    site.later(0.25)
+    # They are dispatched alone now; the second item in hand is the culprit's.
+    deadly = Point("tests.conftest:Receiver.on_event", nth=2)
+    assert site.run("dispatch", point=deadly).killed == str(deadly)
+    [in_hand] = (
+        ObjectDispatch.objects.exclude(claim_token="").order_by("turn").values_list("event_in_hand", flat=True)[:1]
+    )
+    assert ReceiverCall.objects.filter(what__startswith="evt_").count() == 1
+    site.recover()
+    assert list(Event.objects.filter(attempts__gt=0).values_list("pk", "attempts")) == [(in_hand, 1)]
     assert_all_in_order(site.sandbox)

@@ -194,7 +194,7 @@ def test_repeated_kills_under_one_key_make_one_payout(site: Site, point: str) ->
     engine = site.sandbox.engine
     arguments = {**PAYOUT, "amount": 5_000, "idempotency_key": "the key"}
     assert site.run("call", point=POINTS[point], function="create_payout", arguments=arguments).killed
-    # Its lease still holds: other workers skip it, and a repeated call raises.
+    # Its claim still holds: other workers skip it, and a repeated call raises.
     site.run("sweep")
     assert site.run("call", function="create_payout", arguments=arguments).result == "unknown"
     for _ in range(2):

@@ -16,6 +16,7 @@ from payments_integration.models import (
     Event,
     ObjectDispatch,
     StatusChange,
+    deletion_allowed,
 )
 from payments_integration.testing.provider import API_KEY
 from tests.integration.kill.consistency import assert_all_in_order
@@ -49,8 +50,9 @@ def missed(site: Site) -> Site:
 
 def forget(site: Site) -> None:
     """As it was before the first pass."""
-    for model in EVERYTHING:
-        model._default_manager.all().delete()
+    with deletion_allowed():
+        for model in EVERYTHING:
+            model._default_manager.all().delete()
     first = moment(site.sandbox.engine.events[0])
     AccountState.objects.create(account="default", watermark=first - timedelta(minutes=30))
 
@@ -72,7 +74,7 @@ def pages_read(site: Site, since: int) -> int:
     return sum(entry["operation"] == "list_events" for entry in site.sandbox.engine.requests[since:])
 
 
-WRITE = "payments_integration.reconciliation.runs:Lease.write"
+WRITE = "payments_integration.db.claims:Held.write"
 RECEIVE = "payments_integration.inbox:receive_many"
 #: Where it dies, and how many requests the next pass has to make: one asks for the time, then what is left of the
 #: three pages, and one for what came to be meanwhile, where that is a window of its own.
@@ -97,7 +99,7 @@ def test_a_killed_pass_is_resumed(missed: Site, where: str) -> None:
     assert (state.watermark == before) is (where != "the watermark is moved, nothing dispatched")
     assert_honest(missed)
     assert not ReceiverCall.objects.exists(), "not before the window is complete"
-    # While the lease of the dead process is valid, no other process begins.
+    # While the claim of the dead process is valid, no other process begins.
     assert missed.run("reconcile").result["state"] == "skipped"
     missed.later(0.5)
     since = len(missed.sandbox.engine.requests)

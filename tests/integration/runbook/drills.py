@@ -310,7 +310,28 @@ def _deliveries_are_lost(site: Site) -> Iterator[None]:
     site.run("payments_process")
 
 
+# money
+
+
+@drill(Reason.PAID_TWICE)
+def _paid_in_two_tabs(site: Site) -> Iterator[None]:
+    first, _second = (site.sell(merchant_reference="order-1") for _tab in range(2))
+    site.live(minutes=10)
+    yield
+    services.create_refund(first)
+    site.live(minutes=10)
+
+
 # personal data and accounts
+
+
+@drill(Reason.KEY_REPLACED)
+def _a_live_key_for_a_test_mirror(site: Site) -> Iterator[None]:
+    site.account(API_KEY=site.engine.add_project("sk_live_shop").api_key)
+    yield
+    site.run("payments_forget default --no-input")
+    site.typed.add("payments_forget default")
+    site.run("payments_process --all")
 
 
 @drill(Reason.ERASURE_UNFINISHED)

@@ -24,7 +24,7 @@ class Entry:
     def commands(self, *labels: str) -> set[str]:
         """The commands that these lines name, without ``python manage.py``."""
         found = re.findall(
-            r"`(?:python manage\.py )?(\w+(?: [^`]+)?)`", " ".join(self.lines[label] for label in labels)
+            r"`(?:python manage\.py )?(\w+(?: [^`]+)?)`", " ".join(self.lines.get(label, "") for label in labels)
         )
         return {words for words in found if re.match(r"(payments_|migrate|check)", words)}
 

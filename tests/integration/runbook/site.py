@@ -7,6 +7,7 @@ import io
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest import mock
 
 import time_machine
 from django.conf import settings
@@ -17,6 +18,7 @@ from django.test import Client, override_settings
 
 from payments_integration import conf, services
 from payments_integration.models import Event, Operation, Payment
+from payments_integration.reconciliation import forgetting
 from payments_integration.sandbox import Fault
 from payments_integration.signals import event_received
 from payments_integration.testing import ProviderSandbox
@@ -26,7 +28,7 @@ from tests.unit.admin.conftest import page, url
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 WEBHOOK = "https://shop.example/payments/webhook/"
 OVERVIEW = "/admin/payments_integration/"
-TECHNICAL = "/admin/payments_integration/accountstate/technical/"
+TECHNICAL = "/admin/payments_integration/reconciliationrun/technical/"
 DESTINATION = {
     "type": "bank_account",
     "account_number": "12345678",
@@ -43,6 +45,8 @@ class Site:
         #: Whether the handler of payments that succeeded fails.
         self.handler_fails = False
         self.clock = stack.enter_context(time_machine.travel(BEGIN, tick=False))
+        # No other process is running that could see a mark late.
+        stack.enter_context(mock.patch.object(forgetting, "TRUST", timedelta()))
         self.configure(ACCOUNTS={"default": {"BASE_URL": "http://127.0.0.1:9", "API_KEY": "sk_test_none"}})
         self.sandbox = stack.enter_context(ProviderSandbox())
         self.engine = self.sandbox.engine
@@ -98,9 +102,10 @@ class Site:
             self.engine.deliver_due()
             self.run("payments_process")
 
-    def sell(self, *, delivered: bool = True) -> Payment:
+    def sell(self, *, delivered: bool = True, **arguments: Any) -> Payment:
         """A payment is made, and paid half a minute later."""
-        payment = services.create_payment(amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card")
+        values = {"amount": 10_000, "currency": "CLP", "country": "CL", "method_code": "cl_webpay_card"}
+        payment = services.create_payment(**values, **arguments)
         self.wait(seconds=30)
         self.engine.pay(payment.pk)
         if delivered:
@@ -137,7 +142,7 @@ class Site:
     def screen(self, name: str) -> str:
         """A page of the admin as it is now."""
         cache.clear()
-        address = {"overview": OVERVIEW, "technical state": TECHNICAL}[name]
+        address = {"to-do list": OVERVIEW, "technical state": TECHNICAL}[name]
         return page(self.admin(), address)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from django.test import Client
+from django.test import Client, override_settings
 
 from example_project.shop.models import Order
 from payments_integration.models import Operation, Payment
@@ -30,14 +30,15 @@ def filled_in(browser: Client, page: str = PAGE, **fields: str) -> dict[str, str
         "email": "ana@example.com",
         "quantity": "2",
         "method_code": "cl_webpay_card",
-        "flow": "hosted",
         **fields,
     }
 
 
-def bought(browser: Client, page: str = PAGE, **fields: str) -> Order:
+def bought(browser: Client, page: str = PAGE, *, flow: str = "hosted", **fields: str) -> Order:
+    """``flow``: the shop's setting."""
     data = filled_in(browser, page, **fields)
-    assert browser.post(page, data).status_code == 302
+    with override_settings(SHOP_FLOW=flow):
+        assert browser.post(page, data).status_code == 302
     return Order.objects.get(submission=data["submission"])
 
 
@@ -61,7 +62,7 @@ def pay_again(browser: Client, order: Order, **fields: str) -> str:
     page = f"{order.get_absolute_url()}pay/"
     attempt = re.search(r'name="attempt" value="([^"]+)"', browser.get(page).content.decode())
     assert attempt is not None
-    answer = browser.post(page, {"attempt": attempt[1], "method_code": "cl_khipu", "flow": "hosted", **fields})
+    answer = browser.post(page, {"attempt": attempt[1], "method_code": "cl_khipu", **fields})
     assert answer.status_code == 302
     return str(answer["Location"])
 

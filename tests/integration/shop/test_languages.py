@@ -14,8 +14,9 @@ from django.core.cache import cache
 from django.test import Client
 
 import example_project
-from example_project.shop.models import Order, OrderStatus
+from example_project.shop.models import Order, Price, Product
 from payments_integration.models import Payment
+from payments_integration.payable import OrderStatus
 from payments_integration.testing import ProviderSandbox
 from tests.integration.shop.shopping import PAGE, bought, filled_in, seen
 
@@ -45,9 +46,9 @@ def choose(browser: Client, language: str, page: str = "/") -> None:
 @pytest.mark.parametrize(
     ("language", "words"),
     [
-        ("en", ("Products", "Pay with", "You pay from", "Peru (USD)", "2 for $11.980", "Right here")),
-        ("es", ("Productos", "Medio de pago", "Paga desde", "Perú (USD)", "2 por $11.980", "Aquí mismo")),
-        ("pt-br", ("Produtos", "Forma de pagamento", "Você paga de", "Peru (USD)", "2 por $11.980", "Aqui mesmo")),
+        ("en", ("Products", "Pay with", "You pay from", "Peru (USD)", "2 for $11.980")),
+        ("es", ("Productos", "Medio de pago", "Paga desde", "Perú (USD)", "2 por $11.980")),
+        ("pt-br", ("Produtos", "Forma de pagamento", "Você paga de", "Peru (USD)", "2 por $11.980")),
     ],
 )
 def test_a_page_is_in_the_chosen_language(
@@ -112,7 +113,7 @@ def test_the_admin_of_the_shop_is_translated(shop: ProviderSandbox, browser: Cli
     shown = staff.get(f"/admin/shop/order/{order.pk}/change/").content.decode()
     for html in (listed, shown):
         assert "se pagó de más: reembolsar la diferencia" in html
-        assert "(exitoso)" in html
+        assert "(pagado)" in html
         assert "pagado" in html
     assert "recibido CLP" in shown.replace("\xa0", " ")
     assert "Tienda" in listed
@@ -127,3 +128,34 @@ def test_notes_do_not_depend_on_the_language_of_a_request(shop: ProviderSandbox,
     seen(browser, order)
     order.refresh_from_db()
     assert order.note == "more was paid than asked: refund the rest"
+
+
+@pytest.mark.parametrize(
+    ("language", "product", "method"),
+    [
+        ("en", "Coffee beans", "Webpay card"),
+        ("es", "Café en grano", "Tarjeta con Webpay"),
+        ("pt-br", "Café em grãos", "Cartão com Webpay"),
+    ],
+)
+def test_products_and_methods_are_in_the_chosen_language(
+    shop: ProviderSandbox, browser: Client, language: str, product: str, method: str
+) -> None:
+    Product.objects.filter(slug="coffee").delete()  # that of the migration, which is gone after the first test
+    coffee = Product.objects.create(
+        slug="coffee", name="Coffee beans", name_es="Café en grano", name_pt="Café em grãos", description="A kilo."
+    )
+    Price.objects.create(product=coffee, currency="CLP", amount=14_990)
+    choose(browser, language)
+    page = "/buy/coffee/?market=CL-CLP"
+    order = bought(browser, page)
+    for html in (browser.get(page).content.decode(), seen(browser, order)):
+        assert product in html
+        assert method in html
+        assert "shop/products/coffee.svg" in html
+        assert "payments_integration/methods/card.svg" in html
+    front = browser.get("/").content.decode()
+    assert product in front
+    # A product without words of its own in a language, and without a drawing.
+    assert "Mug" in front
+    assert "shop/products/other.svg" in front

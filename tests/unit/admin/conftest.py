@@ -12,6 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from payments_integration import inbox, services
+from tests.factories import rows
 
 
 @pytest.fixture
@@ -28,7 +29,9 @@ def staff(db: None) -> Callable[..., Client]:
         user = User.objects.create_user(f"staff-{User.objects.count()}", is_staff=True)
         for codename in codenames:
             user.user_permissions.add(
-                Permission.objects.get(codename=codename, content_type__app_label="payments_integration")
+                Permission.objects.get(
+                    codename=codename, content_type__app_label__in=["payments_integration", "payments_backoffice"]
+                )
             )
         return browser(user)
 
@@ -58,7 +61,17 @@ def browser(user: User, **options: Any) -> Client:
 
 
 def url(model: str, page: str, *ids: Any) -> str:
-    return reverse(f"admin:payments_integration_{model}_{page}", args=[quote(str(pk)) for pk in ids])
+    return reverse(f"admin:{rows.app_of(model)}_{model}_{page}", args=[quote(str(pk)) for pk in ids])
+
+
+def places_of(row: Any) -> tuple[str, ...]:
+    """Where a row is shown."""
+    model = row._meta.model_name
+    if model == "objectdispatch":
+        return ()
+    if model not in rows.MAKERS:
+        return (url("reconciliationrun", "technical"),)
+    return (url(model, "changelist"), url(model, "change", row.pk))
 
 
 def page(client: Client, address: str) -> str:

@@ -15,7 +15,7 @@ from django.urls import URLPattern, URLResolver, reverse
 from payments_integration.models import EventState, Operation, OperationState
 from tests.factories import rows
 
-APP = "payments_integration"
+APPS = ("payments_integration", "payments_backoffice")
 #: Django's pages that are not about one of our models.
 DJANGOS = {
     "index", "login", "logout", "password_change", "password_change_done", "jsi18n", "view_on_site", "", "app_list",
@@ -48,6 +48,10 @@ class Route:
     @property
     def model(self) -> str:
         return self.name.partition("_")[0]
+
+    @property
+    def full_name(self) -> str:
+        return f"{rows.app_of(self.model)}_{self.name}"
 
     def filled(self, row: Any) -> dict[str, Any]:
         return self.form(row) if callable(self.form) else self.form
@@ -92,6 +96,12 @@ def _refresh(model: str) -> Route:
 #: What the search over everything searches; the dashboard links to it.
 SEARCHED = ("payment", "payout", "refund", "depositreference", "operation")
 
+#: What a row of the to-do list can be about.
+TO_DO = ("payment", "payout", "refund", "operation")
+
+#: The core's models that the admin's index shows.
+LISTED = tuple(name for name in rows.MAKERS if name not in ("note", "statuschange"))
+
 #: Our pages and buttons. Every model has the routes of ``_usual`` too.
 OWN = (
     Route("payment_refund", ("refund_payment",), get=200, form={**KEY, "amount": "1", "step": "confirm"}, sends=True),
@@ -103,8 +113,16 @@ OWN = (
     Route(
         "payment_search", tuple(name for model in SEARCHED for name in _sees(model)), get=200, post=405, linked=False
     ),
-    # The dashboard links to it, if a model says which rows are paid.
-    Route("payment_orders", _sees("payment"), get=200, post=405, linked=False),
+    # To see it takes rows that can be in it; to change anything, a permission of its own as well.
+    Route(
+        "todo_changelist", tuple(name for model in TO_DO for name in _sees(model)), get=200, post=403, linked=False,
+        row=_row(rows.payment, status="on_hold"),
+    ),
+    # It leads to the index of the core's app, which lists these.
+    Route(
+        "overview_changelist", tuple(name for model in LISTED for name in _sees(model)), get=302, linked=False,
+        row=_row(rows.payment),
+    ),
     Route("payment_cancel", ("cancel_payment",), form=KEY, sends=True, row=_row(rows.payment, status="created")),
     Route("payout_add", ("create_payout",), get=200, post=200, form={**KEY, **PAYOUT, "step": "review"}, sends=True),
     Route("payout_cancel", ("cancel_payout",), form=KEY, sends=True),
@@ -131,7 +149,7 @@ OWN = (
     ),
     Route("operation_never-happened", ("close_operation",), form=COMMENT, row=_UNKNOWN),
     Route(
-        "accountstate_technical",
+        "reconciliationrun_technical",
         tuple(
             permission
             for model in (
@@ -158,7 +176,8 @@ def _usual(model: str) -> Iterator[Route]:
     if model in rows.EXPORTED:
         yield Route(f"{model}_export", _sees(model), get=200, post=405)
     # Offered once there is something to save or to delete.
-    yield Route(f"{model}_saved-filters", _sees(model), linked=False)
+    if model in rows.EXPORTED:
+        yield Route(f"{model}_saved-filters", _sees(model), linked=False)
     yield Route(f"{model}_history", _sees(model), get=200, post=200)
     yield Route(f"{model}_change", _sees(model), get=200, post=403)
     yield Route(f"{model}_add", get=403, post=403)
@@ -202,20 +221,20 @@ def names() -> set[str]:
     found = set()
     for route, pattern in patterns():
         name = pattern.name or ""
-        if route.startswith(f"{APP}/"):
+        if app := next((app for app in APPS if route.startswith(f"{app}/")), ""):
             assert name or route.endswith("<path:object_id>/"), f"{route} has no name"
-            found.add(name.removeprefix(f"{APP}_"))
-        elif not route.startswith(("auth/", "shop/", "payments_finance/")) and name not in DJANGOS:
+            found.add(name.removeprefix(f"{app}_"))
+        elif not route.startswith(("auth/", "shop/", "payments_")) and name not in DJANGOS:
             found.add(name)
     return found - {""}  # Django's redirect from a row's URL without /change/
 
 
 def is_for_a_row(route: Route) -> bool:
     """Whether the URL contains the id of a row."""
-    pattern = next(found for _, found in patterns() if found.name == f"{APP}_{route.name}")
+    pattern = next(found for _, found in patterns() if found.name == route.full_name)
     return "object_id" in pattern.pattern.converters
 
 
 def address(route: Route, row: Any) -> str:
     """The URL; ``row``: a row of its model."""
-    return reverse(f"admin:{APP}_{route.name}", args=[quote(str(row.pk))] if is_for_a_row(route) else [])
+    return reverse(f"admin:{route.full_name}", args=[quote(str(row.pk))] if is_for_a_row(route) else [])

@@ -11,8 +11,8 @@ import pytest
 from django.test import Client
 
 from payments_integration.admin.base import ReadOnlyAdmin
+from payments_integration.admin.models.events import StatusChangeAdmin
 from payments_integration.admin.models.payments import PaymentAdmin
-from payments_integration.admin.models.reconciliation import ErasureAdmin
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import Page, Section
 from tests.factories import rows
@@ -64,9 +64,9 @@ def test_empty_parts_of_a_headline_are_left_out(boss: Client, monkeypatch: pytes
 
 
 def test_a_page_without_a_headline_keeps_its_title(boss: Client) -> None:
-    assert ErasureAdmin.headline is ReadOnlyAdmin.headline
-    row = rows.erasure()
-    html = page(boss, url("erasure", "change", row.pk))
+    assert StatusChangeAdmin.headline is ReadOnlyAdmin.headline
+    row = rows.change()
+    html = page(boss, url("statuschange", "change", row.pk))
     assert "pi-headline" not in html
     assert f"<h2>{row}</h2>" in html
     payment = rows.payment()
@@ -81,6 +81,9 @@ def test_the_payment_page_ends_with_identifiers_and_the_mirror(boss: Client) -> 
     )
     rows.refund(payment=row)
     html = page(boss, url("payment", "change", row.pk))
-    titles = ["Money", "Payer", "What the payer was shown", "Payment", "Refunds", "Timeline", "Identifiers", "Mirror"]
+    titles = [
+        "Money", "What happened", "Refunds", "What the payer was shown", "Records", "Payer", "Payment", "Identifiers",
+        "Mirror",
+    ]  # fmt: skip
     found = [re.sub(r"<[^>]+>", "", title).strip() for title in re.findall(r"<h2[^>]*>(.*?)</h2>", html, re.DOTALL)]
     assert [title for title in found if title in titles] == titles

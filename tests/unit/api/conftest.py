@@ -11,6 +11,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.cache import cache
 from django.test import Client
+from rest_framework.request import Request
 
 from payments_integration import services
 from payments_integration.models import Operation, Payment
@@ -42,7 +43,19 @@ def _unhurried(settings: Any) -> Iterator[None]:
 @pytest.fixture
 def opened(settings: Any, _unhurried: None) -> None:
     """The project lets customers in."""
-    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "API_PERMISSION_CLASSES": [CUSTOMERS]}
+    settings.PAYMENTS_INTEGRATION = {
+        **settings.PAYMENTS_INTEGRATION, "API_PERMISSION_CLASSES": [CUSTOMERS], "API_PAYMENT": AS_ASKED
+    }  # fmt: skip
+
+
+AS_ASKED = "tests.unit.api.conftest.as_asked"
+
+
+def as_asked(request: Request, body: dict[str, Any]) -> dict[str, Any]:
+    """A project that lets customers choose everything, with the API's own checks of the body."""
+    view: Any = request.parser_context["view"]  # type: ignore[index]
+    found: dict[str, Any] = view.body()
+    return found
 
 
 class Caller:

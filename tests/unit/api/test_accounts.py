@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from payments_integration.models import Operation
 from payments_integration.testing import ProviderSandbox
 from tests.factories import rows as stored
-from tests.unit.api.conftest import CUSTOMERS, DESTINATION, MIRRORED, Caller, make_operation, make_payment
+from tests.unit.api.conftest import AS_ASKED, CUSTOMERS, DESTINATION, MIRRORED, Caller, make_operation, make_payment
 
 pytestmark = [pytest.mark.case(132), pytest.mark.django_db(transaction=True)]
 
@@ -163,7 +163,7 @@ class TestWithoutACheck:
         assert {entry.partition(" ")[0] for entry in made(providers)} == {"second"}
 
     def test_a_customer_acts_in_default_only(self, providers: Any, given: Any, customer: Caller) -> None:
-        given(API_PERMISSION_CLASSES=[CUSTOMERS])
+        given(API_PERMISSION_CLASSES=[CUSTOMERS], API_PAYMENT=AS_ASKED)
         refused_alike(customer, "second", providers)
         assert customer.post("payments/", PAYMENT).json()["account"] == "default"
         assert customer.get("payment-methods/?account=default").status_code == 200
@@ -186,7 +186,7 @@ class TestWithoutACheck:
     def test_a_customer_does_not_cancel_their_payment_of_another_account(
         self, providers: Any, given: Any, customer: Caller, of_account: Any
     ) -> None:
-        given(API_PERMISSION_CLASSES=[CUSTOMERS])
+        given(API_PERMISSION_CLASSES=[CUSTOMERS], API_PAYMENT=AS_ASKED)
         ids = of_account("second", customer.user)
         assert customer.get(f"payments/{ids['payment']}/").status_code == 200
         assert customer.post(f"payments/{ids['payment']}/cancel/").status_code == 404
@@ -204,7 +204,7 @@ class TestWithACheck:
     def test_every_user_acts_where_the_project_allows_it(
         self, providers: Any, given: Any, boss: Caller, customer: Caller
     ) -> None:
-        given(API_PERMISSION_CLASSES=[CUSTOMERS], API_ACCOUNT_CHECK="second_only")
+        given(API_PERMISSION_CLASSES=[CUSTOMERS], API_PAYMENT=AS_ASKED, API_ACCOUNT_CHECK="second_only")
         for caller in (boss, customer):
             assert caller.post("payments/", {**PAYMENT, "account": "second"}).json()["account"] == "second"
             assert caller.get("payment-methods/?account=second").status_code == 200

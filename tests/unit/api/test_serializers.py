@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from payments_integration.api.negotiation import JSONRenderer
+from payments_integration.api.serializers import (
+    DepositReferenceSerializer,
+    PaymentSerializer,
+    PayoutSerializer,
+    RefundSerializer,
+)
 from payments_integration.models import Event, Payment
 from tests import factories
 from tests.unit.api.conftest import DESTINATION, PAYER, Caller
@@ -18,8 +23,8 @@ pytestmark = pytest.mark.django_db
 VIEWS = [f"view_{name}" for name in ("payment", "payout", "refund", "depositreference", "event", "operation")]
 #: Address to the fields of it that are personal.
 PERSONAL = {
-    "payments/pay_1/": {"payer", "next_action", "metadata"},
-    "payouts/pout_1/": {"destination", "metadata"},
+    "payments/pay_1/": {"payer", "next_action", "failure_reason", "metadata", "status_url", "receipt_url"},
+    "payouts/pout_1/": {"destination", "failure_reason", "metadata"},
     "refunds/ref_1/": {"reason"},
     "deposit-references/dep_1/": {"details"},
     "operations/{operation}/": {"actor", "approved_by"},
@@ -40,14 +45,20 @@ def test_personal_data_is_left_out_without_the_permission(
 
 
 def test_a_payment_is_shown_with_the_providers_field_names(rows: dict[str, Any], boss: Caller) -> None:
-    assert boss.get("payments/pay_1/").json() == {
+    shown = boss.get("payments/pay_1/").json()
+    assert shown.pop("status_url").startswith("http://testserver/payments/checkout/status/")
+    assert shown.pop("receipt_url") is None
+    assert shown == {
         "id": "pay_1", "object": "payment", "account": "default", "status": "created", "amount": 1000,
         "amount_received": 0, "fee": None, "net_amount": None, "currency": "CLP", "country": "CL",
         "method_code": "cl_card", "method_family": "card", "flow": None, "checkout_url": None,
         "refunded_amount": None, "merchant_reference": None, "payer": PAYER, "next_action": None,
         "failure_reason": None, "metadata": {"cart": "77"},
         "created_at": factories.iso(factories.T0).replace(".000000", ""),
-        "expires_at": None, "succeeded_at": None,
+        "expires_at": None, "succeeded_at": None, "is_final": False,
+        "display": {
+            "headline": "Waiting for your payment", "message": "This page shows when it has arrived.", "tone": "open",
+        },
     }  # fmt: skip
     assert boss.get("payouts/pout_1/").json()["destination"] == DESTINATION
     assert boss.get("balances/").json()["data"] == [
@@ -86,11 +97,11 @@ def test_a_customer_does_not_see_personal_data_in_rows_of_others(
 
 def test_an_operation_shows_no_body_no_arguments_and_no_key(rows: dict[str, Any], boss: Caller) -> None:
     operation = rows["operation"]
-    operation.error = {"status_code": 422, "type": "t", "code": "c", "message": "Ana's card", "param": None}
+    operation.error = {"status_code": 422, "type": "t", "code": "c", "message": "Ana's card", "param": "Ana"}
     operation.save()
     text = boss.get(f"operations/{operation.pk}/").content.decode()
     assert json.loads(text)["error"] == {
-        "status_code": 422, "type": "t", "code": "c", "param": None, "request_id": None
+        "status_code": 422, "type": "t", "code": "c", "request_id": None
     }  # fmt: skip
     for hidden in ("secret", "Ana", operation.idempotency_key, "arguments", "body", "note"):
         assert hidden not in text
@@ -136,12 +147,30 @@ def test_an_erased_row_shows_no_personal_data(
         assert (shown["payer"], shown["metadata"]) == (None, None)
 
 
-def test_an_infinite_number_is_rendered_as_null() -> None:
-    assert JSONRenderer().render({"payer": {"score": float("inf")}}) == b'{"payer":{"score":null}}'
-
-
 def test_an_answer_is_private_and_not_stored_by_caches(rows: Any, boss: Caller) -> None:
     for response in (boss.get("payments/"), Caller().get("payments/"), boss.get("nothing/")):
         assert response["Cache-Control"] == "private, no-store"
         assert response["Request-Id"].startswith("req_")
         assert response["Content-Type"] == "application/json"
+
+
+#: What callers see without the permission for personal data. A new field of the provider comes here, or is personal.
+OPEN = {
+    PaymentSerializer: (
+        "id object account status amount amount_received fee net_amount currency country method_code method_family "
+        "flow checkout_url refunded_amount merchant_reference created_at expires_at succeeded_at is_final display"
+    ),
+    PayoutSerializer: (
+        "id object account status amount fee currency country method_code merchant_reference refund_id created_at "
+        "succeeded_at"
+    ),
+    RefundSerializer: "id object account status payment_id payout_id amount currency created_at",
+    DepositReferenceSerializer: "id object account status country currency method_code merchant_reference created_at",
+}
+
+
+@pytest.mark.parametrize("serializer", OPEN)
+def test_a_new_field_is_shown_only_once_somebody_has_decided_that_it_is_not_personal(serializer: Any) -> None:
+    shown = {*serializer().fields} - {*serializer.personal}
+    assert shown == {*OPEN[serializer].split()}
+    assert {*serializer.Meta.model.personal} & {*serializer().fields} <= {*serializer.personal}

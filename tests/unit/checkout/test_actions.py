@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.test import override_settings
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from payments_integration.checkout.actions import fingerprint, shown_action
 from payments_integration.checks import check_deployment
@@ -87,6 +87,14 @@ def test_a_voucher_has_its_code_and_a_bar_code() -> None:
     odd = page_of("voucher", voucher_barcode="código 1")
     assert odd.all("svg") == []
     assert "código 1" in odd.text
+
+
+@pytest.mark.parametrize(
+    ("country", "words"), [("CL", "este cupón de pago"), ("PE", "este cupón de pago"), ("MX", "esta ficha de pago")]
+)
+def test_a_voucher_is_called_as_its_country_calls_it(country: str, words: str) -> None:
+    with translation.override("es"):
+        assert words in shown(rows.unsaved(country=country, next_action=action("voucher")))
 
 
 def test_a_bank_transfer_names_the_account_and_the_reference() -> None:
@@ -193,7 +201,7 @@ def test_the_deadline_is_shown_and_can_be_counted_down() -> None:
         assert time["data-payments-left"] == "Time left: {time}"
         assert "Pay until" in page.text
         assert str(at.year) in page.text
-        assert "(UTC)" in page.text
+        assert "(UTC-0" in page.text
         [timer] = [item for item in page.all("span") if item.get("role") == "timer"]
         assert "hidden" in timer  # until a script counts
         assert "is over" not in page.text

@@ -10,7 +10,10 @@ import pytest
 import time_machine
 from django.utils import timezone, translation
 
-from payments_integration.checkout.actions import deadline
+from payments_integration import dates
+from payments_integration.checkout.actions import deadline, shown_action
+from payments_integration.enums import Country
+from payments_integration.models import DepositReference, Payment
 
 AT = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
@@ -55,3 +58,34 @@ def test_a_deadline_passes() -> None:
     assert found is not None
     assert later is not None
     assert (found.is_over, later.is_over) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("country", "text"),
+    [
+        ("MX", "March 3, 2026, 11:06 p.m. (UTC-06:00)"),
+        ("BR", "March 4, 2026, 2:06 a.m. (UTC-03:00)"),
+        ("CL", "March 4, 2026, 2:06 a.m. (UTC-03:00)"),
+        ("PE", "March 4, 2026, 12:06 a.m. (UTC-05:00)"),
+        ("US", "March 4, 2026, 2:06 p.m. (UTC+09:00)"),
+    ],
+)
+def test_a_payer_reads_the_time_of_their_country(country: str, text: str) -> None:
+    """Wherever the shop is; there, if the country is not one of the provider's."""
+    action = {"type": "none", "expires_at": "2026-03-04T05:06:07Z"}
+    payment = Payment(status="requires_action", amount=1, currency="USD", country=country, next_action=action)
+    reference = DepositReference(status="active", country=country, details=action)
+    with timezone.override(ZoneInfo("Asia/Tokyo")):
+        shown = [shown_action(obj) for obj in (payment, reference)]
+        alone = shown_action(action)
+    assert [found.until.text for found in shown if found and found.until] == [text, text]
+    assert alone is not None
+    assert alone.until is not None
+    assert alone.until.text == "March 4, 2026, 2:06 p.m. (UTC+09:00)"
+
+
+def test_every_country_has_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(dates._ZONES) == set(Country.values)
+    monkeypatch.setitem(dates._ZONES, "MX", "America/Nowhere")  # as on a machine without a list of time zones
+    with timezone.override(ZoneInfo("America/Sao_Paulo")):
+        assert dates.with_zone(AT, "MX") == "March 4, 2026, 2:06 a.m. (UTC-03:00)"

@@ -11,10 +11,10 @@ from django.urls import reverse
 from django.utils import translation
 
 from payments_integration import checkout
-from payments_integration.checkout import links
-from payments_integration.checkout.links import STATUS, Subject
 from payments_integration.enums import VAIN_PAYMENT_STATUSES, PaymentStatus
 from payments_integration.models import Payment
+from payments_integration.payer import links
+from payments_integration.payer.links import STATUS, Subject
 from tests.factories import checkout as rows
 from tests.fake_provider import Fake
 from tests.unit.checkout.conftest import Page

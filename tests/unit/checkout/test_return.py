@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from io import BytesIO
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,12 +18,14 @@ from django.test import Client, RequestFactory, override_settings
 from django.utils import timezone
 
 from payments_integration import services, wakeup
-from payments_integration.checkout import CheckoutReturnView, links, return_url, status_url
-from payments_integration.checkout.views import refreshed
+from payments_integration.checkout import CheckoutReturnView, CheckoutStatusView, return_url, status_url
+from payments_integration.checkout.views import CheckoutStatusDataView
 from payments_integration.client.deadlines import budget
 from payments_integration.db import transactions
 from payments_integration.models import Operation, Payment
 from payments_integration.outbox import sending, submission
+from payments_integration.payer import links
+from payments_integration.payer.reading import refreshed
 from payments_integration.testing import ProviderSandbox
 from tests import fake_provider as fakes
 from tests.factories import checkout as rows
@@ -125,7 +128,7 @@ def test_a_payer_does_not_wait_long_for_the_provider(
     monkeypatch.setattr(provider.payments, "get", measured)
     deadlines: list[float | None] = []
     previous = wakeup.set_hook(lambda account, deadline: deadlines.append(deadline))
-    monkeypatch.setattr("payments_integration.checkout.views.time.monotonic", lambda: 1000.0)
+    monkeypatch.setattr("payments_integration.payer.reading.time.monotonic", lambda: 1000.0)
     try:
         client.get(back(request_))
     finally:
@@ -195,6 +198,48 @@ def test_without_a_cache_nothing_is_read(
     assert provider.reads == []
 
 
+class Unreadable(BytesIO):
+    def read(self, *args: Any) -> bytes:
+        raise AssertionError("the body was read")
+
+    readline = read
+
+
+@pytest.mark.case(143)
+@pytest.mark.parametrize("page", ["return", "own return", "status"])
+def test_a_payer_may_come_back_by_post_from_another_site(
+    page: str, provider: Fake, request_: HttpRequest, woken: list[str]
+) -> None:
+    """Some banks send a form. The browser sends no cookie of the site with it, and no CSRF token."""
+    payment = rows.payment()
+    at_provider(provider, payment, status="succeeded", amount_received=payment.amount)
+    address = {
+        "return": back(request_),
+        "own return": back(request_, url_name="own-return"),
+        "status": urlsplit(status_url(request_, payment)).path,
+    }[page]
+    client = Client(enforce_csrf_checks=True)
+    origin: dict[str, Any] = {"headers": {"origin": "https://bank.example"}}
+    answer = client.post(address, {"status": "failed", "payment_id": "pay_else"}, **origin)
+    assert (answer.status_code, answer["Location"]) == (303, address)
+    assert "no-store" in answer["Cache-Control"]
+    assert "Set-Cookie" not in answer
+    assert provider.reads == []
+    unread = {"CONTENT_LENGTH": "9", "CONTENT_TYPE": "application/x-www-form-urlencoded", "wsgi.input": Unreadable()}
+    assert client.generic("POST", address + "?x=1", **unread)["Location"] == address
+    if page == "return":
+        assert "Thank you!" in client.post(address, follow=True, **origin).content.decode()
+
+
+@pytest.mark.case(143)
+def test_a_post_of_the_projects_own_keeps_its_protection() -> None:
+    class Own(CheckoutStatusView):
+        def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any: ...
+
+    views: list[Any] = [Own.as_view(), CheckoutStatusView.as_view(), CheckoutStatusDataView.as_view()]
+    assert [view.csrf_exempt for view in views] == [False, True, False]
+
+
 def test_an_invalid_return_token_is_404(
     client: Client, provider: Fake, request_of: Callable[..., HttpRequest]
 ) -> None:
@@ -203,7 +248,8 @@ def test_an_invalid_return_token_is_404(
     status = urlsplit(status_url(request_of(), payment)).path
     for wrong in (path[:-3] + "/", path.replace("/return/", "/return/x"), status.replace("/status/", "/return/")):
         assert client.get(wrong).status_code == 404, wrong
-    for method in ("post", "put", "patch", "delete"):
+        assert client.post(wrong).status_code == 404, wrong
+    for method in ("put", "patch", "delete"):
         assert getattr(client, method)(path).status_code == 405
     assert provider.reads == []
     assert not Operation.objects.exists()

@@ -7,10 +7,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import translation
 
-from payments_integration.checkout import links
-from payments_integration.checkout.links import Subject
 from payments_integration.enums import PaymentStatus
 from payments_integration.next_action import ActionType
+from payments_integration.payer import links
+from payments_integration.payer.links import Subject
 from tests import translations
 from tests.factories import checkout as rows
 from tests.marked import mark_every_message, unmarked

@@ -263,7 +263,7 @@ def test_django_error_reports_hide_the_answer(
     sample = {"payments": samples.PAYMENT, "payouts": samples.PAYOUT}[name]
     provider.get(f"{BASE}/{name}", json=samples.page(sample, {**sample, "amount": "much"}))
     provider.get(f"{BASE}/{name}/x", json=sample)
-    for call in (getattr(client, name).list_page, lambda: getattr(client, name).get("x")):
+    for call in (lambda: list(getattr(client, name).list()), lambda: getattr(client, name).get("x")):
         with pytest.raises(NoAnswer) as caught:
             call()
         seen, shown = frames_of(caught, rf)

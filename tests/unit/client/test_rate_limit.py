@@ -101,7 +101,7 @@ def test_time_spent_on_429s_counts_as_waiting(client: Client, provider: response
 
 def test_background_calls_wait_longer(client: Client, provider: responses.RequestsMock, clock: Clock) -> None:
     refuse(provider, next(case for case in CASES if case.name == "events.list"), 2, seconds=60)
-    client.events.list_page(background=True)
+    client.events.newest(background=True)
     assert clock.slept == [60, 60]
 
 
@@ -198,8 +198,8 @@ def test_background_calls_leave_a_reserve(
     remaining: int, slept: list[float], client: Client, provider: responses.RequestsMock, clock: Clock
 ) -> None:
     provider.get(f"{BASE}/events", json=samples.page(), headers=left(100, remaining, 7))
-    client.events.list_page(background=True)
-    client.events.list_page(background=True)
+    client.events.newest(background=True)
+    client.events.newest(background=True)
     assert clock.slept == slept
 
 
@@ -232,11 +232,11 @@ def test_a_background_call_leaves_the_reserve_for_one_window_only(
 
     def sleep(seconds: float) -> None:
         clock.sleep(seconds)
-        client.events.list_page()
+        client.events.newest()
 
     client = Client(conf.Account("default", "https://pay.example", samples.API_KEY), sleep=sleep, monotonic=clock)
-    client.events.list_page()
-    client.events.list_page(background=True)
+    client.events.newest()
+    client.events.newest(background=True)
     assert clock.slept == [7]
 
 

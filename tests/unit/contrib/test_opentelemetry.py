@@ -440,7 +440,7 @@ def test_the_page_has_every_attribute_and_metric() -> None:
     root = Path(__file__).resolve().parents[3]
     package = root / "payments_integration" / "contrib" / "opentelemetry"
     code = "\n".join(path.read_text() for path in package.glob("*.py"))
-    page = (root / "docs" / "observability.md").read_text()
+    page = (root / "docs" / "monitoring.md").read_text()
     names = r"\b(?:payments|http|url|error)\.[a-z_]+(?:\.[a-z_]+)*"
     assert set(re.findall(f"`({names})`", page)) == set(re.findall(f'"({names})"', code))
 

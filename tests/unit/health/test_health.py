@@ -40,6 +40,12 @@ def ago(**span: float) -> Any:
     return timezone.now() - timedelta(**span)
 
 
+def running_resync() -> None:
+    AccountState.objects.update(
+        resync_due_at=ago(minutes=11), sweep_claimed_until=timezone.now() + timedelta(minutes=20)
+    )
+
+
 def problems(account: str = "default") -> dict[str, health.Problem]:
     found = health.examine(account).accounts[account].problems
     assert len({problem.code for problem in found}) == len(found)
@@ -186,7 +192,7 @@ PASSING: dict[str, Callable[[], object]] = {
         state=OperationState.DUE, created_at=ago(hours=2), next_attempt_at=timezone.now() + timedelta(minutes=5)
     ),
     "refresh that waits": lambda: rows.due(due_at=timezone.now() + timedelta(minutes=5), attempts=3),
-    "a resync that runs": lambda: AccountState.objects.update(resync_due_at=timezone.now() + timedelta(minutes=20)),
+    "a resync that runs": running_resync,
     "one failure": lambda: rows.run(kind="events", state="failed", error="x", started_at=ago(seconds=10)),
     "a pass that was skipped": lambda: rows.run(kind="events", state=RunState.SKIPPED, started_at=ago(seconds=10)),
     "old runs of other kinds": lambda: rows.run(kind="full", started_at=ago(days=300)),
@@ -350,7 +356,7 @@ def test_statistics_of_passes_drift_and_clock() -> None:
 
 
 def test_a_resync_that_keeps_failing_is_a_problem(woken: list[str]) -> None:
-    AccountState.objects.update(resync_due_at=timezone.now() + timedelta(minutes=20))
+    running_resync()
     rows.run(kind="full", state="failed", error="x", started_at=ago(minutes=10))
     assert set(problems()) == {Reason.GAP_TOO_LONG}
 

@@ -30,6 +30,7 @@ from payments_integration.signals import event_received, status_changed
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import body, event
+from tests.grouping import grouped, pytest_generate_tests  # noqa: F401  (the tests run with both)
 from tests.receivers.models import ReceiverCall
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken"), pytest.mark.promise(6)]
@@ -56,7 +57,7 @@ def death(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def release_nothing(patched: pytest.MonkeyPatch) -> None:
     """A process that dies counts no failure and keeps its claims."""
     patched.setattr(dispatching, "release_after_error", lambda *args: None)
-    patched.setattr(dispatching, "_record_failure", lambda *args: None)
+    patched.setattr(dispatching, "_record_failure", lambda *args, **values: None)
 
 
 def dispatch_unread() -> int:
@@ -82,8 +83,9 @@ def ids(events: list[dict[str, Any]]) -> list[str]:
 
 def later(**wait: float) -> None:
     """As if so much time had passed."""
-    for row in ObjectDispatch.objects.exclude(next_attempt_at=None):
-        ObjectDispatch.objects.filter(pk=row.pk).update(next_attempt_at=row.next_attempt_at - timedelta(**wait))
+    for name in ("next_attempt_at", "claimed_until"):
+        for row in ObjectDispatch.objects.exclude(**{name: None}):
+            ObjectDispatch.objects.filter(pk=row.pk).update(**{name: getattr(row, name) - timedelta(**wait)})
 
 
 def test_events_are_dispatched_in_order_and_once(receiver: Receiver) -> None:
@@ -292,6 +294,7 @@ def test_events_of_a_pass_are_dispatched_when_their_window_is_complete(receiver:
     ]
 
 
+@pytest.mark.one_by_one
 def test_a_receiver_that_kills_its_process_delays_no_other_object(
     receiver: Receiver, attentions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,11 +345,12 @@ def test_an_event_that_only_an_upgrade_can_apply_delays_no_other(receiver: Recei
     for item in events:
         inbox.receive("default", body(item))
     Event.objects.filter(pk=events[0]["id"]).update(attempts=1)
-    processing._batch("default", only=events[1]["id"])
+    processing._batch("default", only=[events[1]["id"]])
     assert inbox.dispatch() == 1
     assert receiver.dispatched == [events[1]["id"]]
 
 
+@pytest.mark.one_by_one
 def test_a_crash_after_the_last_dispatch_is_no_failed_attempt(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +375,7 @@ def test_a_crash_after_the_last_dispatch_is_no_failed_attempt(
     assert Event.objects.get(pk=third["id"]).attempts == 0
 
 
+@pytest.mark.one_by_one
 @pytest.mark.case(117)
 def test_a_process_that_dies_costs_only_the_event_in_hand_an_attempt(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
@@ -404,9 +409,10 @@ def test_a_process_that_dies_costs_only_the_event_in_hand_an_attempt(
         late = [life[0]["id"]] if number == 1 else []
         mine = [item for item in receiver.dispatched if item in ids(life) and item not in late]
         assert mine == [item for item in ids(life) if item not in late]
-    assert not ObjectDispatch.objects.exclude(claim="").exists()
+    assert not ObjectDispatch.objects.exclude(claim_token="").exists()
 
 
+@pytest.mark.one_by_one
 @pytest.mark.case(117)
 def test_after_a_death_the_rest_of_a_large_page_costs_nobody_an_attempt(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
@@ -503,6 +509,7 @@ def test_more_events_than_a_page_loads_stay_in_order(receiver: Receiver, setting
         assert [item for item in receiver.dispatched if item in ids(life)] == ids(life)
 
 
+@pytest.mark.one_by_one
 def test_a_slow_page_is_released_and_claimed_again(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """No item is started in the second half of a claim: other workers may soon take it for a dead one's."""
     take_in(*(factories.life(f"pay_{number}")[0] for number in range(3)))
@@ -515,7 +522,7 @@ def test_a_slow_page_is_released_and_claimed_again(receiver: Receiver, monkeypat
 
     def slow(**kwargs: Any) -> None:
         pages[-1].until = 0.0
-        others = ObjectDispatch.objects.exclude(claim="").count()
+        others = ObjectDispatch.objects.exclude(claim_token="").count()
         left.append(others)
 
     left: list[int] = []
@@ -527,7 +534,7 @@ def test_a_slow_page_is_released_and_claimed_again(receiver: Receiver, monkeypat
         event_received.disconnect(slow)
     assert [len(page.objects) for page in pages if page.objects] == [3, 2, 1]
     assert left == [2, 1, 0]
-    assert not ObjectDispatch.objects.exclude(claim="").exists()
+    assert not ObjectDispatch.objects.exclude(claim_token="").exists()
     assert not Event.objects.filter(attempts__gt=0).exists()
 
 
@@ -613,8 +620,8 @@ def test_two_workers_do_not_dispatch_one_object(receiver: Receiver) -> None:
         account="default",
         object_kind="payment",
         object_id="pay_1",
-        claim="of another worker",
-        next_attempt_at=timezone.now() + timedelta(seconds=5),
+        claim_token="of another worker",
+        claimed_until=timezone.now() + timedelta(seconds=5),
     )
     assert inbox.dispatch() == 0
 

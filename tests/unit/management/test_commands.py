@@ -8,6 +8,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
 from datetime import timedelta
 from operator import itemgetter
 from pathlib import Path
@@ -16,12 +18,14 @@ from unittest import mock
 
 import pytest
 from django.conf.urls.i18n import i18n_patterns
-from django.core.management import CommandError, call_command, load_command_class
+from django.core.management import CommandError, call_command, get_commands, load_command_class
 from django.urls import include, path
 from django.utils import timezone, translation
 
 from payments_integration import health, inbox, services
-from payments_integration.models import Event, OperationState, ReconciliationRun, SearchTerm, WebhookEndpoint
+from payments_integration.contrib.backoffice.models import SearchTerm
+from payments_integration.management.command import PaymentsCommand
+from payments_integration.models import Event, OperationState, ReconciliationRun, WebhookEndpoint
 from payments_integration.reasons import Reason
 from payments_integration.reconciliation.without_worker import Poll
 from payments_integration.sandbox import Fault
@@ -55,6 +59,45 @@ def missed_payment(sandbox: ProviderSandbox) -> None:
     sandbox.engine.pay(payment.id)
     sandbox.deliver()
     sandbox.engine.clock.advance(10)
+
+
+class TestATerminalWithoutUnicode:
+    """Such as of cron with LC_ALL=C, or of an old Windows console."""
+
+    @staticmethod
+    def printed(function: Callable[..., object], *arguments: str) -> str:
+        terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+        with redirect_stdout(terminal):
+            function(*arguments)
+        terminal.seek(0)
+        return terminal.read()
+
+    def test_health_ends_with_its_exit_code(self, sandbox: ProviderSandbox) -> None:
+        def health() -> None:
+            with pytest.raises(SystemExit) as ended:
+                call_command("payments_health")
+            assert ended.value.code == 1
+
+        assert "last event \\u2013, last webhook \\u2013" in self.printed(health)
+
+    def test_a_list_without_endpoints_says_so(self, sandbox: ProviderSandbox) -> None:
+        for endpoint in services.sync_webhook_endpoints():
+            call_command("payments_endpoints", "delete", endpoint.pk, stdout=io.StringIO())
+        output = self.printed(call_command, "payments_endpoints", "list")
+        assert "payments_endpoints create https://\\u2026/payments/webhook/" in output
+
+    @pytest.mark.parametrize(
+        "name",
+        sorted(
+            name
+            for name, app in get_commands().items()
+            if str(app).startswith("payments_integration") or name == "demo"
+        ),
+    )
+    def test_every_command_shows_its_help(self, name: str) -> None:
+        command = load_command_class(get_commands()[name], name)
+        assert isinstance(command, PaymentsCommand)
+        assert "usage: manage.py " in self.printed(command.print_help, "manage.py", name)
 
 
 class TestReconcile:
@@ -121,15 +164,13 @@ class TestProcess:
         run("payments_process")
         assert ReconciliationRun.objects.count() == count + 4
 
-    def test_process_writes_the_search_terms_again(self, sandbox: ProviderSandbox) -> None:
+    def test_search_terms_are_written_again(self, sandbox: ProviderSandbox) -> None:
         made = services.create_payment(
             amount=990, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference="order-7"
         )
         terms = SearchTerm.objects.filter(object_id=made.pk)
-        terms.delete()
-        run("payments_process")
-        assert not terms.exists()
-        run("payments_process", "--search-terms")
+        assert not terms.exists()  # as where the back office was not installed
+        run("payments_search_terms")
         assert {"order-7", "$990 clp"} <= set(terms.values_list("term", flat=True))
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import io
 import sys
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.utils.timezone import now
 
-from payments_integration import archives, inbox
+from payments_integration import inbox
 from payments_integration.models import Erasure, Event, Operation, OperationState, Payment
 from tests import factories
 from tests.factories import rows
@@ -25,7 +22,10 @@ VALUES = ["Ana Rojas", "ana@example.com", "+56912345678", "12345678-5"]
 
 
 #: The first and the last line of what the command does not reach.
-ELSEWHERE = ("This command does not reach:\n- the files of payments_archive", "that have received the data\n")
+ELSEWHERE = (
+    "This command does not reach:\n- backups, dumps and snapshots of the database:",
+    "that have received the data\n",
+)
 
 
 def run(*words: str, stdin: str = "", is_terminal: bool = False) -> str:
@@ -61,7 +61,7 @@ def test_erase_by_email() -> None:
     )
     assert elsewhere
     assert output.endswith(ELSEWHERE[1])
-    for place in ("backups", "replicas", "logs", "provider's records", "your own tables"):
+    for place in ("backups", "replicas", "logs", "provider's records", "your own tables, files"):
         assert place in output
     assert erased() == {"pay_1", "pay_2"}
     assert Payment.objects.get(pk="pay_3").payer == {"name": "Ben"}
@@ -120,43 +120,6 @@ def test_the_actor_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("getpass.getuser", mock.Mock(side_effect=OSError))
     run("--id", "pay_3", "--yes")
     assert Erasure.objects.get(object_id="pay_3").actor == "payments_erase"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Ana's events, archived."""
-    Event.objects.update(created_at=now() - timedelta(days=50), received_at=now() - timedelta(days=50))
-    call_command("payments_archive", str(tmp_path), "--older-than", "40", stdout=io.StringIO())
-    return tmp_path
-
-
-def test_archives_are_erased_too(folder: Path) -> None:
-    words = ("--email", "ana@example.com", "--archives", str(folder))
-    counted = run(*words, "--dry-run")
-    assert f"Found in {folder}: 3 event bodies in 1 of 1 file.\nNothing was erased.\n" in counted
-    output = run(*words, "--yes")
-    assert output.startswith(
-        "Found: 1 operation, 2 payments, 1 refund.\nErased: 1 operation, 2 payments, 1 refund.\n"
-        f"Erased in {folder}: 3 event bodies in 1 of 1 file.\nThis command does not reach:\n- backups"
-    )
-    again = run(*words, "--yes")
-    assert again.startswith(f"Nothing was found.\nErased in {folder}: nothing in 0 of 1 file.\n")
-    assert not [value for value in VALUES if value in counted + output + again]
-
-
-def test_a_folder_that_cannot_be_erased_ends_with_an_error(folder: Path) -> None:
-    words = ("--email", "ana@example.com", "--yes", "--archives")
-    with pytest.raises(CommandError, match="is not a folder") as wrong:
-        run(*words, str(folder / "mnt"))
-    assert wrong.value.returncode == 2
-    with archives.locked(folder, exclusive=False), pytest.raises(CommandError, match="is at work in"):
-        run(*words, str(folder))
-    assert erased() == set()
-    (path,) = archives.files(folder)
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(CommandError, match=f"cannot be read, and may hold the data: {path.name}"):
-        run(*words, str(folder))
-    assert erased() == {"pay_1", "pay_2"}
 
 
 def test_data_that_must_wait_is_shown() -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 from django.core.management import CommandError, call_command
 
 from payments_integration import permissions, services
-from payments_integration.management.commands.payments_groups import groups
+from payments_integration.management.commands import payments_groups
 from payments_integration.outbox.approvals import APPROVE
 from payments_integration.outbox.resolution import CLOSE, RESOLVE
 
 pytestmark = pytest.mark.django_db
 
-SUPPORT, FINANCE, OPERATIONS = "Payments: support", "Payments: finance", "Payments: operations"
+VIEWER, SUPPORT, FINANCE, APPROVER, OPERATIONS = (
+    f"Payments: {name}" for name in ("viewer", "support", "finance", "approver", "operations")
+)
 MONEY = {"refund_payment", "cancel_payment", "create_payout", "cancel_payout", APPROVE}
 
 
@@ -25,24 +29,32 @@ def run(*words: str) -> str:
     return out.getvalue()
 
 
+def groups() -> dict[str, set[str]]:
+    """The codenames of each group."""
+    return {name: {each.partition(".")[2] for each in names} for name, names in payments_groups.groups().items()}
+
+
 def of(name: str) -> set[str]:
     found = Permission.objects.filter(group__name=name)
-    assert {permission.content_type.app_label for permission in found} <= {"payments_integration", "auth"}
+    apps = {permission.content_type.app_label for permission in found}
+    assert apps <= {"payments_integration", "payments_finance", "payments_backoffice", "auth"}
     return {permission.codename for permission in found}
 
 
 def test_groups_are_created_with_their_permissions() -> None:
     output = run()
-    assert set(Group.objects.values_list("name", flat=True)) == {SUPPORT, FINANCE, OPERATIONS}
+    assert set(Group.objects.values_list("name", flat=True)) == {VIEWER, SUPPORT, FINANCE, APPROVER, OPERATIONS}
     for name, codenames in groups().items():
         assert of(name) == codenames
         assert f"{name}: created; added: " in output
     assert of(SUPPORT) & MONEY == {"refund_payment", "cancel_payment"}
-    assert of(FINANCE) >= MONEY
-    assert not of(OPERATIONS) & MONEY
-    assert "view_personal_data" in of(SUPPORT) & of(FINANCE)
-    assert "view_personal_data" not in of(OPERATIONS)
-    assert "view_balance" in of(FINANCE) & of(OPERATIONS)
+    assert of(FINANCE) & MONEY == MONEY - {APPROVE}
+    assert of(APPROVER) & MONEY == {APPROVE}, "who approves starts nothing"
+    assert not (of(VIEWER) | of(OPERATIONS)) & MONEY
+    assert all(codename.startswith("view_") for codename in of(VIEWER))
+    assert "view_personal_data" in of(SUPPORT) & of(FINANCE) & of(APPROVER)
+    assert "view_personal_data" not in of(VIEWER) | of(OPERATIONS)
+    assert "view_balance" in of(VIEWER) & of(FINANCE) & of(APPROVER) & of(OPERATIONS)
     held = {codename for name in groups() for codename in of(name)}
     assert {codename for codename in held if codename.startswith(("add_", "delete_"))} == {"add_note"}
     assert "add_note" not in of(OPERATIONS)
@@ -91,3 +103,19 @@ def test_before_migrate_no_group_is_created() -> None:
     with pytest.raises(CommandError, match="no permission approve_operation: run "):
         run()
     assert not Group.objects.exists()
+
+
+def test_the_documented_table_says_who_may_what() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "admin.md").read_text().partition("### Groups")[2]
+    head, *lines = re.findall(r"^\|(.*)\|$", page.partition("## Personal data")[0], re.MULTILINE)
+    names = [f"Payments: {cell.strip()}" for cell in head.split("|")[1:]]
+    assert names == list(groups())
+    shown = {}
+    for line in lines[3:]:
+        what, *cells = line.split("|")
+        for codename in re.findall(r"`(\w+)`", what):
+            shown[codename] = {name for name, cell in zip(names, cells, strict=True) if cell.strip() == "yes"}
+    acts = {codename for found in groups().values() for codename in found if not codename.startswith("view_")}
+    for codename in (*acts, "view_personal_data"):
+        assert shown.pop(codename) == {name for name, found in groups().items() if codename in found}, codename
+    assert not shown

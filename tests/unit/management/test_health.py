@@ -171,6 +171,7 @@ ACCOUNT = {
     "resync_due": bool,
     "resync_waits_seconds": (float, type(None)),
     "clock_offset_seconds": (float, type(None)),
+    "key_replaced": str,
     "runs": dict.fromkeys(("events", "objects", "full", "balances"), RUN),
     "drift": {"drifted": int, "repaired": int},
     "endpoints": [
@@ -186,6 +187,7 @@ ACCOUNT = {
         }
     ],
     "erasures": WAITING,
+    "paid_twice": WAITING,
     "problems": [PROBLEM],
 }
 REPORT: dict[str, Any] = {
@@ -226,7 +228,7 @@ def test_the_json_has_the_expected_structure() -> None:
 
 
 def test_the_documented_json_has_the_same_structure() -> None:
-    page = (ROOT / "docs" / "8-operate.md").read_text()
+    page = (ROOT / "docs" / "operate.md").read_text()
     example = json.loads(page.partition("```json\n")[2].partition("```")[0])
     removed = {"old": REPORT["removed_accounts"]["gone"]}
     documented = {**REPORT, "accounts": {"default": ACCOUNT}, "removed_accounts": removed}

@@ -162,3 +162,38 @@ def test_only_its_owner_reads_new_secrets(tmp_path: Path) -> None:
     project_files.change(tmp_path / "a.py", lambda _: "a = 1\n")
     assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "a.py").stat().st_mode & 0o777 == 0o644
+
+
+HEAD = "from django.db import models\n"
+IMPORTED = f"{HEAD}from payments_integration.payable import Payable\n"
+LINE = 'merchant_reference_field = "id"'
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("class A(models.Model):\n    x = 1\n", "class A(Payable):\n    {}\n\n    x = 1\n"),
+        ('class A(models.Model):\n  """Ä."""\n\n  x = 1\n', 'class A(Payable):\n  """Ä."""\n\n  {}\n\n  x = 1\n'),
+        ("class B(models.Model):\n    y = 1\nclass A(models.Model):  # é\n    @p\n    def f(self): ...\n",
+         "class B(models.Model):\n    y = 1\nclass A(Payable):  # é\n    {}\n\n    @p\n    def f(self): ...\n"),
+        ("class A(Payable):\n    x = 1\n", "class A(Payable):\n    {}\n\n    x = 1\n"),
+    ],
+)  # fmt: skip
+def test_a_model_becomes_a_payable(before: str, after: str) -> None:
+    head = IMPORTED if "Payable" in before else HEAD
+    assert project_files.with_payable(head + before, "A", [LINE]) == IMPORTED + after.format(LINE)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("class A(Base):\n    x = 1\n", "other base classes"),
+        ("class A(Mixin, models.Model):\n    x = 1\n", "other base classes"),
+        ("class A(models.Model): pass\n", "in one line"),
+        ("if True:\n    class A(models.Model):\n        x = 1\n", "exactly once"),
+        ("class A(models.Model):\n    x = 1\nPayable = 1\n", "the name Payable means something else"),
+    ],
+)
+def test_a_model_of_another_form_is_left_alone(text: str, why: str) -> None:
+    with pytest.raises(NotUnderstood, match=why):
+        project_files.with_payable(HEAD + text, "A", [LINE])

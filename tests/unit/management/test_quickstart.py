@@ -5,18 +5,23 @@ from __future__ import annotations
 import importlib
 import io
 import runpy
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
-from django.core.management import call_command
+from django.apps import apps
+from django.core.management import CommandError, call_command
 from django.db import models
+from django.test.utils import isolate_apps
 
-from payments_integration import conf, handlers, signals
+from payments_integration import conf, handlers, services, signals
 from payments_integration.management.commands import payments_quickstart
 from payments_integration.payable import Payable
+from payments_integration.testing import ProviderSandbox
 from tests.unit.payable.payables import Order
 
 SETTINGS = 'INSTALLED_APPS = ["payments_integration"]\nDATABASES = {"default": {"ENGINE": "sqlite3"}}\n'
@@ -76,6 +81,7 @@ def project(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> I
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(handlers, "registered", [])
+    monkeypatch.setattr(payments_quickstart, "_free_port", lambda: 8400)
     monkeypatch.setitem(settings.DATABASES["default"], "ENGINE", "django.db.backends.sqlite3")
     monkeypatch.setitem(settings.DATABASES["default"], "OPTIONS", {"transaction_mode": "IMMEDIATE"})
     monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "quickshop.settings")
@@ -83,7 +89,7 @@ def project(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> I
     settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "quickorders"]
     del settings.PAYMENTS_INTEGRATION
     yield project
-    for name in [name for name in sys.modules if name.startswith(("quickshop", "quickorders"))]:
+    for name in [name for name in sys.modules if name.startswith(("quickshop", "quickorders", "quicksales"))]:
         del sys.modules[name]
 
 
@@ -97,7 +103,7 @@ def test_without_write_it_shows_complete_snippets_and_changes_nothing(project: P
         "  quickshop/settings.py, at the end:\n\n    from payments_integration import conf\n\n    PAYMENTS_INT",
         "  .gitignore:\n\n    .env\n",
         "  quickshop/urls.py, first in urlpatterns:\n\n    from django.urls import include, path\n",
-        "  quickorders/payment_handlers.py, a new file:\n",
+        "  quickorders/payment_handlers.py, a new file; no model of yours",
         "payments_quickstart --write",
     ):
         assert text in shown, text
@@ -111,8 +117,8 @@ def test_with_write_the_project_is_complete_and_stays_as_it_is(project: Project)
     assert (account["BASE_URL"], account["API_KEY"]) == ("http://127.0.0.1:8400", "sk_test_sandbox")
     assert account["WEBHOOK_SECRETS"][0].startswith("whsec_")
     assert project.read(".gitignore") == "*.pyc\n.env\n"
-    handler = runpy.run_path("quickorders/payment_handlers.py")["mark_paid"]
-    assert [registered[0] for registered in handlers.registered] == [handler]
+    handler = runpy.run_path("quickorders/payment_handlers.py")["follow"]
+    assert [registered[0] for registered in handlers.registered] == [handler, handler]
 
     before = project.files()
     code, shown = project.run("--write")
@@ -215,7 +221,7 @@ def test_a_module_without_a_handler_is_named_and_left_alone(project: Project, mo
     project.write("quickorders/payment_handlers.py", "X = 1\n")
     code, shown = project.run("--write")
     assert code == 1
-    assert "quickorders/payment_handlers.py has none for a paid payment; for example" in shown
+    assert "quickorders/payment_handlers.py has none for a change of a payment; for example" in shown
     assert project.read("quickorders/payment_handlers.py") == "X = 1\n"
 
 
@@ -236,25 +242,308 @@ def test_files_elsewhere_are_not_changed(project: Project, monkeypatch: pytest.M
     assert (project.read("quickshop/settings.py"), project.read("quickshop/urls.py")) == (SETTINGS, URLS)
 
 
+def body(price: Any = None, **fields: models.Field[Any, Any]) -> str:
+    """The handler for a Payable with these fields."""
+    with isolate_apps("tests.receivers"):
+        options = {"payments_price": price} if price else {}
+        meta = type("Meta", (), {"app_label": "receivers"})
+        names = {"__module__": "orders.models", "Meta": meta, "__str__": lambda order: "", **options, **fields}
+        model: Any = type("Order", (Payable,), names)
+    text = payments_quickstart.handler_module(model)
+    compile(text, "payment_handlers.py", "exec")
+    return text
+
+
 def test_the_handler_marks_an_order_as_paid_if_the_model_has_the_fields() -> None:
-    class Fields:
-        """The fields of a model, with the names that a handler uses."""
-
-        def __init__(self, *names: str) -> None:
-            self.names = names
-
-        def get_fields(self) -> list[Any]:
-            return [models.IntegerField(name=name) for name in self.names]
-
-    def body(*names: str) -> str:
-        model: Any = type("Order", (), {"__module__": "orders.models", "_meta": Fields(*names)})
-        text = payments_quickstart.handler_module(model)
-        compile(text, "payment_handlers.py", "exec")
-        return text
-
-    assert 'order.save(update_fields=["paid_at"])' in body("amount", "currency", "paid_at")
-    assert "order.is_paid(order.amount, order.currency):" in body("amount", "currency")
-    assert "order.is_paid(order.amount, payment.currency):" in body("amount")
-    assert "    if order is not None:\n        ...  # Mark the order as paid here.\n" in body()
+    minor, code, at = models.BigIntegerField, models.CharField, models.DateTimeField
+    assert 'order.save(update_fields=["paid_at"])' in body(amount=minor(), currency=code(max_length=3), paid_at=at())
+    assert "if order.is_paid(order.amount, order.currency):" in body(amount=minor(), currency=code(max_length=3))
+    assert "if order.is_paid(order.amount, obj.currency):" in body(amount=minor())
+    assert "    ...  # Ask order.is_paid(minor units, currency)." in body()
     assert issubclass(Order, Payable)
     assert f"from {Order.__module__} import Order\n" in payments_quickstart.handler_module(Order)
+
+
+@pytest.mark.case(131)
+def test_the_handler_converts_whole_units() -> None:
+    text = body(amount=models.DecimalField(max_digits=9, decimal_places=2), currency=models.CharField(max_length=3))
+    assert "order.is_paid(to_minor(order.amount, order.currency), order.currency):" in text
+    assert "from payments_integration.money import to_minor\n" in text
+    text = body(lambda order: (1, "USD"), amount=models.DecimalField(max_digits=9, decimal_places=2))
+    assert "order.is_paid(*order.payments_price()):" in text
+    assert "to_minor" not in text
+    assert "is_paid(order.amount" not in body(amount=models.FloatField())
+
+
+@pytest.mark.django_db
+def test_the_handler_of_a_payable_follows_the_money_both_ways(
+    payments_sandbox: ProviderSandbox, woken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "registered", [])
+    exec(payments_quickstart.handler_module(Order), {"__name__": "orders.payment_handlers"})
+    order = Order.objects.create(number="A-1", amount=10_000, currency="CLP")
+    payment = services.create_payment(
+        amount=10_000, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference="A-1"
+    )
+    payments_sandbox.settle()
+    order.refresh_from_db()
+    assert order.paid_at is None
+    payments_sandbox.engine.pay(payment.pk)
+    payments_sandbox.settle()
+    order.refresh_from_db()
+    assert order.paid_at is not None
+    payments_sandbox.engine.fund("CLP", 10_000)
+    payments_sandbox.engine.succeed_refund(services.create_refund(payment).pk)
+    payments_sandbox.settle()
+    order.refresh_from_db()
+    assert order.paid_at is None, "refunded in full"
+
+
+# The model
+
+
+def app_with(project: Project, label: str, *names: str, payable: bool = False) -> None:
+    """An app of the project with models of these names."""
+    project.write(f"{label}/__init__.py", "")
+    imported = "from payments_integration.payable import Payable\n" if payable else ""
+    lines = [f"from django.db import models\n{imported}"]
+    for name in names:
+        base, field = ("Payable", '\n    merchant_reference_field = "id"') if payable else ("models.Model", "")
+        lines.append(f"class {name}({base}):{field}\n    note = models.CharField(max_length=9)\n")
+    project.write(f"{label}/models.py", "\n".join(lines))
+    project.settings.INSTALLED_APPS = [*project.settings.INSTALLED_APPS, label]
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test's models leave in the registry goes."""
+    before = {label: dict(found) for label, found in apps.all_models.items()}
+    yield
+    for label in list(apps.all_models):
+        if label not in before:
+            del apps.all_models[label]
+    apps.clear_cache()
+
+
+@pytest.mark.parametrize("payable", [True, False])
+def test_the_handler_goes_into_the_app_of_the_order(project: Project, registry: None, payable: bool) -> None:
+    """The first app of the project has none."""
+    app_with(project, "quicksales", "OrderItem", "ShopOrder", payable=payable)
+    code, shown = project.run("--write")
+    assert code == 0
+    assert not (project.folder / "quickorders" / "payment_handlers.py").exists()
+    text = project.read("quicksales/payment_handlers.py")
+    if payable:
+        assert "assumed: payments are for quicksales.ShopOrder (it is a Payable), and not for quicksales.Or" in shown
+        assert "order = ShopOrder.objects.select_for_update().of(obj)" in text
+    else:
+        assert "assumed: payments are for quicksales.ShopOrder (by its name; it is no Payable yet); name" in shown
+        assert "If ShopOrder inherits from Payable, this finds it" in text
+
+
+def test_the_model_can_be_named(project: Project, registry: None) -> None:
+    app_with(project, "quicksales", "Order", "Basket")
+    code, shown = project.run("--write", "--model", "quicksales.Basket")
+    assert code == 0
+    assert "quicksales/payment_handlers.py, a new file; for quicksales.Basket:" in shown
+    assert "If Basket inherits from Payable" in project.read("quicksales/payment_handlers.py")
+    for wrong in ("quicksales.Nothing", "Basket", "nothing.Order"):
+        with pytest.raises(CommandError, match=f"--model {wrong}: .*Name it as app.Model"):
+            project.run("--model", wrong)
+
+
+def test_a_project_without_an_order_is_told_what_was_looked_for(project: Project) -> None:
+    assert "no model of yours has the name of an order: if there is one, name it with --model" in project.run()[1]
+
+
+# The model of a shop that exists
+
+
+def shop_with(project: Project, fields: str, *, bases: str = "models.Model", more: str = "") -> None:
+    label = "quicksales"
+    project.write(f"{label}/__init__.py", "")
+    text = f"from django.db import models\n{more}\n\nclass Order({bases}):\n"
+    lines = (f"    {line}\n" for line in fields.splitlines())
+    project.write(f"{label}/models.py", text + "".join(lines))
+    project.settings.INSTALLED_APPS = [*project.settings.INSTALLED_APPS, label]
+
+
+AMOUNT, CURRENCY = "amount = models.IntegerField()", "currency = models.CharField(max_length=3)"
+
+
+def test_the_files_of_an_order_are_written_once(project: Project, registry: None) -> None:
+    shop_with(project, f"number = models.CharField(max_length=9, unique=True)\n{AMOUNT}\n{CURRENCY}")
+    before = project.files()
+    code, shown = project.run("--order", "--dry-run")
+    assert (code, project.files()) == (1, before)
+    mine = "def pay(request, pk): ...\n"
+    project.write("quicksales/payment_views.py", mine)
+    assert project.run("--order", "--write")[0] == 0
+    assert project.read("quicksales/payment_views.py") == mine
+    assert "quicksales/models.py; the table stays as it is, and no migration is made" in shown
+    lines = project.read("quicksales/models.py").splitlines()
+    start = lines.index("class Order(Payable):")
+    assert [line.strip() for line in lines[start + 1 : start + 4]] == [
+        'merchant_reference_field = "number"',
+        'payments_amount_field = "amount"',
+        'payments_currency_field = "currency"',
+    ]
+    assert 'path("<int:pk>/", pay, name="order")' in project.read("quicksales/payment_urls.py")
+    assert "is_paid = order.is_paid(*order.payments_price())" not in project.read("quicksales/payment_handlers.py")
+    assert "if order.is_paid(*order.payments_price()):" in project.read("quicksales/payment_handlers.py")
+    compile(project.read("quicksales/test_payments.py"), "test_payments.py", "exec")
+    assert 'path("pay/", include("quicksales.payment_urls"))' in project.read("quickshop/urls.py")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words", "wanted"),
+    [
+        (f"{AMOUNT}", ("--order",), "no text field 'currency'.*--currency CLP or COP"),
+        (f"fee = models.IntegerField()\n{CURRENCY}", ("--order",), "Which field of quicksales.Order .*fee"),
+        (f"{AMOUNT}\n{CURRENCY}", ("--order", "--amount", "currency"), "no integer field and no DecimalField 'curr"),
+        (f"{AMOUNT}\n{CURRENCY}\nis_paid = models.BooleanField()", ("--order",), "'is_paid', which Payable uses"),
+        (f"{AMOUNT}\n{CURRENCY}\ndef totals(self): ...", ("--order",), "'totals', which Payable uses"),
+        (f"{AMOUNT}\n{CURRENCY}", ("--order", "quicksales.Sale"), "--order quicksales.Sale: .*Name it as app.Model"),
+    ],
+)  # fmt: skip
+def test_what_the_model_does_not_tell_is_asked_for(
+    project: Project, registry: None, fields: str, words: tuple[str, ...], wanted: str
+) -> None:
+    shop_with(project, fields)
+    before = project.files()
+    with pytest.raises(CommandError, match=wanted):
+        project.run("--write", *words)
+    assert project.files() == before
+
+
+def test_of_several_models_one_is_named(project: Project, registry: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    app_with(project, "quicksales", "Order", "Invoice")
+    with pytest.raises(CommandError, match=r"Name one: --order quicksales\.Order or --order quicksales\.Invoice"):
+        project.run("--order")
+    monkeypatch.setattr("sys.stdin", mock.Mock(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda _question: "quicksales.Invoice")
+    with pytest.raises(CommandError, match=r"Which field of quicksales\.Invoice"):
+        project.run("--order")
+    project.settings.INSTALLED_APPS = [name for name in project.settings.INSTALLED_APPS if name != "quicksales"]
+    with pytest.raises(CommandError, match="No model of yours"):
+        project.run("--order")
+
+
+def test_a_model_that_cannot_be_edited_safely_is_shown(project: Project, registry: None) -> None:
+    manager = "\n\nclass Managed(models.Manager):\n    pass\n"
+    shop_with(project, f"{AMOUNT}\nobjects = Managed()", more=manager)
+    before = project.read("quicksales/models.py")
+    code, shown = project.run("--order", "--write", "--currency", "CLP")
+    assert code == 1
+    assert "Order as a Payable: not written, because only you can decide how" in shown
+    assert "Let its manager inherit from payments_integration.payable.PayableManager" in shown
+    assert 'payments_currency = "CLP"' in shown
+    assert project.read("quicksales/models.py") == before
+
+
+@pytest.mark.parametrize(
+    ("bases", "needed"),
+    [("Model", "Model, Payable"), ("ours.Model", "Model, Payable"), ("Mixin, models.Model", "Mixin, Payable")],
+)
+def test_a_base_class_of_the_project_stays(project: Project, registry: None, bases: str, needed: str) -> None:
+    """The text does not tell what ``Model`` is: the columns of the base class would go."""
+    more = "\nclass Model(models.Model):\n    note = models.TextField()\n\n    class Meta:\n        abstract = True\n"
+    if bases == "ours.Model":
+        more += "\n\nclass models:\n    Model = Model\n"
+        bases = "models.Model"
+    more = f"import django.db.models as django\n{more}\n\nclass Mixin:\n    pass\n"
+    shop_with(project, "amount = django.IntegerField()", bases=bases, more=more)
+    before = project.read("quicksales/models.py")
+    code, shown = project.run("--order", "--write", "--currency", "CLP")
+    assert code == 1
+    assert "Order as a Payable: not written, because only you can decide how" in shown
+    assert f"class Order({needed}):" in shown
+    assert project.read("quicksales/models.py") == before
+
+
+def test_a_payable_keeps_its_bases(project: Project, registry: None) -> None:
+    more = "from payments_integration.payable import Payable as Model\n"
+    fields = f"{AMOUNT}\n{CURRENCY}\nmerchant_reference_field = 'id'"
+    shop_with(project, fields, bases="Model", more=more)
+    before = project.read("quicksales/models.py")
+    assert project.run("--order", "--write")[0] == 0
+    lines = '    payments_amount_field = "amount"\n    payments_currency_field = "currency"\n\n'
+    assert project.read("quicksales/models.py") == before.replace("(Model):\n", f"(Model):\n{lines}")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("payment_views.py", "def charge(request): ...\n", "payment_views.py, which has no pay; add to it"),
+        ("payment_views.py", "from django.urls import *\n", "payment_views.py, which has no pay; add to it"),
+        ("payment_urls.py", "app_name = 'shop'\n", 'payment_urls.py, which does not set app_name = "pay"; add to it'),
+        ("payment_urls.py", "app_name = (\n", 'payment_urls.py, which does not set app_name = "pay"; add to it'),
+    ],
+)
+def test_no_url_is_written_that_the_files_there_do_not_fit(
+    project: Project, registry: None, name: str, text: str, why: str
+) -> None:
+    shop_with(project, f"{AMOUNT}\n{CURRENCY}")
+    project.write(f"quicksales/{name}", text)
+    for _ in range(2):
+        code, shown = project.run("--order", "--write")
+        assert code == 1
+        assert why in shown
+        for what in ("View", "URL of the view", "Route of the view"):
+            assert f"\n{what}: not written, because only you can decide how" in shown
+        assert "def pay(request, pk):" in shown
+        assert 'app_name = "pay"' in shown
+        assert 'path("pay/", include("quicksales.payment_urls")),' in shown
+        project.start_again()
+    assert project.read(f"quicksales/{name}") == text
+    assert {path.name for path in project.folder.glob("quicksales/payment_*.py")} == {name, "payment_handlers.py"}
+    assert "pay/" not in project.read("quickshop/urls.py")
+
+
+def test_a_route_is_not_added_to_a_urlconf_that_does_not_import(project: Project, registry: None) -> None:
+    """It may be there already."""
+    shop_with(project, f"{AMOUNT}\n{CURRENCY}")
+    assert project.run("--order", "--write")[0] == 0
+    project.write("quicksales/payment_views.py", "def pay(request): 1 / 0\n\n\npay(None)\n")
+    project.start_again()
+    before = project.read("quickshop/urls.py")
+    code, shown = project.run("--order", "--write")
+    assert code == 1
+    assert "Route of the view: not written, because only you can decide how" in shown
+    assert "if it is not there; quickshop.urls cannot be imported: ZeroDivisionError" in shown
+    assert project.read("quickshop/urls.py") == before
+
+
+# The sandbox's port
+
+
+def test_a_busy_port_is_passed_over(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        with mock.patch.object(payments_quickstart, "SANDBOX_PORT", port):
+            found = payments_quickstart._free_port()
+        assert port < found < port + payments_quickstart.PORTS
+
+
+def test_the_port_in_env_is_changed_when_asked(project: Project) -> None:
+    assert project.run("--write", "--port", "8411")[0] == 0
+    assert "PAYMENTS_BASE_URL=http://127.0.0.1:8411\n" in project.read(".env")
+    project.start_again()
+    before = project.read(".env")
+    code, shown = project.run("--write", "--port", "8412")
+    assert (code, shown.count(": added\n")) == (0, 1)
+    assert project.read(".env") == before.replace("8411", "8412")
+    assert project.run("--write", "--port", "8412") == project.run("--write")
+
+
+@pytest.mark.parametrize("text", ["", "PAYMENTS_BASE_URL=https://provider.example\nPAYMENTS_API_KEY=sk_live_1\n"])
+def test_an_address_that_is_no_sandbox_is_not_changed(project: Project, text: str) -> None:
+    project.write(".env", text)
+    project.settings.PAYMENTS_INTEGRATION = {
+        "ACCOUNTS": {"default": {"BASE_URL": "https://provider.example", "API_KEY": "sk_live_1"}}
+    }
+    code, shown = project.run("--write", "--port", "8412")
+    assert code == 1
+    assert ".env has no address of a sandbox; change it where it is" in shown
+    assert project.read(".env") == text

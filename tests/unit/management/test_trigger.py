@@ -123,7 +123,7 @@ def test_a_server_that_is_no_sandbox_or_does_not_answer(payments_sandbox: Provid
     url = payments_sandbox.url
     payments_sandbox._server.stop()
     error = refusal("payment.created", "--url", url)
-    assert f"The sandbox at {url} does not answer. Start it with payments_sandbox." in str(error)
+    assert f"The sandbox at {url} does not answer. Start it with payments-sandbox." in str(error)
     assert error.returncode == 4
     payments_sandbox._server.start()
 

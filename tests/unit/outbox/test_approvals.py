@@ -135,7 +135,7 @@ class TestWhatWaits:
         assert (waiting.actor, waiting.actor_id) == (f"{maker.pk}:ana", str(maker.pk))
         assert waiting.body_digest == ledger.digest_of(bytes(waiting.body or b""))
         assert (waiting.may_have_run, waiting.first_sent_at, waiting.attempts) == (False, None, 0)
-        assert not waiting.lease_token
+        assert not waiting.claim_token
         assert waiting.amount == json.loads(bytes(waiting.body or b""))["amount"] == 5_000
 
     def test_attention_is_called_once_for_a_request(self, fake: Fake, maker: User, attention: list[str]) -> None:

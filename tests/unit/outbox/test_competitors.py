@@ -52,9 +52,9 @@ def lose(fake: Fake, paid: Payment, *, executed: bool = True) -> Operation:
     return operation
 
 
-def lease(operation: Operation) -> None:
+def claim(operation: Operation) -> None:
     """Another worker sends it now."""
-    operation.lease_token, operation.lease_until = "other", timezone.now() + timedelta(minutes=1)
+    operation.claim_token, operation.claimed_until = "other", timezone.now() + timedelta(minutes=1)
     operation.save()
 
 
@@ -78,7 +78,7 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], list
 
 def snapshot(operation: Operation) -> list[Any]:
     kept = Operation.objects.get(pk=operation.pk)
-    return [kept.state, kept.attempts, kept.next_attempt_at, kept.lease_token, kept.lease_until, kept.note]
+    return [kept.state, kept.attempts, kept.next_attempt_at, kept.claim_token, kept.claimed_until, kept.note]
 
 
 @pytest.mark.promise(5)
@@ -91,12 +91,12 @@ def test_a_competitor_is_linked_to_the_refund_that_it_made(fake: Fake, lost: Ope
 
 @pytest.mark.promise(5)
 def test_a_competitor_that_is_being_sent_is_waited_for(fake: Fake, lost: Operation, slept: Any) -> None:
-    lease(lost)
+    claim(lost)
     answers = iter([None, OperationState.DONE])
 
     def other_worker() -> None:
         if state := next(answers):
-            Operation.objects.update(state=state, lease_token="", lease_until=None)
+            Operation.objects.update(state=state, claim_token="", claimed_until=None)
 
     sleeps = slept(other_worker)
     recovery.link_competitors(Competing(lost))
@@ -107,8 +107,8 @@ def test_a_competitor_that_is_being_sent_is_waited_for(fake: Fake, lost: Operati
 
 @pytest.mark.promise(5)
 def test_a_competitor_that_ends_without_an_outcome_is_looked_up(fake: Fake, lost: Operation, slept: Any) -> None:
-    lease(lost)
-    slept(lambda: Operation.objects.update(lease_token="", lease_until=None))
+    claim(lost)
+    slept(lambda: Operation.objects.update(claim_token="", claimed_until=None))
     recovery.link_competitors(Competing(lost))
     assert only_operation().state == OperationState.DONE
 
@@ -117,8 +117,8 @@ def test_the_wait_for_all_competitors_together_ends_after_ten_seconds(
     fake: Fake, paid: Payment, lost: Operation, slept: Any
 ) -> None:
     second = lose(fake, paid)
-    lease(lost)
-    lease(second)
+    claim(lost)
+    claim(second)
     before = snapshot(lost), snapshot(second)
     sleeps = slept()
     recovery.link_competitors(Competing(lost, second))
@@ -169,12 +169,12 @@ def test_a_competitor_that_another_worker_takes_during_the_look_up_is_left_to_it
     read = fake.read
 
     def taken_over(what: str) -> None:
-        Operation.objects.update(lease_token="other")
+        Operation.objects.update(claim_token="other")
         read(what)
 
     monkeypatch.setattr(fake, "read", taken_over)
     recovery.link_competitors(Competing(lost))
-    assert (only_operation().state, only_operation().lease_token) == (OperationState.UNKNOWN, "other")
+    assert (only_operation().state, only_operation().claim_token) == (OperationState.UNKNOWN, "other")
 
 
 def test_only_sent_refunds_of_the_same_payment_compete(fake: Fake, mirrored: Any, lost: Operation) -> None:
@@ -183,7 +183,7 @@ def test_only_sent_refunds_of_the_same_payment_compete(fake: Fake, mirrored: Any
     precondition = WithinRest("default", lost.target_id, takes_all=False, payment=None)
     assert list(precondition.competitors()) == [lost]
     assert list(WithinRest("second", lost.target_id, takes_all=False, payment=None).competitors()) == []
-    itself = WithinRest("default", lost.target_id, takes_all=False, payment=None, recorded=lost.pk)
+    itself = WithinRest("default", lost.target_id, takes_all=False, payment=None, operation_id=lost.pk)
     assert list(itself.competitors()) == [], "an operation does not compete with itself"
     for changes in ({"state": OperationState.DUE, "may_have_run": False}, {"state": OperationState.NEEDS_PERSON}):
         Operation.objects.filter(pk=lost.pk).update(**changes)

@@ -93,7 +93,7 @@ def test_a_retry_under_a_valid_key_needs_no_look(fake: Fake) -> None:
     with pytest.raises(OutcomeUnknown):
         services.create_payout(**PAYOUT)
     Operation.objects.update(
-        created_at=timezone.now() - OLD, first_sent_at=timezone.now() - OLD, next_attempt_at=None, lease_until=None
+        created_at=timezone.now() - OLD, first_sent_at=timezone.now() - OLD, next_attempt_at=None, claimed_until=None
     )
     assert services.resume_operations() == {"done": 1}
     assert "list payout" not in fake.reads
@@ -244,7 +244,7 @@ class TestApproval:
         with pytest.raises(ValidationError, match="belongs to another operation"):
             services.approve(waiting, boss)
         assert state(waiting) == OperationState.AWAITING_APPROVAL
-        assert waiting.lease_token == ""
+        assert waiting.claim_token == ""
 
 
 class TestLateHandler:
@@ -280,6 +280,22 @@ class TestLateHandler:
         with dispatching(timezone.now() - timedelta(days=5)):
             pass
         assert services.defer(services.create_payout, **PAYOUT).caused_at is None
+
+
+@pytest.mark.parametrize("changed", [{}, {"amount": 6_000}], ids=["same", "other arguments"])
+def test_what_an_old_event_asks_for_under_a_free_key_is_looked_up_first(fake: Fake, changed: dict[str, Any]) -> None:
+    """The key was left free a moment ago by a view of today."""
+    fake.available = 10_000
+    fake.script = [refusal(AuthenticationFailed, 401, "api_key_invalid")]
+    with pytest.raises(AuthenticationFailed):
+        services.create_payout(**PAYOUT, merchant_reference="o1", idempotency_key="k1")
+    call = {**PAYOUT, "merchant_reference": "o1", **changed}
+    made = fake.add(payout(amount=call["amount"], merchant_reference="o1"))
+    with dispatching(timezone.now() - timedelta(days=5)):
+        services.defer(services.create_payout, **call, idempotency_key="k1")
+    assert services.resume_operations() == {"done": 1}
+    assert Operation.objects.get().result_id == made.id
+    assert len(fake.calls) == 1
 
 
 def test_it_never_happened_reads_the_provider_of_an_old_operation(fake: Fake) -> None:

@@ -15,10 +15,11 @@ from django.db import transaction
 from django.test import override_settings
 from django.utils import timezone
 
-from payments_integration import services
+from payments_integration import conf, services
 from payments_integration.exceptions import (
     ApprovalRequired,
     AuthenticationFailed,
+    IdempotencyError,
     IdempotencyMismatch,
     InvalidState,
     NoAnswer,
@@ -29,7 +30,7 @@ from payments_integration.exceptions import (
     RateLimited,
 )
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, recovery
+from payments_integration.outbox import recovery
 from tests.fake_provider import (
     DEPOSIT,
     PAYMENT,
@@ -128,10 +129,64 @@ def test_a_call_that_a_person_closed_is_not_sent_again(fake: Fake) -> None:
     assert len(fake.calls) == 1
 
 
-def test_other_arguments_are_a_mismatch(fake: Fake) -> None:
+@any_passing
+def test_a_call_with_other_arguments_takes_the_key(fake: Fake, error: Callable[[], PaymentsError]) -> None:
+    """Nothing was executed under it, and a payer may choose another payment method."""
+    first = closed(fake, lambda: services.create_payment(**PAYMENT, idempotency_key="k1"), error())
+    other = {**PAYMENT, "amount": PAYMENT["amount"] + 1, "merchant_reference": "another order"}
+    row = services.create_payment(**other, idempotency_key="k1")
+    assert (row.amount, row.merchant_reference) == (other["amount"], "another order")
+    operation = only_operation()
+    assert (operation.pk, operation.state, operation.result_id) == (first.pk, OperationState.DONE, row.pk)
+    assert (operation.amount, operation.merchant_reference) == (other["amount"], "another order")
+    assert operation.note.endswith("asked for again with other arguments")
+    assert services.create_payment(**other, idempotency_key="k1") == row
+    with pytest.raises(IdempotencyMismatch):
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+    assert len(fake.made("payment")) == 1
+
+
+def test_another_operation_does_not_take_it(fake: Fake) -> None:
     closed(fake)
     with pytest.raises(IdempotencyMismatch):
+        services.create_payment(**PAYMENT, idempotency_key="k1")
+
+
+def test_of_two_calls_with_different_arguments_one_is_sent(fake: Fake) -> None:
+    closed(fake)
+
+    def meanwhile(made: Any) -> Any:
+        with pytest.raises(IdempotencyMismatch):
+            pay(amount=2)
+        return made
+
+    fake.script = [meanwhile]
+    assert pay(amount=1).amount == 1
+    assert len(fake.calls) == 2
+
+
+def test_a_provider_that_remembers_the_key_for_the_old_arguments_has_executed_nothing(fake: Fake) -> None:
+    closed(fake)
+    fake.script = [refusal(IdempotencyError, 409, "idempotency_conflict")]
+    with pytest.raises(IdempotencyError):
         pay(amount=1)
+    assert only_operation().state == OperationState.REJECTED
+
+
+def test_other_arguments_after_a_restored_backup(fake: Fake) -> None:
+    """The ledger has forgotten that the first call was executed when it was made again."""
+    with time_machine.travel(START, tick=False) as clock:
+        backup = closed(fake)
+        made = pay()
+        backup.save()
+        restored = Operation.objects.get()
+        assert restored.has_free_key
+        clock.shift(timedelta(hours=25))
+        with pytest.raises(IdempotencyMismatch):
+            pay(amount=1)
+        assert (restored.result_id, only_operation().result_id) == ("", made.pk)
+        assert pay().pk == made.pk
+    assert len(fake.made("payout")) == 1
 
 
 def test_the_balance_is_checked_again(fake: Fake) -> None:
@@ -199,8 +254,8 @@ def test_of_two_callers_one_sends(fake: Fake, monkeypatch: pytest.MonkeyPatch) -
     closed(fake)
     decide, rows = recovery.reopened, []
 
-    def overtaken(operation: Operation) -> Any:
-        decided = decide(operation)
+    def overtaken(operation: Operation, **options: Any) -> Any:
+        decided = decide(operation, **options)
         if not rows:
             rows.append(None)
             rows[0] = pay()
@@ -239,10 +294,12 @@ def test_deferred_calls_stay_due_and_are_sent_later(
         assert operation.note
     is_access = isinstance(error(), AuthenticationFailed | PermissionRefused)
     assert attention == (["deferred_refused"] * 5 if is_access else [])
-    make_due()
-    fake.script = [error() for _ in range(5)]
-    assert services.resume_operations() == {"due": 5}
-    assert len(attention) == (5 if is_access else 0), "once each"
+    for _ in range(2):
+        with time_machine.travel(began + timedelta(minutes=6)):
+            make_due()
+            fake.script = [error() for _ in range(5)]
+            assert services.resume_operations() == {"due": 5}
+    assert attention == ["deferred_refused"] * 5, "once each, a rate limit or no connection if it lasts"
     make_due()
     assert services.resume_operations() == {"done": 5}
     assert len(fake.made("payout")) == 5
@@ -339,7 +396,7 @@ def test_a_young_call_needs_no_look(fake: Fake) -> None:
     Operation.objects.filter(idempotency_key="k1").update(sent_to="elsewhere")
     assert pay()
     assert not any(read.startswith("list payout") for read in fake.reads)
-    assert Operation.objects.get(idempotency_key="k1").sent_to == ledger.fingerprint("default")
+    assert Operation.objects.get(idempotency_key="k1").sent_to == conf.fingerprint("default")
 
 
 def test_a_cancel_needs_no_look(fake: Fake, mirrored: Any) -> None:

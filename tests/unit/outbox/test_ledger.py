@@ -14,6 +14,7 @@ from django.db import IntegrityError, InterfaceError, OperationalError, connecti
 from django.db.models import signals
 
 from payments_integration import permissions, services
+from payments_integration.db import statements
 from payments_integration.exceptions import (
     ApprovalRequired,
     AuthenticationFailed,
@@ -22,7 +23,7 @@ from payments_integration.exceptions import (
     OperationClosed,
     OutcomeUnknown,
 )
-from payments_integration.models import Operation, OperationState, Payment
+from payments_integration.models import Operation, OperationState, Payment, deletion_allowed
 from payments_integration.outbox import ledger
 from payments_integration.outbox.intents import Intent, PreconditionFailed
 from payments_integration.outbox.operations.refunds import WithinRest
@@ -54,7 +55,7 @@ def test_an_operation_records_the_call_as_it_is_sent(fake: Fake) -> None:
     assert operation.attempts == 1
     assert operation.closed_at is not None
     assert operation.first_sent_at is not None
-    assert operation.lease_token == ""
+    assert operation.claim_token == ""
     assert operation.next_attempt_at is None
     assert operation.request_ids[0].startswith("req_")
     assert operation.error is None
@@ -92,9 +93,9 @@ def test_an_operation_is_committed_as_sent_before_the_request_leaves(fake: Fake)
     services.create_payment(**PAYMENT)
     assert seen[0].state == OperationState.UNKNOWN
     assert seen[0].may_have_run
-    assert seen[0].lease_token
-    assert seen[0].lease_until is not None
-    assert seen[0].lease_until == seen[0].next_attempt_at
+    assert seen[0].claim_token
+    assert seen[0].claimed_until is not None
+    assert seen[0].claimed_until == seen[0].next_attempt_at
     assert seen[0].first_sent_at is not None
     assert len(seen[0].sent_to) == 64
 
@@ -119,7 +120,8 @@ def test_a_repeated_key_returns_the_row_as_it_is_now(fake: Fake) -> None:
 
 def test_a_repeated_key_reads_a_deleted_row_again(fake: Fake) -> None:
     first = services.create_payment(**PAYMENT, idempotency_key="k1")
-    Payment.objects.all().delete()
+    with deletion_allowed():
+        Payment.objects.all().delete()
     assert services.create_payment(**PAYMENT, idempotency_key="k1") == first
     assert len(fake.calls) == 1
 
@@ -128,7 +130,8 @@ def test_a_repeated_key_reads_a_deleted_row_again(fake: Fake) -> None:
 @pytest.mark.parametrize("error", [refusal(AuthenticationFailed, 401, "api_key_invalid"), timeout()])
 def test_a_deleted_row_that_cannot_be_read_is_an_unknown_outcome(fake: Fake, error: Exception) -> None:
     services.create_payment(**PAYMENT, idempotency_key="k1")
-    Payment.objects.all().delete()
+    with deletion_allowed():
+        Payment.objects.all().delete()
     fake.read_script.append(error)
     with pytest.raises(OutcomeUnknown):
         services.create_payment(**PAYMENT, idempotency_key="k1")
@@ -380,6 +383,49 @@ def test_a_call_is_an_unknown_outcome_if_its_commit_only_seemed_to_fail(
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.case(51)
+@pytest.mark.promise(5)
+@pytest.mark.parametrize(
+    "error", [OperationalError("lost"), InterfaceError("closed"), OperationalError("database is locked")]
+)
+@pytest.mark.parametrize("key", [None, "k1"])
+def test_a_call_is_an_unknown_outcome_if_its_insert_only_seemed_to_fail(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, error: Exception, key: str | None
+) -> None:
+    """An operation that nothing is decided about is committed by its INSERT."""
+    real, errors = statements._insert, [error]
+
+    def insert(row: Any, *args: Any) -> int:
+        count = real(row, *args)
+        if errors and isinstance(row, Operation):
+            raise errors.pop()
+        return count
+
+    monkeypatch.setattr(statements, "_insert", insert)
+    with pytest.raises(OutcomeUnknown) as caught:
+        services.create_payment(**PAYMENT, idempotency_key=key)
+    assert caught.value.operation.pk == only_operation().pk
+    assert not fake.calls
+    make_due()
+    assert services.resume_operations() == {"done": 1}
+    assert len(fake.made("payment")) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.case(51)
+@pytest.mark.promise(5)
+def test_a_call_at_once_finds_the_one_that_was_recorded_since_it_looked(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = services.create_payment(**PAYMENT, idempotency_key="k1")
+    with monkeypatch.context() as patched:
+        real, looks = ledger.find, iter([True])
+        patched.setattr(ledger, "find", lambda intent: None if next(looks, False) else real(intent))
+        assert services.create_payment(**PAYMENT, idempotency_key="k1") == first
+    assert len(fake.calls) == 1
+
+
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.case(123)
 @pytest.mark.promise(5)
 def test_a_deferred_call_is_kept_if_its_commit_only_seemed_to_fail(fake: Fake, commits_lose_their_answer: Any) -> None:
@@ -431,7 +477,7 @@ def test_an_error_before_anything_is_written_is_raised(fake: Fake, monkeypatch: 
     def fail(*_: Any, **__: Any) -> None:
         raise OperationalError("the server is gone")
 
-    monkeypatch.setattr(Operation, "save", fail)
+    monkeypatch.setattr(statements, "insert_one", fail)
     with pytest.raises(OperationalError, match="gone"):
         services.create_payout(**PAYOUT)
 
@@ -449,14 +495,19 @@ def test_recording_a_call_that_is_not_deferred_needs_its_own_commit(fake: Fake) 
 @pytest.mark.case(123)
 @pytest.mark.promise(5)
 @pytest.mark.parametrize("signal", [signals.pre_save, signals.post_save])
-def test_an_error_of_another_app_while_an_operation_is_written_leaves_none(fake: Fake, signal: Any) -> None:
+@pytest.mark.parametrize(
+    "call", [partial(services.create_payout, **PAYOUT), partial(services.create_payment, **PAYMENT)]
+)
+def test_an_error_of_another_app_while_an_operation_is_written_leaves_none(
+    fake: Fake, signal: Any, call: Callable[[], Any]
+) -> None:
     def fail(sender: Any, **_: Any) -> None:
         raise ConnectionError("the search engine is away")
 
     signal.connect(fail, sender=Operation)
     try:
         with pytest.raises(ConnectionError):
-            services.create_payout(**PAYOUT)
+            call()
     finally:
         signal.disconnect(fail, sender=Operation)
     assert not Operation.objects.exists()

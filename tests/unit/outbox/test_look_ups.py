@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import time_machine
-from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from payments_integration import services
@@ -99,28 +98,6 @@ def test_a_look_up_ignores_an_object_that_differs(
     monkeypatch.setattr(fake.payouts, "list", lambda **_: every, raising=False)
     assert services.resume_operations() == {"needs_person": 1}
     assert state(operation) == OperationState.NEEDS_PERSON
-
-
-@pytest.mark.case(126)
-@pytest.mark.promise(5)
-@pytest.mark.parametrize("trims", [True, False])
-def test_a_look_up_finds_a_reference_with_outer_blanks_of_an_earlier_version(fake: Fake, trims: bool) -> None:
-    operation = lose(fake, lambda: services.create_payout(**PAYOUT, merchant_reference="order 7"))
-    Operation.objects.update(merchant_reference="order 7 ")
-    made = fake.add(payout(merchant_reference="order 7" if trims else "order 7 "))
-    assert services.resume_operations() == {"done": 1}
-    operation.refresh_from_db()
-    assert operation.result_id == made.id
-
-
-@pytest.mark.case(126)
-@pytest.mark.promise(5)
-def test_the_mirror_is_searched_for_the_trimmed_reference_too(fake: Fake, mirrored: Any) -> None:
-    operation = lose(fake, lambda: services.create_payout(**PAYOUT, merchant_reference="order 7"))
-    Operation.objects.update(merchant_reference="order 7 ", state=OperationState.NEEDS_PERSON)
-    made = mirrored(payout(merchant_reference="order 7"))
-    with pytest.raises(ValidationError, match=f"{made.pk} fits it"):
-        services.mark_never_happened(operation, "ana", "checked")
 
 
 def test_a_look_up_ignores_a_transfer_to_a_deposit_reference(fake: Fake) -> None:

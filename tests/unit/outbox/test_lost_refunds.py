@@ -50,7 +50,7 @@ def test_a_competitor_is_waited_for_once(
     fake.script = [Lost(timeout())]
     with pytest.raises(OutcomeUnknown):
         services.create_refund(paid, amount=6_000)
-    Operation.objects.update(lease_until=timezone.now() + timedelta(seconds=50), lease_token="another")
+    Operation.objects.update(claimed_until=timezone.now() + timedelta(seconds=50), claim_token="another")
     monkeypatch.setattr(recovery, "COMPETITOR_WAIT", 1.0)
     sleep, naps = time.sleep, []
     monkeypatch.setattr(time, "sleep", lambda seconds: (naps.append(seconds), sleep(seconds)))

@@ -96,23 +96,6 @@ def test_another_merchant_reference_does_not_fit(name: str, reference: str | Non
     assert not creation(name).fits(operation, other)
 
 
-@pytest.mark.case(126)
-@pytest.mark.parametrize("name", ["create_payment", "create_payout", "create_deposit_reference"])
-def test_a_provider_may_trim_references(name: str) -> None:
-    operation, make, fields = CREATIONS[name]
-    operation = recorded(
-        name,
-        amount=operation.amount,
-        currency=operation.currency,
-        arguments=operation.arguments,
-        merchant_reference=f"{REFERENCE} ",
-    )
-    for reference in (REFERENCE, f"{REFERENCE} "):
-        found = make(**{**fields, "merchant_reference": reference})
-        assert creation(name).contradicts(operation, found) == ""
-        assert creation(name).fits(operation, found)
-
-
 def test_a_payment_of_a_deposit_reference_does_not_fit_a_created_payment() -> None:
     operation, make, fields = CREATIONS["create_payment"]
     assert not creation("create_payment").fits(operation, make(**fields, flow=Flow.DEPOSIT_REFERENCE))

@@ -313,7 +313,7 @@ def test_an_interruption_while_sending_is_an_unknown_outcome(fake: Fake, error: 
         services.create_payout(**PAYOUT)
     operation = only_operation()
     assert operation.state == OperationState.UNKNOWN
-    assert services.resume_operations() == {}, "the lease still stands"
+    assert services.resume_operations() == {}, "the claim still stands"
     make_due()
     assert services.resume_operations() == {"done": 1}
     assert len(fake.made("payout")) == 1
@@ -388,7 +388,7 @@ def test_an_object_of_another_account_is_not_taken_over(fake: Fake, mirrored: An
     theirs.refresh_from_db()
     assert theirs.account == "second"
     assert only_operation().state == OperationState.UNKNOWN
-    assert only_operation().lease_token == "", "it was judged, not given up"
+    assert only_operation().claim_token == "", "it was judged, not given up"
 
 
 def is_left_alone(made: Any, was: Operation) -> None:
@@ -430,7 +430,7 @@ def test_an_answer_with_another_operations_object_is_an_unknown_outcome(
         make_due()
         assert services.resume_operations() == {"unknown": 1}
     mine = Operation.objects.get(pk=caught.value.operation.pk)
-    assert (mine.state, mine.result_id, mine.lease_token) == (OperationState.UNKNOWN, "", "")
+    assert (mine.state, mine.result_id, mine.claim_token) == (OperationState.UNKNOWN, "", "")
     assert "another operation's object" in mine.note
     is_left_alone(made, was)
 
@@ -486,8 +486,8 @@ def test_the_object_stays_marked_if_the_get_after_a_repeated_post_fails(fake: Fa
     assert DueRefresh.objects.filter(object_id=only_operation().result_id).exists()
 
 
-def test_a_worker_that_lost_its_lease_changes_nothing(fake: Fake) -> None:
-    """The lease ran out while the request was under way, and another worker has finished the operation."""
+def test_a_worker_that_lost_its_claim_changes_nothing(fake: Fake) -> None:
+    """The claim ran out while the request was under way, and another worker has finished the operation."""
     finished: list[dict[str, int]] = []
 
     def overtaken(made: Any) -> Any:
@@ -506,16 +506,16 @@ def test_a_worker_that_lost_its_lease_changes_nothing(fake: Fake) -> None:
 
 
 @pytest.mark.case(42)
-def test_a_worker_that_lost_its_lease_of_an_open_operation_changes_nothing(fake: Fake) -> None:
+def test_a_worker_that_lost_its_claim_of_an_open_operation_changes_nothing(fake: Fake) -> None:
     def overtaken(made: Any) -> Any:
-        Operation.objects.update(lease_token="another", note="theirs")
+        Operation.objects.update(claim_token="another", note="theirs")
         return made
 
     fake.script = [overtaken]
     with pytest.raises(OutcomeUnknown):
         services.create_payout(**PAYOUT)
     assert only_operation().note == "theirs"
-    assert only_operation().lease_token == "another"
+    assert only_operation().claim_token == "another"
 
 
 def _fields(resource: Any) -> dict[str, Any]:
@@ -532,7 +532,7 @@ def test_the_operation_of_an_error_equals_its_row(fake: Fake) -> None:
     names = [field.attname for field in Operation._meta.concrete_fields]
     assert [(name, getattr(held, name)) for name in names] == [(name, getattr(kept, name)) for name in names]
     assert held.state == OperationState.UNKNOWN
-    assert held.lease_token == ""
+    assert held.claim_token == ""
 
 
 @pytest.mark.promise(2)

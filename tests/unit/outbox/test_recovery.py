@@ -14,6 +14,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from payments_integration import conf, projection, services
+from payments_integration.db.claims import ClaimLost
 from payments_integration.exceptions import ApiError, NoAnswer, OperationClosed, OutcomeUnknown, RateLimited
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, recovery
@@ -113,8 +114,8 @@ def test_an_operation_that_was_never_sent_goes_out_under_the_new_api_key(fake: F
 
 
 def test_the_fingerprint_of_an_account_shows_no_api_key() -> None:
-    assert conf.account().api_key not in ledger.fingerprint("default")
-    assert ledger.fingerprint("default") != ledger.fingerprint("second")
+    assert conf.account().api_key not in conf.fingerprint("default")
+    assert conf.fingerprint("default") != conf.fingerprint("second")
 
 
 def test_first_sent_at_is_the_first_attempt_that_may_have_run(fake: Fake) -> None:
@@ -141,24 +142,24 @@ def test_a_person_decides_about_an_operation_unsent_for_24_hours(fake: Fake, att
         make_due()
         assert services.resume_operations() == {"needs_person": 1}
     assert len(fake.calls) == 2
-    assert attention == ["operation_needs_resolution"]
+    assert attention == ["deferred_refused", "operation_needs_resolution"]
 
 
 @pytest.mark.case(42)
-def test_a_lease_keeps_others_away_until_it_runs_out(fake: Fake) -> None:
+def test_a_claim_keeps_others_away_until_it_runs_out(fake: Fake) -> None:
     with time_machine.travel(START, tick=False) as clock:
         fake.script = [Lost(KeyboardInterrupt())]
         with pytest.raises(KeyboardInterrupt):
             services.create_payout(**PAYOUT)
         operation = only_operation()
-        assert operation.lease_until is not None
-        assert operation.lease_until - START >= timedelta(seconds=conf.current().REQUEST_DEADLINE + 10)
+        assert operation.claimed_until is not None
+        assert operation.claimed_until - START >= timedelta(seconds=conf.current().REQUEST_DEADLINE + 10)
         assert services.resume_operations() == {}
         Operation.objects.update(next_attempt_at=None)
         assert services.resume_operations() == {}, "also when somebody made it due"
         assert ledger.claim_to_send(operation, recovery.RESUMABLE) is None
         assert ledger.claim_to_resolve(operation, recovery.RESUMABLE) is None
-        clock.move_to(operation.lease_until + timedelta(seconds=1))
+        clock.move_to(operation.claimed_until + timedelta(seconds=1))
         assert services.resume_operations() == {"done": 1}
     assert len(fake.made("payout")) == 1
 
@@ -169,7 +170,7 @@ def test_one_of_two_claims_wins(fake: Fake) -> None:
     mine, theirs = only_operation(), only_operation()
     claim = ledger.claim_to_send(mine, recovery.RESUMABLE)
     assert claim is not None
-    assert claim.repeated
+    assert claim.may_have_run
     assert ledger.claim_to_send(theirs, recovery.RESUMABLE) is None
 
 
@@ -341,7 +342,7 @@ def test_not_even_a_person_sends_again_under_an_old_key(fake: Fake, ahead: timed
         with pytest.raises(ValidationError, match="the provider may have forgotten its key"):
             services.retry(only_operation(), actor="ana")
         operation = only_operation()
-        assert (operation.state, operation.lease_token) == (OperationState.NEEDS_PERSON, "")
+        assert (operation.state, operation.claim_token) == (OperationState.NEEDS_PERSON, "")
         assert services.look_up(operation).state == OperationState.DONE
     assert len(fake.calls) == 1
 
@@ -436,12 +437,12 @@ def sent_after() -> datetime:
     return found
 
 
-def test_a_lease_taken_while_the_clock_was_ahead_is_free(fake: Fake) -> None:
+def test_a_claim_taken_while_the_clock_was_ahead_is_free(fake: Fake) -> None:
     with time_machine.travel(START + timedelta(days=2), tick=False) as clock:
         fake.script = [Lost(RuntimeError("a bug of ours"))]
         with pytest.raises(OutcomeUnknown):
             services.create_payout(**PAYOUT)
-        assert only_operation().lease_token
+        assert only_operation().claim_token
         clock.move_to(START)
         assert services.resume_operations() == {"done": 1}
 
@@ -456,7 +457,7 @@ def test_an_attempt_planned_by_a_clock_that_was_ahead_is_due(fake: Fake) -> None
 
 @pytest.mark.case(42)
 @pytest.mark.promise(5)
-def test_a_process_that_paused_past_its_lease_sends_nothing(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_paused_past_its_claim_sends_nothing(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between claim and request; meanwhile it was looked up, not found, and closed."""
     with time_machine.travel(START, tick=False) as clock:
 
@@ -484,10 +485,10 @@ def test_a_process_that_paused_leaves_the_operation_to_the_next(
 
     def stand_still(*_: Any) -> None:
         if set_back:
-            later = time.monotonic() + ledger.LEASE_MARGIN
+            later = time.monotonic() + ledger.CLAIM_MARGIN
             patched.setattr(ledger.time, "monotonic", lambda: later)
         else:
-            clock.shift(ledger.LEASE_MARGIN)
+            clock.shift(ledger.CLAIM_MARGIN)
         return ensure_time(*_)
 
     ensure_time = ledger.Claim.ensure_time
@@ -509,7 +510,7 @@ def test_a_pause_and_a_lost_database_are_an_unknown_outcome(fake: Fake, monkeypa
 
     def lost(*_: Any) -> None:
         monkeypatch.setattr(Operation, "refresh_from_db", gone)
-        raise ledger.LeaseLost
+        raise ClaimLost
 
     monkeypatch.setattr(ledger.Claim, "ensure_time", lost)
     with pytest.raises(OutcomeUnknown):
@@ -540,7 +541,7 @@ def test_a_person_decides_about_an_answer_that_the_database_never_accepts(
     assert attention == ["operation_needs_resolution"]
     assert "DataError" in only_operation().note
     assert "Ana" not in only_operation().note
-    assert only_operation().lease_token == ""
+    assert only_operation().claim_token == ""
 
 
 def test_the_other_operations_go_on_if_handing_one_to_a_person_fails(

@@ -13,9 +13,10 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from payments_integration import services
+from payments_integration.db.claims import ClaimLost
 from payments_integration.exceptions import IdempotencyError, NotFound, OutcomeUnknown, RateLimited
 from payments_integration.models import Operation, OperationState
-from payments_integration.outbox import ledger, recovery
+from payments_integration.outbox import recovery
 from tests.fake_provider import (
     DEPOSIT,
     PAYOUT,
@@ -108,7 +109,7 @@ def test_retry_of_a_conflict_is_refused(fake: Fake) -> None:
 
 def test_an_operation_that_a_worker_holds_cannot_be_resolved(fake: Fake, stuck: Operation) -> None:
     Operation.objects.update(
-        lease_until=timezone.now() + timedelta(minutes=1), first_sent_at=timezone.now() - timedelta(hours=1)
+        claimed_until=timezone.now() + timedelta(minutes=1), first_sent_at=timezone.now() - timedelta(hours=1)
     )
     for action in (services.look_up, services.retry):
         with pytest.raises(ValidationError):
@@ -201,7 +202,7 @@ def test_an_object_of_another_operation_cannot_be_linked(fake: Fake, stuck: Oper
         services.mark_happened(stuck, other.pk, "ana", "seen")
     stuck.refresh_from_db()
     assert stuck.state == OperationState.NEEDS_PERSON
-    assert not stuck.lease_token
+    assert not stuck.claim_token
 
 
 def test_a_refund_of_another_payment_cannot_be_linked(fake: Fake, mirrored: Any) -> None:
@@ -368,7 +369,7 @@ def test_a_resolution_is_refused_if_another_worker_takes_over(fake: Fake, monkey
     fake.script = [timeout()]
     with pytest.raises(OutcomeUnknown):
         services.create_payout(**PAYOUT)
-    monkeypatch.setattr(recovery, "look_up", mock.Mock(side_effect=ledger.LeaseLost))
+    monkeypatch.setattr(recovery, "look_up", mock.Mock(side_effect=ClaimLost))
     make_due()
     with pytest.raises(ValidationError, match="somebody else is working on it"):
         services.look_up(only_operation())
@@ -434,7 +435,7 @@ class TestPossibleResolutions:
             fields = {"may_have_run": False, **fields}
         elif state in (OperationState.UNKNOWN, OperationState.DONE):
             fields = {**fields, "may_have_run": True}
-        Operation.objects.update(state=state, lease_until=None, lease_token="", **fields)
+        Operation.objects.update(state=state, claimed_until=None, claim_token="", **fields)
         operation = only_operation()
         is_offered = name in services.possible_resolutions(operation)
         if is_offered:
@@ -443,7 +444,7 @@ class TestPossibleResolutions:
             with pytest.raises(ValidationError):
                 functions[name](operation)
             operation.refresh_from_db()
-            assert (operation.state, operation.lease_token) == (state, "")
+            assert (operation.state, operation.claim_token) == (state, "")
 
     def test_what_is_offered_for_an_operation_that_needs_a_person(self, resolutions: Any) -> None:
         resolutions("create_payout")

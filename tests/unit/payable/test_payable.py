@@ -6,6 +6,7 @@ import re
 import sys
 import uuid
 from datetime import timedelta
+from decimal import Decimal
 from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +32,7 @@ from payments_integration.enums import (
     RefundStatus,
 )
 from payments_integration.models import Payment, Refund
-from payments_integration.money import format_money
+from payments_integration.money import format_money, to_minor
 from payments_integration.payable import Payable, Totals
 from payments_integration.payable.totals import compute_totals
 from payments_integration.services.refunds import refundable_rest
@@ -39,7 +40,7 @@ from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
 from tests.unit.payable.payables import Customer, Invoice, Order
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "10-orders.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "orders.md"
 
 
 @pytest.fixture
@@ -213,6 +214,35 @@ def test_the_attempt_that_was_paid_counts(order: Order) -> None:
     assert totals(order) == dict.fromkeys(expected, 10_000)
     assert order.is_paid(10_000, "CLP")
     assert not order.is_paid(10_001, "CLP")
+
+
+@pytest.mark.case(131)
+@pytest.mark.parametrize("amount", [Decimal("119.90"), Decimal(2), 2.0, True, "200", None], ids=str)
+@pytest.mark.parametrize("question", ["is_paid", "missing", "overpaid"])
+def test_an_amount_that_is_not_in_minor_units_is_refused(order: Order, question: str, amount: Any) -> None:
+    """Two dollars would pay for an order of 119.90."""
+    paid(amount=200, received=200, currency="USD")
+    with pytest.raises(TypeError, match=r"pass \d+ for USD \S+: money\.to_minor\(Decimal"):
+        getattr(order.totals_in("USD"), question)(amount)
+    with pytest.raises(TypeError, match="to_minor"):
+        order.is_paid(amount, "USD")
+    assert not order.is_paid(to_minor(Decimal("119.90"), "USD"), "USD")
+
+
+@pytest.mark.case(131)
+@pytest.mark.parametrize("currency", ["usd", "Usd", "USDT", "", None], ids=str)
+def test_a_currency_that_is_none_of_the_spec_is_refused(order: Order, currency: Any) -> None:
+    paid(amount=200, received=200, currency="USD")
+    for ask in (lambda: order.is_paid(200, currency), lambda: order.totals_in(currency)):
+        with pytest.raises(ValueError, match="a currency is one of CLP, COP, PEN, MXN, BRL, USD, not"):
+            ask()
+    assert order.is_paid(200, "USD")
+    assert not order.is_paid(200, "CLP")
+
+
+def test_a_currency_that_the_provider_added_has_totals(order: Order) -> None:
+    paid(amount=200, received=200, currency="EUR")
+    assert order.is_paid(200, "EUR")
 
 
 def test_an_expired_attempt_that_was_paid_late_counts(order: Order) -> None:
@@ -627,6 +657,36 @@ def test_options_that_name_missing_fields_are_check_errors() -> None:
 
 
 @isolate_apps("tests.receivers")
+def test_amounts_in_whole_units_are_warned_about() -> None:
+    class Guessed(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        amount = models.DecimalField(max_digits=12, decimal_places=2)
+        weight = models.FloatField()
+        merchant_reference_field = "number"
+
+        class Meta:
+            app_label = "receivers"
+
+    class Converted(Payable):
+        number = models.CharField(max_length=9, unique=True)
+        amount = models.DecimalField(max_digits=12, decimal_places=2)
+        merchant_reference_field = "number"
+
+        class Meta:
+            app_label = "receivers"
+
+        def payments_price(self) -> tuple[int, str]:
+            return to_minor(self.amount, "USD"), "USD"
+
+    assert [found_ids(model) for model in (Guessed, Converted, Order)] == [["W021"], [], []]
+    [warning] = Guessed.check()
+    assert warning.msg.startswith("amount, weight: not whole numbers")
+    assert 'money.to_minor(Decimal("119.90"), "USD")' in (warning.hint or "")
+    # The price of an order of 119.90 is 11990, and a payment of 2.00 does not pay for it.
+    assert Converted(amount=Decimal("119.90")).payments_price() == (11_990, "USD")
+
+
+@isolate_apps("tests.receivers")
 def test_fields_that_hide_a_part_of_payable_are_check_errors() -> None:
     class Hiding(Payable):
         number = models.CharField(max_length=9, unique=True)
@@ -654,6 +714,50 @@ def test_fields_that_hide_a_part_of_payable_are_check_errors() -> None:
 
     assert found_ids(Hiding) == ["E021"]
     assert found_ids(Hidden) == ["E021"]
+
+
+@isolate_apps("tests.receivers")
+def test_properties_and_methods_that_hide_a_part_of_payable_are_check_errors() -> None:
+    class Totaled:
+        def totals(self) -> int:
+            return 0
+
+    class Hiding(Totaled, Payable):
+        number = models.CharField(max_length=9, unique=True)
+        merchant_reference_field = "number"
+        payments: Any = None
+
+        class Meta:
+            app_label = "receivers"
+
+        @property
+        def is_paid(self) -> bool:  # type: ignore[override]
+            return True
+
+    class Base(Payable):
+        """What the project is meant to say or may extend is no error."""
+
+        number = models.CharField(max_length=9, unique=True)
+        merchant_reference_field = "number"
+        payments_paid = models.Q(pk__gt=0)
+
+        class Meta:
+            app_label = "receivers"
+            abstract = True
+
+        def payments_price(self) -> tuple[int, str]:
+            return 1, "CLP"
+
+        def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
+            super().refresh_from_db(*args, **kwargs)
+
+    class Told(Base):
+        class Meta:
+            app_label = "receivers"
+
+    assert found_ids(Hiding) == ["E021"] * 3
+    assert {problem.msg.partition(" ")[0] for problem in Hiding.check()} == {"'payments'", "'is_paid'", "'totals'"}
+    assert found_ids(Told) == []
 
 
 @isolate_apps("tests.receivers")
@@ -698,7 +802,9 @@ def test_the_documented_examples_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(handlers, "registered", [])
-    model, create, handle, ask, listing = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    model, create, _decimal, _converted, handle, ask, listing, _filtered, _page, _status, _columns, _surplus = (
+        re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    )
     names: dict[str, Any] = {"__name__": "tests.receivers.models"}
     with isolate_apps("tests.receivers"):
         exec(model, names)
@@ -776,3 +882,18 @@ def test_order_payment_and_page_have_one_refundable_rest(
     assert (f"payment/{quote(payment.pk)}/refund/" in page) == bool(rest)
     if rest:
         assert format_money(rest, "CLP") in unescape(admin_client.get(f"{address}/refund/").content.decode())
+
+
+@pytest.mark.django_db
+def test_the_documented_price_in_whole_units_is_converted(payments_sandbox: ProviderSandbox, woken: list[str]) -> None:
+    model, convert = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)[2:4]
+    names: dict[str, Any] = {"__name__": "tests.receivers.models"}
+    with isolate_apps("tests.receivers"):
+        exec(model, names)
+    assert names["Order"].check() == []
+    order = names["order"] = names["Order"](number="A-7", total=Decimal("119.90"), currency="USD")
+    exec(convert, names)
+    assert (names["payment"].amount, names["paid"]) == (11_990, False)
+    payments_sandbox.engine.pay(names["payment"].pk)
+    payments_sandbox.settle()
+    assert order.is_paid(*order.payments_price())

@@ -24,6 +24,7 @@ from payments_integration.models import (
     WebhookEndpoint,
 )
 from payments_integration.projection import ABSENT, Snapshot, forget_secrets
+from payments_integration.reconciliation.due import READ
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import T0, body, event
@@ -339,6 +340,17 @@ def test_a_refresh_requested_by_a_get_does_not_cancel_the_backoff() -> None:
     assert mark.due_at < later
 
 
+def test_a_request_ends_the_claim_of_a_read_that_is_under_way() -> None:
+    """That read does not answer it, and its process may be dead."""
+    projection.request_refresh("default", "payment", "pay_1", "first")
+    read = READ.take(DueRefresh.objects.all())
+    assert read is not None
+    projection.request_refresh("default", "payment", "pay_1", "changed_meanwhile")
+    assert not DueRefresh.objects.filter(READ.free()).exists()
+    projection.request_refresh("default", "payment", "pay_1", "second")
+    assert DueRefresh.objects.filter(READ.free(), due_at__lte=timezone.now()).exists()
+
+
 def test_a_gone_object_keeps_its_row() -> None:
     write(payment())
     projection.mark_gone("default", Kind.PAYMENT, "pay_1")
@@ -348,12 +360,13 @@ def test_a_gone_object_keeps_its_row() -> None:
 
 def test_a_repeated_refresh_request_counts_up_and_becomes_due() -> None:
     later = timezone.now() + timedelta(hours=1)
-    projection.request_refresh("default", "payment", "pay_1", "first", due_at=later)
+    projection.request_refresh("default", "payment", "pay_1", "first")
+    DueRefresh.objects.update(due_at=later)
     projection.request_refresh("default", "payment", "pay_1", "second")
     mark = DueRefresh.objects.get()
     assert mark.marks == 2
     assert mark.due_at < later
-    projection.request_refresh("default", "payment", "pay_1", "third", due_at=later)
+    projection.request_refresh("default", "payment", "pay_1", "third")
     assert DueRefresh.objects.get().due_at == mark.due_at
 
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from payments_integration.projection.ordering import (
-    UNDATED,
     Order,
     answer_may_replace_event,
     event_after_answer,
@@ -43,13 +42,13 @@ def test_an_answer_covers_its_duration_and_a_margin(seconds: float, order: Order
 
 @pytest.mark.parametrize("days", [-400, -1, 0, 1, 400])
 def test_no_event_is_older_or_newer_than_an_undated_answer(days: int) -> None:
-    assert event_after_answer(after(days * 86400), AT, UNDATED) is Order.UNCLEAR
+    assert event_after_answer(after(days * 86400), AT, None) is Order.UNCLEAR
 
 
 def test_an_answer_read_clearly_before_an_event_does_not_replace_it() -> None:
     assert answer_may_replace_event(AT, 2, after(5))
     assert not answer_may_replace_event(AT, 2, after(5.001))
-    assert answer_may_replace_event(AT, UNDATED, after(5.001))
+    assert answer_may_replace_event(AT, None, after(5.001))
 
 
 @pytest.mark.case(78)
@@ -59,13 +58,13 @@ def test_an_answer_read_clearly_before_an_event_does_not_replace_it() -> None:
         (after(0), 0, 2),
         (after(-300), -300, 2),
         (after(300), 300, 2),
-        (after(301), 301, UNDATED),
-        (after(-86400), -86400, UNDATED),
-        (after(2 * 86400), 0, UNDATED),  # cannot be
-        (None, 0, UNDATED),
+        (after(301), 301, None),
+        (after(-86400), -86400, None),
+        (after(2 * 86400), 0, None),  # cannot be
+        (None, 0, None),
     ],
 )
 def test_a_date_that_contradicts_our_clock_makes_the_answer_undated(
-    date: datetime | None, at: float, duration: float
+    date: datetime | None, at: float, duration: float | None
 ) -> None:
     assert when_read(date, AT, 2) == (after(at), duration)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from payments_integration.sandbox import Clock, Engine, deliveries, gateway
+from payments_integration.sandbox.control_fields import OBJECT_FIELDS, PROJECT_FIELDS
 
 from .support import ACCOUNT, CARD, DEPOSIT, Client, Receiver, types_of
 
@@ -134,7 +136,8 @@ def test_terms_and_api_keys_can_be_changed_over_http(engine: Engine, client: Cli
     client.control("whitelist", {"account_number": ACCOUNT["account_number"]})
     assert ACCOUNT["account_number"] in engine.terms.whitelist
     for body in ({"active": "no"}, {"countries": "CL"}, {"whitelist": []}):
-        assert client.control("terms", body).status == 422
+        reply = client.control("terms", body)
+        assert (reply.status, reply.error["param"]) == (400, next(iter(body)))
     client.control("keys", {"api_key": "sk_test_second"})
     client.control("revoke", {"api_key": "sk_test_sandbox"})
     assert client.get("/balances").error["code"] == "api_key_revoked"
@@ -178,8 +181,8 @@ def test_unknown_objects_and_impossible_actions_are_errors(engine: Engine, clien
     assert client.control("dance").status == 404
     assert client.control(f"payments/{payment['id']}/pay", method="GET").status == 405
     assert client.control(f"payments/{payment['id']}/chargeback").status == 422
-    assert client.control(f"payments/{payment['id']}/pay", {"amount": "10"}).status == 422
-    assert client.control("fund", {"currency": "EUR", "amount": 5}).status == 422
+    assert client.control(f"payments/{payment['id']}/pay", {"amount": "10"}).status == 400
+    assert client.control("fund", {"currency": "EUR", "amount": 5}).status == 400
     assert client.control("fund", {}).status == 400
     assert client.control("fund", [1]).status == 400
     reply = client.call("POST", "/_sandbox/fund", b"{")
@@ -291,6 +294,7 @@ def test_wrong_queries_of_lists_are_errors_that_name_the_parameter(client: Clien
     ):
         reply = client.listed(name, **query)
         assert (reply.status, reply.error["code"], reply.error["param"]) == (status, code, next(iter(query)))
+    assert "This parameter is not known. Use limit, starting_after" in reply.error["message"]
 
 
 def test_the_logs_keep_a_bounded_number_of_entries(
@@ -333,3 +337,127 @@ def test_an_unknown_field_of_an_action_is_refused(engine: Engine, client: Client
 def test_a_missing_field_is_named(client: Client) -> None:
     reply = client.control("fund", {"amount": 5})
     assert (reply.status, reply.error["code"], reply.error["param"]) == (400, "parameter_missing", "currency")
+
+
+#: For each field of each body: a wrong value, and what the error says is allowed.
+WRONG: dict[str, dict[str, tuple[Any, str]]] = {
+    "fund": {"currency": ("EUR", "one of CLP, COP"), "amount": (1.5, "an integer from 1 to 1000000000000000")},
+    "reserve": {"currency": (5, "one of CLP"), "amount": (True, "an integer from 0 to 1000000000000000, in minor")},
+    "clock": {
+        "advance": ("soon", "a number from -3.15576e+09 to 3.15576e+09 of seconds"),
+        "offset": (float("nan"), "a number from"),
+        "freeze": ("2026-01-01", "true or an ISO 8601 date-time with a time zone"),
+        "unfreeze": (False, "true"),
+    },
+    "trigger": {
+        "event": (["payment.succeeded"], "one of payment.created"), "set": ([], "an object"),
+        "object": (7, "a string"),
+    },
+    "faults": {
+        "kind": ("nonsense", "one of reset, error"), "times": (0, "an integer above 0, or null for no end"),
+        "probability": (1.1, "a number from 0 to 1"), "method": ("get", "one of GET"), "path": ("payments", "a path"),
+        "operation": ("pay", "one of list_payment_methods"), "event_type": ("payment", "one of payment.created"),
+        "endpoint_id": ("", "a string of 1 to 500 characters"), "api_key": ("a b", "an API key of 1 to 255 visible"),
+        "work": ("yes", "true or false"), "status": (99, "an integer from 200 to 599"),
+        "code": ("oops", "one of parameter_invalid"), "retry_after": (5, "a string"),
+        "delay": (-1, "a number from 0 to"), "count": (0, "an integer from 1 to 1000"),
+    },
+    "endpoints": {
+        "url": ("ftp://x", "an absolute http or https URL"), "events": ([], "a list with any of payment.created"),
+        "secret": ("", "a string of 1 to 500 characters"),
+    },
+    "projects": {"api_key": (" ", "an API key of 1 to 255 visible ASCII characters")},
+    "keys": {"api_key": ("", "an API key")},
+    "revoke": {"api_key": (5, "an API key")},
+    "whitelist": {"account_number": (5, "a string of 1 to 500 characters")},
+    "terms": {
+        "active": ("no", "true or false"), "countries": ("CL", "a list with any of CL, CO"),
+        "forbidden_methods": (["cl_none"], "a list with any of cl_webpay_card"),
+        "unavailable_methods": ([5], "a list with any of cl_webpay_card"),
+        "broken_methods": ({}, "a list with any of cl_webpay_card"), "blocked_payers": ([5], "a list of strings"),
+        "require_whitelist": (1, "true or false"),
+    },
+}  # fmt: skip
+WRONG_OF_OBJECTS: dict[tuple[str, str], dict[str, tuple[Any, str]]] = {
+    ("payments", "pay"): {"amount": (0, "an integer from 1 to 1000000000000, in minor units")},
+    ("payments", "fail"): {"reason": (5, "a string of 1 to 500 characters")},
+    ("payouts", "fail"): {"reason": ("x" * 501, "a string of 1 to 500 characters")},
+    ("payouts", "return"): {"reason": ([], "a string of 1 to 500 characters")},
+    ("deposit-references", "transfer"): {"amount": ("5", "an integer from 1 to 1000000000000, in minor units")},
+    ("events", "redeliver"): {"endpoint_id": (True, "a string of 1 to 500 characters")},
+}
+
+
+def test_the_error_of_every_field_names_it_and_what_is_allowed(engine: Engine, client: Client) -> None:
+    assert {action: set(fields) for action, fields in WRONG.items()} == {
+        action: set(fields) for action, fields in PROJECT_FIELDS.items()
+    }
+    assert {action: set(fields) for action, fields in WRONG_OF_OBJECTS.items()} == {
+        action: set(fields) for action, fields in OBJECT_FIELDS.items()
+    }
+    bodies = [(action, PROJECT_FIELDS[action], fields) for action, fields in WRONG.items()] + [
+        (f"{collection}/any/{action}", OBJECT_FIELDS[collection, action], fields)
+        for (collection, action), fields in WRONG_OF_OBJECTS.items()
+    ]
+    good: dict[str, Any] = {"currency": "CLP", "amount": 1, "kind": "html", "url": "http://x/", "event": "x"}
+    before = engine.books()
+    for path, known, fields in bodies:
+        needed = {name: good.get(name, "sk_x") for name, field in known.items() if field.required}
+        for name, (value, allowed) in fields.items():
+            error = client.control(path, {**needed, name: value}).error
+            assert (error["code"], error["param"]) == ("parameter_invalid", name), path
+            assert f"This must be {allowed}" in error["message"], (path, name)
+        for name in needed:
+            error = client.control(path, {**needed, name: None}).error
+            assert (error["code"], error["param"]) == ("parameter_missing", name)
+            assert error["message"].startswith("This is required. It must be ")
+        error = client.control(path, {**needed, "colour": 1}).error
+        assert (error["code"], error["param"]) == ("parameter_invalid", "colour")
+        assert f"Use {', '.join(known)}." in error["message"]
+    assert "This request takes none." in client.control("tick", {"x": 1}).error["message"]
+    assert engine.books() == before
+
+
+def test_the_error_of_a_wrong_path_says_what_there_is(client: Client) -> None:
+    for path, method, status, text in (
+        ("dance", "POST", 404, "there is no /_sandbox/dance; use books, payments, "),
+        ("payments/pay_1/dance", "POST", 404, "there is no 'dance' for payments; use open, pay, process, "),
+        ("dances/1/pay", "POST", 404, "there is no 'dances'; use payments, payouts, "),
+        ("fund", "GET", 405, "only POST is allowed here"),
+        ("faults", "PUT", 405, "only GET, POST, DELETE is allowed here"),
+        ("payments", "POST", 405, "only GET is allowed here"),
+        ("books", "POST", 405, "only GET is allowed here"),
+        ("projects/sk_test_sandbox", "POST", 405, "only DELETE is allowed here"),
+    ):
+        reply = client.control(path, method=method)
+        assert reply.status == status, path
+        assert text in reply.error["message"]
+        if status == 405:
+            assert reply.headers["Allow"] == text.partition("only ")[2].partition(" is")[0]
+
+
+def test_values_that_do_not_fit_the_state_are_refused_with_the_field(engine: Engine, client: Client) -> None:
+    engine.add_project("sk_test_two")
+    engine.fund("CLP", 50)
+    for path, body, param, text in (
+        ("reserve", {"currency": "CLP", "amount": 51}, "amount", "at most 50"),
+        ("projects", {"api_key": "sk_test_two"}, "api_key", "a key of no other project"),
+        ("keys", {"api_key": "sk_test_two"}, "api_key", "a key of no other project"),
+        ("revoke", {"api_key": "sk_test_two"}, "api_key", "an API key of the project"),
+    ):
+        error = client.control(path, body).error
+        assert (error["code"], error["param"]) == ("parameter_invalid", param)
+        assert text in error["message"]
+    engine.clock.freeze(datetime(9990, 1, 1, tzinfo=UTC))
+    assert client.control("clock", {"advance": 3_000_000_000}).error["param"] == "advance"
+    for raw in (b"{", b"[1]", b"\xff", b"[" * 100_000):
+        error = client.call("POST", "/_sandbox/fund", raw).error
+        assert error["message"].startswith('the body must be a JSON object, such as {"amount": 500}')
+
+
+def test_an_impossible_change_names_the_statuses_that_allow_it(client: Client) -> None:
+    payment = client.card()
+    client.control(f"payments/{payment['id']}/fail")
+    error = client.control(f"payments/{payment['id']}/expire").error
+    assert (error["code"], error["type"]) == ("invalid_state", "invalid_state_error")
+    assert error["message"] == "a payment that is failed cannot expire; allowed from created, requires_action"

@@ -6,10 +6,13 @@ import itertools
 import json
 import threading
 import time
+from collections.abc import Callable
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
+import time_machine
 
 from payments_integration.sandbox import Clock, Engine, SandboxError, deliveries
 from payments_integration.sandbox.deliveries import HttpTransport, NotAcknowledgedError
@@ -38,14 +41,14 @@ def signed(secret: str, unix_time: int, body: bytes) -> str:
 
 
 def test_a_delivery_contains_the_signed_event(
-    engine: Engine, client: Client, clock: Clock, receiver: Receiver, endpoint: dict[str, str]
+    engine: Engine, client: Client, receiver: Receiver, endpoint: dict[str, str]
 ) -> None:
     payment = client.card(merchant_reference="pedido ñ")
     assert engine.deliver_due() == 1
     url, headers, body = receiver.got[0]
     assert (url, headers["Content-Type"]) == (URL, "application/json")
     unix_time, values = parts(headers["Service-Signature"])
-    assert unix_time == int(clock.now().timestamp())
+    assert abs(unix_time - time.time()) < 60
     assert values == [signed(endpoint["secret"], unix_time, body)]
     assert json.loads(body) == client.get("/events").json["data"][0]
     assert json.loads(body)["data"] == payment
@@ -106,19 +109,37 @@ def test_failed_deliveries_follow_the_retry_schedule(
 ) -> None:
     receiver.status = 500
     client.card()
-    assert engine.deliver_due() == 1
-    for number, wait in enumerate(SCHEDULE, start=2):
-        clock.advance(wait - 1)
-        assert engine.deliver_due() == 0
-        clock.advance(1)
+    with time_machine.travel(0, tick=False) as real:
         assert engine.deliver_due() == 1
-        assert engine.deliveries[-1]["attempt"] == number
+        for number, wait in enumerate(SCHEDULE, start=2):
+            real.shift(1)
+            clock.advance(wait - 1)
+            assert engine.deliver_due() == 0
+            clock.advance(1)
+            assert engine.deliver_due() == 1
+            assert engine.deliveries[-1]["attempt"] == number
+    assert [parts(headers["Service-Signature"])[0] for _, headers, _ in receiver.got] == list(range(9))
     assert sum(SCHEDULE) <= 3 * DAY < sum(SCHEDULE) + DAY
     clock.advance(30 * DAY)
     assert engine.deliver_due() == 0
     assert engine.pending_deliveries == []
     assert len({body for _, _, body in receiver.got}) == 1
-    assert len({headers["Service-Signature"] for _, headers, _ in receiver.got}) == 9  # a new one per attempt
+
+
+@pytest.mark.usefixtures("endpoint")
+@pytest.mark.parametrize("move", [600, -600, 40 * DAY])
+def test_a_signature_has_real_time_wherever_the_sandbox_s_clock_stands(
+    engine: Engine, client: Client, clock: Clock, receiver: Receiver, move: int
+) -> None:
+    clock.unfreeze()
+    clock.set_offset(move)
+    client.card()
+    engine.deliver_due()
+    (_, headers, body), now = receiver.got[0], time.time()
+    assert abs(parts(headers["Service-Signature"])[0] - now) < 60
+    created_at = datetime.fromisoformat(json.loads(body)["created_at"]).timestamp()
+    assert abs(created_at - now - move) < 60
+    assert engine.deliveries[0]["at"] >= json.loads(body)["created_at"]
 
 
 @pytest.mark.usefixtures("endpoint")
@@ -378,6 +399,85 @@ def test_the_scheduler_delivers_until_it_is_stopped(engine: Engine, client: Clie
     assert "payments-sandbox-scheduler" not in names
     client.card()
     assert len(engine.pending_deliveries) == 1
+
+
+def wait_for(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_slow_receiver_delays_no_other_one_and_gets_its_own_in_order(engine: Engine, client: Client) -> None:
+    engine.transport = None
+    other = engine.add_project("sk_test_two")
+    with Shop() as slow, Shop() as fast, Shop() as second:
+        slow.delay = 60
+        for project, shop in ((engine, slow), (engine, fast), (other, second)):
+            project.add_endpoint(f"{shop.url}/hook", ["payment.created"])
+        engine.start_scheduler()
+        try:
+            sent = [client.card()["id"] for _ in range(3)]
+            Client(engine, "sk_test_two").card()
+            wait_for(lambda: len(fast.bodies) == 3 and len(second.bodies) == 1)
+            assert len(slow.bodies) == 1, "one after the other"
+            assert len(engine.pending_deliveries) == 2
+            slow.delay = 0
+            slow.done.set()
+            wait_for(lambda: len(slow.bodies) == 3)
+        finally:
+            slow.done.set()
+            engine.stop_scheduler()
+    for shop in (slow, fast):
+        assert [json.loads(body)["data"]["id"] for body in shop.bodies] == sent
+    assert "payments-sandbox-deliveries" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_delivering_by_hand_waits_for_what_another_thread_sends(engine: Engine, client: Client) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    got: list[str] = []
+
+    def transport(url: str, headers: dict[str, str], body: bytes) -> int:
+        if not got:
+            got.append("first")
+            begun.set()
+            may_end.wait(30)
+        else:
+            got.append("second")
+        return 200
+
+    engine.transport = transport
+    engine.add_endpoint(URL, ["payment.created"])
+    client.card()
+    engine._run_due(lambda: False)
+    assert begun.wait(30)
+    client.card()
+    by_hand = threading.Thread(target=engine.deliver_due)
+    by_hand.start()
+    by_hand.join(0.3)
+    assert by_hand.is_alive()
+    assert got == ["first"]
+    may_end.set()
+    by_hand.join(30)
+    assert got == ["first", "second"]
+    engine.stop_scheduler()
+    assert [entry["acknowledged"] for entry in engine.deliveries] == [True, True]
+
+
+def test_a_receiver_may_have_more_delivered_while_it_answers(engine: Engine, client: Client) -> None:
+    nested: list[int] = []
+
+    def transport(url: str, headers: dict[str, str], body: bytes) -> int:
+        nested.append(engine.deliver_due())
+        return 200
+
+    engine.transport = transport
+    engine.add_endpoint(URL, ["payment.created"])
+    client.card()
+    client.card()
+    assert engine.deliver_due() == 1
+    assert nested == [0, 1]
+    assert engine.pending_deliveries == []
 
 
 def test_the_scheduler_continues_after_an_exception(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -346,11 +345,3 @@ def test_faults_of_requests_do_not_apply_to_deliveries(engine: Engine, client: C
     assert (delivery.used, request.used) == (1, 0)
     client.get("/balances")
     assert (delivery.used, request.used) == (1, 1)
-
-
-def test_a_fault_can_be_read_from_json() -> None:
-    fault = Fault.from_wire({"kind": "slow", "delay": 0.5, "operation": "create_payout"})
-    assert json.loads(json.dumps(fault.wire()))["delay"] == 0.5
-    for data in ({}, {"kind": "slow", "surprise": 1}, {"kind": 5}):
-        with pytest.raises(ValueError, match=r"unknown|kind"):
-            Fault.from_wire(data)

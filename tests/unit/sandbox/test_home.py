@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from typing import Any
 from urllib.parse import urlencode
@@ -10,8 +11,9 @@ from urllib.parse import urlencode
 import pytest
 from django.utils import translation
 
-from payments_integration.sandbox import Engine, Fault, home
+from payments_integration.sandbox import Engine, Fault, gateway, home
 from payments_integration.sandbox.faults import DELIVERY_KINDS, REQUEST_KINDS
+from payments_integration.sandbox.magic import TABLE
 from payments_integration.sandbox.protocol import EVENT_TYPES
 
 from .support import CARD, Client, Receiver, Reply, types_of
@@ -71,7 +73,8 @@ def test_the_page_shows_objects_events_deliveries_and_requests(engine: Engine, c
         "Event",
         "Attempt",
         "Available",
-        "Request",
+        "Type and body",
+        "Request and bodies",
     )
     # Times are short; all of them is in the title.
     times = (
@@ -178,9 +181,9 @@ def test_a_form_makes_the_next_requests_fail(engine: Engine, client: Client) -> 
     assert "error internal_error, 0 of 2 used" in text
     assert [client.get("/balances").status for _ in range(3)] == [500, 500, 200]
     press(client, "request", fault="slow", times="1", seconds="7")
-    assert (engine.faults.all()[-1].kind, engine.faults.all()[-1].delay) == ("slow", 7)
+    assert (engine.default_project.faults.all()[-1].kind, engine.default_project.faults.all()[-1].delay) == ("slow", 7)
     assert "Active faults" not in follow(client, press(client, "clear"))
-    assert engine.faults.all() == []
+    assert engine.default_project.faults.all() == []
 
 
 def test_a_form_delays_the_next_delivery(engine: Engine, client: Client, receiver: Receiver) -> None:
@@ -202,7 +205,7 @@ def test_every_choice_of_fault_is_one_of_its_kind(engine: Engine, client: Client
     ):
         for name in choices:
             assert press(client, action, fault=name, times="1", seconds="5").status == 303
-            assert engine.faults.all()[-1].kind in kinds
+            assert engine.default_project.faults.all()[-1].kind in kinds
     assert {fault["kind"] for _, fault in home.DELIVERY_FAULTS.values()} == set(DELIVERY_KINDS)
 
 
@@ -217,6 +220,8 @@ def test_every_choice_of_fault_is_one_of_its_kind(engine: Engine, client: Client
         ("delivery", {"fault": "drop", "times": "9" * 5_000}, "times: write a number from 1 to 1000"),
         ("resend", {"event": "evt_none"}, "there is no 'evt_none' in the sandbox"),
         ("resend", {}, "there is no '' in the sandbox"),
+        ("advance", {"advance": "0"}, "advance: write a number from 1 to 31536000"),
+        ("real", {"project": "1"}, "choose one of the projects"),
         ("dance", {}, "choose one of the buttons"),
         ("", {}, "choose one of the buttons"),
     ],
@@ -225,7 +230,7 @@ def test_a_wrong_form_is_refused(
     client: Client, engine: Engine, action: str, fields: dict[str, str], text: str
 ) -> None:
     assert problem(press(client, action, **{"times": "1", "seconds": "1", **fields})) == text
-    assert engine.faults.all() == []
+    assert engine.default_project.faults.all() == []
 
 
 def test_buttons_send_an_event_again_to_all_or_to_one_endpoint(
@@ -266,11 +271,89 @@ def test_a_form_of_the_page_itself_is_accepted(engine: Engine, client: Client) -
     assert press(client, "trigger", headers, event="payment.created").status == 303
 
 
-def test_no_other_page_can_frame_this_one_and_it_runs_no_script(client: Client) -> None:
-    policy = client.call("GET", "/").headers["Content-Security-Policy"]
-    assert "default-src 'none'" in policy
-    assert "frame-ancestors 'none'" in policy
-    assert "script" not in policy
+def test_no_other_page_can_frame_this_one_and_it_runs_one_script(client: Client) -> None:
+    page = client.call("GET", "/")
+    policy = dict(part.split(" ", 1) for part in page.headers["Content-Security-Policy"].split("; "))
+    assert (policy["default-src"], policy["frame-ancestors"]) == ("'none'", "'none'")
+    assert (policy["script-src"], policy["connect-src"]) == ("'self'", "'self'")
+    assert re.findall(r"<script[^>]*>(.*?)</script>", page.raw.decode()) == [""]
+    (address,) = re.findall(r'<script src="([^"]+)"', page.raw.decode())
+    script = client.call("GET", address)
+    assert (script.status, script.headers["Content-Type"]) == (200, "text/javascript; charset=utf-8")
+    assert script.headers["X-Content-Type-Options"] == "nosniff"
+    assert script.raw == home.LIVE_SCRIPT.read_bytes()
+    assert client.call("POST", address).status == 405
+
+
+def test_the_page_shows_the_bodies_of_events_requests_and_answers(engine: Engine, client: Client) -> None:
+    client.post("/payments", {**CARD, "amount": 77, "colour": "<b>red</b>"})
+    client.make("/webhook-endpoints", {"url": "https://shop.example/hook"})
+    payment = client.card(merchant_reference="pedido ñ")
+    client.call("POST", "/v1/payments", b"\xffno json", idempotency_key="k")
+    secret = next(iter(engine.default_project.state.endpoints.by_id.values())).secret
+    engine.faults.add(Fault("reset"))
+    with pytest.raises(ConnectionResetError):
+        client.get("/balances")
+    text = client.call("GET", "/").raw.decode()
+    shown = [html.unescape(found) for found in re.findall(r"<pre>(.*?)</pre>", text, re.DOTALL)]
+    event, requests = json.loads(shown[0]), shown[1:]
+    assert (event["type"], event["data"]) == ("payment.created", payment)
+    assert requests[:2] == ["(empty)", "(none)"]
+    assert requests[2].endswith("no json")
+    assert json.loads(requests[5]) == payment
+    assert json.loads(requests[7])["secret"] == "(hidden)"
+    assert json.loads(requests[8])["colour"] == "<b>red</b>"
+    assert json.loads(requests[9])["error"]["param"] == "colour"
+    assert secret not in text
+    assert "<b>red" not in text
+
+
+def test_only_the_newest_bodies_are_kept_and_not_more_than_a_part_of_them(
+    engine: Engine, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway, "BODIES", 3)
+    monkeypatch.setattr(gateway, "BODY_BYTES", 10)
+    for _ in range(5):
+        client.card()
+    assert list(engine.gateway.bodies) == [entry["request_id"] for entry in engine.requests[-3:]]
+    assert {len(text) for pair in engine.gateway.bodies.values() for text in pair} == {10}
+
+
+def test_the_page_shows_each_clock_and_moves_it(engine: Engine, client: Client) -> None:
+    def clocks(text: str) -> list[str]:
+        return re.findall(r"Its clock: <span[^>]*>([^<]*)</span>, ([^<]*)</p>", text)
+
+    assert clocks(client.call("GET", "/").raw.decode()) == [("2026-01-15 12:00:00 UTC", "frozen")]
+    text = follow(client, press(client, "advance", advance="3600"))
+    assert clocks(text) == [("2026-01-15 13:00:00 UTC", "frozen")]
+    two = engine.add_project("sk_test_two")
+    text = follow(client, press(client, "advance", advance="7200", project="1"))
+    assert 7_190 < two.clock.ahead < 7_210
+    assert re.fullmatch(r"7,(19|20)\d seconds ahead of real time", clocks(text)[1][1])
+    assert clocks(text)[0] == ("2026-01-15 13:00:00 UTC", "frozen")
+    assert clocks(follow(client, press(client, "real", project="1")))[1][1] == "in real time"
+    two.clock.set_offset(-60)
+    assert clocks(client.call("GET", "/").raw.decode())[1][1] == "60 seconds behind real time"
+
+
+def test_a_form_makes_the_requests_of_the_chosen_project_fail(engine: Engine, client: Client) -> None:
+    two = engine.add_project("sk_test_two")
+    text = follow(client, press(client, "request", fault="internal", times="1", seconds="1", project="1"))
+    assert "error internal_error, 0 of 1 used, in sk_test_two" in text
+    assert client.get("/balances").status == 200
+    assert Client(engine, "sk_test_two").get("/balances").status == 500
+    engine.faults.add(Fault("html"))
+    two.faults.add(Fault("html"))
+    press(client, "clear")
+    assert engine.all_faults() == []
+
+
+def test_the_page_shows_every_magic_value(client: Client) -> None:
+    text = client.call("GET", "/").raw.decode()
+    rows = re.findall(r"<tr>(<td><code>\S+@.*?)</tr>", text)
+    assert [re.findall(r"<td>(?:<code>)?(.*?)(?:</code>)?</td>", row) for row in rows] == [
+        [row.email, row.reference, str(row.amount), row.effect, ", ".join(row.families) or "all"] for row in TABLE
+    ]
 
 
 def test_an_unknown_event_in_the_address_shows_nothing(client: Client) -> None:

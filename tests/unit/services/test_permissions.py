@@ -131,7 +131,7 @@ class TestOperations:
     def stuck(self, fake: Fake) -> Operation:
         fake.script = [Lost(timeout())]
         operation = services.defer(services.create_payout, **PAYOUT)
-        Operation.objects.update(state=OperationState.NEEDS_PERSON, lease_until=None)
+        Operation.objects.update(state=OperationState.NEEDS_PERSON, claimed_until=None)
         fake.calls.clear()
         return operation
 

@@ -150,13 +150,38 @@ def test_refunds_made_elsewhere_are_read_if_the_payment_has_refunds(fake: Fake, 
     assert services.create_refund(paid, amount=1_000)
 
 
+@pytest.mark.promise(3)
+def test_a_refund_that_is_listed_as_it_is_mirrored_is_not_written(fake: Fake, paid: Payment) -> None:
+    """Otherwise one that was returned would be newer than the payment, and count as missing in its refunded_amount."""
+    first = services.create_refund(paid, amount=1_000)
+    services.create_refund(paid, amount=1_000)
+    again = Refund.objects.get(pk=first.pk)
+    assert (again.version, again.state_at, again.synced_at) == (first.version, first.state_at, first.synced_at)
+
+
+@pytest.mark.promise(5)
+def test_a_refund_whose_event_came_before_its_lost_answer_counts_once(
+    fake: Fake, paid: Payment, mirrored: Any
+) -> None:
+    """Nothing new is listed. The operation whose outcome is unknown is linked all the same."""
+    fake.script = [Lost(timeout())]
+    with pytest.raises(OutcomeUnknown):
+        services.create_refund(paid, amount=3_000)
+    (made,) = fake.made("refund")
+    mirrored(made)
+    DueRefresh.objects.all().delete()
+    Operation.objects.update(claimed_until=None)
+    assert services.create_refund(paid, amount=7_000).amount == 7_000
+    assert fake.reads == ["list refund", "list refund", f"get {made.id}"], "the list, the look-up and what it found"
+
+
 @pytest.mark.promise(5)
 def test_a_refund_whose_answer_was_lost_counts_once(fake: Fake, paid: Payment) -> None:
     """The provider lists it: it is linked to its operation before the rest is decided."""
     fake.script = [Lost(timeout())]
     with pytest.raises(OutcomeUnknown):
         services.create_refund(paid, amount=3_000)
-    Operation.objects.update(lease_until=None)
+    Operation.objects.update(claimed_until=None)
     assert services.create_refund(paid).amount == 7_000
     assert set(Operation.objects.values_list("state", flat=True)) == {OperationState.DONE}
     assert Refund.objects.filter(payment_id=paid.pk).count() == 2
@@ -167,11 +192,11 @@ def test_a_refund_that_may_yet_be_sent_again_stays_unknown_and_counts(fake: Fake
     fake.script = [timeout()]
     with pytest.raises(OutcomeUnknown):
         services.create_refund(paid, amount=3_000)
-    Operation.objects.update(lease_until=None)
+    Operation.objects.update(claimed_until=None)
     before = Operation.objects.get()
     assert services.create_refund(paid).amount == 7_000
     after = Operation.objects.get(pk=before.pk)
-    assert (after.state, after.attempts, after.next_attempt_at, after.lease_token) == (
+    assert (after.state, after.attempts, after.next_attempt_at, after.claim_token) == (
         OperationState.UNKNOWN, before.attempts, before.next_attempt_at, "",
     )  # fmt: skip
 

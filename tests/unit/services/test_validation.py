@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 
 from payments_integration import services
 from payments_integration.models import Operation
+from tests.factories import rows
 from tests.fake_provider import DEPOSIT, DESTINATION, ENDPOINT, PAYER, PAYMENT, PAYOUT, Fake, payment, payout
 
 LONG = "x" * 256
+ORDER = UUID("9f0f7d0c-55c1-4c0e-8a3e-2f1d1d3b6a10")
 
 
 class Text(str):
@@ -22,13 +26,15 @@ class Text(str):
 PAYMENT_ERRORS: list[Any] = [
     ("amount", 0),
     ("amount", -1),
-    ("amount", 1.0),
-    ("amount", True),
-    ("amount", "100"),
+    pytest.param("amount", 1.0, marks=pytest.mark.case(131)),
+    pytest.param("amount", Decimal("119.90"), marks=pytest.mark.case(131)),
+    pytest.param("amount", Decimal(11990), marks=pytest.mark.case(131)),
+    pytest.param("amount", True, marks=pytest.mark.case(131)),
+    pytest.param("amount", "100", marks=pytest.mark.case(131)),
     ("amount", None),
     ("amount", 2**63),
     ("currency", "EUR"),
-    ("currency", "clp"),
+    pytest.param("currency", "clp", marks=pytest.mark.case(131)),
     ("currency", None),
     ("currency", 1),
     ("country", "AR"),
@@ -39,6 +45,8 @@ PAYMENT_ERRORS: list[Any] = [
     ("method_code", 7),
     ("merchant_reference", ""),
     ("merchant_reference", "  "),
+    pytest.param("merchant_reference", 7, marks=pytest.mark.case(131)),
+    pytest.param("merchant_reference", ORDER, marks=pytest.mark.case(131)),
     ("merchant_reference", LONG),
     pytest.param("merchant_reference", "order-1 ", marks=pytest.mark.case(126)),
     pytest.param("merchant_reference", "\norder-1", marks=pytest.mark.case(126)),
@@ -106,6 +114,54 @@ def test_invalid_payment_arguments_are_refused_by_name(fake: Fake, name: str, va
         services.create_payment(**{**PAYMENT, name: value})
     assert list(caught.value.message_dict) == [name]
     assert not Operation.objects.exists()
+    assert not fake.calls
+
+
+CALLS: list[Any] = [
+    (services.create_payment, PAYMENT),
+    (services.create_payout, PAYOUT),
+    (services.create_refund, {"payment": "pay_1"}),
+    (services.list_payment_methods, {}),
+]
+
+
+@pytest.mark.case(131)
+@pytest.mark.parametrize(("call", "arguments"), CALLS)
+@pytest.mark.parametrize(
+    "amount", [Decimal("990.00"), 990.0, "990.00", True, "11990", Decimal("0.001"), 1e99], ids=str
+)
+def test_an_amount_that_is_not_in_minor_units_is_refused_and_the_helper_named(
+    fake: Fake, call: Any, arguments: dict[str, Any], amount: Any
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        call(**{**arguments, "amount": amount})
+    example = '11990 for USD 119.90, money.to_minor(Decimal("119.90"), "USD")'
+    if "990." in str(amount) and arguments.get("currency") == "CLP":
+        example = '990 for CLP 990, money.to_minor(Decimal("990"), "CLP")'  # the caller's own
+    assert caught.value.message_dict == {"amount": [f"This must be an integer in minor units: {example}."]}
+    assert not fake.calls
+
+
+@pytest.mark.case(131)
+@pytest.mark.parametrize(
+    "amount", [Decimal("990.00"), 990.0, "990.00", True, "11990", Decimal("0.001"), 1e99], ids=str
+)
+@pytest.mark.django_db
+def test_the_rest_that_can_be_refunded_is_asked_for_in_minor_units(amount: Any) -> None:
+    paid = rows.payment(status="succeeded", amount=200, amount_received=200, currency="USD")
+    with pytest.raises(TypeError, match="to_minor"):
+        services.refundable(paid, at_least=amount)
+
+
+@pytest.mark.case(131)
+@pytest.mark.parametrize("call", [services.create_payment, services.create_payout, services.create_deposit_reference])
+@pytest.mark.parametrize("reference", [ORDER, 7], ids=str)
+def test_a_reference_that_is_not_text_is_refused_with_what_to_pass(fake: Fake, call: Any, reference: Any) -> None:
+    bodies = {"create_payment": PAYMENT, "create_payout": PAYOUT, "create_deposit_reference": DEPOSIT}
+    with pytest.raises(ValidationError) as caught:
+        call(**{**bodies[call.__name__], "merchant_reference": reference})
+    wanted = "This must be text: pass str(…) of a number or a UUID."
+    assert caught.value.message_dict == {"merchant_reference": [wanted]}
     assert not fake.calls
 
 
@@ -288,3 +344,24 @@ def test_payment_methods_are_listed_by_valid_filters(fake: Fake) -> None:
         services.list_payment_methods(amount=1.5)  # type: ignore[arg-type]
     with pytest.raises(ValidationError):
         services.list_payment_methods(country="AR")
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "holder"),
+    [
+        (services.create_payment, {**PAYMENT, "payer": PAYER}, "payer"),
+        (services.create_deposit_reference, {**DEPOSIT, "payer": PAYER}, "payer"),
+        (services.create_payout, PAYOUT, "destination"),
+    ],
+    ids=["payment", "deposit reference", "payout"],
+)
+def test_documents_are_refused_or_sent_as_the_setting_says(
+    fake: Fake, settings: Any, function: Any, arguments: dict[str, Any], holder: str
+) -> None:
+    name = "document" if holder == "payer" else "holder_document"
+    wrong = {**arguments, holder: {**arguments[holder], name: {"type": "RUT", "number": "12.345.678-4"}}}
+    with pytest.raises(ValidationError, match="RUT number"):
+        function(**wrong)
+    settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "DOCUMENT_CHECKS": "warn"}
+    function(**wrong)
+    assert b"12.345.678-4" in fake.calls[-1].body

@@ -17,7 +17,8 @@ from tests.fake_provider import ENDPOINT, Fake, Lost, endpoint, make_due, not_fo
 
 
 def stored(row: WebhookEndpoint) -> tuple[str, ...]:
-    return projection.active_secrets(row.account, fresh=True)
+    projection.forget_secrets()
+    return projection.active_secrets(row.account)
 
 
 def everything() -> str:

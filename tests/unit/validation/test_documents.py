@@ -26,6 +26,11 @@ VALID = [
     ("CNPJ", "16.727.230/0001-97", "BR"),
     ("RFC", "GODE561231GR8", "MX"),
     ("CURP", "BOXW310820HNERXN09", "MX"),
+    ("CURP", "BOXW310820XNERXN03", "MX"),
+    ("CURP", "boxw-310820-xnerxn-03", "MX"),
+    ("NIT", "213123432", "CO"),
+    ("NIT", "213.123.432", "CO"),
+    ("NIT", "1018234567", "CO"),
 ]
 INVALID = [
     ("RUT", "12.345.678-4", "CL"),
@@ -34,6 +39,13 @@ INVALID = [
     ("CC", "1018234567A", "CO"),
     ("CC", "1714307104", "EC"),
     ("NIT", "213.123.432-2", "CO"),
+    ("NIT", "2131234322", "CO"),
+    ("NIT", "21312", "CO"),
+    ("CURP", "BOXW310820XNERXN04", "MX"),
+    ("CURP", "BOXW310820YNERXN09", "MX"),
+    ("CURP", "BOXW311320XNERXN03", "MX"),
+    ("CPF", "111.111.111-11", "BR"),
+    ("RUT", "-", "CL"),
     ("RUC", "1792060346002", "PE"),
     ("RUC", "20512333797", "EC"),
     ("RUC", "20512333798", ""),
@@ -66,6 +78,31 @@ def test_an_invalid_number_is_refused_and_not_repeated(kind: str, number: str, c
         documents.validate(kind, number, country)
     assert caught.value.code == "invalid_document"
     assert len(number) < 3 or number not in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "number", "country"), [INVALID[0], ("CURP", "BOXW310820XNERXN04", "MX")])
+def test_a_number_that_only_the_library_refuses_may_be_sent_with_a_warning(
+    kind: str, number: str, country: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    documents.validate(kind, number, country, checks="warn")
+    assert f"A {kind} number is sent that is not known to be valid" in caplog.text
+    assert number not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "country"),
+    [
+        ("CPF", "111.111.111-11", "BR"),
+        ("CC", "12", "CO"),
+        ("PASS", "AB 12;DROP", "CL"),
+        ("RUT", "12.345.678-5\n", "CL"),
+        ("RUT", "1" * 65, "CL"),
+        ("RUT", " -", "CL"),
+    ],
+)
+def test_what_the_app_itself_refuses_is_never_sent(kind: str, number: str, country: str) -> None:
+    with pytest.raises(ValidationError):
+        documents.validate(kind, number, country, checks="warn")
 
 
 def test_an_unknown_document_type_is_refused() -> None:

@@ -1,5 +1,4 @@
 
-import django.utils.timezone
 import payments_integration.db.fields
 from django.db import migrations, models
 
@@ -12,6 +11,25 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.CreateModel(
+            name='ClosingBalance',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('account', payments_integration.db.fields.ExactCharField(max_length=64, verbose_name='account')),
+                ('currency', payments_integration.db.fields.ExactCharField(max_length=64, verbose_name='currency')),
+                ('day', models.DateField(verbose_name='day')),
+                ('available', models.BigIntegerField(verbose_name='available')),
+                ('pending', models.BigIntegerField(verbose_name='pending')),
+                ('reserve', models.BigIntegerField(verbose_name='reserve')),
+                ('hold', models.BigIntegerField(verbose_name='hold')),
+                ('debt', models.BigIntegerField(verbose_name='debt')),
+            ],
+            options={
+                'verbose_name': 'closing balance',
+                'verbose_name_plural': 'closing balances',
+                'constraints': [models.UniqueConstraint(fields=('account', 'currency', 'day'), name='pf_closingbalance_day')],
+            },
+        ),
         migrations.CreateModel(
             name='Movement',
             fields=[
@@ -30,25 +48,7 @@ class Migration(migrations.Migration):
             options={
                 'verbose_name': 'movement',
                 'verbose_name_plural': 'movements',
-                'indexes': [models.Index(fields=['account', 'object_kind', 'object_id'], name='pf_movement_object'), models.Index(fields=['booked_on', 'id'], name='pf_movement_booked'), models.Index(fields=['account', 'booked_on', 'id'], name='pf_movement_by_account'), models.Index(fields=['occurred_on'], name='pf_movement_occurred')],
-            },
-        ),
-        migrations.CreateModel(
-            name='ReceiptMail',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('account', payments_integration.db.fields.ExactCharField(max_length=64, verbose_name='account')),
-                ('payment_id', payments_integration.db.fields.ExactCharField(unique=True, verbose_name='payment')),
-                ('state', models.CharField(choices=[('queued', 'waiting to be sent'), ('sending', 'being sent'), ('sent', 'sent'), ('unknown', 'outcome unknown'), ('failed', 'failed'), ('skipped', 'not sent')], default='queued', max_length=16, verbose_name='state')),
-                ('reason', models.CharField(blank=True, default='', max_length=64, verbose_name='reason')),
-                ('queued_at', models.DateTimeField(default=django.utils.timezone.now, verbose_name='queued at')),
-                ('tried_at', models.DateTimeField(blank=True, null=True, verbose_name='tried at')),
-            ],
-            options={
-                'verbose_name': 'receipt by mail',
-                'verbose_name_plural': 'receipts by mail',
-                'permissions': [('send_receiptmail', 'Can send a receipt by mail again')],
-                'indexes': [models.Index(fields=['state', 'queued_at', 'id'], name='pf_receipt_by_state'), models.Index(fields=['account', 'queued_at', 'id'], name='pf_receipt_by_account'), models.Index(fields=['queued_at', 'id'], name='pf_receipt_queued')],
+                'indexes': [models.Index(fields=['account', 'object_kind', 'object_id'], name='pf_movement_object'), models.Index(fields=['booked_on', 'id'], name='pf_movement_booked'), models.Index(fields=['account', 'booked_on', 'id'], name='pf_movement_by_account'), models.Index(fields=['occurred_on', 'id'], name='pf_movement_occurred'), models.Index(fields=['kind', 'booked_on', 'id'], name='pf_movement_by_kind'), models.Index(fields=['currency', 'booked_on', 'id'], name='pf_movement_by_currency')],
             },
         ),
     ]

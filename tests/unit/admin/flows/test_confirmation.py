@@ -29,7 +29,6 @@ def test_the_review_of_a_card_refund_says_in_words_what_will_happen(boss: Client
     html = submit(boss, row, step="review", amount="100,5", reason="it <broke>\r\ntwice").content.decode()
     for words in (
         "USD\xa0100.50 will be sent back to the card that was charged.",
-        "one hundred US dollars and fifty cents",
         "it &lt;broke&gt;",
         "Left to refund afterwards",
         "USD\xa00.00",
@@ -53,7 +52,6 @@ def test_the_review_of_a_bank_refund_names_the_recipient(boss: Client, service: 
     html = submit(boss, row, step="review", amount="400", **BANK).content.decode()
     for words in (
         "CLP\xa0400 will be sent back to Ana Pérez (RUT 12345678-5), account 000123 at bank 001.",
-        "four hundred Chilean pesos",
         "checking",
         "CLP\xa0600",
         "24 hours",

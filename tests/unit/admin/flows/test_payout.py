@@ -79,13 +79,52 @@ def submit(client: Client, step: str = "confirm", **fields: Any) -> Any:
 
 
 def test_opening_the_form_sends_no_request(boss: Client, service: Services) -> None:
-    rows.payout(method_code="cl_<bank>")
+    rows.payout(method_code="cl_<bank>", country="CL")
     html = page(boss, reverse(ADD))
     assert service.asked == []
     assert "24 hours" in html
-    # Codes that were used before are offered.
-    assert '<option value="cl_&lt;bank&gt;">' in html
+    # Codes that were used before are offered, with their names.
+    assert '<option value="cl_&lt;bank&gt;" label="&lt;bank&gt;" data-countries="CL">' in html
     assert 'list="pi-method-codes"' in html
+
+
+def test_banks_are_suggested_to_those_who_may_see_bank_accounts(staff: Callable[..., Client]) -> None:
+    account = {"type": "bank_account", "account_number": "000123", "holder_name": "Ana", "bank_code": "077"}
+    rows.payout(country="CL", destination=account)
+    for rights, sees in (
+        (("create_payout", "view_payout", "view_personal_data"), True),
+        (("create_payout", "view_payout"), False),
+        (("create_payout",), False),
+    ):
+        html = page(staff(*rights), reverse(ADD))
+        assert ('<option value="077" data-countries="CL">' in html) is sees, rights
+
+
+def test_the_balance_is_beside_the_amount_from_the_start(boss: Client, service: Services) -> None:
+    rows.balance(currency="USD", available=5_050)
+    rows.balance(currency="PEN", available=7, gone_at=rows.AT)
+    shown = boss.get(reverse(ADD)).context["form"]["amount"].help_text.replace("\xa0", " ")
+    assert "CLP 2,000" in shown
+    assert "USD 50.50" in shown
+    assert "PEN" not in shown
+    Balance.objects.update(gone_at=rows.AT)
+    assert "Available: not known" in page(boss, reverse(ADD))
+    assert service.asked == []
+
+
+def test_balances_are_for_those_who_may_view_them(staff: Callable[..., Client], service: Services) -> None:
+    for rights, sees in ((("create_payout",), False), (("create_payout", "view_balance"), True)):
+        html = page(staff(*rights), reverse(ADD))
+        assert ("CLP\xa02,000" in html) is sees, rights
+
+
+def test_the_title_says_how_much_and_to_whom(boss: Client, service: Services) -> None:
+    assert "<h1>New payout</h1>" in page(boss, reverse(ADD))
+    html = submit(boss, "review").content.decode().replace("\xa0", " ")
+    assert "<h1>Send CLP 1,500 to Ana Pérez</h1>" in html
+    assert "<title>Send CLP 1,500 to Ana Pérez | " in html
+    html = submit(boss, "review", amount="x", holder_name="<b>").content.decode()
+    assert "<h1>New payout to &lt;b&gt;</h1>" in html
 
 
 def test_the_review_shows_every_value_and_sends_nothing(boss: Client, service: Services) -> None:
@@ -94,7 +133,6 @@ def test_the_review_shows_every_value_and_sends_nothing(boss: Client, service: S
     assert service.calls == []
     for words in (
         "CLP\xa01,500 will be sent to Ana Pérez (RUT 12345678-5), account 000123 at bank 001.",
-        "one thousand, five hundred Chilean pesos",
         "Available", "CLP\xa02,000", "CLP\xa030", "CLP\xa040", "CLP\xa050", "CLP\xa00",
         "Available afterwards, before the fee", "CLP\xa0500",
         "24 hours", "fee is added", "invoice-7", "cl_bank_transfer", "Chile", "checking",

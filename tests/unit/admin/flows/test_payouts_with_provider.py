@@ -20,10 +20,10 @@ from payments_integration.models import Operation, OperationState, Payment, Payo
 from payments_integration.sandbox.faults import Fault
 from payments_integration.testing import ProviderSandbox
 from tests.unit.admin.conftest import browser, page, url
-from tests.unit.admin.flows.test_bulk_refund import VALUES, outcomes
 from tests.unit.admin.flows.test_payout import FORM
 from tests.unit.admin.flows.test_refund import hidden
 from tests.unit.admin.flows.test_refunds_with_provider import form_of, paid
+from tests.unit.contrib.backoffice.test_bulk_refund import VALUES, outcomes
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -90,7 +90,7 @@ def test_a_refund_without_an_answer_is_shown_and_resolved(boss: Client, payments
         [message] = response.context["messages"]
         assert "is being resolved" in str(message)
     assert "no outcome yet" in page(boss, address)
-    Operation.objects.filter(state=OperationState.UNKNOWN).update(next_attempt_at=None, lease_until=None)
+    Operation.objects.filter(state=OperationState.UNKNOWN).update(next_attempt_at=None, claimed_until=None)
     services.resume_operations()
     payments_sandbox.settle()
     assert boss.post(address, carried).status_code == 302

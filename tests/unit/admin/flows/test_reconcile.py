@@ -13,13 +13,14 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db import DataError, connection
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
 from payments_integration import reconciliation, services, tasks
 from payments_integration.admin.flows import reconcile
-from payments_integration.models import AccountState, Event, ReconciliationRun, RunState
-from payments_integration.reconciliation.runs import lease
+from payments_integration.models import AccountState, Event, Payment, ReconciliationRun, RunState
+from payments_integration.reconciliation.runs import claimed
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 
@@ -76,8 +77,27 @@ def test_a_pass_runs_within_the_request(
         assert ReconciliationRun.objects.get(kind=kind).state == RunState.DONE
 
 
+def test_a_pass_over_the_objects_compares_them_also_before_it_is_due(client: Client, payments_sandbox: Any) -> None:
+    row = services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
+    assert reconciliation.reconcile_objects().drifted == 0
+    Payment.objects.update(amount=1, state_at=F("state_at") - timedelta(minutes=1))
+    assert reconciliation.reconcile_objects().seen == 0
+    [message] = messages_of(client.post(RUN, {"account": "default", "kind": "objects"}, follow=True))
+    assert "Done: 1 seen, 0 recovered, 1 differed, 1 repaired" in message
+    assert Payment.objects.get(pk=row.pk).amount == 1000
+
+
+def test_nothing_is_compared_twice_at_once(client: Client, payments_sandbox: Any) -> None:
+    services.create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
+    ended = timezone.now() + timedelta(minutes=20)
+    rows.account_state(account="default", sweep_claimed_until=ended, sweep_claim_token="another")
+    client.post(RUN, {"account": "default", "kind": "objects"})
+    assert ReconciliationRun.objects.get(kind="objects").seen == 0
+    assert AccountState.objects.get().sweep_claimed_until == ended
+
+
 def test_a_pass_beside_another_is_skipped_with_a_message(client: Client, payments_sandbox: Any) -> None:
-    with lease("default"):
+    with claimed("default"):
         [message] = messages_of(client.post(RUN, EVENTS, follow=True))
     assert "Another pass of this account is running, so this one was skipped." in message
     assert ReconciliationRun.objects.get().state == RunState.SKIPPED
@@ -148,20 +168,20 @@ def worker(settings: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, di
 
 
 def test_with_celery_a_worker_runs_the_pass(client: Client, worker: list[tuple[str, dict[str, Any]]]) -> None:
-    for kind, task in (
-        ("events", "reconcile_events"),
-        ("objects", "reconcile_objects"),
-        ("balances", "sync_balances"),
+    for kind, task, arguments in (
+        ("events", "reconcile_events", {}),
+        ("objects", "reconcile_objects", {"sweep": True}),
+        ("balances", "sync_balances", {}),
     ):
         [message] = messages_of(client.post(RUN, {"account": "second", "kind": kind}, follow=True))
-        assert worker.pop() == (task, {"account": "second"})
+        assert worker.pop() == (task, {"account": "second", **arguments})
         assert "The pass was sent to a worker" in message
         assert LogEntry.objects.latest("pk").object_id == "second"
     assert not ReconciliationRun.objects.exists()
 
 
 def test_a_running_pass_is_mentioned(client: Client, worker: list[tuple[str, dict[str, Any]]]) -> None:
-    rows.account_state(account="default", lease_until=timezone.now() + timedelta(seconds=10))
+    rows.account_state(account="default", claimed_until=timezone.now() + timedelta(seconds=10))
     assert "another pass of this account is still running" in messages_of(client.post(RUN, EVENTS, follow=True))[0]
     assert len(worker) == 1
 
@@ -185,7 +205,7 @@ def test_a_dead_or_hanging_broker_is_reported_within_seconds(
 
 
 def test_a_failed_pass_shows_only_the_class_of_its_error(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error's text may quote a row. The run's page shows it to users who may see personal data."""
+    """The error's text may quote a row, which an erasure would not find."""
 
     def fail(*args: object, **options: object) -> None:
         raise DataError("payer ana@shop.example is too long")
@@ -194,7 +214,7 @@ def test_a_failed_pass_shows_only_the_class_of_its_error(client: Client, monkeyp
     [message] = messages_of(client.post(RUN, {"account": "default", "kind": "balances"}, follow=True))
     assert "DataError" in message
     assert "ana@" not in message
-    assert "ana@shop.example" in ReconciliationRun.objects.get().error
+    assert ReconciliationRun.objects.get().error == "DataError"
 
 
 @pytest.mark.case(88)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -14,11 +16,11 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from payments_integration import schemas, services
+from payments_integration import conf, dates, schemas, services
+from payments_integration.admin.flows import panels
 from payments_integration.exceptions import NoAnswer, NotFound, OutcomeUnknown
-from payments_integration.models import Operation, OperationState
+from payments_integration.models import Operation, OperationState, Payout
 from payments_integration.models.operations import new_operation_id
-from payments_integration.outbox import ledger
 from payments_integration.sandbox.faults import Fault
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
@@ -46,7 +48,7 @@ def sent(**fields: Any) -> Operation:
     values = {
         "state": OperationState.NEEDS_PERSON, "may_have_run": True, "first_sent_at": at, "sent_after": at,
         "attempts": 1,
-        "sent_to": ledger.fingerprint("default"),
+        "sent_to": conf.fingerprint("default"),
     }  # fmt: skip
     return rows.operation(**{**values, **fields})
 
@@ -130,7 +132,7 @@ def test_each_button_calls_its_service_once_and_shows_the_state(
         ({"state": "unknown"}, ["outcome not known"], "warning"),
         (
             {"state": "rejected", "error": {"code": "limit_exceeded", "message": "no", "request_id": "req_7"}},
-            ["rejected", "limit_exceeded", "no", "req_7"],
+            ["rejected", "limit_exceeded", "req_7"],
             "warning",
         ),
         ({"state": "closed", "note": "ana closed it"}, ["closed", "ana closed it"], "success"),
@@ -150,6 +152,7 @@ def test_the_resulting_state_is_shown(
     [
         {"state": "rejected", "error": {"code": "parameter_invalid", "message": "no account 000123"}},
         {"state": "needs_person", "note": "nothing fits account 000123"},
+        {"state": "needs_person", "note": "2026-01-31 12:00:00: it cannot be sent again: no account 000 123"},
     ],
 )
 def test_arguments_are_not_quoted_in_messages(
@@ -157,8 +160,9 @@ def test_arguments_are_not_quoted_in_messages(
 ) -> None:
     monkeypatch.setattr(services, "retry", lambda operation, actor: Operation.objects.update(**after))
     [message] = press(boss, sent(arguments={"destination": {"account_number": "000123"}}), "send-again")
-    assert "account •••" in str(message)
+    assert ("•••" in str(message)) == ("note" in after)
     assert "000123" not in str(message)
+    assert "000 123" not in str(message)
 
 
 @pytest.mark.parametrize("name", BUTTONS)
@@ -235,6 +239,121 @@ def test_services_are_called_outside_transactions(monkeypatch: pytest.MonkeyPatc
     assert within == [False]
 
 
+class TestThePanel:
+    """Who, how much and to whom; what to look for; and the one button that the findings suggest."""
+
+    DESTINATION = {
+        "type": "bank_account", "account_number": "000123", "holder_name": "Ana Rojas",
+        "holder_document": {"type": "RUT", "number": "12345678-5"},
+    }  # fmt: skip
+
+    def payout(self, **fields: Any) -> Operation:
+        body = {"amount": 250_000, "currency": "CLP", "country": "CL", "destination": self.DESTINATION}
+        values = {
+            "operation": "create_payout", "amount": 250_000, "currency": "CLP", "merchant_reference": "invoice-7",
+            "body": json.dumps({**body, "method_code": "cl_bank_transfer"}).encode(), "actor": "7:sofia",
+            "arguments": body,
+        }  # fmt: skip
+        return sent(**{**values, **fields})
+
+    def panel(self, client: Client, operation: Operation) -> str:
+        html = page(client, url("operation", "change", operation.pk))
+        return html.split('class="module pi-panel"')[1].split("</section>")[0].replace("\xa0", " ")
+
+    def main(self, client: Client, operation: Operation) -> str:
+        """The name of the button that is not folded."""
+        shown = re.findall(r'action="[^"]*/([a-z-]+)/"', self.panel(client, operation).split("<details")[0])
+        assert len(shown) < 2
+        return str(next(iter(shown), ""))
+
+    def fitting(self, operation: Operation, **fields: Any) -> Payout:
+        at = operation.created_at if not operation.may_have_run else operation.sent_after
+        values = {"created_at": at, "merchant_reference": operation.merchant_reference, **fields}
+        return rows.payout(amount=operation.amount, currency=operation.currency, **values)
+
+    def test_it_says_who_how_much_and_what_to_look_for(self, boss: Client) -> None:
+        operation = self.payout()
+        shown = self.panel(boss, operation)
+        since = dates.moment(operation.sent_after - panels.MARGIN)
+        for words in (
+            "CLP 250,000 to Ana Rojas", "sofia", "RUT 12345678-5", "000123", "invoice-7", "Bank transfer", since,
+            "Look in the provider's dashboard for this", "Nothing that fits it has reached this app.",
+        ):  # fmt: skip
+            assert words in shown, words
+
+    def test_personal_data_needs_the_permission(self, staff: Callable[..., Client]) -> None:
+        operation = self.payout()
+        shown = self.panel(staff("view_operation", "change_operation"), operation)
+        assert "CLP 250,000 to •••" in shown
+        assert not any(text in shown for text in ("Rojas", "000123", "12345678-5"))
+        assert "Rojas" in self.panel(staff("view_operation", "change_operation", "view_personal_data"), operation)
+
+    def test_a_refund_names_the_payer_and_the_payment(self, boss: Client) -> None:
+        payment = rows.payment(payer={"name": "Ana Soto"}, merchant_reference="order-7")
+        body = json.dumps({"payment_id": payment.pk, "amount": 500}).encode()
+        operation = sent(operation="create_refund", target_id=payment.pk, amount=500, currency="USD", body=body)
+        shown = self.panel(boss, operation)
+        for words in ("USD 5.00 to Ana Soto", "order-7", payment.pk, "the card that was charged"):
+            assert words in shown, words
+
+    @pytest.mark.parametrize(
+        ("fields", "fits", "name"),
+        [
+            ({}, 0, "look-up"),
+            ({"state": "unknown"}, 0, "look-up"),
+            ({}, 1, "happened"),
+            ({"state": "unknown"}, 1, "happened"),
+            ({}, 2, "happened"),
+            # It was looked for: the same key cannot do it twice, and without the key it may be asked for again.
+            ({"note": services.operations.NOT_FOUND}, 0, "send-again"),
+            ({"note": services.operations.NOT_FOUND, "first_sent_at": rows.AT}, 0, "never-happened"),
+            (NEVER_SENT, 0, "send-again"),
+            (NEVER_SENT, 1, "happened"),
+            # The provider cannot be asked, so nothing speaks for any of them.
+            ({"account": "gone"}, 0, ""),
+        ],
+    )
+    def test_one_button_is_suggested(self, boss: Client, fields: dict[str, Any], fits: int, name: str) -> None:
+        operation = self.payout(**fields)
+        for _ in range(fits):
+            self.fitting(operation)
+        assert self.main(boss, operation) == name
+
+    @pytest.mark.parametrize("fits", [1, 2])
+    def test_only_a_single_object_that_fits_is_filled_in(self, boss: Client, fits: int) -> None:
+        operation = self.payout()
+        made = [self.fitting(operation).pk for _ in range(fits)]
+        typed = self.panel(boss, operation).split('name="object_id"')[1].split(">")[0]
+        assert (f'value="{made[0]}"' in typed) is (fits == 1)
+
+    def test_what_is_linked_or_differs_does_not_count(self, boss: Client) -> None:
+        operation = self.payout()
+        rows.operation(operation="create_payout", state="done", result_id=self.fitting(operation).pk)
+        self.fitting(operation, merchant_reference="invoice-8")
+        assert self.main(boss, operation) == "look-up"
+
+    def test_what_fits_is_described_to_those_who_may_see_it(self, staff: Callable[..., Client]) -> None:
+        operation = self.payout()
+        made = self.fitting(operation, status="succeeded")
+        shown = self.panel(staff("view_operation", "change_operation", "view_payout"), operation)
+        assert f"{made.pk}</a> fits it: " in shown
+        assert "succeeded" in shown
+        shown = self.panel(staff("view_operation", "change_operation"), operation)
+        assert f"{made.pk} fits it." in shown
+        assert "succeeded" not in shown
+
+    def test_closing_is_not_suggested_while_something_fits(self, staff: Callable[..., Client]) -> None:
+        operation, client = self.payout(), staff("view_operation", "close_operation")
+        self.fitting(operation)
+        assert self.main(client, operation) == ""
+        assert offered(client, operation) == {"never-happened"}
+
+    def test_without_a_permission_nothing_is_suggested(self, staff: Callable[..., Client]) -> None:
+        shown = self.panel(staff("view_operation"), self.payout())
+        assert "You have no permission to decide it." in shown
+        assert "<form" not in shown
+
+
 # Against a running provider
 
 
@@ -284,6 +403,15 @@ def test_marking_with_an_unknown_object_is_refused(payments_sandbox: Any) -> Non
     assert not LogEntry.objects.exists()
 
 
+@pytest.mark.django_db(transaction=True)
+def test_after_a_look_up_that_found_nothing_the_page_says_so(payments_sandbox: Any) -> None:
+    client = browser(User.objects.create_superuser("boss"))
+    operation = lost(payments_sandbox, executed=False)
+    press(client, operation, "look-up")
+    html = page(client, url("operation", "change", operation.pk))
+    assert "The provider was asked, and nothing that fits was found." in html
+
+
 class TestAnotherLedger:
     """The page of an open operation says what speaks against sending it."""
 
@@ -305,10 +433,10 @@ class TestAnotherLedger:
             merchant_reference="invoice-1", amount=1_000, currency=operation.currency, created_at=operation.created_at
         )
         html = page(boss, url("operation", "change", operation.pk))
-        assert f"It may have been executed already: {made.pk} fits it." in html
+        assert f"{made.pk}</a> fits it: " in html
         assert f'value="{made.pk}"' in html.split('name="object_ids"')[1].split(">")[0]
         [message] = press(boss, operation, "others", object_ids=f" {made.pk}", comment="made by hand")
         assert "Nothing was sent" in str(message)
         operation.refresh_from_db()
         assert operation.other_objects == [made.pk]
-        assert "executed already" not in page(boss, url("operation", "change", operation.pk))
+        assert "</a> fits it" not in page(boss, url("operation", "change", operation.pk))

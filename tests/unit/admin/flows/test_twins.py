@@ -13,18 +13,18 @@ from django.urls import reverse
 from django.utils import timezone, translation
 
 from payments_integration import services
-from payments_integration.admin.flows.bulk_refund import BulkRefundPage
 from payments_integration.admin.flows.confirmation import ConfirmationPage, SendingPage
 from payments_integration.admin.flows.payout import PayoutPage
 from payments_integration.admin.flows.refund import RefundPage
 from payments_integration.admin.shared.buttons import Button
+from payments_integration.contrib.backoffice.admin.bulk_refund import BulkRefundPage
 from payments_integration.models import Operation, OperationState, Payment, Payout, Refund
 from payments_integration.sandbox.faults import Fault
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
-from tests.unit.admin.flows.test_bulk_refund import BULK, VALUES, outcomes
 from tests.unit.admin.flows.test_refund import hidden
 from tests.unit.admin.flows.test_refunds_with_provider import form_of, paid
+from tests.unit.contrib.backoffice.test_bulk_refund import BULK, VALUES, outcomes
 
 pytestmark = [pytest.mark.case(136), pytest.mark.django_db(transaction=True)]
 
@@ -191,7 +191,7 @@ class TestBulkRefunds:
         first, other = (paid(payments_sandbox, "cl_webpay_card", amount) for amount in (5_000, 3_000))
         ana.post(url("payment", "refund", first.pk), reviewed(ana, first, "1000"))
         form = self.summary(berta, first, other)
-        monkeypatch.setattr("payments_integration.admin.flows.bulk_refund.STOP_AFTER", -1.0)
+        monkeypatch.setattr("payments_integration.contrib.backoffice.admin.bulk_refund.STOP_AFTER", -1.0)
         html = berta.post(reverse(BULK), form).content.decode()
         assert "Continue with the others" in html
         monkeypatch.undo()

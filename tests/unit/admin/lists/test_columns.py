@@ -48,9 +48,9 @@ def test_a_payout_shows_its_recipient(boss: Client) -> None:
 
 def test_the_reason_of_a_failure_is_below_the_status(boss: Client) -> None:
     rows.payment(status="failed", failure_reason="insufficient <funds>")
-    rows.payout(status="returned", failure_reason="account closed")
+    rows.payout(status="returned", failure_reason="account_closed")
     assert 'pi-less">insufficient &lt;funds&gt;<' in cell(boss, "payment", "state_shown")
-    assert 'pi-less">account closed<' in cell(boss, "payout", "state_shown")
+    assert 'pi-less">the account is closed<' in cell(boss, "payout", "state_shown")
 
 
 def test_a_refund_shows_its_reason_and_its_payment_with_the_order(boss: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from payments_integration.admin.models import operations
-from payments_integration.models import OperationState
+from payments_integration.models import Operation, OperationState
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
@@ -32,11 +33,31 @@ def test_attention_shows_the_oldest_of_each_state_most_urgent_first(boss: Client
         for state in OperationState.values
     }
     html = shown(boss)
-    found = sorted((pk for pks in made.values() for pk in pks if pk in html), key=html.index)
+    place = {pk: html.find(f'href="{url("operation", "change", pk)}"') for pks in made.values() for pk in pks}
+    found = sorted((pk for pk, at in place.items() if at >= 0), key=place.__getitem__)
     assert found == [pk for state in OPEN for pk in made[state][: operations.ATTENTION_ROWS]]
     assert f'href="{url("payment", "change", "pay_unknown")}"' in html
     for state in OPEN:
         assert f'href="{url("operation", "changelist")}?state={state}"' in html
+
+
+def test_attention_says_who_and_for_what(staff: Callable[..., Client]) -> None:
+    arguments = {"destination": {"holder_name": "Ana Rojas", "account_number": "000123"}}
+    rows.operation(state="awaiting_approval", arguments=arguments, merchant_reference="invoice-7")
+    own = rows.operation(state="awaiting_approval")
+    Operation.objects.filter(pk=own.pk).update(merchant_reference=own.pk)
+    for rights, name in (
+        (("view_operation", "view_personal_data"), "Ana Rojas"),
+        (("view_operation",), "•••"),
+    ):
+        client = staff(*rights)
+        for html in (shown(client), page(client, url("operation", "changelist") + "?state=awaiting_approval")):
+            assert f">{name}<" in html
+            assert ("Rojas" in html) is (name != "•••")
+            assert "000123" not in html
+            assert ">invoice-7<" in html
+            # An operation's own id, which was sent without another reference, says nothing to people.
+            assert f">{own.pk}</td>" not in html
 
 
 def test_attention_is_shown_only_above_the_unfiltered_list(boss: Client) -> None:

@@ -14,7 +14,7 @@ from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.shared import masking
 from payments_integration.models import MIRRORS
 from tests.factories import rows
-from tests.unit.admin.conftest import page, url
+from tests.unit.admin.conftest import page, places_of, url
 
 #: Not to be seen on any page without the permission.
 SECRETS = (
@@ -72,13 +72,12 @@ def personal_rows() -> dict[str, Any]:
             note="sent to 000111 of Ana Torres",
             error={"code": "invalid", "message": "no account 000111", "param": "destination"},
         ),
-        "duerefresh": rows.due(error=TRACE),
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("model", [
     "payment", "payout", "refund", "depositreference", "balance", "webhookendpoint", "event", "statuschange",
-    "operation", "duerefresh",
+    "operation",
 ])  # fmt: skip
 def test_personal_data_is_masked_without_the_permission(staff: Callable[..., Client], model: str) -> None:
     row = personal_rows()[model]
@@ -90,6 +89,14 @@ def test_personal_data_is_masked_without_the_permission(staff: Callable[..., Cli
     permitted = page(staff(f"view_{model}", "view_personal_data"), url(model, "change", row.pk))
     assert masking.MASK not in permitted
     assert any(secret in permitted for secret in SECRETS)
+
+
+def test_the_error_of_a_refresh_is_masked_without_the_permission(staff: Callable[..., Client]) -> None:
+    (where,) = places_of(rows.due(error=TRACE))
+    html = page(staff("view_duerefresh"), where)
+    assert [secret for secret in SECRETS if secret in html] == []
+    assert masking.MASK in html
+    assert any(secret in page(staff("view_duerefresh", "view_personal_data"), where) for secret in SECRETS)
 
 
 def test_related_rows_are_masked_too(staff: Callable[..., Client]) -> None:
@@ -113,9 +120,8 @@ def test_every_shown_personal_field_of_a_mirror_is_masked() -> None:
 
 def test_odd_rows_are_shown_to_those_who_may_not_see_personal_data(staff: Callable[..., Client]) -> None:
     for row in rows.odd_rows():
-        model = row._meta.model_name
-        someone = staff(f"view_{model}")
-        for address in (url(model, "changelist"), url(model, "change", row.pk)):
+        someone = staff(f"view_{row._meta.model_name}")
+        for address in places_of(row):
             assert "<script>alert" not in page(someone, address)
 
 
@@ -165,7 +171,14 @@ def test_a_text_that_is_not_a_traceback_is_masked(text: str) -> None:
 
 def test_personal_arguments_are_masked_in_a_note() -> None:
     arguments = {"destination": DESTINATION, "reason": "x"}
+    assert masking.note("to 000111, Ana Torres; x", arguments) == f"to {masking.MASK}, {masking.MASK}; x"
     assert masking.without("to 000111, Ana Torres; x", arguments) == f"to {masking.MASK}, {masking.MASK}; x"
+
+
+@pytest.mark.parametrize("time", ["2026-01-31 12:00:00", "2026-01-31 12:00:00 UTC"])
+def test_comments_and_details_are_masked_in_a_note(time: str) -> None:
+    note = f"{time}: answered gateway_error (HTTP 500)\n{time}: 7:boss rejected it: Ana Rojas called\n    : twice"
+    assert masking.note(note, {}) == f"{time}: answered gateway_error (HTTP 500)\n{time}: 7:boss rejected it: •••"
 
 
 def test_the_error_of_a_run_is_masked(staff: Callable[..., Client]) -> None:

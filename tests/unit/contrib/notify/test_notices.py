@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -11,10 +12,13 @@ from unittest import mock
 import pytest
 import responses
 import time_machine
+from django.conf.urls.i18n import i18n_patterns
+from django.contrib import admin
 from django.core import mail
 from django.db import OperationalError
-from django.test import override_settings
-from django.utils import timezone
+from django.test import Client, override_settings
+from django.urls import include, path
+from django.utils import timezone, translation
 
 from payments_integration import attention, reconciliation
 from payments_integration.contrib.notify import notices
@@ -88,6 +92,33 @@ def test_a_message_links_to_the_page_in_the_admin() -> None:
         notices.deliver()
     path = f"/admin/payments_integration/operation/{operation.pk.replace('_', '_5F')}/change/"
     assert f"- default: why\n  https://shop.example{path}\n" in mail.outbox[0].body
+
+
+class InLanguages:
+    urlpatterns = [
+        *i18n_patterns(path("admin/", admin.site.urls)),
+        path("payments/", include("payments_integration.urls")),
+    ]
+
+
+@pytest.mark.case(141)
+@pytest.mark.parametrize("active", ["pt-br", "es", None])
+def test_the_link_is_in_the_language_of_the_site_whatever_is_active(active: str | None, settings: Any) -> None:
+    """A notice may be recorded while the mail of a payer, or a page of another person, is being written."""
+    settings.ROOT_URLCONF = InLanguages
+    settings.LANGUAGES = [("es-cl", "Español"), ("en", "English")]
+    settings.LANGUAGE_CODE = "es-cl"
+    settings.MIDDLEWARE = ["django.middleware.locale.LocaleMiddleware", *settings.MIDDLEWARE]
+    operation = rows.operation()
+    with override_settings(PAYMENTS_NOTIFY={**MAIL, "SITE_URL": "https://shop.example"}):
+        with translation.override(active):
+            attention.call_attention(
+                Operation, Reason.OPERATION_NEEDS_RESOLUTION, account="default", message="why", instance=operation
+            )
+        notices.deliver()
+    [address] = re.findall(r"https://shop\.example(\S+)", str(mail.outbox[0].body))
+    assert address.startswith("/es-cl/admin/")
+    assert Client().get(address).url.startswith("/es-cl/admin/login/")  # type: ignore[attr-defined]
 
 
 def test_one_mail_per_reason_and_hour_holds_all_that_came_meanwhile(

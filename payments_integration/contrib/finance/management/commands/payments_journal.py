@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import partial
 from typing import Any
 
-from django.core.management import BaseCommand, CommandError
+from django.core.management import CommandError
 from django.utils import timezone
 from django.utils.dateparse import parse_date
 
 from payments_integration.contrib.finance.formats import FORMATS, NotWritableError
 from payments_integration.contrib.finance.journal import EARLIEST, LATEST, Period, Statement, statements
 from payments_integration.contrib.finance.movements import backfill, closes_at
+from payments_integration.dates import on_site
 from payments_integration.management.arguments import add_account_argument, chosen_accounts
+from payments_integration.management.command import PaymentsCommand
+from payments_integration.management.progress import Progress
 from payments_integration.money import to_major
 
 
-class Command(BaseCommand):
+class Command(PaymentsCommand):
     help = (
         "Writes the movements of money of a period to standard output, as CSV or for beancount or hledger, and their "
         "comparison with the balances to standard error. Exit code 0; with --check 1 if something is unexplained; 2: "
-        "wrong arguments. Sends no requests, and writes to the database only with --backfill."
+        "wrong arguments. Sends no requests. Writes to the database with --backfill, and the balances of closed "
+        "months that no pass has stored yet."
     )
 
     def add_arguments(self, parser: Any) -> None:
@@ -42,12 +47,19 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         chosen_accounts(options["account"])
         if options["backfill"]:
-            self.stderr.write(f"{backfill()} movements recorded", lambda text: text)
+            with Progress(self.stderr) as progress:
+                recorded = backfill(partial(progress.count, "objects looked at"))
+            self.stderr.write(f"{recorded} movements recorded", lambda text: text)
             return
         period = _period(options)
+        is_shown = self.stdout.isatty()
         try:
-            for text in FORMATS[options["format"]](period):
-                self.stdout.write(text, ending="")
+            with Progress(self.stderr) as progress:
+                for number, text in enumerate(FORMATS[options["format"]](period), start=1):
+                    self.stdout.write(text, ending="")
+                    # The lines themselves show on a terminal how far it is.
+                    if not is_shown:
+                        progress.count("entries written", number)
         except NotWritableError as error:
             raise CommandError(str(error), returncode=2) from None
         found = statements(period)
@@ -81,7 +93,7 @@ def _report(period: Period, found: list[Statement]) -> list[str]:
     """How the movements compare with the balances, and whether the period can still change."""
     lines = [line for statement in found for line in _compared(statement)]
     if timezone.now() < closes_at(period.until):
-        closes = timezone.localtime(closes_at(period.until), timezone.get_default_timezone())
+        closes = on_site(closes_at(period.until))
         lines.append(f"The period is open: movements may be added to it until {closes:%Y-%m-%d %H:%M}.")
     return lines
 

@@ -1,0 +1,266 @@
+"""The panel above an operation whose outcome is open: who, how much, to whom, and what to do next.
+
+It says what to look for at the provider, offers the button that the findings suggest, and folds the others.
+``approvals`` has the panel of an operation that waits for approval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.translation import gettext as _, gettext_lazy
+
+from payments_integration import conf, services
+from payments_integration.admin.flows import approvals, decisions
+from payments_integration.admin.shared import display, masking, people
+from payments_integration.admin.shared.buttons import Tool, may_view
+from payments_integration.admin.shared.methods import method_name
+from payments_integration.enums import Kind
+from payments_integration.models import (
+    MIRRORS,
+    OPEN_OPERATION_STATES,
+    AccountState,
+    Operation,
+    OperationState,
+    Payment,
+)
+from payments_integration.money import format_money
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+    from payments_integration.admin.base import ReadOnlyAdmin
+    from payments_integration.admin.flows.forms import Fact
+
+#: So long after an object of another ledger was seen, the pages warn.
+WARN_FOR = timedelta(days=30)
+#: Our clock and the provider's may differ so much; a person searches the dashboard with a margin.
+MARGIN = timedelta(minutes=5)
+_TITLES = {
+    OperationState.UNKNOWN: gettext_lazy("It is not known whether this happened"),
+    OperationState.NEEDS_PERSON: gettext_lazy("Decide whether this happened"),
+    OperationState.DUE: gettext_lazy("Not sent yet"),
+}
+#: Why a resolution is suggested.
+_ADVICE = {
+    "look_up": gettext_lazy("Have the provider asked first. That only reads, and sends nothing."),
+    "mark_happened": gettext_lazy("What is named above fits. If the provider's dashboard shows it too, link it."),
+    "mark_never_happened": gettext_lazy(
+        "Nothing that fits was found. If the provider's dashboard does not show it either, say so: then it can be "
+        "asked for again."
+    ),
+    "mark_others": gettext_lazy("If what fits was made by something else, say so."),
+}
+_SEND = gettext_lazy("Nothing that fits is known. If it is still wanted and the dashboard does not show it, send it.")
+_SEND_AGAIN = gettext_lazy(
+    "Nothing that fits was found. The provider still knows its key, so sending it again cannot do it twice."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionPanel:
+    """The panel above an operation whose outcome is open. Without ``main``, nothing is suggested."""
+
+    template: ClassVar[str] = "admin/payments_integration/includes/decision.html"
+
+    title: StrOrPromise
+    sentence: str
+    notes: list[str]
+    facts: list[Fact]
+    #: What to look for in the provider's dashboard.
+    search: list[Fact]
+    #: What the app knows, as sentences.
+    findings: list[str]
+    #: Why the main button is suggested.
+    advice: StrOrPromise = ""
+    main: Tool | None = None
+    folded: list[Tool] = field(default_factory=list)
+
+
+def panel(model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation) -> Any:
+    """The panel of an operation; None if there is nothing to decide."""
+    if operation.state not in OPEN_OPERATION_STATES:
+        return None
+    fitting = services.fitting_objects(operation)
+    allowed = services.possible_resolutions(operation)
+    tools = {
+        name: approvals.tool(model_admin, button, operation, fitting)
+        for name, button in decisions.RESOLUTIONS.items()
+        if name in allowed and approvals.may(model_admin, request, button, operation)
+    }
+    if operation.state == OperationState.AWAITING_APPROVAL:
+        return approvals.panel(model_admin, request, operation, fitting, list(tools.values()))
+    return _decision(model_admin, request, operation, fitting, tools) if allowed else None
+
+
+def warnings(operation: Operation) -> list[str]:
+    """What a person must know before an operation is approved, sent again or settled."""
+    if operation.state not in OPEN_OPERATION_STATES:
+        return []
+    since = timezone.now() - WARN_FOR
+    state = AccountState.objects.filter(account=operation.account, unknown_operation_at__gte=since).first()
+    if state is None:
+        return []
+    words = _(
+        "The provider has an object of the operation %(id)s, which is not in this ledger: a backup was restored, "
+        "or another installation uses this account. What is asked for here may have been executed already: look "
+        "in the provider's dashboard first."
+    )
+    return [words % {"id": state.unknown_operation}]
+
+
+def _decision(
+    model_admin: ReadOnlyAdmin,
+    request: HttpRequest,
+    operation: Operation,
+    fitting: list[str],
+    tools: dict[str, Tool],
+) -> DecisionPanel:
+    sees, body = model_admin.sees_personal(request), approvals.body_of(operation) or {}
+    payment = approvals.payment_of(operation)
+    first = next((name for name in _suggested(operation, fitting) if name in tools), "")
+    notes = _notes(operation)
+    if not tools:
+        notes.append(_("You have no permission to decide it."))
+    return DecisionPanel(
+        title=_TITLES[OperationState(operation.state)],
+        sentence=_headline(operation, body, payment, sees),
+        notes=notes,
+        facts=_decision_facts(model_admin, operation, body, payment, sees),
+        search=_search(operation, body, sees),
+        findings=_findings(model_admin, request, operation, fitting),
+        advice=_advice(operation, first) if first else "",
+        main=tools.get(first),
+        folded=[tool for name, tool in tools.items() if name != first],
+    )
+
+
+def _suggested(operation: Operation, fitting: list[str]) -> list[str]:
+    """The resolutions that what is known speaks for, the best one first."""
+    if fitting:
+        return ["mark_happened", "look_up", "mark_others"]
+    if operation.may_have_run and not _was_not_found(operation):
+        return ["look_up"]
+    return ["retry", "mark_never_happened"]
+
+
+def _was_not_found(operation: Operation) -> bool:
+    """Whether the last look-up found nothing at the provider."""
+    return operation.state == OperationState.NEEDS_PERSON and operation.note.endswith(services.operations.NOT_FOUND)
+
+
+def _advice(operation: Operation, name: str) -> StrOrPromise:
+    if name == "retry":
+        return _SEND_AGAIN if operation.may_have_run else _SEND
+    return _ADVICE[name]
+
+
+def _notes(operation: Operation) -> list[str]:
+    if not operation.may_have_run:
+        return [_("It was never sent, as far as is known here.")]
+    words = [_("It was sent, and the answer was lost. Do not ask for it again before this is settled.")]
+    if operation.state == OperationState.UNKNOWN and operation.next_attempt_at:
+        at = display.moment(operation.next_attempt_at)
+        words.append(_("The app goes on by itself at %(at)s.") % {"at": at})
+    return words
+
+
+def _headline(operation: Operation, body: dict[str, Any], payment: Payment | None, sees: bool) -> str:
+    """How much, and to or from whom."""
+    if operation.amount is None:
+        return display.operation_name(operation.operation)
+    amount = format_money(operation.amount, operation.currency)
+    person = _person(body, payment, sees)
+    if not person:
+        return f"{display.operation_name(operation.operation)} · {amount}"
+    call = services.operations.get(operation.operation)
+    comes_in = call is not None and call.kind in (Kind.PAYMENT, Kind.DEPOSIT_REFERENCE)
+    words = _("%(amount)s from %(person)s") if comes_in else _("%(amount)s to %(person)s")
+    return words % {"amount": amount, "person": person}
+
+
+def _person(body: dict[str, Any], payment: Payment | None, sees: bool) -> str:
+    if payment is not None and people.is_erased(payment, "payer"):
+        return str(display.ERASED)
+    values = (body.get("destination"), body.get("payer"), payment.payer if payment is not None else None)
+    name = next(filter(None, map(people.name_in, values)), "")
+    return display.text(name if sees else masking.MASK) if name else ""
+
+
+def _decision_facts(
+    model_admin: ReadOnlyAdmin, operation: Operation, body: dict[str, Any], payment: Payment | None, sees: bool
+) -> list[Fact]:
+    asked = _("%(who)s, %(at)s") % {
+        "who": display.actor(operation.actor),
+        "at": display.moment(operation.created_at),
+    }
+    facts: list[Fact] = [(_("Asked for"), display.operation_name(operation.operation)), (_("Asked by"), asked)]
+    facts += approvals.recipient(body.get("destination"), sees)
+    if approvals.is_refund(operation):
+        facts.append((_("Payment"), display.admin_link(model_admin.admin_site, Payment, operation.target_id)))
+        if payment is not None:
+            facts.append((_("Merchant reference"), display.text(payment.merchant_reference)))
+        if body and not body.get("destination"):
+            facts.append((_("Goes to"), _("the card that was charged")))
+    if code := body.get("method_code"):
+        facts.append((_("Method"), method_name(str(code))))
+    return facts
+
+
+def _search(operation: Operation, body: dict[str, Any], sees: bool) -> list[Fact]:
+    """What a person looks for in the provider's dashboard."""
+    call = services.operations.get(operation.operation)
+    facts: list[Fact] = [
+        (_("Kind"), display.kind_word(call.kind) if call is not None else display.text(operation.operation)),
+        (_("Amount"), display.money(operation.amount, operation.currency) if operation.amount is not None else ""),
+        (_("Reference"), display.text(operation.merchant_reference) if operation.merchant_reference else ""),
+        (_("Id"), display.text(operation.target_id) if call is not None and not call.creates else ""),
+        (_("Of the payment"), display.text(operation.target_id) if approvals.is_refund(operation) else ""),
+    ]
+    account = (body.get("destination") or {}) if isinstance(body.get("destination"), dict) else {}
+    if number := account.get("account_number"):
+        facts.append((_("To the account"), display.text(number if sees else masking.MASK)))
+    since = (operation.sent_after or operation.first_sent_at or operation.created_at) - MARGIN
+    if operation.may_have_run and operation.last_sent_at:
+        until = operation.last_sent_at + MARGIN
+        time = _("from %(since)s to %(until)s") % {
+            "since": display.moment(since),
+            "until": display.moment(until),
+        }
+    else:
+        time = _("since %(since)s") % {"since": display.moment(since)}
+    # If there is one account only, its alias tells nothing.
+    account = conf.account_name(operation.account) if operation.account in conf.aliases() else operation.account
+    is_known = len(conf.aliases()) < 2 and account == operation.account
+    return [*facts, (_("Time"), time), (_("Account at the provider"), "" if is_known else display.text(account))]
+
+
+def _findings(model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation, fitting: list[str]) -> list[str]:
+    """What the app knows of the outcome."""
+    call = services.operations.get(operation.operation)
+    found: list[str] = []
+    if call is not None and fitting and may_view(model_admin.admin_site, request, MIRRORS[call.kind]):
+        rows = MIRRORS[call.kind]._default_manager.filter(pk__in=fitting)
+        found += [_fitting(model_admin, row) for row in rows[:10]]
+    elif fitting:
+        found += approvals.may_have_run(fitting)
+    elif _was_not_found(operation):
+        found.append(_("The provider was asked, and nothing that fits was found."))
+    else:
+        found.append(_("Nothing that fits it has reached this app."))
+    return found
+
+
+def _fitting(model_admin: ReadOnlyAdmin, row: Any) -> str:
+    return format_html(
+        _("{object} fits it: {amount}, {status}, {at}."),
+        object=display.admin_link(model_admin.admin_site, type(row), row.pk),
+        amount=display.money(row.amount, row.currency),
+        status=display.status_word(row.kind, row.status),
+        at=display.moment(row.created_at),
+    )

@@ -1,0 +1,83 @@
+"""The menu above every page of ours: the places where staff work, and the technical pages under one entry.
+
+Django's menu has the models of each app in the order of their names, which only the project's own AdminSite can
+change. Themes have menus of their own, so this one stands in the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.contrib.admin import AdminSite
+from django.contrib.admin.sites import all_sites
+from django.db.models import Model
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+APP = "payments_integration"
+
+
+class Place(IntEnum):
+    """The order of the menu."""
+
+    OVERVIEW = 0
+    TODO = 1
+    PAYMENTS = 2
+    REFUNDS = 3
+    PAYOUTS = 4
+    DEPOSITS = 5
+    BALANCES = 6
+    CASH_BOOK = 7
+    TECHNICAL = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    place: Place
+    label: StrOrPromise
+    url: str
+    #: Pages about this model belong to the entry.
+    model: type[Model] | None = None
+
+
+def current_site(request: HttpRequest) -> AdminSite:
+    """The admin site that shows the page: a project may have several."""
+    name = getattr(request, "current_app", "")
+    return next((site for site in all_sites if site.name == name), admin.site)
+
+
+def menu(context: Mapping[str, Any]) -> dict[str, Any]:
+    """The context of the menu's template. It has only what the user may see, and takes no statement."""
+    request: HttpRequest = context["request"]
+    ours: list[Any] = [found for found in current_site(request)._registry.values() if hasattr(found, "menu_entries")]
+    entries = [*_overview(context), *(entry for found in ours for entry in found.menu_entries(request))]
+    entries.sort(key=lambda entry: (entry.place, str(entry.label)))
+    is_search = "searched" in context
+    current = None if is_search else _current(entries, context, request)
+    shown = [(entry, entry is current) for entry in entries]
+    return {
+        "entries": [pair for pair in shown if pair[0].place != Place.TECHNICAL],
+        "technical": [pair for pair in shown if pair[0].place == Place.TECHNICAL],
+        # The page of the search has its own field.
+        "search_url": "" if is_search else next(filter(None, (found.search_url(request) for found in ours)), ""),
+    }
+
+
+def _overview(context: Mapping[str, Any]) -> Iterator[Entry]:
+    """None for users who may view nothing in the app: the admin has no index of it for them."""
+    for app in context.get("available_apps") or ():
+        if app["app_label"] == APP:
+            yield Entry(Place.OVERVIEW, _("Overview"), app["app_url"])
+
+
+def _current(entries: Iterable[Entry], context: Mapping[str, Any], request: HttpRequest) -> Entry | None:
+    exact = next((entry for entry in entries if entry.url == request.path), None)
+    model = getattr(context.get("opts"), "model", None)
+    return exact or next((entry for entry in entries if model is not None and entry.model is model), None)

@@ -1,0 +1,30 @@
+"""Forms that read what a person typed or pasted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+from payments_integration.validation.text import typed
+
+
+class TypedForm(forms.Form):
+    """A form in which no invisible mark reaches a field: a number or a name is often pasted with some."""
+
+    def __init__(self, data: Any = None, *args: Any, **kwargs: Any) -> None:
+        super().__init__(_typed(data), *args, **kwargs)
+
+
+def _typed(data: Any) -> Any:
+    if isinstance(data, QueryDict):
+        cleaned = data.copy()
+        for name, values in data.lists():
+            cleaned.setlist(name, [_text(value) for value in values])
+        return cleaned
+    return {name: _text(value) for name, value in data.items()} if data is not None else None
+
+
+def _text(value: Any) -> Any:
+    return typed(value) if isinstance(value, str) else value

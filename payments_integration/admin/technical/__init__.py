@@ -1,0 +1,1 @@
+"""The technical state of an account: events, backlog, reconciliation and webhook endpoints."""

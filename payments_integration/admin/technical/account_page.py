@@ -1,0 +1,234 @@
+"""A page about one account, as one user sees it, and the problems that health reports of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django.contrib.admin import AdminSite
+from django.db.models import Model
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy, ngettext_lazy
+
+from payments_integration import conf
+from payments_integration.admin.shared import display
+from payments_integration.admin.shared.buttons import may, may_view
+from payments_integration.health import AccountReport, Problem
+from payments_integration.models import (
+    AccountState,
+    DueRefresh,
+    Erasure,
+    Event,
+    EventState,
+    Operation,
+    OperationState,
+    ReconciliationRun,
+    RunState,
+    WebhookEndpoint,
+)
+from payments_integration.reasons import Reason
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A number that should be zero."""
+
+    label: StrOrPromise
+    count: int
+    #: The age of the oldest one; empty if there is none.
+    age: str
+    url: str
+    #: Whether there may be more.
+    is_cut: bool = False
+    #: What to do if it is not zero.
+    advice: StrOrPromise = ""
+
+
+#: Each problem that health reports: its label, in two numbers if it follows the count of rows, and the model and
+#: filters of the list with its rows.
+_PROBLEMS: dict[Reason, tuple[StrOrPromise, type[Model], dict[str, str]]] = {
+    Reason.EVENTS_PENDING: (
+        ngettext_lazy("event is not applied", "events are not applied"),
+        Event,
+        {"state": EventState.PENDING},
+    ),
+    Reason.EVENTS_UNDISPATCHED: (
+        ngettext_lazy("change is not dispatched", "changes are not dispatched"),
+        Event,
+        {"state": EventState.APPLIED},
+    ),
+    Reason.EVENTS_HELD: (
+        ngettext_lazy("event waits for the end of its window", "events wait for the end of their window"),
+        Event,
+        {"state": EventState.HELD},
+    ),
+    Reason.EVENT_NOT_APPLIED: (
+        ngettext_lazy("event could not be applied", "events could not be applied"),
+        Event,
+        {"state": EventState.PENDING},
+    ),
+    Reason.EVENT_QUARANTINED: (
+        ngettext_lazy("event is in quarantine", "events are in quarantine"),
+        Event,
+        {"state": EventState.QUARANTINED},
+    ),
+    Reason.DISPATCH_PARKED: (
+        ngettext_lazy("event is parked: a receiver keeps failing", "events are parked: a receiver keeps failing"),
+        Event,
+        {"state": EventState.PARKED},
+    ),
+    Reason.DELIVERIES_MISSING: (gettext_lazy("events arrive, but none by webhook"), Event, {}),
+    Reason.OPERATIONS_DUE: (
+        ngettext_lazy("operation waits to be sent", "operations wait to be sent"),
+        Operation,
+        {"state": OperationState.DUE},
+    ),
+    Reason.REFRESHES_DUE: (
+        ngettext_lazy("object waits to be refreshed", "objects wait to be refreshed"),
+        DueRefresh,
+        {},
+    ),
+    Reason.REFRESHES_FAIL: (
+        ngettext_lazy("object cannot be refreshed", "objects cannot be refreshed"),
+        DueRefresh,
+        {},
+    ),
+    Reason.ERASURE_UNFINISHED: (ngettext_lazy("erasure is not finished", "erasures are not finished"), Erasure, {}),
+    Reason.NEVER_RECONCILED: (gettext_lazy("events were never reconciled"), AccountState, {}),
+    Reason.WATERMARK_OLD: (gettext_lazy("events are not complete up to now"), ReconciliationRun, {"kind": "events"}),
+    Reason.GAP_TOO_LONG: (gettext_lazy("every object must be compared"), ReconciliationRun, {"kind": "full"}),
+    Reason.RUNS_STOPPED: (gettext_lazy("reconciliation has stopped"), ReconciliationRun, {}),
+    Reason.RUNS_FAIL: (gettext_lazy("reconciliation keeps failing"), ReconciliationRun, {"state": RunState.FAILED}),
+    Reason.API_KEY_REFUSED: (
+        gettext_lazy("the provider refuses the API key"),
+        ReconciliationRun,
+        {"state": RunState.FAILED},
+    ),
+    Reason.PROVIDER_UNREACHABLE: (
+        gettext_lazy("the provider cannot be reached"),
+        ReconciliationRun,
+        {"state": RunState.FAILED},
+    ),
+    Reason.PROVIDER_CLOCK: (gettext_lazy("our clock and the provider's differ"), AccountState, {}),
+    Reason.KEY_REPLACED: (
+        gettext_lazy(
+            "The API key is of another project than these rows, so nothing is sent or applied. Put the old key back, "
+            "configure the new one under an alias of its own, or run manage.py payments_forget."
+        ),
+        AccountState,
+        {},
+    ),
+    Reason.NO_ENDPOINT: (gettext_lazy("no webhook endpoint is known"), WebhookEndpoint, {}),
+    Reason.ENDPOINT: (
+        ngettext_lazy("webhook endpoint needs attention", "webhook endpoints need attention"),
+        WebhookEndpoint,
+        {},
+    ),
+    Reason.SECRET_MISSING: (
+        ngettext_lazy("signing secret is not known", "signing secrets are not known"),
+        WebhookEndpoint,
+        {},
+    ),
+    Reason.SECRET_UNREADABLE: (
+        ngettext_lazy("signing secret cannot be decrypted", "signing secrets cannot be decrypted"),
+        WebhookEndpoint,
+        {},
+    ),
+}
+#: The page of the technical state is for users who may see one of these.
+TECHNICAL: tuple[type[Model], ...] = (
+    Event, Operation, DueRefresh, Erasure, AccountState, ReconciliationRun, WebhookEndpoint,
+)  # fmt: skip
+
+
+#: These have no pages of their own: the page of the technical state shows them.
+WITHOUT_PAGES: tuple[type[Model], ...] = (AccountState, DueRefresh, Erasure)
+
+
+def may_see(site: AdminSite, request: HttpRequest, model: type[Model]) -> bool:
+    """Whether the user may see such rows."""
+    if model in WITHOUT_PAGES:
+        return any(may(request, f"{verb}_{model._meta.model_name}") for verb in ("view", "change"))
+    return may_view(site, request, model)
+
+
+def may_see_technical_state(site: AdminSite, request: HttpRequest) -> bool:
+    return any(may_see(site, request, model) for model in TECHNICAL)
+
+
+def anchor_of(model: type[Model]) -> str:
+    """Where the page shows such rows."""
+    return "pi-deliveries" if model is AccountState else f"pi-rows-{model._meta.model_name}"
+
+
+def technical_url(site: AdminSite) -> str:
+    return display.page_url(site, ReconciliationRun, "technical")
+
+
+class AccountPage:
+    """A page about one account. It links only to rows that the user may see."""
+
+    #: The problems that this page has no line for: a tile of the overview or of this page shows them.
+    in_tiles: frozenset[Reason] = frozenset(
+        {
+            Reason.OPERATION_NEEDS_RESOLUTION,
+            Reason.OPERATION_AWAITS_APPROVAL,
+            Reason.OPERATION_UNKNOWN,
+            Reason.PAID_TWICE,
+        }
+    )
+
+    def __init__(self, site: AdminSite, request: HttpRequest) -> None:
+        self._site = site
+        self._request = request
+        aliases = conf.aliases()
+        asked = request.GET.get("account", "")
+        self.account = asked if asked in aliases else next(iter(aliases), "")
+        self._several = len(aliases) > 1
+
+    def sees(self, model: type[Model]) -> bool:
+        """Whether the user may see such rows."""
+        return may_see(self._site, self._request, model)
+
+    def link(self, model: type[Model], **filters: Any) -> str:
+        """The URL of a model's list, filtered; empty if the user may not see it."""
+        return self._list(model, **filters, **self._chosen())
+
+    def _list(self, model: type[Model], **filters: Any) -> str:
+        if not self.sees(model):
+            return ""
+        if model in WITHOUT_PAGES:
+            chosen = f"?{urlencode(self._chosen())}" if self._several else ""
+            return f"{technical_url(self._site)}{chosen}#{anchor_of(model)}"
+        url = display.list_url(self._site, model)
+        return f"{url}?{urlencode(filters)}" if filters else url
+
+    def _chosen(self) -> dict[str, str]:
+        """The query parameter of the account; none if there is no choice."""
+        return {"account": self.account} if self._several else {}
+
+    def _accounts(self) -> Iterator[tuple[str, str, bool]]:
+        if self._several:
+            for alias in conf.aliases():
+                yield conf.account_name(alias), f"?{urlencode({'account': alias})}", alias == self.account
+
+    def problems(self, report: AccountReport) -> Iterator[Tile]:
+        for problem in report.problems:
+            if problem.code not in self.in_tiles:
+                yield from self._problem(problem)
+
+    def _problem(self, problem: Problem) -> Iterator[Tile]:
+        label, model, filters = _PROBLEMS.get(problem.code, (problem.message, Operation, {}))
+        if self.sees(model):
+            is_counted = False
+            with contextlib.suppress(TypeError):
+                # A label in two numbers. The others cannot be formatted: their count says nothing.
+                label %= problem.count
+                is_counted = True
+            yield Tile(label, problem.count if is_counted else 0, "", self.link(model, **filters))

@@ -1,0 +1,106 @@
+"""The steps from an installed app to a working one: what a page shows before the first money has arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode, urlsplit
+
+from django.contrib.admin import AdminSite
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from payments_integration import conf
+from payments_integration.admin.flows import reconcile
+from payments_integration.admin.flows.webhook_endpoint import public_url
+from payments_integration.admin.shared import display
+from payments_integration.admin.shared.buttons import may, may_view
+from payments_integration.health import AccountReport
+from payments_integration.models import Event, ReconciliationRun, RunKind, WebhookEndpoint
+from payments_integration.reasons import Reason
+from payments_integration.validation.urls import LOOPBACK_HOSTS
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+#: The problems that are steps, as long as they are shown.
+STEPS = frozenset({Reason.NO_ENDPOINT, Reason.NEVER_RECONCILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    label: StrOrPromise
+    is_done: bool
+    #: What to do, while it is not done.
+    advice: StrOrPromise
+    #: The same as a command; empty if there is none.
+    command: str = ""
+    #: The page that does it for this user, and its button; empty if there is none.
+    url: str = ""
+    button: StrOrPromise = ""
+    #: If the button sends a form: the form's fields.
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+def steps(
+    site: AdminSite, request: HttpRequest, account: str, report: AccountReport, *, is_empty: bool = False
+) -> list[Step]:
+    """The steps with their state, as long as the installation is new; none later, when health reports what is wrong.
+
+    New: nothing was ever reconciled, or, if ``is_empty``, a step is not done. They are for users who may see what the
+    steps are about. No statement: ``report`` has it all.
+    """
+    done = _done(account, report)
+    is_reconciled = done[-1]
+    if all(done) or (is_reconciled and not is_empty):
+        return []
+    if not all(may_view(site, request, model) for model in (WebhookEndpoint, Event, ReconciliationRun)):
+        return []
+    return list(_steps(site, request, account, done))
+
+
+def _steps(site: AdminSite, request: HttpRequest, account: str, done: tuple[bool, bool, bool]) -> Iterator[Step]:
+    named = {"account": account} if len(conf.aliases()) > 1 else {}
+    option = f" --account {account}" if named else ""
+    registered, delivered, reconciled = done
+    address = public_url(request, account)
+    add = display.page_url(site, WebhookEndpoint, "add") if may(request, "manage_webhookendpoint") else ""
+    yield Step(
+        _("The provider knows your webhook address"),
+        registered,
+        _("Register the address to which the provider reports every payment."),
+        f"python manage.py payments_endpoints create {address or 'https://…'}{option}",
+        f"{add}?{urlencode(named)}" if add and named else add,
+        _("Register it"),
+    )
+    yield Step(
+        _("The first event was delivered"),
+        delivered,
+        _("Make a payment, as a customer would. The provider reports it within seconds."),
+        f"python manage.py payments_trigger payment.succeeded{option}" if _is_sandbox(account) else "",
+    )
+    runs = may(request, "run_reconciliation") and site.is_registered(ReconciliationRun)
+    yield Step(
+        _("The first reconciliation is complete"),
+        reconciled,
+        _("It reads what the provider has already. Later, the schedule runs it every few minutes."),
+        f"python manage.py payments_reconcile{option}",
+        reconcile.url(site) if runs else "",
+        _("Run it now"),
+        (("account", account), ("kind", RunKind.EVENTS.value)),
+    )
+
+
+def _is_sandbox(account: str) -> bool:
+    """Whether the provider is a sandbox on this machine, which can make a payment on its own."""
+    return urlsplit(conf.account(account).base_url).hostname in LOOPBACK_HOSTS
+
+
+def _done(account: str, report: AccountReport) -> tuple[bool, bool, bool]:
+    found = report.statistics
+    return (
+        bool(found.endpoints or conf.account(account).webhook_secrets),
+        found.last_webhook_age_seconds is not None,
+        found.watermark_age_seconds is not None,
+    )

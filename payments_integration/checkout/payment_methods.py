@@ -1,0 +1,111 @@
+"""Payment methods as a payer chooses them: those that fit, with a name in the payer's language and a drawing.
+
+The spec guarantees only a method's code ("Fields of a payment method record: not shown"), so every other field of the
+provider's listing is used if it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.templatetags.static import static
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration import conf
+from payments_integration.enums import MethodFamily
+from payments_integration.payer import names
+from payments_integration.payer.methods import listed_methods, listed_name
+from payments_integration.schemas import PaymentMethod
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+_LOGOS = frozenset(family.value for family in MethodFamily)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One payment method that a form offers."""
+
+    code: str
+    #: The provider's name for it, as listed; empty if it lists none.
+    listed_name: str
+    #: One of MethodFamily, or empty.
+    family: str
+    #: Its purposes: ``payment``, ``payout``, ``deposit_reference``.
+    uses: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """In the active language, as far as the name is made of words."""
+        return names.method_name(self.code, self.listed_name)
+
+    @property
+    def logo(self) -> str:
+        """The static path of a drawing of its family."""
+        return logo_of(self.family)
+
+    @property
+    def label(self) -> SafeString:
+        """The drawing and the name as HTML, for the label of a radio button."""
+        image = '<img class="payments-logo" src="{}" alt="" width="40" height="28"> {}'
+        return format_html(image, static(self.logo), self.name)
+
+
+def methods(
+    country: str,
+    currency: str,
+    amount: int | None = None,
+    *,
+    use: str = "payment",
+    account: str = conf.DEFAULT_ACCOUNT,
+) -> list[Method]:
+    """The methods that the provider offers there now, for ``amount`` minor units, in its order.
+
+    Read once a minute; Django's cache keeps them. ``use``: ``payment`` or ``deposit_reference``. Raises the same as
+    ``services.list_payment_methods``.
+    """
+    listed = listed_methods(country=country, currency=currency, amount=amount, account=account)
+    found = (_method(record) for record in listed if record.extra.get("available") is not False)
+    return [each for each in found if use in each.uses]
+
+
+def method_field(found: Sequence[Method], label: StrOrPromise = "") -> forms.ChoiceField:
+    """Radio buttons with the drawings and names of these methods; the first one is chosen."""
+    return forms.ChoiceField(
+        label=label or _("Pay with"),
+        choices=[(method.code, method.label) for method in found],
+        initial=found[0].code if found else None,
+        widget=forms.RadioSelect,
+        error_messages={"invalid_choice": _("This way of paying does not take this amount. Please choose another.")},
+    )
+
+
+def method_name(code: str) -> str:
+    """A method's name in the active language: the one that was last listed, otherwise words made of its code."""
+    return names.method_name(code, listed_name(code))
+
+
+def logo_of(family: str) -> str:
+    """The static path of the drawing for a method's family; a neutral one for a family that is not known."""
+    return f"payments_integration/methods/{family if family in _LOGOS else 'other'}.svg"
+
+
+def _method(record: PaymentMethod) -> Method:
+    data = record.extra
+    uses = data.get("uses")
+    return Method(
+        record.code,
+        _text(data.get("name")),
+        _text(data.get("family")),
+        tuple(map(_text, uses)) if isinstance(uses, list) else ("payment",),
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

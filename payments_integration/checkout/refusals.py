@@ -1,0 +1,39 @@
+"""Why a payment was not created, in the payer's words."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _, gettext_lazy
+
+from payments_integration.exceptions import ApiError, NoAnswer, PaymentsError, request_id_of
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+logger = logging.getLogger(__name__)
+
+_WORDS: dict[str, StrOrPromise] = {
+    "amount_out_of_range": gettext_lazy("This way of paying does not take such an amount. Please choose another."),
+    "method_not_available": gettext_lazy("This way of paying is not available just now. Please choose another."),
+    "method_not_allowed": gettext_lazy("This way of paying is not available. Please choose another."),
+    "country_not_allowed": gettext_lazy("We cannot take payments from this country."),
+    "blocked_payer": gettext_lazy("We cannot take this payment."),
+    "rate_limited": gettext_lazy("Many people are paying just now. Nothing was charged; please try again."),
+}
+
+
+def explain(error: PaymentsError | ValidationError) -> str:
+    """A refusal of ``create_payment``, or of :func:`methods`, in the active language; the log gets the details.
+
+    Not for OutcomeUnknown: the payment may exist, so show the order's page instead.
+    """
+    if isinstance(error, ValidationError):
+        return " ".join(error.messages)
+    logger.warning("The provider refused, or did not answer: %s", error, extra={"request_id": request_id_of(error)})
+    if isinstance(error, NoAnswer | ApiError):
+        return _("We cannot reach the payment provider just now. Please try again in a moment.")
+    otherwise = _("The payment could not be set up. Nothing was charged; please try again.")
+    return str(_WORDS.get(getattr(error, "code", ""), otherwise))

@@ -1,0 +1,172 @@
+"""What the back office adds to a list: the search by terms, totals, saved filters and the export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, cast
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
+from django.core.exceptions import PermissionDenied, SuspiciousOperation
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
+from django.urls import URLPattern, path, reverse
+from django.utils.functional import cached_property
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration import dates
+from payments_integration.admin.base import ReadOnlyAdmin
+from payments_integration.admin.lists.changelist import AFTER, BEFORE, KeysetChangeList
+from payments_integration.admin.shared import display
+from payments_integration.admin.shared.buttons import Tool
+from payments_integration.contrib.backoffice import search
+from payments_integration.contrib.backoffice.admin import saved
+from payments_integration.contrib.backoffice.admin.totals import ADD_UP, Totals, totals
+from payments_integration.models import Payment
+
+#: The query parameter with the format of an export.
+FORMAT = "format"
+
+
+class BackOfficeChangeList(KeysetChangeList):
+    """The core's list with totals."""
+
+    def get_filters(self, request: HttpRequest) -> Any:
+        # Removed first: neither is a filter.
+        self.adds_up = bool(self.params.pop(ADD_UP, ""))
+        for name in (ADD_UP, FORMAT):
+            self.params.pop(name, None)
+            self.filter_params.pop(name, None)
+        return super().get_filters(request)
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self._is_cut = getattr(request, "pi_is_cut", False)
+
+    @cached_property
+    def totals(self) -> Totals | None:
+        """What all rows add up to; None if there is nothing to add up, or the search did not find all rows."""
+        names = self.model_admin.totals  # type: ignore[attr-defined]
+        if not names or not self.result_list or self._is_cut:
+            return None
+        return totals(self.queryset, names, self.filter_specs, everything=self.adds_up)
+
+    @property
+    def add_up_url(self) -> str:
+        return self.get_query_string({ADD_UP: "1"})
+
+
+class BackOfficeAdmin(ReadOnlyAdmin):
+    """Stands before the core's ModelAdmin among the base classes of a page of the back office."""
+
+    # Django would look for templates in a folder of the model's app.
+    change_list_template: ClassVar[Any] = "admin/payments_backoffice/change_list.html"
+    change_form_template: ClassVar[Any] = "admin/payments_integration/change_form.html"
+    object_history_template: ClassVar[Any] = "admin/payments_integration/object_history.html"
+    #: Whether the search also finds rows by their search terms.
+    finds_terms = False
+    #: The amounts that are added up per currency above the list.
+    totals: tuple[str, ...] = ()
+    #: The fields of the export, and those of them that are left out for users who may not see personal data.
+    export: tuple[str, ...] = ()
+    export_personal: tuple[str, ...] = ()
+
+    def get_urls(self) -> list[URLPattern]:
+        def own(route: str, name: str, view: Any) -> URLPattern:
+            wrapped: Any = self.admin_site.admin_view(view)
+            return cast("URLPattern", path(route, wrapped, name=self.url_name(name)))
+
+        urls = [own("saved-filters/", "saved-filters", self.saved_filters_view)]
+        if self.export:
+            urls.append(own("export/", "export", self.export_view))
+        return [*urls, *super().get_urls()]
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return BackOfficeChangeList
+
+    def find_more(self, request: HttpRequest, term: str) -> tuple[Iterable[Any], bool]:
+        """The words of the term match as beginnings of the rows' search terms."""
+        if not self.finds_terms:
+            return (), False
+        kind = self.model.kind
+        found = search.find(term, [kind], personal=self.sees_personal(request))
+        return found.ids.get(kind, []), found.is_cut
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        own = saved.SavedFilters(self, request)
+        links = [*self.list_links(request), *self._export_links(request), *own.tools()]
+        context = {"pi_list_links": links, "pi_saved": own, **self._search_context(request), **(extra_context or {})}
+        return super().changelist_view(request, context)
+
+    def saved_filters_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Saves the filters in the address, or deletes saved ones; then shows the list with those filters."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        return saved.SavedFilters(self, request).respond()
+
+    def export_view(self, request: HttpRequest) -> HttpResponseBase:
+        """Every row of the list as a file, with the list's filters, search and order."""
+        # Loaded with the first export, not at start-up.
+        from payments_integration.contrib.backoffice.admin import export  # noqa: PLC0415
+
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        if request.method != "GET":
+            return HttpResponseNotAllowed(["GET"])
+        chosen = request.GET.get(FORMAT, "")
+        written = export.dialect(chosen)
+        if written is None and chosen != export.XLSX:
+            raise SuspiciousOperation("an unknown format")
+        back = HttpResponseRedirect(f"{display.list_url(self.admin_site, self.model)}?{request.GET.urlencode()}")
+        try:
+            listed = cast("KeysetChangeList", self.get_changelist_instance(request))
+        except IncorrectLookupParameters:
+            return HttpResponseRedirect(display.list_url(self.admin_site, self.model))
+        if getattr(request, "pi_is_cut", False):
+            # An incomplete file would look complete.
+            return back
+        hidden = () if self.sees_personal(request) else self.export_personal
+        fields = [name for name in self.export if name not in hidden]
+        filename = f"{self.opts.model_name}-{dates.today():%Y-%m-%d}"
+        names, rows = export.headings(fields), export.records(listed.queryset, listed.order, fields)
+        if written is not None:
+            return export.csv_response(request, names, rows, filename, written)
+        if not export.has_xlsx():
+            needs = _('For Excel files, install the extra "xlsx": pip install "payments-integration[xlsx]".')
+            self.message_user(request, needs, messages.ERROR)
+            return back
+        from payments_integration.contrib.backoffice.admin import xlsx  # noqa: PLC0415
+
+        if xlsx.is_too_long(listed.queryset, listed.order):
+            words = _(
+                "An Excel file has at most %(most)d rows. Choose fewer days or another filter, or export as CSV."
+            )
+            self.message_user(request, words % {"most": xlsx.MAX_ROWS}, messages.ERROR)
+            return back
+        return xlsx.xlsx_response(request, names, rows, filename)
+
+    def _search_context(self, request: HttpRequest) -> dict[str, Any]:
+        if not self.finds_terms:
+            return {}
+        everywhere = display.page_url(self.admin_site, Payment, "search")
+        query = urlencode({"q": request.GET.get(SEARCH_VAR, "")})
+        return {
+            "pi_finds_terms": True,
+            "pi_search_url": f"{everywhere}?{query}" if everywhere else "",
+            "pi_sees_personal": self.sees_personal(request),
+            "pi_example": search.example(),
+        }
+
+    def _export_links(self, request: HttpRequest) -> Iterable[Tool]:
+        if self.export:
+            # Loaded with the first list, not at start-up.
+            from payments_integration.contrib.backoffice.admin.export import ExportForm  # noqa: PLC0415
+
+            url = reverse(f"admin:{self.url_name('export')}", current_app=self.admin_site.name)
+            kept = request.GET.copy()
+            for name in (AFTER, BEFORE, FORMAT, ADD_UP):
+                kept.pop(name, None)
+            yield Tool(_("Export"), url, post=False, form=ExportForm(FORMAT, kept))

@@ -1,0 +1,44 @@
+"""The kinds of money of the overview, in the order of the page. The cash book has the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.utils.translation import gettext_lazy
+
+from payments_integration.admin.lists.filters import SEPARATOR
+from payments_integration.contrib.backoffice.admin.overview.statistics import Group
+from payments_integration.contrib.finance.models import MovementKind
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of money: the kinds of its movements, and their sign, so that what goes out is shown without one."""
+
+    label: StrOrPromise
+    kinds: tuple[MovementKind, ...]
+    sign: int = -1
+    #: The look of dashboard.js; None: it is in no chart.
+    look: int | None = None
+
+    @property
+    def filters(self) -> dict[str, str]:
+        """The filters of the list of its movements."""
+        return {"kind": SEPARATOR.join(self.kinds)}
+
+    def amount(self, group: Group) -> int:
+        return self.sign * group.amount
+
+
+RECEIVED = Kind(gettext_lazy("Received"), (MovementKind.PAYMENT,), sign=1, look=0)
+FEES = Kind(gettext_lazy("Fees"), (MovementKind.PAYMENT_FEE, MovementKind.PAYOUT_FEE), look=5)
+#: What was received, less the fees.
+NET = Kind(gettext_lazy("Net"), (*RECEIVED.kinds, *FEES.kinds), sign=1)
+REFUNDED = Kind(gettext_lazy("Refunded"), (MovementKind.REFUND,), look=3)
+CHARGED_BACK = Kind(gettext_lazy("Charged back"), (MovementKind.CHARGEBACK,), look=6)
+PAID_OUT = Kind(gettext_lazy("Paid out"), (MovementKind.PAYOUT,), look=2)
+KINDS = (RECEIVED, FEES, NET, REFUNDED, CHARGED_BACK, PAID_OUT)

@@ -1,0 +1,236 @@
+"""The page of the to-do list: its views, and what the forms of its rows do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth import get_user_model
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext as _, gettext_lazy
+from django.views.decorators.debug import sensitive_variables
+
+from payments_integration import conf
+from payments_integration.admin.shared import display
+from payments_integration.admin.shared.buttons import hidden
+from payments_integration.admin.shared.sections import Page
+from payments_integration.admin.shared.typed import TypedForm
+from payments_integration.admin.technical.account_page import Tile
+from payments_integration.contrib.backoffice import handling, todo
+from payments_integration.contrib.backoffice.admin.overview import statistics
+from payments_integration.contrib.backoffice.admin.overview.todo_rows import TodoRows, url
+from payments_integration.contrib.backoffice.models import Todo
+from payments_integration.contrib.backoffice.todo import Kind, Thing, View
+from payments_integration.models import (
+    Operation,
+    Payment,
+    Payout,
+    Refund,
+)
+from payments_integration.validation.text import typed
+
+if TYPE_CHECKING:
+    from payments_integration.admin.base import ReadOnlyAdmin
+
+#: So many people can be chosen, and so many done things are shown, the newest first.
+PEOPLE, DONE = 200, 50
+
+
+class NoteForm(TypedForm):
+    note = forms.CharField(
+        label=gettext_lazy("What did you do?"),
+        max_length=handling.MAX_LENGTH * 2,
+        error_messages={"required": gettext_lazy("The note is empty. Write what you did.")},
+    )
+
+
+class TodoPage:
+    """One request of the page: it shows a view of the list, or does what a row's form asks for."""
+
+    def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
+        self.admin = model_admin
+        self.site = model_admin.admin_site
+        self.request = request
+        self.mine = TodoRows(self.site, request, request.POST.get("account"))
+        given = (request.POST if request.method == "POST" else request.GET).get("view", "")
+        self.view = View(given) if given in View.values else View.OPEN
+
+    # Error reports must not contain the note, in this function and those that it calls.
+    @sensitive_variables()
+    def respond(self) -> HttpResponse:
+        if not self.mine.is_open():
+            raise PermissionDenied
+        if self.request.method == "POST":
+            return self._act()
+        if self.request.method not in ("GET", "HEAD"):
+            return HttpResponseNotAllowed(["GET", "HEAD", "POST"])
+        return self._show()
+
+    def _show(self) -> HttpResponse:
+        account = self.mine.account
+        chosen = {"account": account} if len(conf.aliases()) > 1 else {}
+        shown: dict[str, Any] = {"rows": [], "done": [], "is_cut": False}
+        if account and self.view == View.DONE:
+            shown["done"] = list(self._done())
+        elif account:
+            found = todo.things(self.mine.asked(self.view), self.mine.differences())
+            shown |= {"rows": self.mine.rows(found[: todo.SHOWN]), "is_cut": len(found) > todo.SHOWN}
+        views = [(view.label, url(self.site, view=view.value, **chosen), view == self.view) for view in View]
+        context = {
+            "title": _("To do"),
+            "account": account,
+            "accounts": list(self.mine._accounts()),
+            "views": views,
+            "view": self.view.value,
+            "list": {
+                "post_to": url(self.site),
+                "back": self.view.value,
+                "may_handle": self.mine.may_handle,
+                "snoozes": handling.SNOOZES,
+                "people": self._people() if self.mine.may_handle and shown["rows"] else [],
+            },
+            "shown": todo.SHOWN,
+            "problems": self._problems(),
+            "hidden": hidden(self.site, self.request, Payment, Refund, Payout, Operation),
+            **shown,
+        }
+        template = "admin/payments_backoffice/todo.html"
+        shell: ReadOnlyAdmin = self._payments()
+        return shell.render_page(self.request, template, context, [("", str(_("To do")))])
+
+    def _problems(self) -> list[Tile]:
+        if not self.mine.account or self.view != View.OPEN or not self.mine.sees_problems():
+            return []
+        health = statistics.gather(self.mine.account, ["health"]).health
+        return list(self.mine.problems(health)) if health is not None else []
+
+    def _payments(self) -> Any:
+        """The page stands among those of the core's app, with their styles."""
+        return self.site.get_model_admin(Payment) if self.site.is_registered(Payment) else self.admin
+
+    def _people(self) -> list[str]:
+        """The names of staff who may handle rows."""
+        users: Any = get_user_model()._default_manager
+        backend = "django.contrib.auth.backends.ModelBackend"
+        if hasattr(users, "with_perm"):
+            users = users.with_perm(handling.HANDLE, backend=backend)
+        found = users.filter(is_staff=True, is_active=True).order_by(get_user_model().USERNAME_FIELD)[:PEOPLE]
+        return [display.text(user.get_username()) for user in found]
+
+    def _done(self) -> Iterator[dict[str, Any]]:
+        kinds = [kind.value for kind in self.mine.kinds()]
+        found = Todo.objects.filter(account=self.mine.account, kind__in=kinds).exclude(done_at=None)
+        page = Page(self.site, self.request)
+        for mark in found.order_by("-done_at", "-pk")[:DONE]:
+            note = page.personal(mark.note) if mark.note else str(display.ERASED)
+            yield {
+                "id": mark.pk,
+                "what": Kind(mark.kind).label if mark.kind in Kind.values else display.text(mark.kind),
+                "about": display.object_link(self.site, mark.account, mark.object_kind, mark.object_id),
+                "by": display.actor(mark.done_by),
+                "at": display.moment(mark.done_at),
+                "note": note,
+            }
+
+    # What the forms of a row do.
+
+    def _act(self) -> HttpResponse:
+        if not self.mine.may_handle:
+            raise PermissionDenied
+        given = self.request.POST
+        try:
+            if given.get("do") == "put-back":
+                said = self._put_back(given.get("id", ""))
+            else:
+                said = self._do(given.get("do", ""), self._thing())
+        except ValidationError as error:
+            for _argument, message in display.validation_messages(error):
+                self.admin.message_user(self.request, message, messages.ERROR)
+        except handling.AlreadyDone as error:
+            self.admin.message_user(self.request, display.text(str(error)), messages.WARNING)
+        else:
+            self.admin.message_user(self.request, said, messages.SUCCESS)
+        return HttpResponseRedirect(self._back())
+
+    def _back(self) -> str:
+        chosen = {"account": self.mine.account} if len(conf.aliases()) > 1 else {}
+        if self.request.POST.get("view") == "overview":
+            index = reverse("admin:app_list", args=[Payment._meta.app_label], current_app=self.site.name)
+            return f"{index}?{urlencode(chosen)}" if chosen else index
+        return url(self.site, view=self.view.value, **chosen)
+
+    def _thing(self) -> Thing:
+        """The thing that the form names, as it is now. Raises ValidationError if it is over, or happened anew."""
+        given = self.request.POST
+        kind, name = given.get("kind", ""), given.get("thing", "")
+        found: list[Thing] = []
+        if kind in Kind.values and name:
+            of_orders = kind in (Kind.PAID_TWICE, Kind.UNPAID, Kind.WITHOUT_PAYMENT)
+            differences = self.mine.differences() if of_orders else []
+            found = todo.things(self.mine.asked(View.OPEN, [Kind(kind)], name), differences)
+        if not found:
+            raise ValidationError(_("This is not to be done any more."))
+        since = _time(given.get("since", ""))
+        if since is None or found[0].since > since:
+            raise ValidationError(_("This happened again after you opened the page. Look at it first."))
+        return found[0]
+
+    def _do(self, what: str, thing: Thing) -> str:
+        author = self.request.user
+        if what == "done":
+            form = NoteForm(self.request.POST)
+            if not form.is_valid():
+                raise ValidationError([error for errors in form.errors.as_data().values() for error in errors])
+            handling.done(thing, form.cleaned_data["note"], author=author)
+            return _("Done. The note is kept.") if not thing.found.is_erased else _("Done.")
+        if what == "snooze":
+            days = self.request.POST.get("days", "")
+            mark = handling.snooze(thing, int(days) if days.isdecimal() and len(days) < 4 else -1, author=author)
+            if mark.snoozed_until is None:
+                return _("It is shown again.")
+            return _("Snoozed until %(time)s.") % {"time": display.moment(mark.snoozed_until)}
+        if what == "assign":
+            mark = handling.assign(thing, self._person(), author=author)
+            if not mark.assignee:
+                return _("It is assigned to nobody.")
+            return _("Assigned to %(person)s.") % {"person": display.actor(mark.assignee_name)}
+        raise ValidationError(_("Choose what to do."))
+
+    def _person(self) -> Any | None:
+        if self.request.POST.get("assignee") == "me":
+            return self.request.user
+        given = typed(self.request.POST.get("name", "")).strip()
+        if not given:
+            return None
+        model: Any = get_user_model()
+        person = model._default_manager.filter(**{model.USERNAME_FIELD: given}).first()
+        if person is None:
+            raise ValidationError(
+                _("There is no user “%(name)s”. Write the name as it stands in the list.") % {"name": given}
+            )
+        return person
+
+    def _put_back(self, key: str) -> str:
+        kinds = [kind.value for kind in self.mine.kinds()]
+        known = Todo.objects.filter(account=self.mine.account, kind__in=kinds)
+        mark = known.filter(pk=key).first() if key.isdecimal() and len(key) < 19 else None
+        if mark is None:
+            raise ValidationError(_("There is no such row."))
+        handling.put_back(mark, author=self.request.user)
+        return _("It is on the list again, unless it is over.")
+
+
+def _time(given: str) -> datetime | None:
+    try:
+        found = parse_datetime(given)
+    except ValueError:
+        return None
+    return found if found is not None and timezone.is_aware(found) else None

@@ -1,0 +1,351 @@
+"""The back office's ModelAdmins: what each list and page of the core gets in addition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
+
+from django.contrib import admin, messages
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.urls import URLPattern, reverse
+from django.utils.decorators import method_decorator
+from django.utils.translation import gettext, gettext_lazy as _
+from django.views.decorators.debug import sensitive_post_parameters
+
+from payments_integration.admin import flows
+from payments_integration.admin.base import MirrorAdmin, ReadOnlyAdmin
+from payments_integration.admin.lists import filters
+from payments_integration.admin.models import (
+    balances,
+    deposit_references,
+    events,
+    operations,
+    payments,
+    payouts,
+    reconciliation,
+    refunds,
+)
+from payments_integration.admin.shared import columns, display
+from payments_integration.admin.shared.buttons import Tool, Weight, may, may_view
+from payments_integration.admin.shared.menu import Entry, Place
+from payments_integration.admin.shared.sections import STYLES, Page, Section
+from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin
+from payments_integration.contrib.backoffice.admin.since import StatusSince, SucceededDays, success_days
+from payments_integration.contrib.backoffice.models import Note, Todo
+from payments_integration.contrib.backoffice.notes import ADD
+from payments_integration.contrib.finance import admin as finance
+from payments_integration.contrib.finance.models import Movement
+from payments_integration.models import (
+    Balance,
+    DepositReference,
+    Event,
+    Operation,
+    Payment,
+    Payout,
+    ReconciliationRun,
+    Refund,
+)
+
+if TYPE_CHECKING:
+    from payments_integration.admin.shared.story import Step
+
+AdminT = TypeVar("AdminT", bound=type[Any])
+#: Loaded by pages with charts, in this order.
+SCRIPTS = ("payments_backoffice/vendor/chart.js/chart.umd.min.js", "payments_backoffice/dashboard.js")
+
+
+def instead(model: type[Model]) -> Any:
+    """Register the decorated class for the model, in the place of the one that is registered."""
+
+    def register(model_admin: AdminT) -> AdminT:
+        if admin.site.is_registered(model):
+            admin.site.unregister(model)
+        admin.site.register(model, model_admin)
+        return model_admin
+
+    return register
+
+
+class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
+    """The page of an object that staff may write notes about."""
+
+    def has_add_note_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may(request, ADD, obj)
+
+    def get_urls(self) -> list[URLPattern]:
+        return [self.object_path("add-note", self.add_note_view), *super().get_urls()]
+
+    # An error report must not contain the note.
+    @method_decorator(sensitive_post_parameters("text"))
+    def add_note_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        # Here and below, pages are loaded when they are opened, not at start-up.
+        from payments_integration.contrib.backoffice.admin.notes import NotePage  # noqa: PLC0415
+
+        return NotePage(self, request, self.permitted(request, object_id, "add_note")).respond()
+
+    def steps(self, page: Page, obj: Any) -> Iterable[Step]:
+        from payments_integration.contrib.backoffice.admin.notes import note_steps  # noqa: PLC0415
+
+        yield from super().steps(page, obj)
+        yield from note_steps(page, obj)
+
+    def details(self, page: Page, obj: Any) -> Iterable[Section]:
+        from payments_integration.contrib.backoffice.admin.notes import notes_section  # noqa: PLC0415
+
+        yield from notes_section(self, page, obj)
+        yield from super().details(page, obj)
+
+
+@instead(Payment)
+class PaymentAdmin(NotedAdmin, payments.PaymentAdmin):
+    list_filter = (*payments.PaymentAdmin.list_filter, success_days(), StatusSince)
+    actions = ("refund_selected",)
+    totals = ("amount", "amount_received", "refunded_amount")
+    finds_terms = True
+    search_help_text = _(
+        "An id, amount, merchant reference, bank reference, voucher or QR code; the payer's name, e-mail address, "
+        "document or phone. The beginning of each word is enough."
+    )
+    export = (
+        "id", "status", "amount", "amount_received", "refunded_amount", "fee", "net_amount", "currency", "country",
+        "method_code", "method_family", "flow", "merchant_reference", "failure_reason", "payer_email",
+        "payer_document", "account", "created_at", "expires_at", "succeeded_at",
+    )  # fmt: skip
+    export_personal = ("failure_reason", "payer_email", "payer_document")
+
+    def get_urls(self) -> list[URLPattern]:
+        return [
+            self.list_path("refund-selected", self.refund_selected_view),
+            self.list_path("search", self.search_view),
+            *super().get_urls(),
+        ]
+
+    @admin.action(description=_("Refund selected payments"), permissions=["refund"])
+    def refund_selected(self, request: HttpRequest, queryset: QuerySet[Payment]) -> HttpResponse | None:
+        from payments_integration.contrib.backoffice.admin import bulk_refund  # noqa: PLC0415
+
+        chosen = list(queryset[: bulk_refund.MAX_PAYMENTS + 1])
+        if len(chosen) > bulk_refund.MAX_PAYMENTS:
+            words = _("Select at most %(most)d payments to refund at once.") % {"most": bulk_refund.MAX_PAYMENTS}
+            self.message_user(request, words, messages.WARNING)
+            return None
+        if len(chosen) == 1:
+            return HttpResponseRedirect(self.object_url("refund", chosen[0]))
+        return HttpResponseRedirect(bulk_refund.bulk_refund_url(self, [payment.pk for payment in chosen]))
+
+    def refund_selected_view(self, request: HttpRequest) -> HttpResponse:
+        from payments_integration.contrib.backoffice.admin.bulk_refund import BulkRefundPage  # noqa: PLC0415
+
+        return BulkRefundPage(self, request).respond()
+
+    def search_url(self, request: HttpRequest) -> str:
+        from payments_integration.contrib.backoffice.admin.overview import search  # noqa: PLC0415
+
+        return search.url(self.admin_site, request)
+
+    def search_view(self, request: HttpRequest) -> HttpResponse:
+        # Not about payments only: the page checks which rows the user may see.
+        from payments_integration.contrib.backoffice.admin.overview.search import SearchPage  # noqa: PLC0415
+
+        return SearchPage(self, request).respond()
+
+
+@instead(Payout)
+class PayoutAdmin(NotedAdmin, payouts.PayoutAdmin):
+    list_filter = (*payouts.PayoutAdmin.list_filter, success_days(), StatusSince)
+    totals = ("amount", "fee")
+    finds_terms = True
+    search_help_text = _(
+        "An id, amount or merchant reference, or the refund's id; the recipient's name, document or account. The "
+        "beginning of each word is enough."
+    )
+    export = (
+        "id", "status", "amount", "fee", "currency", "country", "method_code", "merchant_reference",
+        "failure_reason", "refund_id", "destination", "account", "created_at", "succeeded_at",
+    )  # fmt: skip
+    export_personal = ("failure_reason", "destination")
+
+    def payout_page(self, request: HttpRequest) -> flows.PayoutPage:
+        from payments_integration.contrib.backoffice.admin.pay_again import PayAgainPage  # noqa: PLC0415
+
+        return PayAgainPage(self, request)
+
+    def links(self, request: HttpRequest, obj: Payout) -> Iterable[Tool]:
+        from payments_integration.contrib.backoffice.admin import pay_again  # noqa: PLC0415
+
+        yield from super().links(request, obj)
+        if self.has_add_permission(request) and pay_again.is_payable_again(obj) and not self._obstacle(obj):
+            url = reverse(f"admin:{self.url_name('add')}", current_app=self.admin_site.name)
+            url = f"{url}?{urlencode({pay_again.AGAIN: obj.pk})}"
+            yield Tool(_("Pay again"), url, post=False, weight=Weight.MAIN)
+
+    def sentences(self, page: Page, obj: Payout) -> Iterator[str]:
+        yield from super().sentences(page, obj)
+        if obj.status in flows.MONEY_IS_BACK:
+            check = gettext("Check the recipient's bank account with the recipient, then press “Pay again”.")
+            yield self._obstacle(obj) or check
+
+    def _obstacle(self, obj: Payout) -> str:
+        from payments_integration.contrib.backoffice.admin import pay_again  # noqa: PLC0415
+
+        # The page asks twice, for the button and for its sentences.
+        kept: dict[str, Any] = obj.__dict__
+        if "pi_obstacle" not in kept:
+            kept["pi_obstacle"] = pay_again.obstacle(self.admin_site, obj)
+        found: str = kept["pi_obstacle"]
+        return found
+
+
+@instead(Refund)
+class RefundAdmin(NotedAdmin, refunds.RefundAdmin):
+    list_filter = (*refunds.RefundAdmin.list_filter, success_days("", SucceededDays), StatusSince)
+    totals = ("amount",)
+    finds_terms = True
+    search_help_text = _("The beginning of an id, an amount, or the whole id of the payment or payout")
+    export = (
+        "id", "status", "amount", "currency", "payment_id", "payment__merchant_reference", "payout_id", "reason",
+        "account", "created_at",
+    )  # fmt: skip
+    export_personal = ("reason",)
+
+
+@instead(DepositReference)
+class DepositReferenceAdmin(NotedAdmin, deposit_references.DepositReferenceAdmin):
+    finds_terms = True
+    search_help_text = _(
+        "An id, a merchant reference, or the bank reference or account that the payer transfers to. The beginning of "
+        "each word is enough."
+    )
+    export = (
+        "id", "status", "country", "currency", "method_code", "merchant_reference", "account", "created_at",
+    )  # fmt: skip
+
+
+@instead(Balance)
+class BalanceAdmin(BackOfficeAdmin, balances.BalanceAdmin):
+    export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
+
+    class Media:
+        css = {"all": STYLES}
+        js = SCRIPTS
+
+    def links(self, request: HttpRequest, obj: Balance) -> Iterable[Tool]:
+        yield from super().links(request, obj)
+        if may(request, "payments_finance.view_movement"):
+            url = display.page_url(self.admin_site, Movement, "cash-book")
+            query = urlencode({"account": obj.account, "currency": obj.currency})
+            yield Tool(_("Cash book"), f"{url}?{query}", post=False)
+
+    def lead(self, page: Page, obj: Balance) -> Iterable[Section]:
+        from payments_integration.contrib.backoffice.admin.balance_changes import (  # noqa: PLC0415
+            ChartSection,
+            balance_chart,
+            changes_section,
+        )
+
+        yield ChartSection(balance_chart(obj))
+        yield from super().lead(page, obj)
+        yield from changes_section(page, obj)
+
+
+@instead(Operation)
+class OperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
+    export = (
+        "id", "operation", "state", "amount", "currency", "target_id", "result_kind", "result_id",
+        "merchant_reference", "actor", "approved_by", "approved_at", "attempts", "account", "created_at",
+        "first_sent_at", "last_sent_at", "closed_at",
+    )  # fmt: skip
+
+
+@instead(Event)
+class EventAdmin(BackOfficeAdmin, events.EventAdmin):
+    export = (
+        "id", "type", "object_kind", "object_id", "state", "source", "attempts", "previous_status", "account",
+        "created_at", "received_at", "dispatched_at",
+    )  # fmt: skip
+
+
+@instead(ReconciliationRun)
+class ReconciliationRunAdmin(BackOfficeAdmin, reconciliation.ReconciliationRunAdmin):
+    export = (
+        "kind", "state", "pages", "seen", "recovered", "drifted", "repaired", "account", "window_from", "window_to",
+        "started_at", "finished_at",
+    )  # fmt: skip
+
+
+@instead(Movement)
+class MovementAdmin(BackOfficeAdmin, finance.MovementAdmin):
+    export = (
+        "id", "booked_on", "occurred_on", "kind", "amount", "currency", "object_id", "account", "occurred_at",
+        "recorded_at",
+    )  # fmt: skip
+
+    totals = ("amount",)
+
+    def get_urls(self) -> list[URLPattern]:
+        return [self.list_path("cash-book", self.cash_book_view), *super().get_urls()]
+
+    def list_links(self, request: HttpRequest) -> Iterable[Tool]:
+        if may_view(self.admin_site, request, Balance):
+            yield Tool(_("Cash book"), display.page_url(self.admin_site, Movement, "cash-book"), post=False)
+
+    def menu_entries(self, request: HttpRequest) -> Iterable[Entry]:
+        # The cash book leads to its movements.
+        if self.has_view_permission(request) and may_view(self.admin_site, request, Balance):
+            url = display.page_url(self.admin_site, Movement, "cash-book")
+            yield Entry(Place.CASH_BOOK, _("Cash book"), url, Movement)
+        else:
+            yield from super().menu_entries(request)
+
+    def cash_book_view(self, request: HttpRequest) -> HttpResponseBase:
+        from payments_integration.contrib.backoffice.admin.cash_book import CashBookPage  # noqa: PLC0415
+
+        return CashBookPage(self, request).respond()
+
+
+@admin.register(Note)
+class NoteAdmin(ReadOnlyAdmin):
+    """Every note. There is no export: notes stay here."""
+
+    change_list_template = "admin/payments_integration/change_list.html"
+    change_form_template = "admin/payments_integration/change_form.html"
+    object_history_template = "admin/payments_integration/object_history.html"
+    list_display = ("created_at", "object_shown", "author_shown", "text_shown", "account")
+    list_filter = (filters.days("created_at"),)
+    ordering = ("-created_at", "-pk")
+    sortable_by = ("created_at",)
+    search_fields = ("object_id__exact",)
+    search_help_text = _("The whole id of a payment, payout, refund or deposit reference")
+    personal = ("text_shown",)
+    fieldsets = ((None, {"fields": ("object_shown", "author_shown", "created_at", "text_shown", "account")}),)
+
+    object_shown = columns.object_link(_("object"))
+    author_shown = columns.actor("author", _("author"))
+    text_shown = columns.note_text("text", _("note"))
+
+
+@admin.register(Todo)
+class TodoAdmin(ReadOnlyAdmin):
+    """The to-do list, where the admin's menu has the list of a model. Its rows are computed."""
+
+    menu_place = Place.TODO
+
+    def get_urls(self) -> list[URLPattern]:
+        return [self._path("", "changelist", self.todo_view)]
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        from payments_integration.contrib.backoffice.admin.overview.todo_rows import TodoRows  # noqa: PLC0415
+
+        return TodoRows(self.admin_site, request).is_open()
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    # An error report must not contain the note.
+    @method_decorator(sensitive_post_parameters("note"))
+    def todo_view(self, request: HttpRequest) -> HttpResponse:
+        from payments_integration.contrib.backoffice.admin.overview.todo import TodoPage  # noqa: PLC0415
+
+        return TodoPage(self, request).respond()

@@ -1,0 +1,156 @@
+"""What people do with the to-do list: done with a note, snoozed, assigned, or put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import router
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_variables
+
+from payments_integration import permissions
+from payments_integration.contrib.backoffice.apps import LABEL
+from payments_integration.contrib.backoffice.models import Todo
+from payments_integration.contrib.backoffice.todo import Thing
+from payments_integration.db.transactions import locked, repeatable
+from payments_integration.models import MIRRORS
+from payments_integration.validation.validator import Validator
+
+MAX_LENGTH = 2000
+#: The permission to change anything here.
+HANDLE = f"{LABEL}.handle_todo"
+#: For how many days a thing can be snoozed.
+SNOOZES = (1, 3, 7)
+
+
+class AlreadyDone(Exception):
+    """Somebody else has done it: ``by`` as in ``Operation.actor``."""
+
+    def __init__(self, by: str) -> None:
+        super().__init__(_("%(person)s has already done this.") % {"person": permissions.actor_name(by)})
+        self.by = by
+
+
+@sensitive_variables()  # also below: a note may hold personal data
+def done(thing: Thing, note: str, *, author: object) -> Todo:
+    """Take a thing off the list, with a note of what was done.
+
+    The same note sent again by the same author is the same call. If the payer's personal data was erased, the note
+    is not stored.
+
+    Raises:
+        ValidationError: ``note`` is blank or too long; or ``thing``: only a decision ends it.
+        PermissionDenied: The author is staff and may not.
+        AlreadyDone: Another person was faster, or said something else.
+    """
+    name = _author(author)
+    if not thing.is_done_by_note:
+        raise ValidationError({"thing": [_("This ends when it is decided. A note cannot end it.")]})
+    validator = Validator()
+    # A browser counts a line break as one character, and sends two.
+    text = validator.text("note", note.replace("\r\n", "\n").strip(), max_length=MAX_LENGTH, required=True)
+    validator.finish()
+
+    def write() -> Todo:
+        kept = "" if _is_erased(thing) else text
+        mark = _mark(thing)
+        if mark.done_at is not None:
+            if (mark.done_by, mark.note) == (name, kept):
+                return mark
+            raise AlreadyDone(mark.done_by)
+        mark.done_at, mark.done_by, mark.note = timezone.now(), name, kept
+        mark.save()
+        return mark
+
+    return repeatable(write, using=router.db_for_write(Todo))
+
+
+def snooze(thing: Thing, days: int, *, author: object) -> Todo:
+    """Hide a thing for one of ``SNOOZES`` days; 0 shows it again.
+
+    Raises ValidationError for another number, PermissionDenied, and AlreadyDone.
+    """
+    _author(author)
+    if days and days not in SNOOZES:
+        raise ValidationError({"days": [_("Choose one of the periods.")]})
+
+    def change(mark: Todo) -> None:
+        mark.snoozed_until = timezone.now() + timedelta(days=days) if days else None
+
+    return _change(thing, change)
+
+
+def assign(thing: Thing, person: Any | None, *, author: object) -> Todo:
+    """Assign a thing to a member of staff who may handle it; None: to nobody.
+
+    Raises ValidationError if that person may not, PermissionDenied, and AlreadyDone.
+    """
+    _author(author)
+    if person is not None and not (person.is_active and person.is_staff and permissions.may(person, HANDLE)):
+        raise ValidationError({"assignee": [_("This person may not handle what is to be done.")]})
+    name = Validator().actor("assignee", person)
+
+    def change(mark: Todo) -> None:
+        mark.assignee, mark.assignee_name = permissions.user_id(person), name
+
+    return _change(thing, change)
+
+
+def put_back(mark: Todo, *, author: object) -> None:
+    """Put what was done back on the list. Its note is kept until it is done again. Raises PermissionDenied."""
+    _author(author)
+
+    def write() -> None:
+        locked(Todo.objects.filter(pk=mark.pk)).get()
+        Todo.objects.filter(pk=mark.pk).update(done_at=None)
+
+    repeatable(write, using=router.db_for_write(Todo))
+
+
+def _author(author: object) -> str:
+    permissions.require_of_staff(author, HANDLE)
+    validator = Validator()
+    name = validator.actor("author", author)
+    validator.finish()
+    if not name:
+        raise PermissionDenied
+    return name
+
+
+def _change(thing: Thing, change: Callable[[Todo], None]) -> Todo:
+    def write() -> Todo:
+        mark = _mark(thing)
+        if mark.done_at is not None:
+            raise AlreadyDone(mark.done_by)
+        change(mark)
+        mark.save()
+        return mark
+
+    return repeatable(write, using=router.db_for_write(Todo))
+
+
+def _mark(thing: Thing) -> Todo:
+    """The locked row of a thing, or an unsaved one. Two that are saved at once are one: ``repeatable`` tries again."""
+    known = Todo.objects.filter(account=thing.account, kind=thing.kind.value, thing=thing.found.thing)
+    mark = locked(known.filter(since__gte=thing.since).order_by("-since")).first()
+    return mark or Todo(
+        account=thing.account,
+        object_kind=thing.object_kind,
+        object_id=thing.object_id,
+        kind=thing.kind.value,
+        thing=thing.found.thing,
+        since=thing.since,
+    )
+
+
+def _is_erased(thing: Thing) -> bool:
+    """Whether the object's personal data was erased. It takes the lock of an erasure: no note comes later."""
+    model = MIRRORS.get(thing.object_kind)
+    if model is None:
+        return False
+    current = locked(model._default_manager.filter(pk=thing.object_id, account=thing.account)).first()
+    return current is not None and current.erased_at is not None

@@ -1,0 +1,150 @@
+"""What the back office keeps: notes of staff, what they did with the to-do list, saved filters, and search terms."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration.db import fields
+from payments_integration.models.base import ObjectRef, Row
+
+#: The longest search term, in characters.
+MAX_TERM = 64
+
+
+class Note(ObjectRef):
+    """What staff wrote about an object. Rows are added and never changed or deleted; an erasure empties their text.
+
+    Only ``notes.add`` inserts them. They are in no export, no search and no answer of the API.
+    """
+
+    #: Empty after an erasure.
+    text: str = fields.TextField(_("note"), blank=True)
+    #: A user's id and name, or a job's name, as in ``Operation.actor``.
+    author: str = fields.CharField(_("author"), max_length=255)
+    created_at: datetime = fields.DateTimeField(_("created at"), default=timezone.now)
+    #: A hash of the form and of what was written in it, so that a form that is sent twice adds one note.
+    key: str = fields.ExactCharField(  # type: ignore[assignment]  # it takes the place of ObjectRef.key
+        max_length=64, unique=True, editable=False
+    )
+
+    class Meta:
+        verbose_name = _("note")
+        verbose_name_plural = _("notes")
+        indexes = [
+            # An object's page, erasure, and the search of the admin's list.
+            models.Index(fields=["account", "object_kind", "object_id", "created_at"], name="pb_note_object"),
+            # The admin's list.
+            models.Index(fields=["created_at", "id"], name="pb_note_created"),
+        ]
+
+    def save(self, **kwargs: Any) -> None:
+        if not self._state.adding:
+            raise TypeError("A note is never changed. Add another one.")
+        super().save(**{**kwargs, "force_insert": True})
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        raise TypeError("A note is never deleted.")
+
+
+class Todo(ObjectRef):
+    """What people added to one row of the to-do list: done with a note, snoozed or assigned.
+
+    The row itself is computed (``todo``). Only ``handling`` writes these. A thing that happens anew is later than its
+    row here, and gets another one.
+    """
+
+    #: ``todo.Kind``.
+    kind: str = fields.CharField(_("kind"), max_length=32)
+    #: What the row is about, within its kind. The object, which an erasure finds it by, may be another one.
+    thing: str = fields.ExactCharField(_("thing"), max_length=400)
+    #: When it happened.
+    since: datetime = fields.DateTimeField(_("since"))
+    #: ``permissions.user_id`` of the person who takes care of it; empty: nobody yet. No foreign key, as above.
+    assignee: str = fields.ExactCharField(max_length=64, default="", blank=True)
+    #: The same person as in ``Operation.actor``.
+    assignee_name: str = fields.CharField(_("assigned to"), max_length=255, default="", blank=True)
+    snoozed_until: datetime | None = fields.DateTimeField(_("snoozed until"), null=True, blank=True)
+    done_at: datetime | None = fields.DateTimeField(_("done at"), null=True, blank=True)
+    #: As in ``Operation.actor``.
+    done_by: str = fields.CharField(_("done by"), max_length=255, default="", blank=True)
+    #: What was done about it. Empty until it is done, and after an erasure.
+    note: str = fields.TextField(_("note"), default="", blank=True)
+
+    class Meta:
+        verbose_name = _("thing to do")
+        verbose_name_plural = _("to do")
+        default_permissions = ()
+        permissions = [("handle_todo", "Can mark things to do as done, snooze and assign them")]
+        constraints = [
+            # Also how the list finds what belongs to its rows. Two people who press "Done" write one row.
+            models.UniqueConstraint(fields=["account", "kind", "thing", "since"], name="pb_todo_thing")
+        ]
+        indexes = [
+            # An object's page, and erasure.
+            models.Index(fields=["account", "object_kind", "object_id"], name="pb_todo_object"),
+            # What is done.
+            models.Index(fields=["account", "done_at"], name="pb_todo_done"),
+        ]
+
+
+class Overview(Todo):
+    """The overview, where the admin's index has the list of a model. It has no table."""
+
+    class Meta:
+        proxy = True
+        verbose_name = _("overview")
+        verbose_name_plural = _("overview")
+        default_permissions = ()
+
+
+class SavedFilter(Row):
+    """The filters of one of the admin's lists, under a name. Only the user who saved them sees them.
+
+    They hold no search text, which may be personal.
+    """
+
+    #: ``permissions.user_id``. No foreign key: users may be in another database.
+    owner: str = fields.ExactCharField(_("owner"), max_length=64)
+    #: The model of the list, as ``app_label.model_name``.
+    listed: str = fields.ExactCharField(_("list"), max_length=100)
+    name: str = fields.ExactCharField(_("name"), max_length=60)
+    #: The query string: parameters of the list's filters only. A period such as "yesterday" stays one.
+    query: str = fields.TextField(_("filters"))
+
+    class Meta:
+        verbose_name = _("saved filter")
+        verbose_name_plural = _("saved filters")
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["owner", "listed", "name"], name="pb_saved_filter")]
+
+    def __str__(self) -> str:
+        return str(self.name)
+
+
+class SearchTerm(Row):
+    """One term by which an object is found."""
+
+    object_kind: str = fields.CharField(_("object"), max_length=64)
+    object_id: str = fields.ExactCharField(_("object id"))
+    term: str = fields.ExactCharField(_("term"), max_length=MAX_TERM)
+    #: It comes from a field that an erasure empties, and matches only for users who may see personal data.
+    is_personal: bool = fields.BooleanField(_("is personal"))
+
+    class Meta:
+        verbose_name = _("search term")
+        verbose_name_plural = _("search terms")
+        default_permissions = ()
+        indexes = [
+            # The search reads nothing but this index.
+            models.Index(fields=["object_kind", "is_personal", "term", "object_id"], name="pb_search_term"),
+            # The terms of an object. Not unique: two equal terms do no harm, and a conflict would repeat a batch.
+            models.Index(fields=["object_kind", "object_id"], name="pb_search_object"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.object_kind} {self.object_id}"

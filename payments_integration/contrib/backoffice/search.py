@@ -1,0 +1,123 @@
+"""The search by what people have in hand: which objects match a typed text, by the index of search terms.
+
+It takes at most two statements, for any text and any number of rows: the first reads the beginning of
+each word's range of the index, the second compares the objects that may match with all words.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_, or_
+
+from django.db import router
+from django.db.models import IntegerField, Q, QuerySet, Value
+
+from payments_integration.contrib.backoffice.models import SearchTerm
+from payments_integration.contrib.backoffice.terms import matches, readings, separators
+from payments_integration.db import statements
+
+#: The maximum of objects that a search finds.
+MAX_OBJECTS = 500
+#: The maximum of index entries that are read for the beginning of a word. A word with more is compared only.
+_MAX_ENTRIES = 2_000
+#: How many words of a reading are looked up, the longest first: the others are compared.
+_LOOKED_UP = 3
+#: Follows every text that begins with a word.
+_LAST = "\U0010ffff"
+
+#: Kind and id.
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The objects that match, by kind."""
+
+    ids: dict[str, list[str]] = field(default_factory=dict)
+    #: Whether there may be more.
+    is_cut: bool = False
+
+
+def find(text: str, kinds: Iterable[str], *, personal: bool) -> Matches:
+    """The objects of these kinds that match a typed text. ``personal``: whether personal terms match too."""
+    meant = readings(text)
+    words = {word for reading in meant for word in _looked_up(reading)}
+    beginnings = sorted({beginning for word in words for beginning in word})
+    if not beginnings:
+        return Matches()
+    using = router.db_for_write(SearchTerm)
+    terms = SearchTerm.objects.filter(
+        object_kind__in=sorted(map(str, kinds)), is_personal__in=[False, True] if personal else [False]
+    ).order_by()
+    # A range of bytes: every database finds it in the index. For LIKE, not every one uses it.
+    parts: list[QuerySet[SearchTerm, tuple[int, str, str]]] = [
+        terms.filter(term__gte=beginning, term__lt=beginning + _LAST)
+        .annotate(number=Value(number, IntegerField()))
+        .values_list("number", "object_kind", "object_id")[: _MAX_ENTRIES + 1]
+        for number, beginning in enumerate(beginnings)
+    ]
+    entries: dict[str, list[Key]] = defaultdict(list)
+    for number, kind, object_id in statements.union_of(parts, using=using):
+        entries[beginnings[number]].append((kind, object_id))
+    found: set[Key] = set()
+    to_compare: set[Key] = set()
+    is_cut = False
+    for reading in meant:
+        keys, is_complete, is_exact = _candidates(reading, entries)
+        is_cut |= not is_complete
+        (found if is_exact else to_compare).update(keys)
+    is_cut |= len(to_compare - found) > _MAX_ENTRIES
+    compared = sorted(to_compare - found)[:_MAX_ENTRIES]
+    for key, known in _terms_of(compared, terms).items():
+        if any(matches(reading, known) for reading in meant):
+            found.add(key)
+    return _grouped(found, is_cut=is_cut)
+
+
+def example() -> str:
+    """An amount in the user's format."""
+    point, group = separators()
+    return f"1{group}234{point}50"
+
+
+def _looked_up(reading: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return sorted(reading, key=lambda word: -len(word[0]))[:_LOOKED_UP]
+
+
+def _candidates(reading: Sequence[tuple[str, ...]], entries: dict[str, list[Key]]) -> tuple[set[Key], bool, bool]:
+    """The objects that may match; whether all are among them; and whether each of them does match."""
+    whole: list[set[Key]] = []
+    cut: list[set[Key]] = []
+    for word in _looked_up(reading):
+        of_word = [entries.get(beginning, []) for beginning in word]
+        is_whole = all(len(keys) <= _MAX_ENTRIES for keys in of_word)
+        (whole if is_whole else cut).append({key for keys in of_word for key in keys})
+    if whole:
+        return reduce(and_, whole), True, len(whole) == len(reading)
+    # Every word is frequent: some of the objects with the first one.
+    return cut[0], False, len(reading) == 1
+
+
+def _terms_of(keys: Sequence[Key], terms: QuerySet[SearchTerm]) -> dict[Key, list[str]]:
+    """The terms of these objects; one statement, none without objects."""
+    if not keys:
+        return {}
+    ids: dict[str, list[str]] = defaultdict(list)
+    for kind, object_id in keys:
+        ids[kind].append(object_id)
+    objects = reduce(or_, (Q(object_kind=kind, object_id__in=found) for kind, found in ids.items()))
+    known: dict[Key, list[str]] = defaultdict(list)
+    for kind, object_id, term in terms.filter(objects).values_list("object_kind", "object_id", "term"):
+        known[kind, object_id].append(term)
+    return known
+
+
+def _grouped(found: Iterable[Key], *, is_cut: bool) -> Matches:
+    ids: dict[str, list[str]] = defaultdict(list)
+    for kind, object_id in sorted(found):
+        ids[kind].append(object_id)
+    too_many = any(len(of_kind) > MAX_OBJECTS for of_kind in ids.values())
+    return Matches({kind: of_kind[:MAX_OBJECTS] for kind, of_kind in ids.items()}, is_cut or too_many)

@@ -1,0 +1,509 @@
+"""What there is to do, computed from the state of the tables: nothing is written when something happens.
+
+What was paid or refunded again, decided or matched is not found any more. What people add, such as "done", is in
+``models.Todo``; ``handling`` writes it. One statement finds what is about a payment, payout, refund or operation.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, NamedTuple
+
+from django.db import router
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    CharField,
+    Exists,
+    F,
+    IntegerField,
+    JSONField,
+    Model,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    TextChoices,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce, Concat, NullIf
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration.contrib.backoffice.models import Todo
+from payments_integration.dates import from_site, start_of
+from payments_integration.db import statements
+from payments_integration.enums import NEVER_REFUNDED_STATUSES, PaymentStatus, PayoutStatus, RefundStatus
+from payments_integration.models import (
+    OPEN_OPERATION_STATES,
+    DoublePayment,
+    Operation,
+    OperationState,
+    Payment,
+    Payout,
+    Refund,
+    StatusChange,
+)
+from payments_integration.models.mirrors import open_refund_operations
+from payments_integration.payable import Payable, comparison
+from payments_integration.payable.doubles import find_doubles
+
+logger = logging.getLogger(__name__)
+
+#: So many rows are shown, the oldest first.
+SHOWN = 100
+#: A chargeback needs no answer here, so it leaves the list by itself.
+CHARGEBACK_DAYS = 30
+#: What failed longer ago is found in the lists.
+FAILED_DAYS = 90
+#: How many refused attempts to pay again are followed (``pay_again.attempt``).
+ATTEMPTS = 9
+#: So many orders that were paid twice are looked at.
+_DOUBLES = 1_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: Times of the provider's clock and of ours are compared.
+_CLOCKS = timedelta(days=1)
+#: So many rows of orders are compared with what people added, in one statement.
+_CHUNK = 500
+
+#: Payouts that sent nothing, or whose money came back.
+WITHOUT_EFFECT = (PayoutStatus.FAILED, PayoutStatus.RETURNED, PayoutStatus.CANCELED)
+
+
+class Kind(TextChoices):
+    """What a row of the list is about."""
+
+    DECIDE = "decide", _("to decide")
+    APPROVE = "approve", _("to approve")
+    UNKNOWN = "unknown", _("outcome not known")
+    PAYOUT = "payout", _("payout that did not arrive")
+    REFUND = "refund", _("refund that did not arrive")
+    ON_HOLD = "on_hold", _("payment on hold")
+    CHARGEBACK = "chargeback", _("chargeback")
+    PAID_TWICE = "paid_twice", _("order paid twice")
+    UNPAID = "unpaid", _("paid for, but the order is not paid")
+    WITHOUT_PAYMENT = "without_payment", _("paid order without a payment")
+
+
+#: These end when a person has decided or approved: a note cannot end them.
+OF_OPERATIONS = {
+    Kind.DECIDE: OperationState.NEEDS_PERSON,
+    Kind.APPROVE: OperationState.AWAITING_APPROVAL,
+    Kind.UNKNOWN: OperationState.UNKNOWN,
+}
+#: An unknown outcome is resolved by itself in most cases, and a chargeback cannot be changed here.
+INFORMATIVE = (Kind.CHARGEBACK, Kind.UNKNOWN)
+
+
+class View(TextChoices):
+    """Which rows are shown."""
+
+    OPEN = "", _("Open")
+    MINE = "mine", _("Mine")
+    SNOOZED = "snoozed", _("Snoozed")
+    DONE = "done", _("Done")
+
+
+class Found(NamedTuple):
+    """One row of the statement."""
+
+    kind: str
+    thing: str
+    #: When it happened; None: not known.
+    since: datetime | None
+    #: A mirrored object's status; an operation's name.
+    status: str
+    amount: int | None
+    currency: str
+    reference: str
+    #: JSON that names the payer or recipient; personal data.
+    person: Any
+    #: Why it failed, as the provider says it; personal data.
+    reason: str
+    is_erased: int
+    #: A refund's payment, an operation's target, the newest payment of an order that was paid twice.
+    about: str
+    #: Who asked for an operation: ``permissions.user_id``.
+    actor_id: str
+    assignee: str | None
+    assignee_name: str | None
+    snoozed_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """One thing to do."""
+
+    account: str
+    found: Found
+    #: The object that an erasure finds its note by.
+    object_kind: str
+    object_id: str
+    #: How many payments hold the money of an order that was paid twice.
+    payments: int = 0
+    #: The merchant's row.
+    order: comparison.OrderRow | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return Kind(self.found.kind)
+
+    @property
+    def since(self) -> datetime:
+        """When it happened. Without a time, all that is done about it stays done."""
+        return self.found.since or _EPOCH
+
+    @property
+    def is_done_by_note(self) -> bool:
+        return self.kind not in OF_OPERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which things are asked for."""
+
+    account: str
+    kinds: Collection[Kind]
+    view: View = View.OPEN
+    #: ``permissions.user_id``: whose things are "mine".
+    user_id: str = ""
+    #: Whether operations of other people are shown: kinds.
+    others: Collection[Kind] = ()
+    #: Only this one, also if it is done or snoozed.
+    thing: str | None = None
+    #: The models of orders that are shown.
+    order_models: Collection[type[Model]] = ()
+
+
+def things(asked: Asked, differences: Iterable[Thing]) -> list[Thing]:
+    """The oldest ``SHOWN`` things and one more, oldest first. ``differences``: those of ``differences_of``."""
+    read = _read(asked)
+    found = [
+        Thing(asked.account, row, _object_kind(row.kind), row.thing) for row in read if row.kind != Kind.PAID_TWICE
+    ]
+    twice = [row for row in read if row.kind == Kind.PAID_TWICE]
+    orders = [each for each in (*_paid_twice(asked, twice), *differences) if _is_asked(asked, each)]
+    found += _with_people(_marked(asked, sorted(orders, key=_age)))
+    return sorted(found, key=_age)[: SHOWN + 1]
+
+
+def _age(thing: Thing) -> tuple[bool, datetime, str]:
+    return thing.found.since is None, thing.since, thing.found.thing
+
+
+def _is_asked(asked: Asked, thing: Thing) -> bool:
+    if thing.kind not in asked.kinds or asked.thing not in (None, thing.found.thing):
+        return False
+    return thing.kind != Kind.WITHOUT_PAYMENT or (thing.order is not None and thing.order.model in asked.order_models)
+
+
+def _object_kind(kind: str) -> str:
+    models: dict[str, Any] = {
+        Kind.PAYOUT: Payout,
+        Kind.REFUND: Refund,
+        Kind.ON_HOLD: Payment,
+        Kind.CHARGEBACK: Payment,
+    }
+    return str(models[kind].kind) if kind in models else "operation"
+
+
+def _read(asked: Asked) -> list[Found]:
+    parts = [
+        part for kind, make in _PARTS.items() if kind in asked.kinds for part in [_shown(kind, make(asked), asked)]
+    ]
+    using = router.db_for_write(Payment)
+    # Of the whole page, this is the one statement about the big tables.
+    return [Found(*row) for row in statements.union_of(parts, using=using, convert=True)]
+
+
+# What is about a row of the mirror or the ledger. Each part yields the columns of ``Found``.
+
+
+def _shown(kind: Kind, rows: QuerySet[Any], asked: Asked) -> QuerySet[Any]:
+    """The oldest rows of a part, with what people added, as far as they belong to the view."""
+    key = "merchant_reference" if kind == Kind.PAID_TWICE else "pk"
+    marks = Todo.objects.filter(
+        account=OuterRef("account"), kind=kind.value, thing=OuterRef(key), since__gte=OuterRef("began")
+    )
+    if kind == Kind.PAID_TWICE:
+        pass  # what people added is known with its payments
+    elif asked.thing is not None:
+        rows = rows.filter(pk=asked.thing)
+    else:
+        rows = rows.filter(~Exists(marks.filter(_is_over(asked))))
+        if needed := _is_needed(asked):
+            rows = rows.filter(Exists(marks.filter(needed)))
+    newest = marks.order_by("-since")
+    columns = {name: Subquery(newest.values(name)[:1]) for name in ("assignee", "assignee_name", "snoozed_until")}
+    rows = rows.annotate(
+        row_kind=Value(kind.value, CharField()), **{f"mark_{name}": each for name, each in columns.items()}
+    )
+    return rows.order_by("began", "pk").values_list(
+        "row_kind", key, "began", "row_status", "amount", "currency", "row_reference", "row_person", "row_reason",
+        "row_erased", "row_about", "row_actor", "mark_assignee", "mark_assignee_name", "mark_snoozed_until",
+    )[: _DOUBLES if kind == Kind.PAID_TWICE else SHOWN + 1]  # fmt: skip
+
+
+def _is_over(asked: Asked) -> Q:
+    """What was done, or is not shown until it is due again."""
+    done = Q(done_at__isnull=False)
+    return done if asked.view == View.SNOOZED else done | Q(snoozed_until__gt=timezone.now())
+
+
+def _is_needed(asked: Asked) -> Q | None:
+    if asked.view == View.MINE:
+        return Q(assignee=asked.user_id)
+    return Q(snoozed_until__gt=timezone.now()) if asked.view == View.SNOOZED else None
+
+
+def _mirrored(rows: QuerySet[Any], status: Collection[str], *, days: int = 0, **columns: Any) -> QuerySet[Any]:
+    """Rows with one of these statuses, which may have begun long after their creation.
+
+    A row is synced when its status changes, so the index over status and ``synced_at`` leaves few rows.
+    """
+    changes = StatusChange.objects.filter(
+        account=OuterRef("account"), object_kind=rows.model.kind, object_id=OuterRef("pk"), status=OuterRef("status")
+    )
+    began = Coalesce(Subquery(changes.order_by("-at").values("at")[:1]), F("created_at"))
+    rows = rows.filter(status__in=status, gone_at=None).annotate(began=began)
+    if days:
+        after = timezone.now() - timedelta(days=days)
+        rows = rows.filter(synced_at__gte=after - _CLOCKS, began__gte=after)
+    erased = Case(When(erased_at=None, then=Value(0)), default=Value(1), output_field=IntegerField())
+    found: QuerySet[Any] = rows.annotate(
+        row_status=F("status"), row_erased=erased, row_actor=Value("", CharField()), **columns
+    )
+    return found
+
+
+def _text(name: str) -> Coalesce:
+    return Coalesce(F(name), Value(""), output_field=CharField())
+
+
+def _payments(asked: Asked, status: PaymentStatus, days: int = 0) -> QuerySet[Any]:
+    return _mirrored(
+        Payment.objects.filter(account=asked.account), [status.value], days=days,
+        row_reference=_text("merchant_reference"), row_person=F("payer"), row_reason=_text("failure_reason"),
+        row_about=Value("", CharField()),
+    )  # fmt: skip
+
+
+def _payouts(asked: Asked) -> QuerySet[Any]:
+    """Payouts that did not arrive and were not paid again. A payout that executes a refund is shown as the refund."""
+    of_account = {"account": OuterRef("account")}
+    keys = [Concat(*map(_literal, again_key("\0", number).partition("\0"))) for number in range(1, ATTEMPTS + 1)]
+    again = Operation.objects.filter(**of_account, idempotency_key__in=keys)
+    # Not "": many have no reference.
+    same = {**of_account, "merchant_reference": NullIf(OuterRef("merchant_reference"), Value(""))}
+    asked_for = Operation.objects.filter(**same, operation="create_payout", state__in=OPEN_OPERATION_STATES)
+    later = Payout.objects.filter(**same, created_at__gte=OuterRef("created_at"), refund=None)
+    rows = Payout.objects.filter(
+        ~Exists(again.exclude(state__in=(OperationState.REJECTED, OperationState.CLOSED))),
+        ~Exists(asked_for),
+        ~Exists(later.exclude(pk=OuterRef("pk")).exclude(status__in=WITHOUT_EFFECT)),
+        ~Exists(Refund.objects.filter(**of_account, payout_id=OuterRef("pk"))),
+        account=asked.account,
+        refund=None,
+    )
+    return _mirrored(
+        rows, (PayoutStatus.FAILED.value, PayoutStatus.RETURNED.value), days=FAILED_DAYS,
+        row_reference=_text("merchant_reference"), row_person=F("destination"), row_reason=_text("failure_reason"),
+        row_about=Value("", CharField()),
+    )  # fmt: skip
+
+
+def again_key(payout_id: str, number: int) -> str:
+    """The idempotency key with which a payout is paid again for the n-th time."""
+    return f"again-{payout_id}-{number}"
+
+
+def _literal(part: str) -> Any:
+    return OuterRef("pk") if part == "\0" else Value(part)
+
+
+def _refunds(asked: Asked) -> QuerySet[Any]:
+    """Refunds that did not arrive, unless the payer got as much later, is getting it, or has everything back."""
+    later = Refund.objects.filter(
+        account=OuterRef("account"), payment_id=OuterRef("payment_id"), created_at__gt=OuterRef("created_at"),
+        amount__gte=OuterRef("amount"),
+    )  # fmt: skip
+    nothing_left = Q(status__in=NEVER_REFUNDED_STATUSES) | Q(refunded_amount__gte=F("amount_received"))
+    over = Payment.objects.filter(nothing_left, account=OuterRef("account"), pk=OuterRef("payment_id"))
+    rows = Refund.objects.filter(
+        ~Exists(later.exclude(status=RefundStatus.CANCELED)),
+        ~Exists(open_refund_operations(OuterRef("account"), OuterRef("payment_id"))),
+        ~Exists(over),
+        account=asked.account,
+    )
+    return _mirrored(
+        rows, (RefundStatus.FAILED.value, RefundStatus.RETURNED.value), days=FAILED_DAYS,
+        row_reference=_text("payment__merchant_reference"), row_person=F("payment__payer"),
+        row_reason=Value("", CharField()), row_about=_text("payment_id"),
+    )  # fmt: skip
+
+
+def _operations(kind: Kind, asked: Asked) -> QuerySet[Any]:
+    rows = Operation.objects.filter(account=asked.account, state=OF_OPERATIONS[kind])
+    if kind not in asked.others:
+        rows = rows.filter(actor_id=asked.user_id).exclude(actor_id="")
+    target = Payment.objects.filter(account=OuterRef("account"), pk=OuterRef("target_id"))
+    reference = Coalesce(
+        NullIf(F("merchant_reference"), Value("")), Subquery(target.values("merchant_reference")[:1]),
+        Value(""), output_field=CharField(),
+    )  # fmt: skip
+    return rows.annotate(
+        began=F("created_at"), row_status=F("operation"), row_reference=reference,
+        row_person=Coalesce(Subquery(target.values("payer")[:1]), F("arguments")), row_reason=Value("", CharField()),
+        row_erased=Value(0, IntegerField()), row_about=F("target_id"), row_actor=F("actor_id"),
+    )  # fmt: skip
+
+
+def _doubles(asked: Asked) -> QuerySet[Any]:
+    """What is reported as paid twice, without its payments: ``_paid_twice`` finds them."""
+    nothing = Value("", CharField())
+    return DoublePayment.objects.filter(account=asked.account).annotate(
+        began=F("found_at"), row_status=nothing, amount=Value(0, BigIntegerField()), row_reference=nothing,
+        row_person=Value({}, JSONField()), row_reason=nothing, row_erased=Value(0, IntegerField()), row_about=nothing,
+        row_actor=nothing,
+    )  # fmt: skip
+
+
+_PARTS: dict[Kind, Any] = {
+    Kind.ON_HOLD: lambda asked: _payments(asked, PaymentStatus.ON_HOLD),
+    Kind.CHARGEBACK: lambda asked: _payments(asked, PaymentStatus.CHARGEBACK, CHARGEBACK_DAYS),
+    Kind.PAID_TWICE: _doubles,
+    Kind.PAYOUT: _payouts,
+    Kind.REFUND: _refunds,
+    Kind.DECIDE: lambda asked: _operations(Kind.DECIDE, asked),
+    Kind.APPROVE: lambda asked: _operations(Kind.APPROVE, asked),
+    Kind.UNKNOWN: lambda asked: _operations(Kind.UNKNOWN, asked),
+}
+
+
+# What is about the merchant's orders: Python compares them with their payments, because no SQL joins the two.
+
+
+def differences_of(account: str, since: datetime) -> list[Thing]:
+    """Orders since then that do not match their payments; no personal data."""
+    found = [_unpaid(account, payment, row) for payment, row in comparison.paid_for_and_unpaid(account, since)]
+    for model in comparison.compared_models(account):
+        found += _without_payment(account, model, comparison.paid_without_payment(model, account, since))
+    return found
+
+
+def _paid_twice(asked: Asked, known: list[Found]) -> Iterator[Thing]:
+    """What is reported as paid twice, and still is; two statements if something is reported."""
+    found_at = {(row.thing, row.currency): row.since for row in known}
+    for double in find_doubles(asked.account, found_at):
+        newest = double.payments[-1]
+        paid_at = newest.succeeded_at or newest.created_at
+        # A third payment makes it happen anew.
+        since = max(found_at[double.merchant_reference, double.currency] or paid_at, paid_at)
+        found = _difference(
+            Kind.PAID_TWICE, f"{double.merchant_reference} {double.currency}", since, currency=double.currency,
+            amount=sum(each.amount_received for each in double.payments), reference=double.merchant_reference,
+            about=newest.pk,
+        )  # fmt: skip
+        yield Thing(asked.account, found, Payment.kind, newest.pk, payments=len(double.payments))
+
+
+def _unpaid(account: str, payment: Payment, row: comparison.OrderRow) -> Thing:
+    found = _difference(
+        Kind.UNPAID, payment.pk, payment.succeeded_at or payment.created_at, currency=payment.currency,
+        amount=payment.amount_received, reference=row.reference, about=payment.pk,
+    )  # fmt: skip
+    return Thing(account, found, Payment.kind, payment.pk, order=row)
+
+
+def _without_payment(account: str, model: type[Payable], rows: list[comparison.OrderRow]) -> Iterator[Thing]:
+    orders = model._default_manager.in_bulk([row.pk for row in rows[:SHOWN]]) if rows else {}
+    latest = model._meta.get_latest_by or ""
+    dated = (latest if isinstance(latest, str) else latest[0]).removeprefix("-")
+    label = model._meta.label_lower
+    for row in rows:
+        order = orders.get(row.pk)
+        amount, currency = _price(order, account)
+        found = _difference(
+            Kind.WITHOUT_PAYMENT, f"{label} {row.pk}", _time(getattr(order, dated, None) if dated else None),
+            amount=amount, currency=currency, reference=row.reference, about="",
+        )  # fmt: skip
+        yield Thing(account, found, label, str(row.pk), order=row)
+
+
+def _price(order: Payable | None, account: str) -> tuple[int | None, str]:
+    if order is None:
+        return None, ""
+    try:
+        return order.payments_price() or (None, "")
+    except Exception:  # the project's own code may raise any error
+        logger.exception("payments_price() of %s failed", order._meta.label, extra={"account": account})
+        return None, ""
+
+
+def _time(value: object) -> datetime | None:
+    if isinstance(value, datetime):
+        return value if timezone.is_aware(value) else from_site(value)
+    return start_of(value) if isinstance(value, date) else None
+
+
+def _difference(
+    kind: Kind, thing: str, since: datetime | None, *, amount: int | None, currency: str, reference: str, about: str
+) -> Found:
+    return Found(
+        kind.value, thing, since, status="", amount=amount, currency=currency, reference=reference, person=None,
+        reason="", is_erased=0, about=about, actor_id="", assignee=None, assignee_name=None, snoozed_until=None,
+    )  # fmt: skip
+
+
+def _marked(asked: Asked, differences: list[Thing]) -> list[Thing]:
+    """Those of the view, with what people added; one statement, unless many are done."""
+    shown: list[Thing] = []
+    for start in range(0, len(differences), _CHUNK):
+        some = differences[start : start + _CHUNK]
+        marks: dict[tuple[str, str], list[Todo]] = defaultdict(list)
+        known = Todo.objects.filter(account=asked.account, thing__in=[each.found.thing for each in some])
+        for mark in known.filter(kind__in={each.kind.value for each in some}).order_by("-since").defer("note"):
+            marks[mark.kind, mark.thing].append(mark)
+        for each in some:
+            own = [mark for mark in marks[each.kind.value, each.found.thing] if mark.since >= each.since]
+            if _belongs(asked, own):
+                shown.append(_with_mark(each, own[0]) if own else each)
+        if len(shown) > SHOWN:
+            break
+    return shown[: SHOWN + 1]
+
+
+def _belongs(asked: Asked, marks: list[Todo]) -> bool:
+    if asked.thing is not None:
+        return True
+    snoozed = any(mark.snoozed_until and mark.snoozed_until > timezone.now() for mark in marks)
+    if any(mark.done_at for mark in marks) or snoozed is not (asked.view == View.SNOOZED):
+        return False
+    return asked.view != View.MINE or any(mark.assignee == asked.user_id for mark in marks)
+
+
+def _with_mark(thing: Thing, mark: Todo) -> Thing:
+    found = thing.found._replace(
+        assignee=mark.assignee, assignee_name=mark.assignee_name, snoozed_until=mark.snoozed_until
+    )
+    return replace(thing, found=found)
+
+
+def _with_people(differences: list[Thing]) -> list[Thing]:
+    ids = {each.found.about for each in differences if each.found.about}
+    if not ids:
+        return differences
+    payers = {
+        pk: (payer, int(erased_at is not None))
+        for pk, payer, erased_at in Payment.objects.filter(pk__in=ids).values_list("pk", "payer", "erased_at")
+    }
+    return [
+        replace(each, found=each.found._replace(person=payer, is_erased=is_erased))
+        for each in differences
+        for payer, is_erased in [payers.get(each.found.about, (None, 0))]
+    ]

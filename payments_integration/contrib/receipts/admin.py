@@ -1,0 +1,117 @@
+"""The receipts by mail in the admin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from django.contrib import admin, messages
+from django.contrib.admin import AdminSite
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.urls import URLPattern
+from django.utils.translation import gettext, gettext_lazy as _
+
+from payments_integration.admin.base import ReadOnlyAdmin
+from payments_integration.admin.lists import filters
+from payments_integration.admin.models.payments import MORE_TOOLS
+from payments_integration.admin.shared import columns, display
+from payments_integration.admin.shared.buttons import Button, Press, Tool
+from payments_integration.contrib.receipts import options
+from payments_integration.contrib.receipts.models import ReceiptMail, ReceiptState, Why
+from payments_integration.enums import PAID_PAYMENT_STATUSES
+from payments_integration.models import Payment
+
+SEND = "payments_receipts.send_receiptmail"
+
+
+def _send_again(obj: ReceiptMail, press: Press) -> None:
+    # Loaded with the first use, not at start-up.
+    from payments_integration.contrib.receipts.mails import send_again  # noqa: PLC0415
+
+    send_again(obj)
+
+
+@admin.register(ReceiptMail)
+class ReceiptMailAdmin(ReadOnlyAdmin):
+    change_list_template = "admin/payments_integration/change_list.html"
+    change_form_template = "admin/payments_integration/change_form.html"
+    object_history_template = "admin/payments_integration/object_history.html"
+    list_display = ("payment_shown", "state_shown", "reason_shown", "account", "queued_at", "tried_at")
+    list_filter = (filters.known("state", _("state"), ReceiptState, open_ended=False), filters.ACCOUNT)
+    ordering = ("-queued_at", "-pk")
+    sortable_by = ("queued_at",)
+    search_fields = ("payment_id__exact",)
+    search_help_text = _("The whole id of a payment")
+    fieldsets = (
+        (None, {"fields": ("payment_shown", "state_shown", "reason_shown", "account")}),
+        (_("Times"), {"fields": ("queued_at", "tried_at")}),
+    )
+    buttons = (
+        Button(
+            name="send-again",
+            label=_("Send again"),
+            permission="send",
+            call=_send_again,
+            twin=None,
+            done=_("The receipt will be sent within a minute or so."),
+            logged=_("Sent again by mail."),
+            shown=lambda obj: obj.state not in (ReceiptState.QUEUED, ReceiptState.SENDING),
+            question=_("The payer may get the receipt twice."),
+        ),
+    )
+
+    state_shown = columns.status(_("state"), ReceiptState, "state")
+
+    @admin.display(description=_("payment"))
+    def payment_shown(self, obj: ReceiptMail) -> str:
+        return display.admin_link(self.admin_site, Payment, obj.payment_id)
+
+    @admin.display(description=_("reason"))
+    def reason_shown(self, obj: ReceiptMail) -> str:
+        return display.text(dict(Why.choices).get(obj.reason, obj.reason))
+
+    def has_send_permission(self, request: HttpRequest, obj: ReceiptMail | None = None) -> bool:
+        return request.user.has_perm(SEND)
+
+    def get_urls(self) -> list[URLPattern]:
+        return [self._path("of-payment/<path:payment_id>/", "of-payment", self.of_payment_view), *super().get_urls()]
+
+    def of_payment_view(self, request: HttpRequest, payment_id: str) -> HttpResponse:
+        """The button of a payment's page: send its receipt again, or for the first time."""
+        payments = self.admin_site.get_model_admin(Payment) if self.admin_site.is_registered(Payment) else None
+        if payments is None or not self.has_send_permission(request):
+            raise PermissionDenied
+        payment = payments.get_object(request, unquote(payment_id))
+        if not payments.has_view_permission(request, payment):
+            raise PermissionDenied
+        if payment is None:
+            raise Http404
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        from payments_integration.contrib.receipts.mails import send_of  # noqa: PLC0415  (with the first use)
+
+        if not _may_have_one(payment):
+            payments.message_user(request, _("This payment gets no receipt by mail."), messages.ERROR)
+        elif send_of(payment):
+            payments.log_change(request, payment, gettext("Receipt sent again by mail."))
+            payments.message_user(request, _("The receipt will be sent within a minute or so."), messages.SUCCESS)
+        else:
+            payments.message_user(request, _("The receipt is already on its way."), messages.WARNING)
+        return HttpResponseRedirect(display.change_url(self.admin_site, Payment, payment.pk))
+
+
+def _button(site: AdminSite, request: HttpRequest, payment: Payment) -> Iterable[Tool]:
+    """The button of a payment's page."""
+    if _may_have_one(payment) and site.is_registered(ReceiptMail) and request.user.has_perm(SEND):
+        url = display.page_url(site, ReceiptMail, "of-payment", payment.pk)
+        yield Tool(_("Send the receipt again"), url, question=_("The payer may get the receipt twice."))
+
+
+def _may_have_one(payment: Payment) -> bool:
+    """Return True if mails are sent here, and the payment is paid and has an address. No statement."""
+    has_address = isinstance(payment.payer, dict) and bool(payment.payer.get("email"))
+    return options.is_on() and payment.status in PAID_PAYMENT_STATUSES and has_address
+
+
+MORE_TOOLS.append(_button)

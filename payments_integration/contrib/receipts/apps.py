@@ -1,0 +1,48 @@
+"""The app's configuration: it connects the receipts by mail to the signals, and checks its setting."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from django.apps import AppConfig, apps
+from django.core import checks
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration import signals
+from payments_integration.contrib.receipts import options
+from payments_integration.enums import PAID_PAYMENT_STATUSES
+
+
+class ReceiptsConfig(AppConfig):
+    name = "payments_integration.contrib.receipts"
+    label = "payments_receipts"
+    verbose_name = _("Receipts of payments")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        connect()
+        checks.register(options.check_setting, checks.Tags.compatibility)
+
+
+def connect() -> None:
+    """Have receipts queued and sent. Without the setting, no event is dispatched for them."""
+    signals.status_changed.connect(queue, sender=apps.get_model("payments_integration", "Payment"))
+    signals.pass_ended.connect(send_queued)
+
+
+def queue(**arguments: Any) -> None:
+    """A receiver of ``status_changed``. The module is loaded with the first payment that is paid."""
+    if options.is_on():
+        import_module("payments_integration.contrib.receipts.mails").queue(**arguments)
+
+
+# A mistake in the setting is for the system checks: it must not park the payment's event.
+queue.wants = lambda status: options.is_on() and status in PAID_PAYMENT_STATUSES  # type: ignore[attr-defined]
+queue.database_only = True  # type: ignore[attr-defined]
+
+
+def send_queued(**_: Any) -> None:
+    """A receiver of ``pass_ended``."""
+    if options.is_on():
+        import_module("payments_integration.contrib.receipts.mails").send_queued()

@@ -1,0 +1,208 @@
+"""The views: what each of them shows, and how it is created and dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connections, models, router, transaction
+
+from payments_integration.models import (
+    Balance,
+    BalanceChange,
+    DepositReference,
+    Event,
+    Operation,
+    Payment,
+    Payout,
+    Refund,
+    StatusChange,
+)
+from payments_integration.money import DEFAULT_EXPONENT, EXPONENTS
+
+PREFIX = "payments_v_"
+#: Whole units are ``amount / 10 ^ currency_exponent``.
+EXPONENT = "currency_exponent"
+
+
+@dataclass(frozen=True)
+class View:
+    """A view on one table. It has the columns that are listed here, and no others."""
+
+    name: str
+    model: type[models.Model]
+    #: Columns of the table in this order. Add new ones at the end, for reports that count them.
+    columns: tuple[str, ...]
+    #: A foreign key whose row gives the columns after it.
+    parent: str = ""
+    parent_columns: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns of the view: the exponent follows the currency."""
+        names = (*self.columns, *self.parent_columns)
+        return tuple(part for name in names for part in ((name, EXPONENT) if name == "currency" else (name,)))
+
+
+_TIMES = ("state_at", "synced_at", "gone_at")
+_OBJECT = ("account", "object_kind", "object_id")
+_BALANCE = ("available", "pending", "reserve", "hold", "debt")
+
+# An allow list. Texts of payers, staff and the provider stay out, and so do JSON and raw bodies. A merchant_reference
+# is the id of an order, which an erasure keeps; that of a deposit reference names a payer.
+VIEWS: tuple[View, ...] = (
+    View(
+        f"{PREFIX}payment",
+        Payment,
+        ("id", "account", "status", "amount", "amount_received", "fee", "net_amount", "refunded_amount", "currency",
+         "country", "method_code", "method_family", "flow", "merchant_reference", "created_at", "expires_at",
+         "succeeded_at", *_TIMES),
+    ),
+    View(
+        f"{PREFIX}payout",
+        Payout,
+        ("id", "account", "status", "amount", "fee", "currency", "country", "method_code", "merchant_reference",
+         "refund_id", "created_at", "succeeded_at", *_TIMES),
+    ),
+    View(
+        f"{PREFIX}refund",
+        Refund,
+        ("id", "account", "status", "payment_id", "payout_id", "amount", "currency", "created_at", *_TIMES),
+    ),
+    View(
+        f"{PREFIX}deposit_reference",
+        DepositReference,
+        ("id", "account", "status", "currency", "country", "method_code", "created_at", *_TIMES),
+    ),
+    View(f"{PREFIX}balance", Balance, ("id", "account", "currency", *_BALANCE, "updated_at", *_TIMES)),
+    View(
+        f"{PREFIX}balance_change",
+        BalanceChange,
+        ("id", "balance_id", "at", *_BALANCE),
+        parent="balance",
+        parent_columns=("account", "currency"),
+    ),
+    View(
+        f"{PREFIX}status_change",
+        StatusChange,
+        ("id", *_OBJECT, "previous_status", "status", "at", "event_id", "recorded_at", "dispatched_at"),
+    ),
+    View(
+        f"{PREFIX}event",
+        Event,
+        ("id", *_OBJECT, "type", "state", "source", "previous_status", "attempts", "created_at", "received_at",
+         "dispatched_at"),
+    ),
+    View(
+        f"{PREFIX}operation",
+        Operation,
+        ("id", "account", "operation", "state", "target_id", "result_kind", "result_id", "amount", "currency",
+         "merchant_reference", "deferred", "attempts", "created_at", "approved_at", "first_sent_at", "last_sent_at",
+         "closed_at"),
+    ),
+)  # fmt: skip
+
+
+def using() -> str:
+    """The database of the app's tables."""
+    return router.db_for_write(Payment)
+
+
+def has_tables(alias: str) -> bool:
+    """Whether the app's tables are there."""
+    return Payment._meta.db_table in connections[alias].introspection.table_names()
+
+
+def select_sql(view: View, alias: str) -> str:
+    """The query of a view."""
+    quote, meta = connections[alias].ops.quote_name, view.model._meta
+    columns = [_column(view.model, name, "t", alias) for name in view.columns]
+    tables = f"{quote(meta.db_table)} t"
+    if view.parent:
+        key: Any = meta.get_field(view.parent)
+        parent = key.related_model
+        columns += [_column(parent, name, "p", alias) for name in view.parent_columns]
+        tables += (
+            f" JOIN {quote(parent._meta.db_table)} p ON p.{quote(parent._meta.pk.column)} = t.{quote(key.column)}"
+        )
+    elif connections[alias].vendor == "postgresql":
+        # PostgreSQL passes writes through a view on one table. It removes this row when it plans a query.
+        tables += " CROSS JOIN (SELECT 1 AS one) read_only"
+    return f"SELECT {', '.join(columns)} FROM {tables}"  # noqa: S608  (names of ours)
+
+
+def _column(model: type[models.Model], name: str, table: str, alias: str) -> str:
+    quote = connections[alias].ops.quote_name
+    field: Any = next(field for field in model._meta.concrete_fields if field.attname == name)
+    value = f"{table}.{quote(field.column)}"
+    column = f"{value} AS {quote(name)}"
+    if name != "currency":
+        return column
+    special = " ".join(
+        f"WHEN '{code}' THEN {digits}" for code, digits in EXPONENTS.items() if digits != DEFAULT_EXPONENT
+    )
+    return f"{column}, CASE {value} {special} ELSE {DEFAULT_EXPONENT} END AS {quote(EXPONENT)}"
+
+
+def create_statement(view: View, alias: str) -> str:
+    return f"CREATE VIEW {connections[alias].ops.quote_name(view.name)} AS {select_sql(view, alias)}"
+
+
+def create(alias: str, rights: Iterable[str] = ()) -> None:
+    """Create the views, or bring them up to date. On PostgreSQL their rights stay, and ``rights`` are granted too."""
+    with _together(alias):
+        before = drop(alias)
+        _execute(alias, *(create_statement(view, alias) for view in VIEWS), *before, *rights)
+
+
+def drop(alias: str) -> list[str]:
+    """Drop the views that exist; returns what grants their rights again."""
+    quote = connections[alias].ops.quote_name
+    with _together(alias):
+        rights = _rights(alias)
+        _execute(alias, *(f"DROP VIEW IF EXISTS {quote(view.name)}" for view in VIEWS))
+    return rights
+
+
+def problems(alias: str) -> list[str]:
+    """The views that are missing or out of date, and what is wrong with each."""
+    connection, found = connections[alias], []
+    with connection.cursor() as cursor:
+        existing = {table.name for table in connection.introspection.get_table_list(cursor) if table.type == "v"}
+        for view in VIEWS:
+            if view.name not in existing:
+                found.append(f"{view.name} does not exist")
+                continue
+            cursor.execute(f"SELECT * FROM {connection.ops.quote_name(view.name)} LIMIT 0")  # noqa: S608  (our names)
+            if tuple(column[0] for column in cursor.description) != view.names:
+                found.append(f"{view.name} has other columns than this version of the app")
+    return found
+
+
+def _rights(alias: str) -> list[str]:
+    """What grants the rights on the views that exist. Only PostgreSQL forgets them with a view."""
+    if connections[alias].vendor != "postgresql":
+        return []
+    with connections[alias].cursor() as cursor:
+        cursor.execute(
+            "SELECT format('GRANT %%s ON %%s TO %%s%%s', privilege_type, oid::regclass,"
+            " CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END,"
+            " CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)"
+            " FROM pg_class, aclexplode(relacl)"
+            " WHERE relname = ANY(%s) AND relkind = 'v' AND pg_table_is_visible(oid) AND grantee <> relowner",
+            [[view.name for view in VIEWS]],
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def _execute(alias: str, *statements: str) -> None:
+    with connections[alias].cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def _together(alias: str) -> AbstractContextManager[Any]:
+    """A transaction, where the database has one for such statements."""
+    return transaction.atomic(using=alias) if connections[alias].features.can_rollback_ddl else nullcontext()

@@ -1,0 +1,216 @@
+"""Dispatch items of several objects in one transaction, if all their receivers are declared ``database_only``.
+
+The promises are the same as for one item (``calling``): the receivers' database work commits with the marks or not at
+all. If anything fails, nothing is committed, and the items are dispatched one by one. So a failing receiver stops no
+other item, and only its own item counts a failure.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import takewhile
+from typing import NoReturn
+
+from django.db import Error as AnyDatabaseError, connections
+
+from payments_integration import telemetry
+from payments_integration.db import statements
+from payments_integration.db.callbacks import Callbacks
+from payments_integration.db.transactions import is_transient, repeatable
+from payments_integration.inbox.calling import (
+    IS_WAITING,
+    TRANSACTION_ID,
+    ReceiverFailed,
+    WorkChanged,
+    goes_before,
+    lost_by_receiver,
+    mark,
+    mirror_columns,
+    only_by_key,
+    placeholders,
+    require_transaction,
+    send,
+)
+from payments_integration.inbox.claiming import DONE, MOST_IN_GROUP, Page, naming, release_others
+from payments_integration.inbox.loading import Item, Work, ids_of
+from payments_integration.models import MIRRORS, Event, ObjectDispatch
+
+#: A group ends after this many seconds, or at ``Page.most_in_group`` items.
+MOST_SECONDS = 0.02
+
+
+class GroupFailed(ReceiverFailed):
+    """A receiver of a group raised while ``item`` of ``work`` was in hand."""
+
+    def __init__(self, work: Work, item: Item) -> None:
+        super().__init__(str(item.pk))
+        self.work, self.item = work, item
+
+
+def first_group(page: Page, objects: Iterable[Work]) -> list[Work]:
+    """Return the first objects if their items share a transaction; empty if the first is dispatched alone."""
+    group: list[Work] = []
+    items = 0
+    for work in takewhile(lambda work: work.is_grouped, objects):
+        if items >= page.most_in_group or (group and work.row.object_kind != group[0].row.object_kind):
+            break
+        group.append(work)
+        items += len(work.items)
+    return group if items > 1 and page.most_in_group > 1 else []
+
+
+def call_group(page: Page, group: Sequence[Work]) -> list[tuple[Work, Item]]:
+    """Call the receivers of the items, object by object, and mark the items, in one transaction that is not repeated.
+
+    Returns the items that were dispatched: the first ones. The other objects stay claimed, but if the page is over,
+    all are released.
+
+    Raises GroupFailed; WorkChanged, after clearing ``is_grouped`` of the objects that were written since the load; or
+    another error. In each case nothing is committed. An error of an on-commit callback is raised after the commit.
+    """
+    done: list[tuple[Work, Item]] = []
+    callbacks: list[Callbacks] = []
+    failure: GroupFailed | None = None
+
+    def call() -> None:
+        nonlocal failure
+        transaction_id = _lock(page, group)
+        connection = connections[page.using]
+        savepoint = None if connection.vendor == "postgresql" else connection.savepoint()
+        ends_at = time.monotonic() + MOST_SECONDS
+        for work, item, is_stale in _turns(group):
+            if done and (len(done) >= page.most_in_group or time.monotonic() >= ends_at or page.is_over):
+                break
+            registered = Callbacks(connection, ids_of(item))
+            try:
+                _call(work, item, page.using, is_stale=is_stale)
+                require_transaction(connection)
+            except BaseException as error:
+                failure = GroupFailed(work, item)
+                raise failure from error
+            registered.contain()
+            callbacks.append(registered)
+            done.append((work, item))
+        items = [item for _, item in done]
+        try:
+            if savepoint:
+                connection.savepoint_commit(savepoint)
+            if page.is_over or (connection.run_on_commit and not all(work.is_grouped for work in page.objects)):
+                # The callbacks may outlast the claim. Another worker must not mistake that for a death, and count a
+                # failure of an object that is dispatched alone.
+                page.until = 0.0
+                release_others(page)
+            else:
+                _claim_again(group, done)
+            have_changes = any(work.changes[str(item.pk)] for work, item in done)
+            mark(items, transaction_id, page.using, have_changes=have_changes)
+        except AnyDatabaseError as error:
+            if is_transient(error):
+                raise
+            raise lost_by_receiver(error, items[-1]) from error
+
+    try:
+        repeatable(call, using=page.using, durable=True, attempts=1)
+    except AnyDatabaseError:
+        if failure is None:
+            raise
+        # The receiver broke the connection, so the rollback failed as well.
+        raise failure from failure.__cause__
+    for registered in callbacks:
+        registered.raise_interruption()
+    is_slow = len(done) < min(page.most_in_group, sum(len(work.items) for work in group))
+    # A smaller group locks fewer objects that it does not reach.
+    page.most_in_group = len(done) if is_slow else min(2 * page.most_in_group, MOST_IN_GROUP)
+    return done
+
+
+def _turns(group: Sequence[Work]) -> Iterator[tuple[Work, Item, bool]]:
+    for work in group:
+        for item, is_stale in work.turns():
+            yield work, item, is_stale
+
+
+def _call(work: Work, item: Item, using: str, *, is_stale: bool) -> None:
+    model = MIRRORS.get(item.object_kind)
+    instance = statements.from_values(model, work.values, using) if model is not None and work.values else None
+    with telemetry.during(telemetry.Handling(item)):
+        send(item, work.changes[str(item.pk)], instance, is_stale=is_stale)
+
+
+def _claim_again(group: Sequence[Work], done: Sequence[tuple[Work, Item]]) -> None:
+    """Keep the claim of the objects with items that the group did not reach. The lock released all objects."""
+    dispatched = {id(item) for _, item in done}
+    left = []
+    for work in group:
+        following = next((item for item in work.items if id(item) not in dispatched), None)
+        if following is not None:
+            for name, value in naming(following).items():
+                setattr(work.row, name, value)
+            left.append(work.row)
+    statements.update_many(left)
+
+
+def _lock(page: Page, group: Sequence[Work]) -> str:
+    """Lock the objects and release them in this transaction. Returns the transaction's id on PostgreSQL.
+
+    Raises WorkChanged if another worker has taken an object, its row was written, or an earlier event came after the
+    load. PostgreSQL needs one statement, other databases two. On SQLite the write makes this the only writer.
+    """
+    using, connection = page.using, connections[page.using]
+    keys = [work.row.pk for work in group]
+    items = [item for work in group for item in work.items]
+    events = [item.pk for item in items if isinstance(item, Event)]
+    # One time for all objects: an event after the items of its own object may count as late. That object is then
+    # dispatched alone.
+    check = [*statements.prepared_values(Event, using, created_at=max(map(goes_before, items))), *events]
+    lock = [*statements.prepared_values(ObjectDispatch, using, **DONE), *keys, page.token]
+    lock_sql, check_sql = _lock_sql(group[0].row.object_kind, using, len(keys), len(events))
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(f"{lock_sql} RETURNING {check_sql}", lock + check)
+        else:
+            cursor.execute(lock_sql, lock)
+            if cursor.rowcount != len(keys):
+                _dispatch_alone(group)
+            table = connection.ops.quote_name(ObjectDispatch._meta.db_table)
+            sql = f"SELECT {check_sql} FROM {table} d WHERE d.id IN ({placeholders(len(keys))})"  # noqa: S608  (ours)
+            cursor.execute(sql, check + keys)
+        found = {row[0]: row[1:] for row in cursor.fetchall()}
+    transaction_id = ""
+    changed = []
+    for work in group:
+        is_late, version, is_erased, transaction_id = found.get(work.row.pk, (True, None, None, ""))
+        if is_late or (None if version is None else (version, bool(is_erased))) != work.seen:
+            changed.append(work)
+    if changed:
+        _dispatch_alone(changed)
+    return transaction_id
+
+
+def _dispatch_alone(works: Sequence[Work]) -> NoReturn:
+    for work in works:
+        work.is_grouped = False
+    raise WorkChanged
+
+
+@lru_cache(maxsize=512)
+def _lock_sql(kind: str, using: str, objects: int, events: int) -> tuple[str, str]:
+    """Return the UPDATE that locks, and the columns that show if the work is still as it was loaded."""
+    connection = connections[using]
+    quote = connection.ops.quote_name
+    columns = ", ".join(f"{quote(name)} = %s" for name in DONE)
+    lock = (
+        f"UPDATE {quote(ObjectDispatch._meta.db_table)} AS d SET {columns}"  # noqa: S608  (names of ours)
+        f" WHERE d.id IN ({placeholders(objects)}) AND {only_by_key('d.claim_token')} = %s"
+    )
+    transaction_id = TRANSACTION_ID if connection.vendor == "postgresql" else "NULL"
+    not_these = f" AND e.id NOT IN ({placeholders(events)})" if events else ""
+    is_late = (
+        f"EXISTS (SELECT 1 FROM {quote(Event._meta.db_table)} e"  # noqa: S608  (names of ours)
+        " WHERE e.account = d.account AND e.object_kind = d.object_kind AND e.object_id = d.object_id"
+        f" AND {IS_WAITING} AND e.created_at < %s{not_these})"
+    )
+    version, is_erased = mirror_columns(kind, using, account="d.account", key="d.object_id")
+    return lock, f"d.id, {is_late}, {version}, {is_erased}, {transaction_id}"

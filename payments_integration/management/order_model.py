@@ -1,0 +1,147 @@
+"""What ``payments_quickstart --order`` finds out about the model that payments are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.exceptions import FieldDoesNotExist
+from django.core.management import CommandError
+from django.db import models
+
+from payments_integration import money
+from payments_integration.payable import Payable
+from payments_integration.payable.models import hidden_names
+
+#: How fields are called that have an order's number, its price and its currency, the likeliest first.
+NUMBERS = ("number", "order_number", "reference", "code")
+AMOUNTS = ("amount", "total", "total_amount", "amount_total", "grand_total", "total_price", "price", "total_incl_tax")
+CURRENCIES = ("currency", "currency_code")
+
+
+@dataclass(frozen=True, slots=True)
+class OrderModel:
+    """The model's fields as far as payments need them."""
+
+    model: type[models.Model]
+    reference: str
+    amount: str
+    #: The field; empty if all rows have ``constant``.
+    currency: str
+    constant: str
+    #: The field with the user whose order it is; empty if there is none.
+    owner: str
+
+    @property
+    def name(self) -> str:
+        return self.model.__name__
+
+    @property
+    def is_payable(self) -> bool:
+        return issubclass(self.model, Payable)
+
+    @property
+    def is_decimal(self) -> bool:
+        return isinstance(self.model._meta.get_field(self.amount), models.DecimalField)
+
+    @property
+    def options(self) -> list[str]:
+        """The lines that the class needs, without those that it has."""
+        wanted = {
+            "merchant_reference_field": self.reference,
+            "payments_amount_field": self.amount,
+            "payments_currency_field": self.currency,
+            "payments_currency": self.constant,
+        }
+        if self.is_payable and self.model._knows_price():  # type: ignore[attr-defined]
+            return []
+        return [
+            f'{name} = "{value}"'
+            for name, value in wanted.items()
+            if value and not (self.is_payable and getattr(self.model, name))
+        ]
+
+
+def read(model: type[models.Model], *, amount: str | None, currency: str | None) -> OrderModel:
+    """Raises CommandError, which says what to name, if the model does not tell."""
+    label = model._meta.label
+    if not issubclass(model, Payable) and (hidden := hidden_names(model)):
+        raise CommandError(
+            f"{label} has {', '.join(map(repr, hidden))}, which Payable uses for something else. Give the field, "
+            "property, method or related_name another name first (with db_column, the table stays as it is)."
+        )
+    known: Any = model if issubclass(model, Payable) and model._knows_price() else None
+    chosen = amount or (known.payments_amount_field if known else "") or _amount(model)
+    if not isinstance(field(model, chosen), models.IntegerField | models.DecimalField):
+        raise CommandError(
+            f"{label} has no integer field and no DecimalField {chosen!r}. Name the field with the price: "
+            f"--amount {' or '.join(_numeric(model)) or 'FIELD'}."
+        )
+    code, constant = "", ""
+    if currency in money.EXPONENTS:
+        constant = currency
+    else:
+        code = currency or next((name for name in CURRENCIES if field(model, name) is not None), "")
+        if not isinstance(field(model, code), models.CharField):
+            raise CommandError(
+                f"{label} has no text field {code or 'currency'!r}. Name the field with the currency, or one currency "
+                f"for all orders: --currency FIELD, or --currency {' or '.join(money.EXPONENTS)}."
+            )
+    reference = model.merchant_reference_field if issubclass(model, Payable) else _reference(model)
+    return OrderModel(model, reference, chosen, code, constant, _owner(model))
+
+
+def _amount(model: type[models.Model]) -> str:
+    numeric = _numeric(model)
+    named = [name for name in AMOUNTS if name in numeric]
+    decimals = [name for name in numeric if isinstance(field(model, name), models.DecimalField)]
+    found = named or (decimals if len(decimals) == 1 else [])
+    if not found:
+        raise CommandError(
+            f"Which field of {model._meta.label} has the price? Name it: --amount {' or '.join(numeric) or 'FIELD'}."
+        )
+    return found[0]
+
+
+def _numeric(model: type[models.Model]) -> list[str]:
+    """An integer in minor units, or a decimal number in whole units."""
+    return [
+        each.name
+        for each in model._meta.concrete_fields
+        if isinstance(each, models.IntegerField | models.DecimalField) and not each.primary_key
+    ]
+
+
+def _reference(model: type[models.Model]) -> str:
+    for name in NUMBERS:
+        found = field(model, name)
+        is_plain = isinstance(found, models.CharField | models.IntegerField | models.UUIDField)
+        if is_plain and found.unique and not found.null and not found.blank:
+            return name
+    key = model._meta.pk
+    if isinstance(key, models.CharField | models.IntegerField | models.UUIDField):
+        return key.name
+    raise CommandError(f"The key of {model._meta.label} is no integer, UUID or text: docs/orders.md says what to do.")
+
+
+def _owner(model: type[models.Model]) -> str:
+    user = get_user_model()
+    owners = [
+        each.name
+        for each in model._meta.concrete_fields
+        if isinstance(each, models.ForeignKey) and each.related_model is user and not each.null
+    ]
+    return owners[0] if len(owners) == 1 else ""
+
+
+def field(model: type[models.Model], name: str) -> Any:
+    try:
+        return model._meta.get_field(name)
+    except FieldDoesNotExist:
+        return None
+
+
+def has_atomic_requests() -> bool:
+    return any(database.get("ATOMIC_REQUESTS") for database in settings.DATABASES.values())

@@ -1,0 +1,322 @@
+"""The loops of ``payments_worker``: work at a wake-up, and everything that is due at the schedule's interval.
+
+The thread that starts it does what a wake-up asks for. It sleeps until PostgreSQL notifies it, or looks for work with
+one statement. A second thread does what ``payments_process`` does, because a pass of reconciliation may take hours and
+must not delay events. Claims in the database keep the two, and any other process, out of each other's way.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from django.db import Error as AnyDatabaseError, InterfaceError, OperationalError, connections, router
+
+from payments_integration import reconciliation, stopping, telemetry
+from payments_integration.attention import send_overdue
+from payments_integration.db.notifications import Listener, can_notify
+from payments_integration.models import Event
+from payments_integration.schedule import BEAT_SCHEDULE
+
+logger = logging.getLogger(__name__)
+
+#: Each step of a pass stops after about so many seconds, so that accounts take turns and a stop is soon noticed.
+TURN_SECONDS = 2.0
+#: With notifications, the worker looks this often for work that none is about, such as a retry.
+LISTENING_SECONDS = 5.0
+#: Work that a look finds and a pass leaves, such as a dispatch that waits for a read, is tried again after so many
+#: seconds, each time after twice as many.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+#: After a failure, such as a lost connection, the worker waits so many seconds, each time twice as many.
+_FIRST_BACKOFF, _LONGEST_BACKOFF = 1.0, 30.0
+#: A signal is noticed after so many seconds at most.
+_SLICE = 0.5
+#: The file of the heartbeat is touched this often at most.
+HEARTBEAT_SECONDS = 5.0
+
+
+class Counts(telemetry.Observer):
+    """What this process has done."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.applied = self.dispatched = self.failed = self.sent = 0
+
+    @property
+    def steps(self) -> int:
+        return self.applied + self.dispatched + self.failed + self.sent
+
+    def begun(self, activity: telemetry.Activity) -> None:
+        if isinstance(activity, telemetry.Sending):
+            with self._lock:
+                self.sent += 1
+
+    def happened(self, fact: telemetry.Fact) -> None:
+        with self._lock:
+            match fact:
+                case telemetry.Applied(events):
+                    self.applied += len(events)
+                case telemetry.Dispatched():
+                    self.dispatched += 1
+                case telemetry.DispatchFailed():
+                    self.failed += 1
+
+    def __str__(self) -> str:
+        return (
+            f"{self.applied} events applied, {self.dispatched} dispatched, {self.failed} attempts failed, "
+            f"{self.sent} operations sent"
+        )
+
+
+class Worker:
+    """Works until the process is asked to stop."""
+
+    def __init__(
+        self, accounts: Sequence[str], *, is_every_account: bool, poll_seconds: float, heartbeat: Path | None = None
+    ) -> None:
+        """``poll_seconds``: how often to look for work where nothing notifies. ``heartbeat``: a file to touch."""
+        self._accounts = accounts
+        self._is_every_account = is_every_account
+        self._poll_seconds = poll_seconds
+        self._heartbeat = heartbeat
+        self._beat_at = 0.0
+        self._using = router.db_for_write(Event)
+        self._listener: Listener | None = None
+        self._listens = can_notify(self._using)
+        #: Accounts that have work, in the order in which they take turns.
+        self._woken: dict[str, None] = {}
+        self._look_at = 0.0
+        #: By account and kind of work that a pass has left: when to try again, and the pause after that.
+        self._pauses: dict[tuple[str, str], tuple[float, float]] = {}
+        #: What ended the thread of the schedule.
+        self._fault: BaseException | None = None
+        #: Both threads end. The request to stop is the process's, which may live on.
+        self._is_ending = False
+        self._counts = Counts()
+
+    def run(self) -> None:
+        """Work until the process is asked to stop; the items in hand are finished.
+
+        Raises SystemExit at a second signal, and what a handler raised to end the process.
+        """
+        begun = time.monotonic()
+        logger.info("payments_worker has started for %s", ", ".join(self._accounts))
+        with _counted(self._counts):
+            try:
+                self._run()
+            finally:
+                seconds = time.monotonic() - begun
+                logger.info("payments_worker has stopped after %d s: %s", seconds, self._counts)
+
+    def _run(self) -> None:
+        schedule = threading.Thread(target=self._follow_schedule, name="payments-schedule", daemon=True)
+        schedule.start()
+        try:
+            try:
+                self._work()
+            except BaseException as error:
+                self._is_ending = True
+                if stopping.is_urgent():
+                    raise
+                self._fault = error
+            self._is_ending = True
+            stopping.request()
+            while schedule.is_alive():
+                self._beat()
+                schedule.join(_SLICE)
+        finally:
+            self._close_listener()
+            if self._heartbeat is not None:
+                with suppress(OSError):
+                    self._heartbeat.unlink(missing_ok=True)
+        if self._fault is not None:
+            raise self._fault
+
+    def _work(self) -> None:
+        backoff = _FIRST_BACKOFF
+        while not stopping.is_requested():
+            self._beat()
+            try:
+                self._turn()
+            except Exception as error:
+                _report(error)
+                self._close_listener()
+                _close_connections()
+                self._look_at = 0.0
+                stopping.sleep(backoff)
+                backoff = min(backoff * 2, _LONGEST_BACKOFF)
+            else:
+                backoff = _FIRST_BACKOFF
+
+    def _turn(self) -> None:
+        """Wait for a wake-up or the next look, then give each account that has work a turn."""
+        if self._listens and self._listener is None:
+            self._listen()
+        wait = 0.0 if self._woken else min(_SLICE, max(0.0, self._look_at - time.monotonic()))
+        if self._listener is not None:
+            woken = self._listener.wait(wait)
+            self._woken.update((account, None) for account in self._accounts if account in woken)
+        elif wait:
+            time.sleep(wait)
+        if time.monotonic() >= self._look_at:
+            self._look()
+        for account in list(self._woken):
+            if stopping.is_requested():
+                return
+            self._beat()
+            # Taken off the list first: a wake-up that comes during the pass counts.
+            del self._woken[account]
+            steps = self._counts.steps
+            try:
+                is_more = reconciliation.process_due(account, turn_seconds=TURN_SECONDS)
+            except (OperationalError, InterfaceError):
+                self._woken[account] = None
+                raise
+            except Exception as error:
+                _report(error)  # the schedule tries again; the other accounts have their turns
+                continue
+            if is_more:
+                self._woken[account] = None
+            if self._counts.steps > steps:
+                # What the next look finds is new work, and not what this pass has left.
+                self._pauses = {work: pause for work, pause in self._pauses.items() if work[0] != account}
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        found = {work for work in reconciliation.waiting_work() if work[0] in self._accounts}
+        self._pauses = {work: pause for work, pause in self._pauses.items() if work in found}
+        for work in found:
+            due_at, pause = self._pauses.get(work, (now, _FIRST_PAUSE))
+            if now >= due_at:
+                self._woken[work[0]] = None
+                self._pauses[work] = (now + pause, min(pause * 2, _LONGEST_PAUSE))
+        listening = max(LISTENING_SECONDS, self._poll_seconds)
+        self._look_at = now + (self._poll_seconds if self._listener is None else listening)
+
+    def _listen(self) -> None:
+        listener = Listener(self._using)
+        try:
+            is_heard = listener.is_heard(self._using)
+        except BaseException:
+            listener.close()
+            raise
+        if is_heard:
+            self._listener = listener
+        else:
+            listener.close()
+            self._listens = False
+            logger.warning(
+                "No notification arrives through this connection: is it a pooler's? Looking for work every %g s",
+                self._poll_seconds,
+            )
+        self._look_at = 0.0  # what came before it listened
+
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def _beat(self) -> None:
+        if self._heartbeat is None or time.monotonic() < self._beat_at:
+            return
+        self._beat_at = time.monotonic() + HEARTBEAT_SECONDS
+        try:
+            self._heartbeat.touch()
+        except OSError as error:  # a full disk must not stop the work
+            logger.warning("The heartbeat %s cannot be written: %s", self._heartbeat, error)
+
+    def _follow_schedule(self) -> None:
+        interval = float(BEAT_SCHEDULE["payments_integration.process_events"]["schedule"])
+        try:
+            while not (stopping.is_requested() or self._is_ending):
+                begun = time.monotonic()
+                try:
+                    if self._is_every_account:
+                        # Also for accounts that the setting no longer has.
+                        send_overdue()
+                    reconciliation.each(self._accounts, partial(reconciliation.run_due, turn_seconds=TURN_SECONDS))
+                except Exception as error:
+                    _report(error)
+                    _close_connections()
+                stopping.sleep(begun + interval - time.monotonic())
+        except BaseException as error:  # a handler's SystemExit
+            self._fault = error
+            stopping.request()
+        finally:
+            _close_connections()
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGINT ask the process to stop; a second one raises SystemExit in the main thread."""
+    signals = 0
+
+    def stop(number: int, frame: Any) -> None:
+        nonlocal signals
+        signals += 1
+        stopping.request(urgent=signals > 1)
+        if signals > 1:
+            raise SystemExit(128 + number)
+
+    stopping.clear()
+    # Only the main thread gets signals.
+    gets_signals = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGTERM, signal.SIGINT) if gets_signals else ()
+    previous: dict[int, Any] = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            # None: it was installed by code that is not Python's.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        stopping.clear()
+
+
+@contextmanager
+def _counted(counts: Counts) -> Iterator[None]:
+    """Count what happens in this process during the block."""
+    telemetry.observe(counts)
+    try:
+        yield
+    finally:
+        telemetry.forget(counts)
+
+
+@contextmanager
+def logged_to(output: Any) -> Iterator[None]:
+    """Write what the app logs to this stream, if the project has not set up a log."""
+    app = logging.getLogger("payments_integration")
+    if app.hasHandlers():
+        yield
+        return
+    handler, level = logging.StreamHandler(output), app.level
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    app.addHandler(handler)
+    app.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        app.removeHandler(handler)
+        app.setLevel(level)
+
+
+def _report(error: Exception) -> None:
+    if isinstance(error, AnyDatabaseError):
+        # Without the message: it may show a row.
+        logger.warning("The database failed with %s; connecting again", type(error).__name__)
+    else:
+        logger.error("A pass failed; it is tried again", exc_info=error)
+
+
+def _close_connections() -> None:
+    """This thread's; the next statement opens a new one. The database rolls back what was not committed."""
+    for connection in connections.all(initialized_only=True):
+        with suppress(AnyDatabaseError):
+            connection.close()

@@ -1,0 +1,110 @@
+"""For the admin of a merchant's orders: a filter, and columns with their payments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.contrib.admin.utils import quote
+from django.db import router
+from django.db.models import QuerySet, Subquery
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from payments_integration.models import Payment
+from payments_integration.money import format_money
+from payments_integration.payable import prices, sql
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+    # Generic for type checkers only.
+    AnyAdmin = admin.ModelAdmin[Any]
+else:
+    AnyAdmin = object
+
+_EMPTY = "-"
+
+
+class PaymentColumns(AnyAdmin):
+    """Columns for the ``ModelAdmin`` of a ``Payable``: name them in ``list_display`` or ``fields``.
+
+    ``payment_price``, ``payment_link`` (the newest payment, without a query per row), ``payment_links`` (every
+    attempt) and ``payment_totals``. Put the class before ``ModelAdmin``, and in ``readonly_fields`` what a form shows.
+    """
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        newest = sql.payments_of_row(self.model)[:1]
+        status = Subquery(newest.values("status"))
+        found = super().get_queryset(request)
+        rows: QuerySet[Any] = found.annotate(
+            _newest_payment=Subquery(newest.values("pk")), _newest_payment_status=status
+        )
+        return rows
+
+    @admin.display(description=_("price"))
+    def payment_price(self, order: Any) -> str:
+        price = order.payments_price()
+        return format_money(*price) if price is not None else _EMPTY
+
+    @admin.display(description=_("payment"))
+    def payment_link(self, order: Any) -> str:
+        if order._newest_payment is None:
+            return _EMPTY
+        return _link(order._newest_payment, order._newest_payment_status)
+
+    @admin.display(description=_("payments"))
+    def payment_links(self, order: Any) -> str:
+        """Every attempt, newest first."""
+        links = ((_link(payment.pk, payment.status),) for payment in order.payments)
+        return format_html_join(", ", "{}", links) or _EMPTY
+
+    @admin.display(description=_("money"))
+    def payment_totals(self, order: Any) -> str:
+        """The totals of all attempts, in each currency."""
+        return "; ".join(map(_sums, order.totals().values())) or _EMPTY
+
+
+def _link(payment_id: str, status: str) -> SafeString:
+    url = reverse("admin:payments_integration_payment_change", args=[quote(payment_id)])
+    return format_html('<a href="{}">{}</a> ({})', url, payment_id, dict(Payment.Status.choices).get(status, status))
+
+
+def _sums(totals: Any) -> str:
+    amounts = {
+        _("received"): totals.received,
+        _("refunded"): totals.refunded,
+        _("charged back"): totals.charged_back,
+        _("kept"): totals.kept,
+        _("in progress"): totals.in_progress,
+        _("held"): totals.held,
+    }
+    return ", ".join(f"{name} {format_money(amount, totals.currency)}" for name, amount in amounts.items())
+
+
+class PaidFilter(admin.SimpleListFilter):
+    """``list_filter = [PaidFilter, "created_at"]``: which orders of a day are not paid. The model names its price."""
+
+    title: StrOrPromise = _("payments")
+    parameter_name: str | None = "paid"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, StrOrPromise]]:
+        # Otherwise the first click on it would fail.
+        prices.require(model_admin.model)
+        return [("yes", _("paid")), ("no", _("not paid")), ("over", _("overpaid"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        # The model admin may have a queryset of its own, which stays.
+        found = {"yes": sql.paid, "no": sql.unpaid, "over": sql.overpaid}.get(str(self.value()))
+        return found(_beside_payments(queryset)) if found else queryset
+
+
+def _beside_payments(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """The rows in the payments' database, if they are written to it: a router may read them from a replica."""
+    payments = Payment.objects.all().db
+    is_elsewhere = rows.db != payments and router.db_for_write(rows.model) == payments
+    return rows.using(payments) if is_elsewhere else rows

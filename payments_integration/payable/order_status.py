@@ -1,0 +1,163 @@
+"""The status of an order, decided from all its payments as they are now, and not from the last event."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import TextChoices
+from django.utils.translation import gettext_lazy as _, gettext_noop
+
+from payments_integration.db.transactions import ledger_database
+from payments_integration.enums import OPEN_PAYMENT_STATUSES, PaymentStatus
+from payments_integration.models import OPEN_OPERATION_STATES, Operation, OperationState, Payment
+from payments_integration.money import format_money
+from payments_integration.payable.models import Payable
+from payments_integration.payable.totals import Totals
+
+#: Characters. The provider writes the codes of refusals, so a long one is cut.
+MAX_CODE = 100
+
+
+class OrderStatus(TextChoices):
+    """What an order's payments make of it. Choices for a field of yours, in words for the payer."""
+
+    NEW = "new", _("waiting for payment")
+    #: A person must look: the note says why.
+    REVIEW = "review", _("being reviewed")
+    PARTIALLY_PAID = "partially_paid", _("paid in part")
+    PAID = "paid", _("paid")
+    FAILED = "failed", _("payment failed")
+    #: Not final: late money makes the order paid.
+    EXPIRED = "expired", _("payment expired")
+    CANCELED = "canceled", _("canceled")
+    PARTIALLY_REFUNDED = "partially_refunded", _("refunded in part")
+    REFUNDED = "refunded", _("refunded")
+    CHARGEBACK = "chargeback", _("charged back")
+    #: The provider refused to create a payment; no money can arrive.
+    REFUSED = "refused", _("not accepted")
+
+
+#: The order has or had its money; the payer is not asked for more.
+SETTLED = frozenset({OrderStatus.PAID, OrderStatus.PARTIALLY_REFUNDED, OrderStatus.REFUNDED, OrderStatus.CHARGEBACK})
+#: The order changes by itself.
+WAITING = frozenset({OrderStatus.NEW, OrderStatus.REVIEW, OrderStatus.PARTIALLY_PAID})
+_VAIN: dict[str, OrderStatus] = {
+    PaymentStatus.FAILED: OrderStatus.FAILED,
+    PaymentStatus.EXPIRED: OrderStatus.EXPIRED,
+    PaymentStatus.CANCELED: OrderStatus.CANCELED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """``create_payment`` under one key of an order."""
+
+    #: It was requested, or will be, and its payment is not known yet.
+    is_pending: bool
+    #: It was never requested: the process stopped between placing the order and paying.
+    is_unsent: bool
+    #: Why there will be no payment, as a code; empty if there is one, or may be one.
+    refusal: str
+
+
+def current_payment(payments: Sequence[Payment]) -> Payment | None:
+    """Of ``list(order.payments)``: the attempt that is open, or the newest one."""
+    still_open = (payment for payment in payments if payment.status in OPEN_PAYMENT_STATUSES)
+    return next(still_open, payments[0] if payments else None)
+
+
+def find_attempt(order: Payable, key: str, refusal: str = "") -> Attempt:
+    """What became of the attempt under this idempotency key.
+
+    ``refusal``: what you noted when the call failed before it was recorded, as a ValidationError does.
+    """
+    account, _reference = order._key()
+    found = Operation.objects.using(ledger_database()).filter(idempotency_key=key)
+    operation = (found if account is None else found.filter(account=account)).first()
+    if operation is None:
+        return Attempt(is_pending=not refusal, is_unsent=not refusal, refusal=refusal)
+    code = ""
+    if operation.state in (OperationState.REJECTED, OperationState.CLOSED):
+        code = str((operation.error or {}).get("code") or operation.state)[:MAX_CODE]
+    return Attempt(is_pending=operation.state in OPEN_OPERATION_STATES, is_unsent=False, refusal=code)
+
+
+def may_begin(order: Payable, status: str, attempt: Attempt) -> bool:
+    """Whether the payer may try once more: the last attempt ended without money, and no other is open."""
+    if status not in (*_VAIN.values(), OrderStatus.REFUSED):
+        return False
+    return not attempt.is_pending and not order.payments.filter(status__in=OPEN_PAYMENT_STATUSES).exists()
+
+
+def decide_status(
+    order: Payable, key: str, *, refusal: str = "", payments: Sequence[Payment] | None = None
+) -> tuple[OrderStatus, str]:
+    """The order's status, and a note for the shop's staff, in English: its words are in the app's catalogues.
+
+    Args:
+        order: It must know its price.
+        key: The idempotency key of its current attempt. Store it with the order (``attempt_key``).
+        refusal: As for :func:`find_attempt`.
+        payments: ``list(order.payments)``, if you have read them.
+
+    Raises:
+        ValueError: The order has no price.
+    """
+    price = order.payments_price()
+    if price is None:
+        raise ValueError("decide_status needs an order that knows its price: see Payable.payments_price")
+    amount, currency = price
+    payments = list(order.payments) if payments is None else payments
+    sums = order.totals()
+    elsewhere = [each for each in sums.values() if each.currency != currency and (each.received or each.held)]
+    if elsewhere:
+        # Otherwise a payer who could change the currency on the way would get the goods.
+        return OrderStatus.REVIEW, f"money came in {elsewhere[0].currency}, not in {currency}"
+    totals = sums.get(currency, Totals(currency))
+    if totals.is_paid(amount):
+        is_whole = totals.kept >= amount
+        return (OrderStatus.PAID if is_whole else OrderStatus.PARTIALLY_REFUNDED), _paid_note(amount, totals, payments)
+    if totals.charged_back:
+        return OrderStatus.CHARGEBACK, gettext_noop("the payer's bank took the money back")
+    if totals.received:
+        return _received(amount, totals)
+    on_hold = any(payment.status == PaymentStatus.ON_HOLD for payment in payments)
+    if totals.held or on_hold:
+        return OrderStatus.REVIEW, "" if on_hold else gettext_noop("money arrived for an attempt that had ended")
+    attempt = find_attempt(order, key, refusal)
+    if totals.in_progress or attempt.is_pending:
+        return OrderStatus.NEW, ""
+    if attempt.refusal:
+        return OrderStatus.REFUSED, attempt.refusal
+    return (_VAIN.get(payments[0].status, OrderStatus.NEW) if payments else OrderStatus.NEW), ""
+
+
+def _received(amount: int, totals: Totals) -> tuple[OrderStatus, str]:
+    """For money that came but does not make the order paid."""
+    if totals.kept >= amount:
+        # The order is paid until the money has left; the note keeps the goods here.
+        return OrderStatus.PAID, gettext_noop("all of it is being refunded: do not deliver")
+    if totals.kept == 0:
+        return OrderStatus.REFUNDED, ""
+    if totals.refunded:
+        return OrderStatus.PARTIALLY_REFUNDED, ""
+    if totals.refunding:
+        # Nothing has left yet, and the refund may fail; meanwhile the payer is not asked for the rest.
+        return OrderStatus.REVIEW, gettext_noop("what came is being refunded")
+    if totals.in_progress:
+        return OrderStatus.PARTIALLY_PAID, ""
+    # Otherwise a payer who could change the amount on the way would get the goods for less.
+    return OrderStatus.REVIEW, gettext_noop("less came than the order's amount, and no more is asked for")
+
+
+def _paid_note(amount: int, totals: Totals, payments: Sequence[Payment]) -> str:
+    surplus = totals.overpaid(amount)
+    if not surplus:
+        # The payer sees no figure that includes it, and staff would not look for it in a paid order.
+        return gettext_noop("more money is held with another attempt") if totals.held else ""
+    paying = [payment for payment in payments if payment.status in (PaymentStatus.SUCCEEDED, PaymentStatus.OVERPAID)]
+    if len(paying) < 2:
+        return gettext_noop("more was paid than asked: refund the rest")
+    # In the language of the code. It is stored, so it must not depend on the language of a request.
+    return f"paid {len(paying)} times: refund {format_money(surplus, totals.currency, 'en')}"

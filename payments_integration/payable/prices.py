@@ -1,0 +1,149 @@
+"""What an order costs, as its model declares it: for Python, for SQL, and for the system checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from django.core import checks
+from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.db import models
+from django.db.models import BigIntegerField, Case, F, Func, Q, Value, When
+from django.db.models.lookups import Exact, GreaterThanOrEqual, In
+
+from payments_integration import money
+from payments_integration.payable.text import ExactText
+
+#: The abstract model, whose module imports this one.
+Payable = Any
+
+#: What a model adds, for messages.
+DECLARE = 'payments_amount_field = "total" and payments_currency_field = "currency" (or payments_currency = "USD")'
+
+
+def of(order: Payable) -> tuple[int, str] | None:
+    """The price that the row's fields have; None if one of them is empty. Raises ValueError as ``money.to_minor``."""
+    model = type(order)
+    if not model.payments_amount_field:
+        return None
+    amount = getattr(order, model.payments_amount_field)
+    currency = getattr(order, model.payments_currency_field or "payments_currency")
+    if amount is None or not currency:
+        return None
+    return (money.to_minor(amount, currency) if _is_in_whole_units(model) else amount), currency
+
+
+def column(model: type[models.Model], name: str) -> models.Field[Any, Any] | None:
+    """The model's field, or what a generated field holds; None if it has none of that name."""
+    try:
+        found = model._meta.get_field(name)
+    except FieldDoesNotExist:
+        return None
+    if not isinstance(found, models.Field):
+        return None
+    return found.output_field if isinstance(found, models.GeneratedField) else found
+
+
+def require(model: type[Payable]) -> None:
+    """Raise ImproperlyConfigured if SQL cannot compare the model's rows with their payments."""
+    label = model._meta.label
+    if not model.payments_amount_field:
+        raise ImproperlyConfigured(
+            f"{label} does not say which of its fields have the price, which paid(), unpaid() and overpaid() compare "
+            f"with the payments in SQL. Add to the model: {DECLARE}."
+        )
+    for problem in problems(model):
+        raise ImproperlyConfigured(f"{label}: {problem.msg} {problem.hint}")
+
+
+def problems(model: Any) -> Iterator[checks.CheckMessage]:
+    """E020: an option of the price does not fit the model's fields."""
+    name = model.payments_amount_field
+    if not name:
+        return
+    amount = column(model, name)
+    if not isinstance(amount, models.IntegerField | models.DecimalField):
+        yield _problem(
+            model,
+            f"payments_amount_field names {name!r}, which is neither an integer field nor a DecimalField.",
+            "Name the field with the price: an integer in minor units, or a DecimalField in whole units.",
+        )
+    if model.payments_currency_field:
+        currency = column(model, model.payments_currency_field)
+        if not isinstance(currency, models.CharField | models.TextField):
+            yield _problem(
+                model,
+                f"payments_currency_field names {model.payments_currency_field!r}, which is no text field.",
+                'Name the field with the ISO code: payments_currency_field = "currency".',
+            )
+    elif model.payments_currency not in money.EXPONENTS:
+        yield _problem(
+            model,
+            "payments_amount_field is set, and nothing says in which currency the amount is.",
+            'Add payments_currency_field = "currency", or one currency for all rows, '
+            f'such as payments_currency = "USD": one of {", ".join(money.EXPONENTS)}.',
+        )
+
+
+def _problem(model: Any, message: str, hint: str) -> checks.CheckMessage:
+    return checks.Error(message, hint=hint, obj=model, id="payments_integration.E020")
+
+
+def currency_of(model: type[Payable], outer: type[F] = F) -> Any:
+    """The row's currency as exact text. ``outer``: OuterRef, from inside a subquery."""
+    if not model.payments_currency_field:
+        return Value(model.payments_currency)
+    return ExactText(outer(model.payments_currency_field))
+
+
+def is_known(model: type[Payable]) -> Q:
+    """The rows that have a price, right or wrong."""
+    known = Q(**{f"{model.payments_amount_field}__isnull": False})
+    if name := model.payments_currency_field:
+        known &= Q(**{f"{name}__isnull": False}) & ~Q(Exact(ExactText(F(name)), Value("")))
+    return known
+
+
+def is_right(model: type[Payable]) -> Q:
+    """The rows whose price Python accepts; the currency of one in minor units is not looked at."""
+    amount = F(model.payments_amount_field)
+    right = Q(GreaterThanOrEqual(amount, Value(0)))
+    if _is_in_whole_units(model):
+        # Of another currency, and where rounding would lose a digit, to_minor refuses the amount.
+        rounded = by_exponent(
+            model,
+            lambda decimals: Func(
+                amount, template=f"ROUND(%(expressions)s, {decimals})", output_field=models.DecimalField()
+            ),
+        )
+        right &= Q(Exact(rounded, amount))
+    return right
+
+
+def minor(model: type[Payable]) -> Any:
+    """The row's amount in minor units."""
+    amount = F(model.payments_amount_field)
+    if not _is_in_whole_units(model):
+        return amount
+    # Rounded, because SQLite keeps decimals as floats.
+    return by_exponent(
+        model,
+        lambda decimals: Func(
+            amount, template=f"ROUND(%(expressions)s * {10**decimals})", output_field=BigIntegerField()
+        ),
+    )
+
+
+def by_exponent(model: type[Payable], make: Callable[[int], Any], default: Any = None) -> Any:
+    """What ``make`` returns for the decimals of the row's currency; ``default`` if the spec does not have it."""
+    if not model.payments_currency_field:
+        return make(money.exponent(model.payments_currency))
+    codes: dict[int, list[str]] = {}
+    for code, decimals in money.EXPONENTS.items():
+        codes.setdefault(decimals, []).append(code)
+    currency = currency_of(model)
+    return Case(*(When(In(currency, some), then=make(decimals)) for decimals, some in codes.items()), default=default)
+
+
+def _is_in_whole_units(model: type[Payable]) -> bool:
+    return isinstance(column(model, model.payments_amount_field), models.DecimalField)

@@ -1,0 +1,172 @@
+"""The signed addresses of the checkout pages. Anyone who has an address sees its page; no login is needed.
+
+Two kinds of token, both signed with SECRET_KEY (or one of SECRET_KEY_FALLBACKS):
+
+- *status*: contains the time when it was made, so that it expires.
+- *return*: part of the arguments of ``create_payment``. It must be the same each time, because other arguments under
+  the same idempotency key are another call. It expires some time after the payment was created.
+
+A token cannot be guessed, but it is not encrypted: it shows the account's alias and the reference to its owner.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from django.core import signing
+from django.http import HttpRequest
+from django.urls import NoReverseMatch
+from django.utils.translation import get_language
+
+from payments_integration import conf
+from payments_integration.enums import PAID_PAYMENT_STATUSES
+from payments_integration.models import Payment
+from payments_integration.site_urls import path_of
+
+STATUS, STATUS_DATA, RETURN = (
+    f"payments_integration:checkout-{page}" for page in ("status", "status-data", "return")
+)  # fmt: skip
+_STATUS_SALT = "payments_integration.checkout.status"
+_RETURN_SALT = "payments_integration.checkout.return"
+
+
+def return_url(
+    request: HttpRequest,
+    merchant_reference: str,
+    account: str = conf.DEFAULT_ACCOUNT,
+    *,
+    pay_again_url: str = "",
+    url_name: str = RETURN,
+) -> str:
+    """The ``return_url`` for ``services.create_payment``: where the payer of this reference comes back to.
+
+    Absolute, with the scheme and host of the request: behind a proxy SECURE_PROXY_SSL_HEADER makes it ``https``. Equal
+    arguments give an equal address, so that a repeated call under the same idempotency key is the same call.
+    ``pay_again_url``: where the status page's button "Pay again" leads after the payment failed, expired or was
+    canceled, such as the order's page: a path of this site, or an absolute web address; without it there is no button.
+    ``url_name``: the name of your own view's URL, if you subclass ``CheckoutReturnView``.
+
+    Raises TypeError for a reference that is not a text, such as a UUID; ValueError for an empty one or another kind of
+    address; ImproperlyConfigured for an unknown account.
+    """
+    subject = _of_reference(merchant_reference, account, pay_again_url)
+    return request.build_absolute_uri(path(url_name, return_token(subject)))
+
+
+def status_url(
+    request: HttpRequest,
+    target: Payment | str,
+    account: str = conf.DEFAULT_ACCOUNT,
+    *,
+    pay_again_url: str = "",
+    url_name: str = STATUS,
+) -> str:
+    """The absolute address of the status page of a payment, or of a ``merchant_reference`` (a text).
+
+    Anyone who has it sees the page, until ``CheckoutStatusView.max_age`` seconds from now. ``account`` is the account
+    of a reference; a payment has its own. ``pay_again_url`` is the same as for :func:`return_url`, and so are the
+    errors.
+    """
+    if isinstance(target, Payment):
+        subject = Subject(target.account, payment_id=target.pk, pay_again_url=_checked(pay_again_url))
+    else:
+        subject = _of_reference(target, account, pay_again_url)
+    return request.build_absolute_uri(path(url_name, status_token(subject)))
+
+
+def receipt_url(request: HttpRequest, payment: Payment) -> str:
+    """The absolute address of a paid payment's receipt; empty for any other, or if the project has no receipts.
+
+    Anyone who has it sees the receipt, as for :func:`status_url`.
+    """
+    if not has_receipt(payment):
+        return ""
+    found = receipt_path(status_token(Subject(payment.account, payment_id=payment.pk)))
+    return request.build_absolute_uri(found) if found else ""
+
+
+def receipt_path(token: str) -> str:
+    """The receipt's path for the token of a status page; empty if the project does not include its URLs."""
+    try:
+        return path("payments_receipts:receipt", token)
+    except NoReverseMatch:
+        return ""
+
+
+class InvalidToken(Exception):
+    """The token was not signed by this site, or is too old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a page is about: one payment, or all attempts to pay for one reference."""
+
+    account: str
+    payment_id: str = ""
+    merchant_reference: str = ""
+    #: Where the payer may try again.
+    pay_again_url: str = ""
+
+
+def status_token(subject: Subject) -> str:
+    return signing.dumps(_content(subject), salt=_STATUS_SALT, compress=True)
+
+
+def read_status_token(token: str, *, max_age: int) -> Subject:
+    """Raises InvalidToken; ``max_age``: seconds."""
+    try:
+        return _subject(signing.loads(token, salt=_STATUS_SALT, max_age=max_age))
+    except (signing.BadSignature, ValueError, TypeError) as error:
+        raise InvalidToken from error
+
+
+def return_token(subject: Subject) -> str:
+    return signing.Signer(salt=_RETURN_SALT).sign_object(_content(subject), compress=True)
+
+
+def read_return_token(token: str) -> Subject:
+    """Raises InvalidToken."""
+    try:
+        return _subject(signing.Signer(salt=_RETURN_SALT).unsign_object(token))
+    except (signing.BadSignature, ValueError, TypeError) as error:
+        raise InvalidToken from error
+
+
+def path(url_name: str, token: str) -> str:
+    """The path of a page, in the active language: a project may show it in one that the site does not have."""
+    return path_of(url_name, language=get_language() or "", kwargs={"token": token})
+
+
+def has_receipt(payment: Payment | None) -> bool:
+    return payment is not None and payment.status in PAID_PAYMENT_STATUSES
+
+
+def _of_reference(merchant_reference: object, account: str, pay_again_url: str) -> Subject:
+    if not isinstance(merchant_reference, str):
+        kind = type(merchant_reference).__name__
+        raise TypeError(f"merchant_reference is a text, not {kind}: pass str(…), as for create_payment")
+    if not merchant_reference:
+        raise ValueError("a checkout page needs the merchant_reference that the payment is created with")
+    alias = conf.account(account).alias
+    return Subject(alias, merchant_reference=merchant_reference, pay_again_url=_checked(pay_again_url))
+
+
+def _checked(pay_again_url: str) -> str:
+    """The address of a link. Raises ValueError for one that is no path of this site and no web address."""
+    if pay_again_url and not re.match(r"/(?![/\\])|https?://", pay_again_url):
+        raise ValueError("pay_again_url must be a path that begins with /, or begin with https:// or http://")
+    return pay_again_url
+
+
+def _content(subject: Subject) -> list[str]:
+    content = [subject.account, subject.payment_id, subject.merchant_reference]
+    # Without it, an address is the one that earlier versions made: it is an argument of recorded calls.
+    return [*content, subject.pay_again_url] if subject.pay_again_url else content
+
+
+def _subject(content: Any) -> Subject:
+    account, payment_id, merchant_reference, *further = content
+    (pay_again_url,) = further or [""]
+    return Subject(account, payment_id, merchant_reference, pay_again_url)

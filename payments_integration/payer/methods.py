@@ -1,0 +1,55 @@
+"""The payment methods that the provider lists, for pages and API: read once a minute, if Django's cache works."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Any
+
+from django.core.cache import cache
+
+from payments_integration import services
+from payments_integration.schemas import PaymentMethod
+
+logger = logging.getLogger(__name__)
+
+#: Seconds. The listing hardly changes, and every payer's page asks for it.
+CACHED_FOR = 60
+
+
+def listed_methods(**query: Any) -> list[PaymentMethod]:
+    """``services.list_payment_methods`` with the same arguments and errors, a minute old at most."""
+    key = _key("listed", sorted(query.items()))
+    found: list[PaymentMethod] | None = _cached(key)
+    if found is None:
+        found = services.list_payment_methods(**query)
+        _keep({key: found}, CACHED_FOR)
+        # For pages about payments: the mirror has a payment's code only.
+        _keep({_key("name", each.code): each.extra.get("name") for each in found}, None)
+    return found
+
+
+def listed_name(code: str) -> str:
+    """The name under which the provider last listed a method; empty if that is not known."""
+    name = _cached(_key("name", code))
+    return name if isinstance(name, str) else ""
+
+
+def _cached(key: str) -> Any:
+    try:
+        return cache.get(key)
+    except Exception:  # each cache raises its driver's errors
+        logger.exception("The cache does not work, so the payment methods are read each time")
+        return None
+
+
+def _keep(values: dict[str, Any], seconds: int | None) -> None:
+    try:
+        cache.set_many(values, timeout=seconds)
+    except Exception:  # as above
+        logger.exception("The cache does not work, so the payment methods are read each time")
+
+
+def _key(*parts: object) -> str:
+    # A hash, because codes are the provider's and some caches refuse a space in a key.
+    return f"payments-methods-{hashlib.sha256(repr(parts).encode()).hexdigest()}"

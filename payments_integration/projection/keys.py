@@ -1,0 +1,228 @@
+"""Keep an account with the project whose key filled its mirror.
+
+Two projects know different objects. With a key of another project, test payments would count for orders that are paid
+with real money, and objects that the new project does not know would seem to be gone. A key may also be replaced
+within its project, so another key alone proves nothing. A key belongs to another project if one of the two keys is a
+test key and the other is not (spec, "Authentication"), or if the provider knows none of the newest objects under it.
+
+``AccountState`` stores the hash of the key that filled the mirror, and the hash of a key that was refused. Each
+process compares the key of its own settings with them. So during a deployment, processes with the old key go on while
+processes with the new key are refused. A process reads the state once a minute, for all accounts together. Only
+``sync`` asks the provider, once for each new key. Until that decision, nothing is sent or applied: if an object of
+another project came into the mirror, the new key would know it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from django.core.signals import setting_changed
+from django.db.models import Q
+from django.utils import timezone
+
+from payments_integration import conf
+from payments_integration.attention import call_attention
+from payments_integration.db.transactions import updated
+from payments_integration.exceptions import KeyReplaced
+from payments_integration.models import AccountState, Payment, Payout, Refund
+from payments_integration.reasons import ACTIONS, Reason
+
+#: This many of the newest objects must be unknown before a key is refused.
+COMPARED = 10
+#: One call for attention per account and day, because every call and pass is refused.
+REPORT_EVERY = timedelta(days=1)
+#: A key that was refused because of the objects is compared again after this time: the provider may have had a fault.
+COMPARE_AGAIN = timedelta(minutes=10)
+#: How long a process trusts what it knows of a key.
+_TRUST_SECONDS = 60.0
+_DISTRUST_SECONDS = 5.0
+#: After this many seconds, a comparison that the provider did not answer is repeated for what waits for it.
+_PUT_OFF_SECONDS = 5.0
+
+
+class _Standing(StrEnum):
+    RIGHT = "right"
+    #: Another key of the same kind. The objects decide, and until then everything waits.
+    NEW = "new"
+    #: A test key in place of a live key, or the reverse.
+    OTHER_KIND = "other_kind"
+    #: The provider knows none of the newest objects.
+    UNKNOWN_OBJECTS = "unknown_objects"
+    #: ``payments_forget`` began and is not complete.
+    FORGOTTEN = "forgotten"
+
+
+#: By alias and hash of the key: how long its standing is trusted (monotonic clock), and when it was refused.
+_known: dict[tuple[str, str], tuple[float, _Standing, datetime | None]] = {}
+#: When another comparison of a key may begin. A call that needs one does not wait.
+_put_off: dict[tuple[str, str], float] = {}
+#: The objects that the provider did not know under a key, in a comparison that was cut short.
+_not_known: dict[tuple[str, str], set[str]] = {}
+
+
+def require_same_key(account: str) -> None:
+    """Raise KeyReplaced, and call attention, if the account's key is of another project than its mirror.
+
+    A new key passes: what is recorded under it is sent after the comparison. Takes at most one statement, which a
+    process repeats after a minute. Does nothing in Django's test environment, where each test has its own keys.
+    """
+    standing = _standings({account: conf.account(account)})[account][0]
+    if standing in (_Standing.RIGHT, _Standing.NEW):
+        return
+    message = _message(account, standing)
+    now = timezone.now()
+    state = AccountState.objects.filter(pk=account)
+    if updated(state.filter(Q(key_replaced_at=None) | Q(key_replaced_at__lt=now - REPORT_EVERY)), key_replaced_at=now):
+        call_attention(AccountState, Reason.KEY_REPLACED, account=account, message=message, instance=state.first())
+    raise KeyReplaced(f"{message}. Nothing was sent. To do: {ACTIONS[Reason.KEY_REPLACED]}.", was_connected=False)
+
+
+def refused_accounts(account: str | None = None) -> list[str]:
+    """Return the accounts (of all, if None is given) whose events wait.
+
+    Their key is of another project, or it is new and was not compared yet.
+    """
+    known = conf.current().ACCOUNTS
+    asked = known if account is None else {account: known[account]} if account in known else {}
+    return [alias for alias, (standing, _) in _standings(asked).items() if standing is not _Standing.RIGHT]
+
+
+def uncompared_accounts(account: str | None = None, *, is_urgent: bool = False) -> list[str]:
+    """Return the accounts (of all, if None is given) whose key must be compared with the newest objects.
+
+    ``is_urgent``: include a new key whose comparison just began or failed.
+    """
+    asked = conf.current().ACCOUNTS if account is None else {account: conf.account(account)}
+    again = timezone.now() - COMPARE_AGAIN
+    found = []
+    for alias, (standing, refused_at) in _standings(asked).items():
+        is_new = standing is _Standing.NEW
+        is_due = is_new or (standing is _Standing.UNKNOWN_OBJECTS and (refused_at is None or refused_at < again))
+        if not is_due:
+            continue
+        is_put_off = time.monotonic() < _put_off.get((alias, asked[alias].key_hash), 0.0)
+        if not is_put_off or (is_new and is_urgent):
+            found.append(alias)
+    return found
+
+
+def newest_objects(account: str) -> list[tuple[str, str]]:
+    """Return (kind, id) of the newest objects that the provider had when last asked for them; at most ``COMPARED``."""
+    found = [
+        (created_at, str(model.kind), pk)
+        for model in (Payment, Payout, Refund)
+        for pk, created_at in model._default_manager.filter(account=account, gone_at=None)
+        .order_by("-created_at", "-pk")
+        .values_list("pk", "created_at")[:COMPARED]
+    ]
+    return [(kind, pk) for _, kind, pk in sorted(found, reverse=True)[:COMPARED]]
+
+
+def accept_key(account: str) -> None:
+    """Record that the key is of the project whose objects are mirrored."""
+    _write(account, **key_values(account), refused_key_hash="", refused_key_at=None)
+
+
+def key_values(account: str) -> dict[str, Any]:
+    """Return what ``AccountState`` stores of the key that filled the mirror."""
+    return {"has_test_key": conf.account(account).is_test, "key_hash": conf.key_hash(account)}
+
+
+def refuse_key(account: str) -> None:
+    """Record that the provider knows none of the newest objects under the key."""
+    _write(account, refused_key_hash=conf.key_hash(account), refused_key_at=timezone.now())
+
+
+def put_off_comparison(account: str) -> None:
+    """Begin no other comparison at once in this process: one begins, or the provider did not answer it."""
+    _put_off[account, conf.key_hash(account)] = time.monotonic() + _PUT_OFF_SECONDS
+
+
+def objects_not_known(account: str) -> set[str]:
+    """Return the ids that the provider did not know under the key, in this process's interrupted comparisons.
+
+    The caller adds to it. A verdict ends it.
+    """
+    return _not_known.setdefault((account, conf.key_hash(account)), set())
+
+
+def _write(account: str, **values: Any) -> None:
+    updated(AccountState.objects.filter(pk=account), **values)
+    key = account, conf.key_hash(account)
+    _known.pop(key, None)
+    _not_known.pop(key, None)
+
+
+def _standings(accounts: Mapping[str, conf.Account]) -> dict[str, tuple[_Standing, datetime | None]]:
+    """Return the standing of each account's key, and when it was refused. One statement at most."""
+    if conf.in_test_environment():
+        return dict.fromkeys(accounts, (_Standing.RIGHT, None))
+    now = time.monotonic()
+    found: dict[str, tuple[_Standing, datetime | None]] = {}
+    unread: list[str] = []
+    for alias, entry in accounts.items():
+        until, standing, refused_at = _known.get((alias, entry.key_hash), (0.0, _Standing.RIGHT, None))
+        found[alias] = standing, refused_at
+        if now >= until:
+            unread.append(alias)
+    states = AccountState.objects.in_bulk(unread) if unread else {}
+    for alias in unread:
+        state = states.get(alias)
+        standing = _Standing.RIGHT if state is None else _standing(state, accounts[alias])
+        refused_at = None if state is None else state.refused_key_at
+        trusted = _TRUST_SECONDS if standing is _Standing.RIGHT else _DISTRUST_SECONDS
+        _known[alias, accounts[alias].key_hash] = now + trusted, standing, refused_at
+        found[alias] = standing, refused_at
+    return found
+
+
+def _standing(state: AccountState, entry: conf.Account) -> _Standing:
+    if state.forgetting_since is not None:
+        return _Standing.FORGOTTEN
+    if state.has_test_key is None:
+        return _Standing.RIGHT
+    if bool(state.has_test_key) != entry.is_test:
+        return _Standing.OTHER_KIND
+    if state.key_hash in ("", entry.key_hash):
+        return _Standing.RIGHT
+    return _Standing.UNKNOWN_OBJECTS if state.refused_key_hash == entry.key_hash else _Standing.NEW
+
+
+def replaced_keys(accounts: list[str]) -> dict[str, str]:
+    """Return the accounts whose key is of another project, and what is wrong with each. One statement."""
+    # Not whole rows: ``migrate`` checks this before it adds the columns of a newer version.
+    names = ("account", "has_test_key", "key_hash", "refused_key_hash", "forgetting_since")
+    states = AccountState.objects.filter(pk__in=accounts).only(*names).order_by("pk")
+    return {state.account: why for state in states if (why := replaced_key(state))}
+
+
+def replaced_key(state: AccountState) -> str:
+    """Return why the key in the setting is of another project than this account's mirror; "" if it is not."""
+    standing = _standing(state, conf.account(state.account))
+    return "" if standing in (_Standing.RIGHT, _Standing.NEW) else _message(state.account, standing)
+
+
+def _message(account: str, standing: _Standing) -> str:
+    if standing is _Standing.FORGOTTEN:
+        return f'payments_forget has begun to delete the rows of the account "{account}", and is not complete'
+    if standing is _Standing.UNKNOWN_OBJECTS:
+        return (
+            f'The API_KEY of the account "{account}" is of another project than its mirror: under it, the provider '
+            f"knows none of the {COMPARED} newest objects"
+        )
+    before, now = ("a live key", "a test key") if conf.account(account).is_test else ("a test key", "a live key")
+    return f'The mirror of the account "{account}" was filled with {before}, and its API_KEY is {now} now'
+
+
+def forget_keys(**_: object) -> None:
+    """Clear what this process knows of keys."""
+    _known.clear()
+    _put_off.clear()
+    _not_known.clear()
+
+
+setting_changed.connect(forget_keys, dispatch_uid="payments_integration.forget_keys")

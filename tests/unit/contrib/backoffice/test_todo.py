@@ -1,0 +1,411 @@
+"""The to-do list: each kind of row, how it leaves, who sees it, and what people do with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.contrib.auth.models import Permission, User
+from django.core.cache import cache
+from django.core.exceptions import ValidationError
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from example_project.shop.models import Order, Product
+from payments_integration import reconciliation
+from payments_integration.contrib.backoffice import handling, todo
+from payments_integration.contrib.backoffice.todo import Kind, Thing
+from payments_integration.models import OperationState, Payment
+from tests.factories import rows
+from tests.unit.admin.conftest import page, url
+from tests.unit.contrib.backoffice.test_overview import DASHBOARD, section, text
+
+NOW = datetime(2026, 5, 20, 12, 0, tzinfo=UTC)
+TODO = "/admin/payments_backoffice/todo/"
+ALL = tuple(Kind)
+
+
+@pytest.fixture(autouse=True)
+def _now(db: None) -> Iterator[None]:
+    cache.clear()
+    with time_machine.travel(NOW, tick=False):
+        yield
+    cache.clear()
+
+
+def ago(**span: float) -> datetime:
+    return NOW - timedelta(**span)
+
+
+def became(obj: Any, status: str, at: datetime | None = None, **fields: Any) -> Any:
+    """The row with another status since then, by a status change."""
+    at = at or ago(hours=2)
+    type(obj).objects.filter(pk=obj.pk).update(status=status, synced_at=at, **fields)
+    rows.change(obj, status=status, at=at)
+    obj.refresh_from_db()
+    return obj
+
+
+def things(**asked: Any) -> list[Thing]:
+    values = {"account": "default", "kinds": ALL, "others": ALL, "order_models": [Order], **asked}
+    return todo.things(todo.Asked(**values), todo.differences_of("default", ago(days=30)))
+
+
+def kinds() -> list[str]:
+    return [thing.kind.value for thing in things()]
+
+
+def ordered(reference: str, **fields: Any) -> Order:
+    product, _ = Product.objects.get_or_create(slug="tea", defaults={"name": "Tea"})
+    values = {"amount": 1050, "currency": "USD", "country": "EC", "method_code": "ec_card", "name": "Ana"}
+    return Order.objects.create(
+        submission=reference, reference=reference, product=product, **{**values, "email": "ana@shop.example", **fields}
+    )
+
+
+def paid(reference: str, **fields: Any) -> Payment:
+    values = {"created_at": ago(hours=1), "succeeded_at": ago(hours=1), "synced_at": NOW, **fields}
+    return rows.payment(merchant_reference=reference, status="succeeded", **values)
+
+
+def user(name: str, *codenames: str) -> User:
+    found = User.objects.create_user(name, is_staff=True)
+    labels = ("payments_integration", "payments_backoffice", "shop")
+    for codename in codenames:
+        found.user_permissions.add(Permission.objects.get(codename=codename, content_type__app_label__in=labels))
+    return User.objects.get(pk=found.pk)
+
+
+def lines(client: Client, address: str = TODO) -> list[str]:
+    found = re.findall(r'pi-todo-line">(.*?)</p>', page(client, address), re.DOTALL)
+    return [" ".join(text(line).split()) for line in found]
+
+
+def form(client: Client, address: str = TODO, number: int = 0) -> dict[str, str]:
+    """The hidden fields of a row's form."""
+    html = page(client, address).split('<li class="pi-todo')[number + 1].split("</form>")[0]
+    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', html)
+    return {name: value.replace("&amp;", "&") for name, value in found if name != "csrfmiddlewaretoken"}
+
+
+def press(client: Client, given: dict[str, str], **further: str) -> str:
+    """The message after a form was sent."""
+    shown = client.post(TODO, {**given, **further}, follow=True)
+    assert shown.status_code == 200
+    found = re.findall(r'<li class="(?:success|warning|error)">(.*?)</li>', shown.content.decode())
+    assert len(found) == 1, found
+    return str(text(found[0])).strip()
+
+
+# Each kind of row, and how it leaves.
+
+
+@pytest.mark.parametrize("status", ["failed", "returned"])
+def test_a_payout_that_did_not_arrive_leaves_when_it_is_paid_again(status: str) -> None:
+    first = became(rows.payout(created_at=ago(days=80), merchant_reference="salary-1"), status)
+    assert kinds() == ["payout"]
+    # A refused attempt changes nothing; the next one does, as long as it may still happen.
+    rows.operation(idempotency_key=todo.again_key(first.pk, 1), state=OperationState.REJECTED)
+    assert kinds() == ["payout"]
+    rows.operation(idempotency_key=todo.again_key(first.pk, 2), state=OperationState.DUE)
+    assert kinds() == []
+
+
+def test_a_payout_leaves_when_a_later_one_has_its_reference() -> None:
+    became(rows.payout(created_at=ago(days=3), merchant_reference="salary-1"), "failed")
+    rows.payout(created_at=ago(days=2), merchant_reference="salary-1", status="canceled")
+    rows.payout(created_at=ago(days=2), merchant_reference="salary-1", status="succeeded", account="second")
+    assert kinds() == ["payout"]
+    rows.payout(created_at=ago(days=1), merchant_reference="salary-1", status="processing")
+    assert kinds() == []
+
+
+def test_a_payout_leaves_while_another_with_its_reference_is_asked_for() -> None:
+    became(rows.payout(created_at=ago(days=3), merchant_reference="salary-1"), "failed")
+    rows.operation(operation="create_payout", merchant_reference="salary-1", state=OperationState.AWAITING_APPROVAL)
+    assert kinds() == ["approve"]
+
+
+def test_payouts_without_a_reference_do_not_answer_for_each_other() -> None:
+    became(rows.payout(created_at=ago(days=3), merchant_reference=""), "failed")
+    rows.payout(created_at=ago(days=1), merchant_reference="", status="succeeded")
+    rows.operation(operation="create_payout", merchant_reference="", state=OperationState.DUE)
+    assert kinds() == ["payout"]
+
+
+def test_a_payout_that_executes_a_refund_is_shown_as_the_refund() -> None:
+    payment = rows.payment(amount_received=1000, refunded_amount=0)
+    payout = became(rows.payout(created_at=ago(days=3)), "failed")
+    named = became(rows.payout(created_at=ago(days=3), refund_id="ref_1"), "failed")
+    became(rows.refund(payment=payment, payout=payout, amount=500), "failed")
+    assert kinds() == ["refund"]
+    assert named.refund_id == "ref_1"
+
+
+@pytest.mark.parametrize("status", ["failed", "returned"])
+def test_a_refund_that_did_not_arrive_leaves_when_as_much_is_refunded_again(status: str) -> None:
+    payment = rows.payment(amount_received=1000, refunded_amount=0)
+    became(rows.refund(payment=payment, amount=500, created_at=ago(days=2)), status)
+    rows.refund(payment=payment, amount=400, status="succeeded", created_at=ago(days=1))
+    rows.refund(payment=payment, amount=500, status="canceled", created_at=ago(days=1))
+    assert kinds() == ["refund"]
+    rows.refund(payment=payment, amount=500, status="created", created_at=ago(hours=1))
+    assert kinds() == []
+
+
+@pytest.mark.parametrize(
+    "over",
+    [{"refunded_amount": 1000}, {"status": "chargeback", "synced_at": ago(days=40)}],
+    ids=["refunded elsewhere", "charged back long ago"],
+)
+def test_a_refund_leaves_when_the_payer_has_everything_back(over: dict[str, Any]) -> None:
+    payment = rows.payment(amount_received=1000, refunded_amount=0, created_at=ago(days=50))
+    became(rows.refund(payment=payment, amount=500), "failed")
+    assert kinds() == ["refund"]
+    Payment.objects.filter(pk=payment.pk).update(**over)
+    assert kinds() == []
+
+
+def test_a_refund_leaves_while_another_is_asked_for() -> None:
+    payment = rows.payment(amount_received=1000, refunded_amount=0)
+    became(rows.refund(payment=payment, amount=500), "failed")
+    rows.operation(operation="create_refund", target_id=payment.pk, state=OperationState.DUE, result_id="")
+    assert kinds() == []
+
+
+def test_a_payment_on_hold_leaves_with_its_status_and_comes_back_with_it() -> None:
+    payment = became(rows.payment(created_at=ago(days=400)), "on_hold", ago(days=300))
+    [thing] = things()
+    assert (thing.kind, thing.since) == (Kind.ON_HOLD, ago(days=300))
+    handling.done(thing, "the bank knows", author="a job")
+    assert kinds() == []
+    became(payment, "succeeded", ago(days=2))
+    assert kinds() == []
+    became(payment, "on_hold", ago(days=1))
+    assert [thing.since for thing in things()] == [ago(days=1)]
+
+
+def test_a_chargeback_leaves_by_itself_after_a_month() -> None:
+    became(rows.payment(created_at=ago(days=200)), "chargeback", ago(days=29))
+    became(rows.payment(created_at=ago(days=200)), "chargeback", ago(days=31))
+    # It was charged back before, and read again lately.
+    again = became(rows.payment(created_at=ago(days=200)), "chargeback", ago(days=40))
+    Payment.objects.filter(pk=again.pk).update(synced_at=NOW)
+    assert [thing.since for thing in things()] == [ago(days=29)]
+
+
+@pytest.mark.parametrize("state", ["needs_person", "awaiting_approval", "unknown"])
+def test_an_operation_leaves_when_it_is_decided(state: str) -> None:
+    operation = rows.operation(state=state, created_at=ago(hours=3))
+    assert [thing.found.thing for thing in things()] == [operation.pk]
+    type(operation).objects.filter(pk=operation.pk).update(state=OperationState.CLOSED)
+    assert kinds() == []
+
+
+def test_an_operation_cannot_be_ended_by_a_note() -> None:
+    rows.operation(state=OperationState.NEEDS_PERSON)
+    [thing] = things()
+    with pytest.raises(ValidationError, match="A note cannot end it"):
+        handling.done(thing, "it is fine", author="a job")
+
+
+@pytest.mark.case(137)
+def test_an_order_that_was_paid_twice_leaves_when_one_payment_is_refunded() -> None:
+    ordered("ORD-1", paid_at=NOW)
+    both = [paid("ORD-1", amount_received=1050, payer={"name": "Ana Soto"}) for _tab in range(2)]
+    reconciliation.report_doubles("default")
+    [thing] = things()
+    assert (thing.kind, thing.found.amount, thing.found.currency, thing.payments) == (Kind.PAID_TWICE, 2100, "USD", 2)
+    assert thing.found.person == {"name": "Ana Soto"}
+    rows.refund(payment=both[0], amount=1050, currency="USD", status="succeeded")
+    reconciliation.report_doubles("default")
+    assert kinds() == []
+
+
+def test_a_third_payment_of_an_order_appears_anew() -> None:
+    for _tab in range(2):
+        paid("ORD-1", amount_received=1050)
+    reconciliation.report_doubles("default")
+    handling.done(things()[0], "credited to the customer", author="a job")
+    assert kinds() == []
+    paid("ORD-1", amount_received=1050, succeeded_at=NOW + timedelta(minutes=1))
+    [thing] = things()
+    assert thing.payments == 3
+
+
+def test_a_paid_payment_of_an_unpaid_order_leaves_when_the_order_is_paid() -> None:
+    order = ordered("ORD-1")
+    payment = paid("ORD-1", amount=1050, amount_received=1050)
+    [thing] = things()
+    assert (thing.kind, thing.found.amount, thing.since) == (Kind.UNPAID, 1050, payment.succeeded_at)
+    Order.objects.filter(pk=order.pk).update(paid_at=NOW)
+    assert kinds() == []
+
+
+def test_a_paid_order_without_a_payment_has_its_price_and_leaves_when_one_comes() -> None:
+    order = ordered("ORD-1", paid_at=NOW)
+    [thing] = things()
+    assert (thing.kind, thing.found.amount, thing.found.currency) == (Kind.WITHOUT_PAYMENT, 1050, "USD")
+    assert thing.found.since == (order.created_at if Order._meta.get_latest_by else None)
+    paid("ORD-1")
+    assert kinds() == []
+
+
+def test_a_price_that_cannot_be_told_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(order: Order) -> tuple[int, str]:
+        raise ZeroDivisionError
+
+    ordered("ORD-1", paid_at=NOW)
+    monkeypatch.setattr(Order, "payments_price", broken)
+    [thing] = things()
+    assert (thing.found.amount, thing.found.currency) == (None, "")
+
+
+@pytest.mark.case(145)
+def test_rows_that_are_gone_at_the_provider_are_not_to_be_done() -> None:
+    became(rows.payment(gone_at=NOW), "on_hold")
+    became(rows.payout(created_at=ago(days=3), gone_at=NOW), "failed")
+    assert kinds() == []
+
+
+def test_the_oldest_come_first_and_other_accounts_have_their_own() -> None:
+    became(rows.payment(), "on_hold", ago(days=2))
+    became(rows.payout(created_at=ago(days=9)), "failed", ago(days=3))
+    rows.operation(state=OperationState.NEEDS_PERSON, created_at=ago(days=1))
+    became(rows.payment(account="second"), "on_hold", ago(days=5))
+    became(rows.payment(gone_at=NOW), "on_hold", ago(days=5))
+    assert kinds() == ["payout", "on_hold", "decide"]
+
+
+def test_what_is_over_does_not_hide_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(todo, "SHOWN", 2)
+    monkeypatch.setattr(todo, "_CHUNK", 2)
+    for number in range(5):
+        became(rows.payment(pk=f"pay_held_{number}"), "on_hold", ago(days=9 - number))
+        ordered(f"ORD-{number}")
+        paid(f"ORD-{number}", succeeded_at=ago(days=20 - number), created_at=ago(days=20 - number))
+    assert len(things()) == 3
+    for thing in things(kinds=[Kind.ON_HOLD]) + things(kinds=[Kind.UNPAID]):
+        handling.done(thing, "looked at", author="a job")
+    assert [thing.found.thing for thing in things(kinds=[Kind.ON_HOLD])] == ["pay_held_3", "pay_held_4"]
+    assert [thing.found.reference for thing in things(kinds=[Kind.UNPAID])] == ["ORD-3", "ORD-4"]
+
+
+# The page.
+
+
+def test_a_row_says_how_much_who_what_and_since_when(boss: Client) -> None:
+    became(
+        rows.payout(
+            created_at=ago(days=3), amount=250_000, currency="CLP", merchant_reference="salary-1",
+            destination={"holder_name": "Ana Soto"}, failure_reason="account_closed",
+        ),
+        "failed",
+    )  # fmt: skip
+    assert lines(boss) == [
+        "urgent CLP 250,000 Ana Soto payout rejected by the bank : the account is closed salary-1 2 hours"
+    ]
+    html = page(boss, TODO)
+    [payout] = things()
+    assert f'href="{url("payout", "add")}?again={payout.found.thing}">Pay again</a>' in html
+    assert f'href="{url("payout", "change", payout.found.thing)}"' in html
+
+
+def test_every_kind_of_row_has_words_and_a_page(boss: Client) -> None:
+    payment = rows.payment(amount_received=1000, refunded_amount=0, payer={"name": "Eva Paz"})
+    became(rows.refund(payment=payment, amount=500), "returned")
+    became(rows.payout(created_at=ago(days=3)), "returned")
+    became(rows.payment(), "on_hold")
+    became(rows.payment(), "chargeback")
+    ordered("ORD-0", paid_at=NOW)
+    ordered("ORD-1")
+    paid("ORD-1", amount_received=1050)
+    for _tab in range(2):
+        paid("ORD-2", amount_received=1050)
+    reconciliation.report_doubles("default")
+    for state in (OperationState.NEEDS_PERSON, OperationState.AWAITING_APPROVAL, OperationState.UNKNOWN):
+        rows.operation(state=state, operation="create_refund", target_id=payment.pk, created_at=ago(hours=3))
+    # Operations may still refund the payment, so its refund is not shown.
+    assert {thing.kind for thing in things()} == set(Kind) - {Kind.REFUND}
+    shown = " | ".join(lines(boss))
+    for words in (
+        "payout returned by the bank",
+        "payment on hold: do not deliver yet",
+        "charged back: the bank took the money",
+        "paid, but the order is not",
+        "order marked as paid, but no money is here",
+        "order paid 2 times: refund what is too much ORD-2",
+        "Eva Paz refund: decide whether it happened",
+        "Eva Paz refund: waits for approval",
+        "Eva Paz refund: outcome not known yet",
+    ):
+        assert words in shown, words
+    html = page(boss, TODO).split("pi-todos")[1]
+    for address in set(re.findall(r'<a (?:class="pi-button[^"]*" )?href="([^"]+)"', html)):
+        assert boss.get(address.replace("&amp;", "&")).status_code == 200, address
+
+
+def test_urgent_and_informative_rows_look_different_and_the_overview_begins_with_urgent_ones(boss: Client) -> None:
+    for number in range(6):
+        became(rows.payment(), "chargeback", ago(days=9 + number))
+    rows.operation(state=OperationState.UNKNOWN, created_at=ago(minutes=30))
+    late = rows.operation(state=OperationState.UNKNOWN, created_at=ago(hours=2))
+    became(rows.payout(created_at=ago(days=3)), "failed", ago(hours=1))
+    shown = page(boss, TODO)
+    assert shown.count("pi-todo-urgent") == 2
+    assert lines(boss)[0].startswith("USD")  # the oldest, which is not urgent
+    head = section(page(boss, DASHBOARD), "pi-todo")
+    assert head.count('<li class="pi-todo') == 5
+    assert head.index(late.pk.replace("_", "_5F")) < head.index("payout rejected") < head.index("charged back")
+    assert '<span class="pi-todo-count">9</span>' in head
+    assert "Show all" in head
+
+
+def test_an_empty_list_says_so(boss: Client) -> None:
+    for view, words in (
+        ("", "Nothing is to be done."),
+        ("?view=mine", "Nothing is assigned to you."),
+        ("?view=snoozed", "Nothing is snoozed."),
+        ("?view=done", "Nothing was done with a note yet."),
+    ):
+        assert words in page(boss, TODO + view)
+    # Without any money, the overview shows the steps of an installation.
+    rows.balance()
+    assert "Nothing is to be done." in section(page(boss, DASHBOARD), "pi-todo")
+
+
+def test_more_rows_take_no_more_statements(boss: Client) -> None:
+    def fill() -> None:
+        for _ in range(3):
+            payment = rows.payment(amount_received=1000, refunded_amount=0, created_at=ago(days=3))
+            became(rows.refund(payment=payment, amount=500), "failed")
+            became(rows.payout(created_at=ago(days=3)), "failed")
+            became(rows.payment(), "on_hold")
+            rows.operation(state=OperationState.NEEDS_PERSON, target_id=rows.payment().pk)
+            number = Order.objects.count()
+            ordered(f"A-{number}")
+            paid(f"A-{number}", amount_received=1050)
+            ordered(f"B-{number}", paid_at=NOW)
+            for _tab in range(2):
+                paid(f"C-{number}", amount_received=1050)
+        reconciliation.report_doubles("default")
+        cache.clear()
+
+    def count(address: str) -> int:
+        page(boss, address)
+        cache.clear()
+        with CaptureQueriesContext(connection) as queries:
+            page(boss, address)
+        return len(queries)
+
+    fill()
+    few = {address: count(address) for address in (TODO, DASHBOARD)}
+    fill()
+    fill()
+    assert {address: count(address) for address in (TODO, DASHBOARD)} == few
+    assert few[TODO] <= 25

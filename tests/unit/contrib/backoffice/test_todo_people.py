@@ -1,0 +1,369 @@
+"""Who sees which rows of the to-do list, and what they do with them: done, snoozed, assigned, put back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import time_machine
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.test import Client
+
+from example_project.shop.models import Order
+from payments_integration import erasure, reconciliation
+from payments_integration.contrib.backoffice import handling
+from payments_integration.contrib.backoffice.models import Todo
+from payments_integration.models import EventState, OperationState, Payment
+from tests.factories import rows
+from tests.unit.admin.conftest import browser, page
+from tests.unit.contrib.backoffice.test_overview import DASHBOARD
+from tests.unit.contrib.backoffice.test_todo import (
+    NOW,
+    TODO,
+    _now,  # noqa: F401  (the clock stands still)
+    ago,
+    became,
+    form,
+    kinds,
+    lines,
+    ordered,
+    paid,
+    press,
+    things,
+    user,
+)
+
+VIEW = ("view_payment", "view_payout", "view_refund", "view_operation")
+HANDLE = (*VIEW, "handle_todo")
+
+
+def on_hold(**fields: Any) -> Payment:
+    """One row that can be done."""
+    return became(rows.payment(**fields), "on_hold", ago(hours=2))  # type: ignore[no-any-return]
+
+
+def erase(*payments: Payment) -> erasure.Erased:
+    found = erasure.select(erasure.Selection(ids=frozenset(payment.pk for payment in payments)))
+    return erasure.erase(found, actor="test")
+
+
+def seen_by(*codenames: str) -> list[str]:
+    return lines(browser(user(f"user-{User.objects.count()}", *codenames)))
+
+
+# Who sees what.
+
+
+def test_users_see_the_rows_of_models_that_they_may_view() -> None:
+    on_hold()
+    became(rows.payout(created_at=ago(days=3)), "failed")
+    payment = rows.payment(amount_received=1000, refunded_amount=0)
+    became(rows.refund(payment=payment, amount=500), "failed")
+    for codename, words in (("view_payment", "on hold"), ("view_payout", "payout"), ("view_refund", "refund")):
+        [line] = seen_by(codename)
+        assert words in line
+    nobody = browser(user("nobody", "view_balance"))
+    assert nobody.get(TODO).status_code == 403
+    assert "pi-todo" not in page(nobody, DASHBOARD)
+
+
+def test_operations_are_rows_of_people_who_can_end_them() -> None:
+    for state in (OperationState.NEEDS_PERSON, OperationState.AWAITING_APPROVAL, OperationState.UNKNOWN):
+        rows.operation(state=state, created_at=ago(hours=3))
+    assert seen_by("view_operation") == []
+    for codename in ("change_operation", "close_operation"):
+        shown = seen_by("view_operation", codename)
+        assert len(shown) == 2
+        assert not any("approval" in line for line in shown)
+    [line] = seen_by("view_operation", "approve_operation")
+    assert "waits for approval" in line
+
+
+def test_people_see_their_own_requests_as_waiting_for_another_person() -> None:
+    ana = user("ana", "view_operation", "approve_operation")
+    rows.operation(state=OperationState.AWAITING_APPROVAL, actor_id=str(ana.pk), actor=f"{ana.pk}:ana")
+    [line] = lines(browser(ana))
+    assert "waits for another person" in line
+    assert "urgent" not in line
+    assert "See the request" in page(browser(ana), TODO)
+    eva = browser(user("eva", "view_operation", "approve_operation"))
+    assert "urgent" in lines(eva)[0]
+    assert "Approve or reject" in page(eva, TODO)
+
+
+def test_actions_are_offered_to_people_who_may_do_them() -> None:
+    became(rows.payout(created_at=ago(days=3)), "failed")
+    payment = rows.payment(amount_received=1000, refunded_amount=0)
+    became(rows.refund(payment=payment, amount=500), "failed")
+    html = page(browser(user("viewer", *VIEW)), TODO)
+    assert not any(word in html for word in ("Pay again", "Refund again", "popover"))
+    html = page(browser(user("fina", *HANDLE, "create_payout", "refund_payment")), TODO)
+    assert all(word in html for word in ("Pay again", "Refund again", "popover"))
+
+
+def test_orders_are_shown_to_people_who_may_view_them() -> None:
+    ordered("ORD-1", paid_at=NOW)
+    ordered("ORD-2")
+    paid("ORD-2", amount_received=1050)
+    shown = seen_by("view_payment")
+    assert [line for line in shown if "ORD-1" in line] == []
+    assert len(shown) == 1
+    assert len(seen_by("view_payment", "view_order")) == 2
+    assert seen_by("view_refund", "view_order") == []
+
+
+def test_technical_problems_are_for_people_who_see_the_technical_state() -> None:
+    rows.event(state=EventState.PARKED, attempts=6)
+    support = browser(user("sofia", *VIEW, "view_event", "view_statuschange"))
+    olga = browser(user("olga", *VIEW, "view_event", "view_reconciliationrun"))
+    for address in (TODO, DASHBOARD):
+        assert "event is parked" not in page(support, address)
+        assert "event is parked" in page(olga, address)
+
+
+def test_personal_data_is_masked_without_the_permission() -> None:
+    became(
+        rows.payout(created_at=ago(days=3), destination={"holder_name": "Ana Soto"}, failure_reason="Soto moved"),
+        "failed",
+    )
+    rows.operation(
+        operation="create_payout", state=OperationState.AWAITING_APPROVAL,
+        arguments={"destination": {"holder_name": "Eva Paz"}},
+    )  # fmt: skip
+    masked = " ".join(seen_by(*VIEW, "approve_operation"))
+    assert "•••" in masked
+    assert not {"Soto", "Paz"} & set(masked.split())
+    shown = " ".join(seen_by(*VIEW, "approve_operation", "view_personal_data"))
+    assert "Ana Soto" in shown
+    assert "Soto moved" in shown
+    assert "Eva Paz" in shown
+
+
+# Done.
+
+
+def test_done_asks_for_a_note_and_takes_the_row_off_the_list() -> None:
+    on_hold(pk="pay_1")
+    ana = browser(user("ana", *HANDLE, "view_personal_data"))
+    given = form(ana)
+    assert press(ana, given, do="done", note="  ") == "The note is empty. Write what you did."
+    assert len(lines(ana)) == 1
+    assert press(ana, given, do="done", note="called the bank\r\ntwice") == "Done. The note is kept."
+    assert lines(ana) == []
+    mark = Todo.objects.get()
+    assert (mark.note, mark.done_by.partition(":")[2], mark.object_id) == ("called the bank\ntwice", "ana", "pay_1")
+    done = page(ana, f"{TODO}?view=done")
+    assert "called the bank" in done
+    assert "payment on hold" in done
+    assert "called the bank" not in page(browser(user("eva", *VIEW)), f"{TODO}?view=done")
+
+
+def test_a_note_that_is_too_long_is_refused() -> None:
+    on_hold()
+    with pytest.raises(ValidationError) as caught:
+        handling.done(things()[0], "x" * (handling.MAX_LENGTH + 1), author="a job")
+    assert list(caught.value.message_dict) == ["note"]
+
+
+def test_from_the_overview_the_person_comes_back_to_it() -> None:
+    on_hold()
+    ana = browser(user("ana", *HANDLE))
+    given = form(ana, DASHBOARD)
+    response = ana.post(TODO, {**given, "do": "done", "note": "seen"})
+    assert response.headers["Location"].split("?")[0] == DASHBOARD
+
+
+def test_of_two_people_who_press_done_the_second_is_told() -> None:
+    on_hold()
+    ana, eva = (browser(user(name, *HANDLE)) for name in ("ana", "eva"))
+    given, same = form(ana), form(eva)
+    assert given == same
+    assert press(ana, given, do="done", note="called the bank") == "Done. The note is kept."
+    assert press(eva, same, do="done", note="I called too") == "Ana has already done this."
+    # A double click is the same call.
+    assert press(ana, given, do="done", note="called the bank") == "Done. The note is kept."
+    [mark] = Todo.objects.all()
+    assert mark.note == "called the bank"
+    for further in ({"do": "snooze", "days": "1"}, {"do": "assign", "assignee": "me"}):
+        assert press(eva, same, **further) == "Ana has already done this."
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_that_are_saved_at_once_the_first_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one reads before the first one is committed: its INSERT meets the key, and it looks again."""
+    on_hold()
+    [thing] = things()
+    handling.done(thing, "hers", author="eva")
+    find, seen = handling._mark, []
+
+    def read_too_early(of: Any) -> Todo:
+        seen.append(find(of))
+        if len(seen) > 1:
+            return seen[-1]
+        first = seen[0]
+        return Todo(
+            account=first.account, kind=first.kind, thing=first.thing, since=first.since,
+            object_kind=first.object_kind, object_id=first.object_id,
+        )  # fmt: skip
+
+    monkeypatch.setattr(handling, "_mark", read_too_early)
+    with pytest.raises(handling.AlreadyDone, match="eva has already done this"):
+        handling.done(thing, "mine", author="ana")
+    assert len(seen) == 2
+    assert Todo.objects.get().note == "hers"
+
+
+def test_what_is_over_or_happened_again_is_not_done_unseen() -> None:
+    payment = on_hold()
+    ana = browser(user("ana", *HANDLE))
+    given = form(ana)
+    became(payment, "succeeded", ago(hours=1))
+    assert press(ana, given, do="done", note="x") == "This is not to be done any more."
+    became(payment, "on_hold", ago(minutes=5))
+    assert "This happened again" in press(ana, given, do="done", note="x")
+    assert Todo.objects.count() == 0
+    for wrong in ({"kind": "quark"}, {"thing": "pay_absent"}, {"thing": ""}):
+        assert press(ana, {**form(ana), **wrong}, do="done", note="x") == "This is not to be done any more."
+    for since in ("", "yesterday", "2026-05-20T12:00:00", "2026-99-99T00:00:00+00:00"):
+        assert "This happened again" in press(ana, {**form(ana), "since": since}, do="done", note="x")
+    assert press(ana, form(ana), do="quark") == "Choose what to do."
+
+
+def test_a_thing_that_the_person_may_not_see_cannot_be_done() -> None:
+    on_hold()
+    given = form(browser(user("ana", *HANDLE)))
+    other = browser(user("eva", "view_payout", "handle_todo"))
+    assert press(other, given, do="done", note="x") == "This is not to be done any more."
+
+
+def test_only_people_with_the_permission_change_anything() -> None:
+    on_hold()
+    given = form(browser(user("ana", *HANDLE)))
+    viewer = user("vera", *VIEW)
+    for do in ("done", "snooze", "assign", "put-back"):
+        assert browser(viewer).post(TODO, {**given, "do": do, "note": "x", "days": "1"}).status_code == 403
+    [thing] = things()
+    for call in (
+        lambda: handling.done(thing, "x", author=viewer),
+        lambda: handling.snooze(thing, 1, author=viewer),
+        lambda: handling.assign(thing, viewer, author=viewer),
+        lambda: handling.put_back(Todo(), author=viewer),
+        lambda: handling.done(thing, "x", author=None),
+    ):
+        with pytest.raises(PermissionDenied):
+            call()
+    assert Todo.objects.count() == 0
+
+
+def test_what_was_done_can_be_put_back() -> None:
+    on_hold()
+    ana = browser(user("ana", *HANDLE))
+    press(ana, form(ana), do="done", note="by mistake")
+    [mark] = Todo.objects.all()
+    given = {"account": "default", "view": "done", "do": "put-back"}
+    assert "on the list again" in press(ana, given, id=str(mark.pk))
+    assert len(lines(ana)) == 1
+    for wrong in ("", "x", "9" * 30, str(mark.pk + 1)):
+        assert press(ana, given, id=wrong) == "There is no such row."
+    eva = browser(user("eva", *HANDLE))
+    assert press(eva, form(eva), do="done", note="really") == "Done. The note is kept."
+    assert Todo.objects.get().note == "really"
+
+
+# Snoozed and assigned.
+
+
+def test_a_snoozed_row_comes_back() -> None:
+    on_hold()
+    ordered("ORD-1")
+    paid("ORD-1", amount_received=1050)
+    ana = browser(user("ana", *HANDLE))
+    for _row in range(2):
+        assert press(ana, form(ana), do="snooze", days="3") == "Snoozed until 2026-05-23 12:00:00."
+    assert lines(ana) == []
+    assert len(lines(ana, f"{TODO}?view=snoozed")) == 2
+    for days in ("0", "2", "-1", "x", "99999"):
+        shown = press(ana, form(ana, f"{TODO}?view=snoozed"), do="snooze", days=days)
+        assert shown == ("It is shown again." if days == "0" else "Choose one of the periods.")
+    assert len(lines(ana)) == 1
+    with time_machine.travel(NOW + timedelta(days=3, seconds=1), tick=False):
+        assert len(lines(browser(user("eva", *HANDLE)))) == 2
+
+
+def test_a_row_is_assigned_to_a_person_and_mine_filters_by_it() -> None:
+    on_hold(pk="pay_1")
+    ordered("ORD-1")
+    paid("ORD-1", amount_received=1050)
+    eva = user("eva", *HANDLE)
+    user("vera", *VIEW)
+    ana = browser(user("ana", *HANDLE))
+    html = page(ana, TODO)
+    assert '<option value="eva">' in html
+    assert '<option value="vera">' not in html
+    for number in range(2):
+        assert press(ana, form(ana, number=number), do="assign", name="eva") == "Assigned to eva."
+    assert lines(ana, f"{TODO}?view=mine") == []
+    assert len(lines(browser(eva), f"{TODO}?view=mine")) == 2
+    assert "assigned to eva" in lines(ana)[0]
+    assert press(ana, form(ana), do="assign", assignee="me") == "Assigned to ana."
+    assert len(lines(ana, f"{TODO}?view=mine")) == 1
+    assert press(ana, form(ana), do="assign") == "It is assigned to nobody."
+    assert press(ana, form(ana), do="assign", name="vera") == "This person may not handle what is to be done."
+    assert "There is no user" in press(ana, form(ana), do="assign", name="nobody")
+
+
+def test_what_happens_anew_is_assigned_to_nobody() -> None:
+    payment = on_hold()
+    ana = user("ana", *HANDLE)
+    handling.assign(things()[0], ana, author=ana)
+    became(payment, "succeeded", ago(hours=1))
+    became(payment, "on_hold", ago(minutes=5))
+    assert "assigned" not in lines(browser(ana))[0]
+
+
+# Erasing.
+
+
+def test_an_erasure_empties_the_notes_and_keeps_who_did_it() -> None:
+    payment = on_hold(payer={"name": "Ana Soto"})
+    twice = [paid("ORD-9", amount_received=1050, payer={"name": "Eva Paz"}) for _tab in range(2)]
+    reconciliation.report_doubles("default")
+    for thing in things():
+        handling.done(thing, "called Ana Soto", author="7:fina")
+    erased = erase(payment, *twice)
+    assert erased.done["note of something done"] == 2
+    assert {(mark.note, mark.done_by) for mark in Todo.objects.all()} == {("", "7:fina")}
+
+
+def test_a_note_about_an_erased_payer_is_not_kept() -> None:
+    payment = on_hold(payer={"name": "Ana Soto"})
+    erase(payment)
+    ana = browser(user("ana", *HANDLE, "view_personal_data"))
+    assert "erased" in lines(ana)[0]
+    assert press(ana, form(ana), do="done", note="called Ana Soto") == "Done."
+    assert Todo.objects.get().note == ""
+
+
+def test_the_menu_has_the_list_for_people_who_see_something_in_it() -> None:
+    for codename, is_there in (("view_payment", True), ("view_balance", False)):
+        assert (f'href="{TODO}"' in page(browser(user(codename, codename)), "/admin/")) is is_there
+
+
+def test_orders_without_a_page_in_the_admin_have_no_link(monkeypatch: pytest.MonkeyPatch, boss: Client) -> None:
+    registry: Any = admin.site._registry
+    ordered("ORD-1", paid_at=NOW)
+    monkeypatch.delitem(registry, Order)
+    assert len(lines(boss)) == 1
+    assert "/shop/order/" not in page(boss, TODO)
+    assert kinds() == ["without_payment"]
+
+
+@pytest.mark.parametrize("reference", ["<script>x</script>", "A\u202eB"])
+def test_references_are_shown_as_text(boss: Client, reference: str) -> None:
+    ordered(reference)
+    paid(reference)
+    assert len(lines(boss)) == 1
+    assert reference not in page(boss, TODO)
