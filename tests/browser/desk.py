@@ -46,7 +46,7 @@ class Desk:
             self.page.keyboard.press("Enter")
 
     def search(self, text: str) -> None:
-        """Search everything, from the overview."""
+        """Search everything, from any page."""
         self.click("#pi-search")
         self.page.keyboard.type(text)
         self.enter()

@@ -20,7 +20,7 @@ from payments_integration.admin import flows
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, masking, orders, people, twins
-from payments_integration.admin.shared.buttons import Button, canceled, may
+from payments_integration.admin.shared.buttons import Button, Tool, Weight, canceled, may
 from payments_integration.admin.shared.calculation import Calculation, Row
 from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.methods import method_name, reason_text
@@ -106,6 +106,11 @@ class PayoutAdmin(MirrorAdmin):
     def has_add_permission(self, request: HttpRequest) -> bool:
         # Django's index and lists link to the add page, which is our own.
         return may(request, "create_payout")
+
+    def list_links(self, request: HttpRequest) -> Iterable[Tool]:
+        if self.has_add_permission(request):
+            url = display.page_url(self.admin_site, Payout, "add")
+            yield Tool(gettext("New payout"), url, post=False, weight=Weight.MAIN)
 
     def get_urls(self) -> list[URLPattern]:
         return [self.list_path("add", self.add_view), *super().get_urls()]

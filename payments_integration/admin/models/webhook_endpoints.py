@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin, messages
@@ -15,7 +16,7 @@ from payments_integration.admin import flows
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin, outside_transactions
 from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, twins
-from payments_integration.admin.shared.buttons import Button, Outcome, may
+from payments_integration.admin.shared.buttons import Button, Outcome, Tool, Weight, may
 from payments_integration.admin.shared.display import NO_SECRET
 from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.sections import STYLES
@@ -96,6 +97,11 @@ class WebhookEndpointAdmin(MirrorAdmin):
 
     def has_rotate_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, "rotate_webhookendpoint", obj)
+
+    def list_links(self, request: HttpRequest) -> Iterable[Tool]:
+        if self.has_add_permission(request):
+            url = display.page_url(self.admin_site, WebhookEndpoint, "add")
+            yield Tool(_("Create webhook endpoint"), url, post=False, weight=Weight.MAIN)
 
     def get_urls(self) -> list[URLPattern]:
         urls = super().get_urls()

@@ -12,10 +12,11 @@ from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 from django.utils import timezone
 
 from tests.factories import rows
-from tests.unit.admin.conftest import page
+from tests.unit.admin.conftest import page, url
 from tests.unit.contrib.backoffice.test_overview import DASHBOARD, TECHNICAL, section, text
 
 OPERATOR = ("view_payment", "view_webhookendpoint", "view_event", "view_reconciliationrun")
@@ -150,3 +151,13 @@ def test_the_admins_index_leads_to_the_overview(boss: Client, staff: Callable[..
     other = staff("view_note")
     assert link not in page(other, "/admin/")
     assert other.get("/admin/payments_backoffice/overview/").status_code == 403
+
+
+def test_the_empty_list_of_payments_leads_to_the_steps(boss: Client) -> None:
+    link = f'<a href="{reverse("admin:app_list", args=["payments_integration"])}">overview</a> shows what is left'
+    assert link in page(boss, url("payment", "changelist"))
+    # Where a filter or a search finds nothing, that is not the reason.
+    for query in ("status=failed", "q=nobody"):
+        assert link not in page(boss, f"{url('payment', 'changelist')}?{query}")
+    rows.payment()
+    assert link not in page(boss, url("payment", "changelist"))
