@@ -217,7 +217,7 @@ def money(name: str, description: StrOrPromise, *, currency: str = "currency") -
 
 
 def json(name: str, description: StrOrPromise) -> Column:
-    """Show JSON, for technical readers. A mirror's personal field is masked as a whole, other JSON in personal parts."""
+    """Show raw JSON. A mirror's personal field is masked as a whole, other JSON only where it is personal."""
 
     def masked(_admin: Any, obj: Any) -> str:
         value = getattr(obj, name)
