@@ -152,8 +152,8 @@ class ReadOnlyAdmin(ListAdmin):
     def permitted(self, request: HttpRequest, object_id: str, permission: str) -> Any:
         """Return the row of a custom page.
 
-        Raises PermissionDenied without the permission, even if the row does not exist. With it, raises Http404 if the row
-        does not exist.
+        Raises PermissionDenied without the permission, even if the row does not exist. With it, a missing row raises
+        Http404.
         """
         obj = self.get_object(request, unquote(object_id))
         if not getattr(self, f"has_{permission}_permission")(request, obj):

@@ -1,4 +1,6 @@
-"""What the payer must do next: a payment's ``next_action``, a deposit reference's ``details`` (spec, "Shared shapes").
+"""Parse what the payer must do next: a payment's ``next_action``, a deposit reference's ``details``.
+
+See the spec, "Shared shapes".
 
 Parsing is lenient: a value of another type than in the spec, or a field that this version does not know, stays in
 ``further``. The spec does not show on which level ``reference`` and ``expires_at`` are, so both are read from the top

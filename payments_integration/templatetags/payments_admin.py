@@ -1,4 +1,4 @@
-"""Tags and filters for the templates of the admin: the menu, the test badge and times."""
+"""Provide tags and filters for the admin's templates: the menu, the test badge and times."""
 
 from __future__ import annotations
 

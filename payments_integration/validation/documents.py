@@ -1,10 +1,10 @@
-"""Identity documents of payers and account holders (spec, "Shared shapes", document).
+"""Validate identity documents of payers and account holders (spec, "Shared shapes", document).
 
 python-stdnum checks numbers that have a check digit or a known structure. For other types, only length and
 characters are checked. The number is sent as the caller wrote it, because the spec shows no format.
 
-If the library does not know a new rule yet, a payer cannot type any number that it accepts. DOCUMENT_CHECKS can
-therefore log its refusals instead.
+If the library does not know a new rule yet, it refuses valid numbers, and nothing that a payer types would help. So
+DOCUMENT_CHECKS can be set to log its refusals only.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class ListAdmin(_ModelAdmin):
             yield Entry(self.menu_place, label, display.list_url(self.admin_site, self.model), self.model)
 
     def search_url(self, request: HttpRequest) -> str:
-        """Return the URL of the page behind the search field above every page; empty if this model does not have it."""
+        """Return the URL of the search page, which every page's search field opens; empty if this model has none."""
         return ""
 
     # Columns
@@ -203,7 +203,7 @@ class ListAdmin(_ModelAdmin):
         ]
 
     def _masking(self, request: HttpRequest, shown: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a function that returns the column for a field's name: ``shown``, or a masked column for this user."""
+        """Return a function from a field's name to its column: ``shown``, or a masked column for this user."""
         if self.sees_personal(request):
             return shown
         return lambda name: columns.masked(self, name) if name in self.personal else shown(name)

@@ -100,7 +100,7 @@ class WebhookEndpointAdmin(MirrorAdmin):
     def get_urls(self) -> list[URLPattern]:
         urls = super().get_urls()
         for url in urls:
-            # The add page calls the provider, which is refused inside a transaction.
+            # The add page sends a request, which services refuse to do inside a transaction.
             if url.name == self.url_name("add"):
                 outside_transactions(url.callback)
         return urls

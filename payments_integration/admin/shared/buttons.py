@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
 
 class Weight(enum.IntEnum):
-    """How prominent a button is. Most people want the first ones; few need the last ones, which have no border."""
+    """How prominent a button is among the others."""
 
+    #: First: most people want it.
     MAIN = 0
+    #: In between.
     PLAIN = 1
+    #: Last and without a border: few people need it.
     QUIET = 2
 
 

@@ -204,7 +204,7 @@ def pretty_json(value: object) -> str:
 
 
 def body(raw: bytes | memoryview | None, *, exact: bool = False) -> str:
-    """Return the bytes of a request or an event as text. JSON is indented unless ``exact``; other text is kept as is."""
+    """Return the bytes of a request or an event as text. JSON is indented unless ``exact``; other text stays as is."""
     if raw is None:
         return _("no longer kept")
     raw = bytes(raw)

@@ -64,7 +64,7 @@ class Facts(Section):
 
 
 def section(page: Page, title: StrOrPromise, obj: Mirror, name: str) -> Iterable[Section]:
-    """Yield the JSON field ``name`` of a mirror as fields, masked if the user may not see it. None if it is empty."""
+    """Yield a mirror's JSON field as fields, masked if the user may not see it. Yields nothing if it is empty."""
     if is_erased(obj, name):
         yield Facts(title, [(title, str(display.ERASED))])
         return

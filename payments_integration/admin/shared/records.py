@@ -37,7 +37,7 @@ class Records:
     events: list[Event]
     changes: list[StatusChange]
     operations: list[Operation]
-    #: The objects that operations made, as they are now, by kind and id.
+    #: The objects that operations created, as they are now, by kind and id.
     results: dict[tuple[str, str], Any]
     #: The refunds of a payment; empty for other objects.
     refunds: list[Refund]

@@ -135,7 +135,7 @@ def story(page: Page, obj: Any, records: Records, more: Iterable[Step] = ()) -> 
 
 
 class _Teller:
-    """Tells one object's story."""
+    """Tells the story of one object."""
 
     def __init__(self, page: Page, obj: Any, records: Records) -> None:
         self.page = page
