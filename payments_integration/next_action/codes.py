@@ -57,7 +57,7 @@ def qr_code(payload: str, *, css_class: str = "payments-qr") -> SafeString:
     try:
         code = segno.make(payload, micro=False)
     except ValueError:
-        return SafeString("")  # too long in its encoding, or text that has none
+        return SafeString("")  # the payload is too long, or cannot be encoded
     drawn = code.svg_inline(
         scale=_QR_SCALE, border=_QR_BORDER, dark="#000", light="#fff", svgclass=css_class, title=_("QR code"),
         omitsize=True,

@@ -154,7 +154,7 @@ def _refund_facts(model_admin: ReadOnlyAdmin, operation: Operation) -> list[Fact
         (_("Payment"), link),
         (_("Merchant reference"), display.text(payment.merchant_reference)),
         (_("Received"), display.money(payment.amount_received, payment.currency)),
-        # This refund is already subtracted, like every open operation.
+        # This refund is already subtracted, as every open operation is.
         (_("Left to refund after it"), display.money(refundable_rest(payment), payment.currency)),
     ]
 

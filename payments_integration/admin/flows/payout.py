@@ -111,7 +111,7 @@ class PayoutForm(DestinationForm):
         return str(self.cleaned_data.get("account") or next(iter(conf.aliases()), conf.DEFAULT_ACCOUNT))
 
     def clean(self) -> dict[str, Any]:
-        # Before the bank account is validated, so that all errors are shown at once.
+        # Parse the amount before the bank account is validated, so that all errors are shown at once.
         currency, typed = self.cleaned_data.get("currency"), self.cleaned_data.get("amount")
         if currency and typed:
             try:
@@ -266,7 +266,7 @@ class PayoutPage(ConfirmationPage):
         may_choose = self.admin.has_view_permission(self.request) and self.admin.sees_personal(self.request)
         rows = rows.defer("metadata", "extra") if may_choose else rows.only("method_code", "country")
         newest = list(rows[:SUGGEST_FROM])
-        # The user typed the name, or may see it.
+        # Not masked: the user typed the name, or may see it.
         person = display.text(form["holder_name"].value() or "")
         title = _("New payout to %(person)s") % {"person": person} if person != display.EMPTY else self.title
         amount = form["amount"]
