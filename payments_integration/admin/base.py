@@ -1,4 +1,4 @@
-"""The base classes of every model page: read-only, with buttons that call services."""
+"""Provide the base classes of every model page: read-only, with buttons that call services."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from payments_integration.admin.shared.story import Step
 
 ObjectView = Callable[[HttpRequest, str], HttpResponse]
-#: (URL or "", name)
+#: A breadcrumb: (URL or "", name)
 Crumb = tuple[str, "StrOrPromise"]
 
 
 def outside_transactions(view: Any) -> Any:
-    """Have a view run outside transactions on every database, also with ATOMIC_REQUESTS.
+    """Make a view run outside transactions on every database, even with ATOMIC_REQUESTS.
 
     Services refuse to send within a transaction.
     """
@@ -81,27 +81,27 @@ class ReadOnlyAdmin(ListAdmin):
         raise PermissionDenied
 
     def headline(self, page: Page, obj: Any) -> Iterable[str]:
-        """The row in one line, for instance its amount, status, person and order. Empty parts are left out."""
+        """Yield the row in one line, for instance its amount, status, person and order. Empty parts are left out."""
         return ()
 
     def whose(self, page: Page, obj: Any) -> Iterable[str]:
-        """The amount and the person, as plain text, for the title of the browser's tab. Empty parts are left out."""
+        """Yield the amount and the person as plain text for the title of the browser tab. Empty parts are left out."""
         return ()
 
     def lead(self, page: Page, obj: Any) -> Iterable[Section]:
-        """The sections above the fields."""
+        """Yield the sections above the fields."""
         return ()
 
     def aside(self, page: Page, obj: Any) -> Iterable[Section]:
-        """The sections beside all others, or above them where there is little room: the money, and whose it is."""
+        """Yield the sections beside all others: the money and whose it is. On narrow screens, they come first."""
         return ()
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
-        """The sections below the fields, and above the folded ones."""
+        """Yield the sections below the fields and above the folded ones."""
         return ()
 
     def links(self, request: HttpRequest, obj: Any) -> Iterable[Tool]:
-        """Links to other pages, beside the buttons."""
+        """Yield links to other pages, beside the buttons."""
         return ()
 
     def render_change_form(
@@ -114,9 +114,9 @@ class ReadOnlyAdmin(ListAdmin):
             context["pi_tools"] = sorted(tools, key=lambda tool: tool.weight)
             context["pi_headline"] = [part for part in self.headline(page, obj) if part and part != display.EMPTY]
             if context["pi_headline"]:
-                # The breadcrumbs show the id.
+                # No subtitle, because the breadcrumbs already show the id.
                 context["subtitle"] = None
-                # Not "View payment": nothing here can be changed.
+                # Django's title is "View payment". Nothing here can be changed, so "View" says nothing.
                 context["title"] = capfirst(str(self.opts.verbose_name))
             whose = [part for part in self.whose(page, obj) if part and part != display.EMPTY]
             if whose:
@@ -132,11 +132,11 @@ class ReadOnlyAdmin(ListAdmin):
         return [*own, *super().get_urls()]
 
     def object_path(self, name: str, view: ObjectView) -> URLPattern:
-        """The URL of a page or button of one row. Its view runs outside transactions."""
+        """Return the URL pattern of a page or button of one row. Its view runs outside transactions."""
         return self._path(f"<path:object_id>/{name}/", name, view)
 
     def list_path(self, name: str, view: Callable[[HttpRequest], HttpResponseBase]) -> URLPattern:
-        """The URL of a page of the whole list. Its view runs outside transactions."""
+        """Return the URL pattern of a page of the whole list. Its view runs outside transactions."""
         return self._path(f"{name}/", name, view)
 
     def _path(self, route: str, name: str, view: Callable[..., HttpResponseBase]) -> URLPattern:
@@ -150,7 +150,11 @@ class ReadOnlyAdmin(ListAdmin):
         return reverse(f"admin:{self.url_name(name)}", args=(quote(obj.pk),), current_app=self.admin_site.name)
 
     def permitted(self, request: HttpRequest, object_id: str, permission: str) -> Any:
-        """The row of a custom page. Without the permission 403, even if the row does not exist; otherwise 404."""
+        """Return the row of a custom page.
+
+        Raises PermissionDenied without the permission, even if the row does not exist. With it, a missing row raises
+        Http404.
+        """
         obj = self.get_object(request, unquote(object_id))
         if not getattr(self, f"has_{permission}_permission")(request, obj):
             raise PermissionDenied
@@ -159,7 +163,7 @@ class ReadOnlyAdmin(ListAdmin):
         return obj
 
     def visible_list_url(self, request: HttpRequest) -> str:
-        """The URL of the list; empty without the view permission."""
+        """Return the URL of the list; empty without the view permission."""
         return display.list_url(self.admin_site, self.model) if self.has_view_permission(request) else ""
 
     def to_list(self, request: HttpRequest) -> HttpResponseRedirect:
@@ -176,7 +180,7 @@ class ReadOnlyAdmin(ListAdmin):
     def render_page(
         self, request: HttpRequest, template: str, context: dict[str, Any], crumbs: Iterable[Crumb] = ()
     ) -> TemplateResponse:
-        """A page of our own. ``crumbs``: its breadcrumbs below the app, the page itself last."""
+        """Return a page of our own. ``crumbs``: its breadcrumbs below the app, the page itself last."""
         site, opts = self.admin_site, self.opts
         request.current_app = site.name
         apps = reverse("admin:app_list", kwargs={"app_label": opts.app_label}, current_app=site.name)
@@ -198,7 +202,7 @@ class ReadOnlyAdmin(ListAdmin):
                 yield tool
 
     def button_view(self, button: Button) -> ObjectView:
-        """The view that a button posts to: one service call, then a message on the row's page."""
+        """Return the view that a button posts to: one service call, then a message on the row's page."""
 
         def view(request: HttpRequest, object_id: str) -> HttpResponse:
             obj = self.permitted(request, object_id, button.permission)
@@ -212,7 +216,7 @@ class ReadOnlyAdmin(ListAdmin):
                 return self.back(request, obj)
             current: Any | None = obj
             key = request.POST.get("idempotency_key") or None
-            # The service itself refuses what the row's status does not allow.
+            # The service refuses what the row's status does not allow, so a button that is not shown needs no warning.
             twin = button.twin(obj) if button.twin and button.shown(obj) else None
             if twin is not None and not twins.is_confirmed(twin, request.POST.getlist(twins.TWIN), [key]):
                 self.message_user(request, twins.warning(self.admin_site, twin), messages.WARNING)
@@ -260,7 +264,7 @@ def _is_folded(options: Mapping[str, Any]) -> bool:
     return "collapse" in options.get("classes", ())
 
 
-#: Reads the object from the provider. It changes nothing there, so the view permission is enough.
+#: Reads the object from the provider. It changes nothing there, so the view permission is sufficient.
 REFRESH = Button(
     name="refresh",
     label=_("Check with the provider"),
@@ -271,7 +275,7 @@ REFRESH = Button(
     done=_("Refreshed from the provider."),
 )
 
-#: How the mirror row got its values.
+#: The fields that say how the mirror row got its values.
 MIRROR_FIELDS: Any = (
     _("Mirror"),
     {
@@ -284,7 +288,7 @@ MIRROR_FIELDS: Any = (
 
 
 class MirrorAdmin(ReadOnlyAdmin):
-    """The page of a mirrored object: what happened to it, and the records that say so."""
+    """The page of a mirrored object: what happened to it, and the records of it."""
 
     ordering: ClassVar[Any] = ("-created_at", "-pk")
     sortable_by: ClassVar[Any] = ("created_at",)
@@ -292,17 +296,17 @@ class MirrorAdmin(ReadOnlyAdmin):
     list_defer: tuple[str, ...] = ("extra",)
     personal: tuple[str, ...] = ("extra_shown",)
     fieldsets: ClassVar[Any] = ()
-    #: They say the same as the story, or as the rest of the page.
+    #: True if the records repeat what the story or the rest of the page says.
     has_folded_records: bool = True
 
     extra_shown = columns.fields("extra", _("further fields"))
 
     def steps(self, page: Page, obj: Any) -> Iterable[Step]:
-        """Steps of the story that no record of the core tells."""
+        """Yield steps of the story that no record of the core tells."""
         return ()
 
     def details(self, page: Page, obj: Any) -> Iterable[Section]:
-        """The sections between the story and the records."""
+        """Yield the sections between the story and the records."""
         return ()
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:

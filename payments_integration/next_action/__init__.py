@@ -1,8 +1,10 @@
-"""What the payer must do next: a payment's ``next_action``, a deposit reference's ``details`` (spec, "Shared shapes").
+"""Parse what the payer must do next: a payment's ``next_action``, a deposit reference's ``details``.
 
-Read leniently: a value of another type than the spec's, or a field that this version does not know, stays in
-``further``. The spec does not show where ``reference`` and ``expires_at`` stand: both are read from the top level and
-from ``bank_transfer``. :mod:`payments_integration.next_action.codes` draws QR codes and bar codes.
+See the spec, "Shared shapes".
+
+Parsing is lenient: a value of another type than in the spec, or a field that this version does not know, stays in
+``further``. The spec does not show on which level ``reference`` and ``expires_at`` are, so both are read from the top
+level and from ``bank_transfer``. :mod:`payments_integration.next_action.codes` draws QR codes and bar codes.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ class ActionType(TextChoices):
     NONE = "none", _("nothing")
 
 
-#: Each is text, and empty if it is missing.
+#: Each is text; empty if it is missing.
 _TEXTS = ("redirect_url", "qr_payload", "voucher_code", "voucher_barcode", "reference", "expires_at")
 _BANK_TEXTS = ("bank_name", "account_number", "account_holder")
-#: The spec does not show on which level these two are.
+#: Read from the top level and from ``bank_transfer``.
 _EITHER_LEVEL = ("reference", "expires_at")
 
 
@@ -41,15 +43,15 @@ class BankTransfer:
 class NextAction:
     #: An ActionType, or one that this version does not know.
     type: str
-    #: As it came: only ``http`` and ``https`` may become a link.
+    #: As received. Make it a link only if it is ``http`` or ``https``.
     redirect_url: str = ""
     qr_payload: str = ""
     voucher_code: str = ""
     voucher_barcode: str = ""
     bank_transfer: BankTransfer | None = None
-    #: What the payer must include.
+    #: What the payer must include in the payment.
     reference: str = ""
-    #: ISO 8601, as it came.
+    #: ISO 8601, as received.
     expires_at: str = ""
     #: All other fields.
     further: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +62,7 @@ class NextAction:
 
 
 def parse(value: object) -> NextAction | None:
-    """The ``next_action`` or ``details`` of an object; None if it is null or has another shape."""
+    """Return the ``next_action`` or ``details`` of an object; None if it is null or has another shape."""
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         return None
     further = {key: item for key, item in value.items() if key != "type"}
@@ -76,6 +78,6 @@ def parse(value: object) -> NextAction | None:
 
 
 def _taken(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, str]:
-    """The texts of these names, taken out of ``values``."""
+    """Take the texts of these names out of ``values`` and return them."""
     found = [name for name in names if isinstance(values.get(name), str)]
     return {name: values.pop(name) for name in found}

@@ -1,8 +1,8 @@
-"""QR codes and bar codes as inline SVG: black on white in every theme, with the quiet zone that scanners need.
+"""Draw QR codes and bar codes as inline SVG: black on white in every theme, with the quiet zone that scanners need.
 
-Lines and numbers, no inline style and no script, so that the strictest content policy shows them. The libraries come
-with the extra ``checkout``; they are imported when a code is first drawn. Without them nothing is drawn, and pages
-show the code's text only.
+The SVG has no inline style and no script, so even the strictest content security policy shows it. The libraries come
+with the extra ``checkout`` and are imported when a code is first drawn. Without them nothing is drawn, and pages
+show only the code's text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 
 logger = logging.getLogger(__name__)
 
-#: A longer payload makes a code that no phone reads from a screen, and takes long to draw.
+#: A longer payload takes long to draw, and no phone can read its code from a screen.
 MAX_QR = 1500
 #: A longer bar code is wider than a page.
 MAX_BARCODE = 60
@@ -28,13 +28,13 @@ _BOLETO = re.compile(r"[0-9]{44}")
 _CODE128 = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 
 _QR_SCALE, _QR_BORDER = 4, 4
-#: In modules, the width of the narrowest bar; a module is two pixels.
+#: The unit is a module, which is the width of the narrowest bar. A module is two pixels wide.
 _BAR_QUIET, _BAR_HEIGHT, _BAR_SCALE = 10, 40, 2
 _LIBRARIES = ("segno", "barcode")
 
 
 def missing_libraries() -> list[str]:
-    """The modules of the extra ``checkout`` that are not installed."""
+    """Return the modules of the extra ``checkout`` that are not installed."""
     return [name for name in _LIBRARIES if not _is_installed(name)]
 
 
@@ -47,7 +47,7 @@ def _is_installed(name: str) -> bool:
 
 
 def qr_code(payload: str, *, css_class: str = "payments-qr") -> SafeString:
-    """A QR code of the payload; empty if none can be drawn."""
+    """Return a QR code of the payload; empty if none can be drawn."""
     if not payload or len(payload) > MAX_QR:
         return SafeString("")
     try:
@@ -57,12 +57,12 @@ def qr_code(payload: str, *, css_class: str = "payments-qr") -> SafeString:
     try:
         code = segno.make(payload, micro=False)
     except ValueError:
-        return SafeString("")  # too long in its encoding, or text that has none
+        return SafeString("")  # the payload is too long, or cannot be encoded
     drawn = code.svg_inline(
         scale=_QR_SCALE, border=_QR_BORDER, dark="#000", light="#fff", svgclass=css_class, title=_("QR code"),
         omitsize=True,
     )  # fmt: skip
-    # The size that it has without a style sheet; thanks to the viewBox a style sheet can make it smaller.
+    # This is the size without a style sheet. Because of the viewBox, a style sheet can make it smaller.
     width, height = code.symbol_size(scale=_QR_SCALE, border=_QR_BORDER)
     sized = drawn.replace("<svg ", f'<svg role="img" width="{width}" height="{height}" ', 1)
     # The only text in it is the title, which is escaped.
@@ -70,10 +70,10 @@ def qr_code(payload: str, *, css_class: str = "payments-qr") -> SafeString:
 
 
 def barcode(value: str) -> SafeString:
-    """A bar code; empty if none can be drawn.
+    """Return a bar code; empty if none can be drawn.
 
-    44 digits are a boleto's: Interleaved 2 of 5. The spec names no kind for the others: Code 128, which holds any
-    ASCII text and has a check digit.
+    44 digits are the code of a boleto, drawn as Interleaved 2 of 5. The spec names no kind for other codes. They are
+    drawn as Code 128, which can hold any ASCII text and has a check digit.
     """
     if len(value) > MAX_BARCODE or not _CODE128.fullmatch(value):
         return SafeString("")
@@ -104,7 +104,7 @@ def _code128(value: str) -> str:
 
 
 def _bars(modules: str) -> SafeString:
-    """``"1101"`` is a bar of two modules, a gap, and a bar of one."""
+    """Draw the modules: ``"1101"`` is a bar of two modules, a gap, and a bar of one module."""
     bars = "".join(
         f"M{_BAR_QUIET + found.start()} 0h{len(found[0])}v{_BAR_HEIGHT}h-{len(found[0])}z"
         for found in re.finditer("1+", modules)

@@ -1,4 +1,4 @@
-"""The menu, and times, in the templates of the admin."""
+"""Provide tags and filters for the admin's templates: the menu, the test badge and times."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ register = template.Library()
 
 @register.simple_tag
 def payments_site_zone() -> str:
-    """The name of the time zone in which the admin's pages show times."""
+    """Return the name of the time zone in which the admin's pages show times."""
     return get_default_timezone_name()
 
 
 @register.inclusion_tag("admin/payments_integration/includes/test_badge.html", takes_context=True)
 def payments_test_badge(context: Context) -> dict[str, Any]:
-    """A badge if the account that the page is about has a test key; on other pages, if any account has one.
+    """Show a badge if the page's account has a test key. On pages about no account: if any account has one.
 
-    No statement. If only some accounts of a list have a test key, the badge names them.
+    If only some accounts have a test key, the badge names them. Runs no query.
     """
     configured = conf.current().ACCOUNTS
     about = getattr(context.get("original"), "account", None) or context.get("account") or None
@@ -36,8 +36,8 @@ def payments_test_badge(context: Context) -> dict[str, Any]:
 
 @register.inclusion_tag("admin/payments_integration/includes/menu.html", takes_context=True)
 def payments_menu(context: Context) -> dict[str, Any]:
-    """The menu of our pages, and the field of the search."""
-    # Django imports every tag library, also where the admin is not installed.
+    """Show the menu of our pages, and the search field."""
+    # Django imports every tag library, even where the admin is not installed.
     from payments_integration.admin.shared.menu import menu  # noqa: PLC0415
 
     found: Any = context.flatten()
@@ -46,5 +46,5 @@ def payments_menu(context: Context) -> dict[str, Any]:
 
 @register.filter
 def payments_moment(at: datetime) -> str:
-    """A time as the admin's pages show it."""
+    """Return a time as the admin's pages show it."""
     return dates.moment(at)

@@ -1,4 +1,4 @@
-"""The payer's next action, a payment's status, times and money: ``{% load payments_integration %}``.
+"""Show the payer's next action, a payment's status, times and money: ``{% load payments_integration %}``.
 
 The templates are in ``payments_integration/``. To override one, add a file of the same name to your templates.
 """
@@ -23,31 +23,31 @@ register = template.Library()
 
 @register.inclusion_tag("payments_integration/next_action.html")
 def next_action(obj: Any) -> dict[str, Any]:
-    """``{% next_action payment %}``: what the payer must do next. Also for a deposit reference, or the dict itself.
+    """Show what the payer must do next: ``{% next_action payment %}``. Shows nothing if there is nothing left to do.
 
-    Shows nothing if there is nothing more to do.
+    ``obj`` is a payment, a deposit reference, or the dict itself.
     """
     return {"action": shown_action(obj), "object": obj}
 
 
 @register.inclusion_tag("payments_integration/payment_status.html")
 def payment_status(payment: Any) -> dict[str, Any]:
-    """``{% payment_status payment %}``: the status in the payer's words; None: not in the mirror yet."""
+    """Show the status in the payer's words: ``{% payment_status payment %}``. None means not in the mirror yet."""
     # The value of an undefined variable is an empty text.
     return {"status": shown_status(payment or None)}
 
 
 @register.inclusion_tag("payments_integration/payment_timeline.html")
 def payment_timeline(order: Any) -> dict[str, Any]:
-    """``{% payment_timeline order %}``: what happened to the payments and refunds of a ``Payable``, newest first."""
+    """Show what happened to a ``Payable``'s payments and refunds, newest first: ``{% payment_timeline order %}``."""
     return {"steps": timeline(order)}
 
 
 @register.simple_tag
 def payment_time(at: Any, country: str = "") -> str:
-    """``{% payment_time order.created_at order.country %}``: in words, in the zone of the country.
+    """Show a time in words, in the zone of the country: ``{% payment_time order.created_at order.country %}``.
 
-    The script shows it in the payer's own time zone. Empty for a value that is not an aware time.
+    A script then shows it in the payer's own time zone. Empty for a value that is not an aware time.
     """
     if not isinstance(at, datetime) or not is_aware(at):
         return ""
@@ -57,11 +57,11 @@ def payment_time(at: Any, country: str = "") -> str:
 
 @register.filter
 def money(amount: Any, of: Any) -> str:
-    """``{{ payment.amount|money:payment }}``: minor units as the payment's country writes them, in every language.
+    """Show an amount as the payment's country writes it, in every language: ``{{ payment.amount|money:payment }}``.
 
-    ``of`` is a payment, or anything else with ``currency`` and ``country``. With a currency's code instead, such as
-    ``{{ amount|money:"CLP" }}``, the code and the separators of the active language are shown. Empty for a value
-    that is not an amount.
+    ``amount`` is in minor units. ``of`` is a payment, or another object with ``currency`` and ``country``. It may also
+    be the code of a currency, as in ``{{ amount|money:"CLP" }}``: the code and the separators of the active language
+    are then shown. Empty for a value that is not an amount.
     """
     if isinstance(amount, bool) or not isinstance(amount, int) or abs(amount) > INT64_MAX:
         return ""

@@ -1,10 +1,10 @@
-"""Identity documents of payers and account holders (spec, "Shared shapes", document).
+"""Validate identity documents of payers and account holders (spec, "Shared shapes", document).
 
-python-stdnum checks numbers that have a check digit or a known structure; for other types only length and characters
-are checked. The number is sent as the caller wrote it: the spec shows no format.
+python-stdnum checks numbers that have a check digit or a known structure. For other types, only length and
+characters are checked. The number is sent as the caller wrote it, because the spec shows no format.
 
-The library may not know a rule yet, and then nothing that a payer types would help. So DOCUMENT_CHECKS can have its
-refusals only logged.
+If the library does not know a new rule yet, it refuses valid numbers, and nothing that a payer types would help. So
+DOCUMENT_CHECKS can be set to log its refusals only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BY_TYPE: dict[str, tuple[str, ...]] = {
     DocumentType.CNPJ: ("stdnum.br.cnpj",),
     DocumentType.RFC: ("stdnum.mx.rfc",),
     DocumentType.CURP: ("stdnum.mx.curp",),
-    # Ecuador and Peru both issue one: the country decides; without a country either is accepted.
+    # Ecuador and Peru both issue one. The country decides which is checked; without a country, either is accepted.
     DocumentType.RUC: ("stdnum.ec.ruc", "stdnum.pe.ruc"),
 }
 #: Types that are different documents in different countries.
@@ -55,17 +55,23 @@ _BOUNDS: dict[str, re.Pattern[str]] = {
     DocumentType.CPP: re.compile(r"[A-Z0-9]{3,20}"),
 }
 _SEPARATORS = str.maketrans("", "", " .-/")
-#: A NIT without its check digit: of a company, or of a person, which is the number of the cédula. A ten-digit one of a
-#: company has its check digit.
+#: A NIT without its check digit. A person's NIT is the number of their cédula, so it may have ten digits. A company's
+#: NIT with ten digits includes the check digit.
 _NIT_ALONE = re.compile(r"[1-9][0-9]{5,8}|1[0-9]{9}")
 
 
 def validate(document_type: str, number: str, country: str = "", *, checks: str = REFUSE) -> None:
-    """Raise a Django ValidationError unless the number can be a document of that type.
+    """Refuse a number that cannot be a document of that type.
 
-    ``country``: the payment's country, ISO 3166-1 alpha-2; it distinguishes types that several countries have.
-    ``checks``: DOCUMENT_CHECKS. The error's code is ``invalid_document_type`` or ``invalid_document``; its message
-    never repeats the number.
+    Args:
+        document_type: A ``DocumentType``.
+        number: With or without separators.
+        country: The payment's country, ISO 3166-1 alpha-2. It distinguishes types that several countries have.
+        checks: The value of DOCUMENT_CHECKS.
+
+    Raises:
+        ValidationError: The code is ``invalid_document_type`` or ``invalid_document``. The message never repeats the
+            number.
     """
     if document_type not in DocumentType.values:
         raise ValidationError(
@@ -87,7 +93,7 @@ def _is_valid(document_type: str, number: str, country: str, checks: str) -> boo
     plain = number.translate(_SEPARATORS).upper()
     validators = _BY_COUNTRY.get((document_type, country)) or _BY_TYPE.get(document_type)
     if not plain or (document_type == DocumentType.CPF and len(set(plain)) == 1):
-        # 111.111.111-11 has the right check digits, and is nobody's: it is what people type to get past a field.
+        # 111.111.111-11 has the right check digits, but was never issued. People type it to get past a field.
         return False
     if validators is None:
         return _BOUNDS[document_type].fullmatch(plain) is not None
@@ -104,7 +110,7 @@ def _is_valid(document_type: str, number: str, country: str, checks: str) -> boo
 
 
 def _is_curp_of_sex_x(number: str) -> bool:
-    """Mexico has issued them since 2022; the library knows H and M only."""
+    """Return True for a valid CURP with the sex X, which Mexico issues since 2022. The library knows only H and M."""
     curp = _library("stdnum.mx.curp")
     as_known = f"{number[:10]}H{number[11:]}"
     return bool(curp.is_valid(as_known, validate_check_digits=False)) and curp.calc_check_digit(number) == number[-1]

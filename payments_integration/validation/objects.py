@@ -1,4 +1,4 @@
-"""The objects that callers pass as dicts: payer, document, destination, event types (spec, "Shared shapes")."""
+"""Validate what callers pass as dicts or lists: payer, document, destination, event types (spec, "Shared shapes")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_CODE = 64
 
 
 def payer(validator: Validator, name: str, value: object, country: str) -> Json:
-    """``{name, email, phone, document, ip, device_id}``, all optional."""
+    """Return the payer as it is sent: ``{name, email, phone, document, ip, device_id}``, all optional."""
     given = validator.mapping(name, value, ("name", "email", "phone", "document", "ip", "device_id"))
     read: dict[str, Callable[[str, object], Any]] = {
         "name": validator.text,
@@ -32,7 +32,7 @@ def payer(validator: Validator, name: str, value: object, country: str) -> Json:
 
 
 def document(validator: Validator, name: str, value: object, country: str) -> Json:
-    """``{type, number}``, both required."""
+    """Return the document as it is sent: ``{type, number}``, both required."""
     given = validator.mapping(name, value, ("type", "number"))
     if not isinstance(value, Mapping):
         return {}
@@ -47,7 +47,11 @@ def document(validator: Validator, name: str, value: object, country: str) -> Js
 
 
 def destination(validator: Validator, name: str, value: object, country: str) -> Json:
-    """``{type: "bank_account", account_number, holder_name, holder_document}``; optional: bank_code, account_type."""
+    """Return the destination as it is sent.
+
+    ``{type: "bank_account", account_number, holder_name, holder_document}``; ``bank_code`` and ``account_type`` are
+    optional.
+    """
     fields = ("type", "bank_code", "account_number", "account_type", "holder_name", "holder_document")
     given = validator.mapping(name, value, fields)
     if not isinstance(value, Mapping):
@@ -69,7 +73,7 @@ def destination(validator: Validator, name: str, value: object, country: str) ->
 
 
 def event_types(validator: Validator, name: str, value: Any) -> list[str]:
-    """One or more known event types; repeated ones are dropped."""
+    """Return one or more known event types without repetitions."""
     if isinstance(value, str) or not isinstance(value, list | tuple | set | frozenset) or not value:
         validator.fail(name, _("This must be a list of event types with at least one entry."))
         return []
@@ -77,6 +81,6 @@ def event_types(validator: Validator, name: str, value: Any) -> list[str]:
     if unknown:
         validator.fail(name, _("It has an unknown event type."), "invalid_choice")
         return []
-    # A set has no order; the spec's order makes equal calls equal.
+    # A set has no order. Use the spec's order, so that equal calls send equal requests.
     ordered = sorted(value, key=EVENT_TYPES.index) if isinstance(value, set | frozenset) else value
     return list(dict.fromkeys(str(item) for item in ordered))

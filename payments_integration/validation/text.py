@@ -1,4 +1,4 @@
-"""Text from others, made safe to look at: no character hides, or rearranges what a person reads."""
+"""Make text from others safe to read: no character is hidden, and none changes the order of what a person reads."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ MAX_ID = 255
 _CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 #: Characters of other categories that show nothing either.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2065\u2800\u3164\uffa0")
-#: Marks that show nothing and mean nothing. Those that join letters and emojis are not among them.
+#: Marks that show nothing and mean nothing. Marks that join letters or emojis are not included.
 _MARKS = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]")
-#: All that may need to be escaped; most text has nothing but printable ASCII.
+#: The characters that may need to be escaped. Most text has only printable ASCII.
 _SUSPECT = re.compile(r"[^ -~]")
 
 
 def visible(value: str, *, keep: str = "") -> str:
-    """``value`` with each invisible character written out (``\\u202e``), except those in ``keep``."""
+    """Return ``value`` with each invisible character that is not in ``keep`` written out (``\\u202e``)."""
     return _SUSPECT.sub(lambda found: found[0] if found[0] in keep else _escaped(found[0]), value)
 
 
 def typed(value: str) -> str:
-    """What a person meant to type: without invisible marks, such as those for the reading direction, from copying."""
+    """Return what a person meant to type: without invisible copied marks, such as marks of the reading direction."""
     return _MARKS.sub("", value)
 
 
 def is_object_id(text: str, prefix: str) -> bool:
-    """Whether an id can stand in a path: visible ASCII without characters that have a meaning in a URL."""
+    """Return True if an id can be part of a path: visible ASCII without characters that have a meaning in a URL."""
     if not text.startswith(prefix) or not len(prefix) < len(text) <= MAX_ID:
         return False
     return text.isascii() and text.isprintable() and not set(text) & set(' /?#%\\"')

@@ -1,11 +1,11 @@
-"""Which addresses are safe, one function per use."""
+"""Decide if an address is safe, with one function per use."""
 
 from __future__ import annotations
 
 import re
 from urllib.parse import SplitResult, urlsplit
 
-#: Plain HTTP is safe to these hosts only, for development.
+#: Plain HTTP is safe only to these hosts, for development.
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 #: A longer address may not fit into the request line that a server accepts.
 MAX_LINK = 4000
@@ -15,14 +15,14 @@ _CHARACTERS = r"A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;="
 _ENCODED = re.compile(rf"(?:[{_CHARACTERS}]|%[0-9A-Fa-f]{{2}})*")
 _WEB = re.compile(rf"https?://[{_CHARACTERS}%]+", re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?\.?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
-#: Any script may stand in these, but nothing that a browser drops while it reads an address.
+#: These may contain letters of any script, but no characters that a browser drops while it reads an address.
 _FOR_STAFF = re.compile(r"https?://[^\s\x00-\x1f\x7f<>\"\\]+", re.IGNORECASE)
-#: One slash: browsers read two as the beginning of a host.
+#: Only one slash at the start, because browsers read two as the beginning of a host.
 _ON_THIS_SITE = re.compile(r"/(?!/)[^\s\x00-\x1f\x7f<>\"\\]*")
 
 
 def is_base_url(url: str) -> bool:
-    """A provider's BASE_URL: HTTPS, or HTTP to this machine; a host; no user, query or fragment."""
+    """Return True for a BASE_URL of a provider: HTTPS, or HTTP to this machine; a host; no user, query or fragment."""
     parts = _split(url)
     if parts is None or parts.username or parts.query or parts.fragment or not url.isprintable() or " " in url:
         return False
@@ -30,7 +30,7 @@ def is_base_url(url: str) -> bool:
 
 
 def is_proxy_url(url: str) -> bool:
-    """An HTTP proxy with its port, and perhaps a user and a password."""
+    """Return True for an HTTP proxy with its port. A user and a password are allowed."""
     parts = _split(url)
     if parts is None or parts.scheme != "http" or not parts.port or not is_encoded(url):
         return False
@@ -38,20 +38,23 @@ def is_proxy_url(url: str) -> bool:
 
 
 def is_encoded(url: str) -> bool:
-    """Whether the text has only the characters of a URI, all others percent-encoded."""
+    """Return True if the text has only the characters of a URI. All others must be percent-encoded."""
     return _ENCODED.fullmatch(url) is not None
 
 
 def is_secure_url(url: str) -> bool:
-    """An absolute address to send a browser or the provider to: HTTPS, or HTTP to this machine."""
+    """Return True for an absolute address to send a browser or the provider to: HTTPS, or HTTP to this machine.
+
+    A user or a password in the address is refused.
+    """
     parts = _split(url) if is_encoded(url) else None
     return parts is not None and parts.username is None and parts.password is None and _is_secure(parts)
 
 
 def is_payer_link(url: str) -> bool:
-    """An absolute HTTP or HTTPS address of the provider's that a payer can be sent to.
+    """Return True for an absolute HTTP or HTTPS address from the provider that a payer can be sent to.
 
-    No other scheme (``javascript:``, an app's own) and nothing relative.
+    Other schemes (``javascript:``, the scheme of an app) and relative addresses are refused.
     """
     parts = _split(url) if len(url) <= MAX_LINK and _WEB.fullmatch(url) else None
     if parts is None or "@" in parts.netloc or parts.port == 0:
@@ -60,21 +63,21 @@ def is_payer_link(url: str) -> bool:
 
 
 def is_staff_link(url: str) -> bool:
-    """An HTTP or HTTPS address, in any script, that the admin may show as a link next to its text.
+    """Return True for an HTTP or HTTPS address, in any script, that the admin may show as a link next to its text.
 
-    Without a user before the host: in ``https://bank.example@evil.example`` the host is the second name.
+    A user before the host is refused: in ``https://bank.example@evil.example``, the host is the second name.
     """
     parts = _split(url) if _FOR_STAFF.fullmatch(url) else None
     return parts is not None and "@" not in parts.netloc
 
 
 def is_site_path(url: str) -> bool:
-    """A path on this site, with or without a query: it begins with one slash."""
+    """Return True for a path on this site, with or without a query: it begins with one slash."""
     return _ON_THIS_SITE.fullmatch(url) is not None
 
 
 def _split(url: str) -> SplitResult | None:
-    """The parts of an address with a host, and a port that is a number if it has one."""
+    """Return the parts of an address that has a host; None if it has no host, or a port that is not a number."""
     try:
         parts = urlsplit(url)
         _port = parts.port  # raises ValueError if it is not a port

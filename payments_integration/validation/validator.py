@@ -1,8 +1,7 @@
-"""Validation of single values, before a call is recorded or sent.
+"""Validate single values before a call is recorded or sent.
 
 ``message_dict`` names the argument of the service function. For a nested value, the message begins with its place:
-``{"payer": ["document.number: This is not a valid RUT number; …"]}``. No message repeats a value
-other than an amount.
+``{"payer": ["document.number: This is not a valid RUT number; …"]}``. A message repeats no value except an amount.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ MAX_TEXT = 255
 MAX_LONG_TEXT = 2048
 MAX_METADATA_KEYS = 20
 MAX_METADATA_VALUE = 500
-#: Ours: the spec limits only the values, and keys of any length make lists that are too large to be read.
+#: The spec limits only the values. This limit is ours, because very long keys make lists too large to be read.
 MAX_METADATA_KEY = 100
-#: Of a request (spec, "Limits").
+#: The largest body of a request (spec, "Limits").
 MAX_BODY_BYTES = 256 * 1024
-#: 1 to 255 printable ASCII characters. Spaces only inside, because HTTP strips them from the ends of a header.
+#: 1 to 255 printable ASCII characters. No spaces at the ends, because HTTP strips them from a header.
 IDEMPOTENCY_KEY = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
 _E164 = re.compile(r"\+[1-9][0-9]{1,14}")
 
 
 class NestedError(ValidationError):
-    """An error inside an argument, whose message begins with the place.
+    """An error inside an argument. Its message begins with the place.
 
     Attributes:
         place (str): Where, such as ``document.number``.
@@ -49,10 +48,10 @@ class NestedError(ValidationError):
 
 
 class Validator:
-    """Collects the errors of one call's arguments; :meth:`finish` raises them together.
+    """Collect the errors of one call's arguments; :meth:`finish` raises them together.
 
     Each method returns the value as it is sent. ``name`` is the argument, or ``argument.place.inside``.
-    ``document_checks``: DOCUMENT_CHECKS.
+    ``document_checks`` is the value of DOCUMENT_CHECKS.
     """
 
     def __init__(self, document_checks: str = "refuse") -> None:
@@ -70,7 +69,7 @@ class Validator:
             raise ValidationError(dict(self._errors))
 
     def text(self, name: str, value: object, *, max_length: int = MAX_TEXT, required: bool = False) -> str:
-        """Text that every database can store: no NUL, no lone surrogate, not too long. Returns "" for None."""
+        """Return text that every database can store: no NUL, no lone surrogate, not too long. Returns "" for None."""
         if value is None:
             if required:
                 self.fail(name, _("This is required."), "required")
@@ -91,9 +90,12 @@ class Validator:
         return ""
 
     def reference(self, name: str, value: object) -> str:
-        """Text without blanks at its ends: the provider may strip them, and a look-up would then miss the object."""
+        """Return text without blanks at its ends.
+
+        The provider may strip blanks at the ends, and a look-up would then miss the object.
+        """
         if value is not None and not isinstance(value, str):
-            # ``Payable`` finds it by ``str`` again.
+            # ``Payable`` looks it up again by ``str(…)``.
             self.fail(name, _("This must be text: pass str(…) of a number or a UUID."))
             return ""
         text = self.text(name, value)
@@ -103,7 +105,7 @@ class Validator:
         return text
 
     def choice(self, name: str, value: object, options: Collection[str], *, required: bool = True) -> str:
-        """One of ``options``."""
+        """Return one of ``options``. Returns "" for None if it is not required."""
         if value is None and not required:
             return ""
         if not isinstance(value, str) or str(value) not in options:
@@ -116,8 +118,9 @@ class Validator:
         return str(value)
 
     def amount(self, name: str, value: object, currency: object = None) -> int:
-        """Minor units: an int above zero, within int64; never a bool, a float or text. The message has the number that
-        is right, if ``currency`` is known.
+        """Return an amount in minor units: an int above zero, within int64; never a bool, a float or text.
+
+        The message states the correct number if ``currency`` is known.
         """
         if isinstance(value, bool) or not isinstance(value, int):
             example = example_for(value, currency)
@@ -144,14 +147,14 @@ class Validator:
         return text
 
     def phone(self, name: str, value: object) -> str:
-        """E.164, and a possible number of its country."""
+        """Return a phone number in E.164 that is possible in its country."""
         text = self.text(name, value)
         if text and (not _E164.fullmatch(text) or not _is_phone(text)):
             self.fail(name, _("This is not a phone number in E.164 form, such as +56912345678."))
         return text
 
     def url(self, name: str, value: object, *, required: bool = False) -> str:
-        """HTTPS, or plain HTTP to this machine for development."""
+        """Return an HTTPS address, or a plain HTTP address of this machine for development."""
         text = self.text(name, value, max_length=MAX_LONG_TEXT, required=required)
         if not is_encoded(text):
             self.fail(name, _("This has characters that an address needs percent-encoded, as %C3%B1."), "invalid_url")
@@ -160,7 +163,7 @@ class Validator:
         return text
 
     def mapping(self, name: str, value: object, known: Collection[str]) -> Mapping[str, Any]:
-        """A dict with only the known keys; keys whose value is None are left out."""
+        """Return a dict with only the known keys. Keys whose value is None are left out."""
         if not isinstance(value, Mapping):
             self.fail(name, _("This must be a dict."))
             return {}
@@ -171,7 +174,7 @@ class Validator:
         return {key: value[key] for key in known if value.get(key) is not None}
 
     def metadata(self, name: str, value: object) -> Json:
-        """At most 20 string keys of at most 100 characters, with string values of at most 500 (spec, "Limits")."""
+        """Return at most 20 string keys of up to 100 characters, with string values of up to 500 (spec, "Limits")."""
         if not isinstance(value, Mapping):
             self.fail(name, _("This must be a dict."))
             return {}
@@ -193,7 +196,7 @@ class Validator:
         return found
 
     def key(self, name: str, value: object) -> str:
-        """An idempotency key; "" for None."""
+        """Return an idempotency key; "" for None."""
         if value is None:
             return ""
         if not isinstance(value, str) or not IDEMPOTENCY_KEY.fullmatch(value):
@@ -202,7 +205,7 @@ class Validator:
         return str(value)
 
     def actor(self, name: str, value: object) -> str:
-        """Who makes the call: a user as ``id:username``, or text; "" for None or an anonymous user."""
+        """Return who makes the call: a user as ``id:username``, or text; "" for None or an anonymous user."""
         if value is not None and not isinstance(value, str):
             get_username = getattr(value, "get_username", None)
             if get_username is None:
@@ -216,7 +219,7 @@ class Validator:
         try:
             validator(value)
         except ValidationError:
-            # Django's own error holds the value.
+            # Django's own error contains the value, which no message may repeat.
             self.fail(name, message)
 
 
@@ -229,7 +232,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _is_phone(text: str) -> bool:
-    # Its tables are large; they are loaded with the first phone number.
+    # The library's tables are large, so they are loaded with the first phone number.
     import phonenumbers  # noqa: PLC0415
 
     try:

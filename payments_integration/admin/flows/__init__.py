@@ -1,7 +1,7 @@
-"""Pages that do something: each calls one service, most of them after a confirmation.
+"""Provide pages that do something: each calls one service, most of them after a confirmation.
 
-They are loaded when the first one is opened. Django imports the model pages in every process, also where no admin
-page is ever served.
+They are loaded when the first one is opened, because Django imports the model pages in every process, even where no
+admin page is ever served.
 """
 
 from typing import TYPE_CHECKING

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from payments_integration.admin.base import ReadOnlyAdmin
     from payments_integration.admin.flows.forms import Fact
 
-#: Members of the request that have a line of their own.
+#: The members of the request that have a line of their own.
 _SHOWN = ("amount", "currency", "country", "method_code", "merchant_reference", "destination", "reason", "payment_id")
 
 
@@ -43,7 +43,7 @@ class ApprovalPanel:
 def panel(
     model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation, fitting: list[str], folded: list[Tool]
 ) -> ApprovalPanel:
-    """Who may approve it sees the bank account that the money goes to."""
+    """Return the panel. A user who may approve the operation sees the bank account that the money goes to."""
     may_approve = may(model_admin, request, decisions.APPROVE, operation)
     sees = may_approve or model_admin.sees_personal(request)
     own = services.is_requester(operation, request.user)
@@ -141,7 +141,7 @@ def recipient(destination: Any, sees: bool) -> list[Fact]:
     try:
         return destination_facts(destination)
     except (KeyError, TypeError):
-        # Recorded by another version. The person who decides must see all of it.
+        # Another version recorded it. The person who decides must see all of it.
         return [(_("Recipient"), display.pretty_json(destination))]
 
 
@@ -154,7 +154,7 @@ def _refund_facts(model_admin: ReadOnlyAdmin, operation: Operation) -> list[Fact
         (_("Payment"), link),
         (_("Merchant reference"), display.text(payment.merchant_reference)),
         (_("Received"), display.money(payment.amount_received, payment.currency)),
-        # This refund is already subtracted, like every open operation.
+        # This refund is already subtracted, as every open operation is.
         (_("Left to refund after it"), display.money(refundable_rest(payment), payment.currency)),
     ]
 
@@ -178,7 +178,7 @@ def _payout_facts(operation: Operation, body: dict[str, Any]) -> list[Fact]:
 
 
 def body_of(operation: Operation) -> dict[str, Any] | None:
-    """The request that will be sent; None if it was erased or is not a JSON object."""
+    """Return the request that will be sent; None if it was erased or is not a JSON object."""
     try:
         found = json.loads(bytes(operation.body or b""))
     except ValueError:

@@ -1,4 +1,7 @@
-"""The base of pages that move money: a form, then in words what will happen, then one service call; all at one URL."""
+"""Provide the base of pages that move money: a form, then what will happen in words, then one service call.
+
+All steps have the same URL.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
     from payments_integration.admin.base import ReadOnlyAdmin
 
-#: The parameter for the step, and the steps. Only CONFIRM calls the service.
+#: The parameter for the step, and its values. Only CONFIRM calls the service.
 STEP, REVIEW, CHANGE, CONFIRM = "step", "review", "change", "confirm"
 
 NEEDS_APPROVAL = gettext_lazy("Because of its amount, another person must approve it before it is sent.")
@@ -40,7 +43,7 @@ ASK_FOR_APPROVAL = gettext_lazy("Ask for approval")
 class Confirmation:
     """The content of the confirmation page."""
 
-    #: The same in a few words: how much, and to whom.
+    #: What will happen in a few words: how much, and to whom.
     title: str
     #: What will happen, as a sentence.
     sentence: str
@@ -55,8 +58,8 @@ class Confirmation:
 class SendingPage(ABC):
     """A page that moves money.
 
-    Each finds what somebody asked for just now, and sends nothing until a person who was shown it confirms again. A
-    class that forgets it cannot be made.
+    Each page finds what a person has just asked for. It then sends nothing until a person who saw it confirms again. A
+    class without ``twin`` cannot be defined.
     """
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
@@ -70,31 +73,31 @@ class SendingPage(ABC):
 
     @abstractmethod
     def twin(self, subject: Any) -> Operation | None:
-        """A recent operation of another page that does the same. A person must confirm that both are meant.
+        """Return a recent operation of another page that does the same. A person must confirm that both are meant.
 
         ``subject``: what is about to be sent, such as the page's form.
         """
 
     def warning(self, subject: Any, twin: Operation) -> str:
-        """The sentence about a twin."""
+        """Return the sentence about a twin."""
         return twins.warning(self.admin.admin_site, twin)
 
     def may_send(self, subjects: Sequence[Any], *keys: str) -> bool:
-        """Whether the page showed each twin, or sent it itself (its ``keys``)."""
+        """Return True if the page showed each twin, or sent it itself (its ``keys``)."""
         shown = self.request.POST.getlist(twins.TWIN)
         return all(twins.is_confirmed(self.twin(subject), shown, keys) for subject in subjects)
 
     def warnings(self, subjects: Sequence[Any]) -> dict[str, Any]:
-        """The context of ``includes/twins.html``: the id of each twin, which the form confirms, and its sentence."""
+        """Return the context of ``includes/twins.html``: each twin's id, which the form confirms, and its sentence."""
         found = [(subject, self.twin(subject)) for subject in subjects]
         return {"twins": [(twin.pk, self.warning(subject, twin)) for subject, twin in found if twin is not None]}
 
 
 class ConfirmationPage(SendingPage, abstract=True):
-    """One request of such a page; the view has checked the permission.
+    """One request of a page that moves money. The view has checked the permission.
 
-    The form has an idempotency key that stays the same in every step, so that a form that is confirmed twice is done
-    once. Two pages with the same content have two keys: the second confirmation is shown again, and names the first.
+    The form has an idempotency key that stays the same in every step, so a form that is confirmed twice runs once. Two
+    pages with the same content have two keys: the second confirmation is shown again, and names the first operation.
     The confirmation page repeats the values as they were typed, and they are validated again.
     """
 
@@ -108,58 +111,58 @@ class ConfirmationPage(SendingPage, abstract=True):
 
     @abstractmethod
     def initial(self) -> dict[str, Any]:
-        """The form's initial values, without its key."""
+        """Return the form's initial values, without its key."""
 
     @abstractmethod
     def check(self, form: KeyedForm) -> None:
-        """Read what the confirmation page needs. What cannot be done becomes an error of the form."""
+        """Read what the confirmation page needs. Add an error to the form if the request cannot be carried out."""
 
     @abstractmethod
     def confirmation(self, form: Any) -> Confirmation: ...
 
     @abstractmethod
     def call(self, form: Any) -> Any:
-        """Call the service; returns the mirror row."""
+        """Call the service and return the mirror row."""
 
     @abstractmethod
     def done(self, row: Any) -> tuple[Any, str, str]:
-        """(the row whose history gets an entry, the entry, the message to the user), after success."""
+        """After success, return (the row whose history gets an entry, the entry, the message to the user)."""
 
     @abstractmethod
     def recorded(self, operation: Operation) -> tuple[Any, str]:
-        """(the row whose history gets an entry, the entry), while the operation is still open."""
+        """While the operation is open, return (the row whose history gets an entry, the entry)."""
 
     @abstractmethod
     def back(self, row: Any = None) -> HttpResponse:
-        """The redirect afterwards. ``row``: the mirror row that was created."""
+        """Return the redirect afterwards. ``row``: the mirror row that was created."""
 
     @abstractmethod
     def crumbs(self) -> list[tuple[str, StrOrPromise]]:
-        """(URL or "", name) of the breadcrumbs below the app."""
+        """Return (URL or "", name) of the breadcrumbs below the app."""
 
     def account(self, form: Any) -> str | None:
-        """The account that was chosen; None if the page offers no choice."""
+        """Return the chosen account; None if the page offers no choice."""
         return None
 
     def context(self, form: KeyedForm) -> dict[str, Any]:
-        """Further context of the form's template, such as a ``title`` that says for whom."""
+        """Return further context of the form's template, such as a ``title`` that names the person."""
         return {}
 
     def key(self) -> str:
-        """The idempotency key of a new intent."""
+        """Return the idempotency key of a new intent."""
         return new_key()
 
     def obstacle(self) -> str:
-        """Why nothing must be sent at all, as a sentence; empty if nothing is in the way."""
+        """Return a sentence that says why nothing must be sent; empty if it may be sent."""
         return ""
 
     def message(self, form: KeyedForm, name: str | None, message: str) -> str:
-        """A message of the service, with amounts as a person reads them."""
+        """Return a message of the service, with amounts as a person reads them."""
         return message
 
     # The steps
 
-    # Error reports must not contain the bank account, in this function and those that it calls.
+    # Error reports must not contain the bank account from this function or any function that it calls.
     @sensitive_variables()
     def respond(self) -> HttpResponse:
         if self.request.method in ("GET", "HEAD"):
@@ -181,7 +184,7 @@ class ConfirmationPage(SendingPage, abstract=True):
         return self._page(form)
 
     def _may_send(self, form: KeyedForm) -> bool:
-        # A form that was sent before gets its outcome.
+        # A form that was sent before gets the outcome of its operation.
         if Operation.objects.filter(idempotency_key=form.cleaned_data["idempotency_key"]).exists():
             return True
         return not self.obstacle() and self.may_send([form])
@@ -191,7 +194,7 @@ class ConfirmationPage(SendingPage, abstract=True):
 
     def _send(self, form: KeyedForm) -> HttpResponse:
         site, key = self.admin.admin_site, form.cleaned_data["idempotency_key"]
-        # Read before the call. A repeated form gets the first one's outcome, which is in the history already.
+        # Read this before the call. A repeated form gets the outcome of the first one, which the history already has.
         repeated = Operation.objects.filter(idempotency_key=key).exists()
         account = self.account(form)
         if account is not None and was_sent_for_another(key, account):
@@ -214,7 +217,7 @@ class ConfirmationPage(SendingPage, abstract=True):
             return self.back()
         except (PaymentsError, ImproperlyConfigured) as error:
             form.add_error(None, explain(site, error))
-            # This key keeps this refusal for ever, so another try gets a new key.
+            # This key keeps the refusal forever, so another attempt needs a new key.
             form.data = {**self.request.POST.dict(), "idempotency_key": self.key()}
             return self._page(form)
         subject, entry, message = self.done(row)
@@ -230,7 +233,7 @@ class ConfirmationPage(SendingPage, abstract=True):
             for title, names in self.groups
             if any(name in form.fields for name in names)
         ]
-        # Of fields in no group, only the errors are shown.
+        # Fields in no group show only their errors.
         hidden = [bound for bound in form if not any(bound.name in names for _title, names in self.groups)]
         context = {
             **self.context(form),
@@ -260,15 +263,15 @@ class ConfirmationPage(SendingPage, abstract=True):
 
 
 def was_sent_for_another(key: str, account: str) -> bool:
-    """Whether a form's key belongs to an operation of another account.
+    """Return True if a form's key belongs to an operation of another account.
 
-    Keys are unique per account. Without this check, a form sent twice with another account would be done twice.
+    Keys are unique per account. Without this check, a form that is sent again with another account would run twice.
     """
     return Operation.objects.filter(idempotency_key=key).exclude(account=account).exists()
 
 
 def log(model_admin: Any, request: HttpRequest, subject: Any, entry: str, *, about: object, repeated: bool) -> None:
-    """Add an entry to a row's history; after a repeated form only if the first one left no entry."""
+    """Add an entry to a row's history. After a repeated form, add it only if the first one left no entry."""
     if repeated:
         known = LogEntry.objects.filter(
             user_id=cast("int", request.user.pk),

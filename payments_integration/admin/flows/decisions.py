@@ -1,6 +1,6 @@
-"""What a person decides about an operation: its approval by a second person, and the resolution of an open outcome.
+"""Let a person decide about an operation: its approval by a second person, and the resolution of an open outcome.
 
-Each button calls one service. ``panels`` says which of them are offered, and what must be known first.
+Each button calls one service. ``panels`` says which buttons are offered, and what the person must know first.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class ApproveForm(CommentForm):
         comment.label, comment.help_text, comment.required = gettext_lazy("Comment (optional)"), "", False
 
 
-#: An operation has one of these, and the error, after a refusal.
+#: After a refusal, an operation has one of these states, and the error.
 _REFUSED = (OperationState.REJECTED, OperationState.CLOSED)
 
 
 def outcome(operation: Operation | None) -> Outcome:
-    """The operation's state as a message, with the provider's error or the last line of its note."""
+    """Return the operation's state as a message, with the provider's error or the last line of its note."""
     if operation is None:
         return Outcome(_("The operation no longer exists."), messages.ERROR)
     state = dict(OperationState.choices).get(operation.state, operation.state)
@@ -76,7 +76,7 @@ def outcome(operation: Operation | None) -> Outcome:
     detail = ""
     is_refused = operation.state in _REFUSED and isinstance(operation.error, dict)
     if is_refused and operation.error is not None:
-        # Without its message, which not everyone who resolves operations may see: the page shows it to those who may.
+        # Leave out its message: not everyone who resolves operations may see it. The page shows it to users who may.
         values = (operation.error.get(name) for name in ("code", "request_id"))
         detail = " · ".join(str(value) for value in values if value)
     elif operation.note:
@@ -91,7 +91,8 @@ def _approve(operation: Operation, press: Press) -> None:
     try:
         services.approve(operation, press.user, press.answers["comment"], digest=press.answers["digest"])
     except (ProviderError, NoAnswer):
-        # If the request itself was refused, that is the outcome. If a read before it was, the operation still waits.
+        # If the provider refused the request itself, that is the outcome. If it refused a read before the request, the
+        # operation still waits.
         now = Operation.objects.filter(pk=operation.pk, approved_by__startswith=f"{press.user.pk}:").first()
         if now is None or now.state not in _REFUSED:
             raise
@@ -104,7 +105,7 @@ def _reject(operation: Operation, press: Press) -> None:
 
 
 def _with_major_units(error: ValidationError, currency: str) -> ValidationError:
-    """The service's error, with the refundable rest as a person reads it instead of in minor units."""
+    """Return the service's error, with the refundable rest as a person reads it instead of in minor units."""
     if not hasattr(error, "error_dict"):
         return error
     errors: dict[str, list[Any]] = {}
@@ -126,7 +127,7 @@ def _approved(operation: Operation | None) -> Outcome:
 
 
 def _made(operation: Operation) -> Mirror | None:
-    """What an approval made, for the approver to see; None while it is not known."""
+    """Return the object that an approval created, to show it to the approver; None while it is not known."""
     model = MIRRORS.get(operation.result_kind)
     if model is None or operation.state != OperationState.DONE:
         return None
@@ -223,7 +224,7 @@ REJECT = Button(
     logged=gettext_lazy("Rejected."),
     form=RejectForm,
 )
-#: Only for the person who asked for it.
+#: Shown only to the person who asked for it.
 TAKE_BACK = replace(
     REJECT,
     name="take-back",

@@ -1,4 +1,4 @@
-"""The forms of the flow pages: amounts and bank accounts, as a person types them and in words."""
+"""Provide the forms of the flow pages: amounts and bank accounts, as a person types them and in words."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _DOCUMENTS: dict[str, tuple[DocumentType, ...]] = {
     Country.MX: (DocumentType.RFC, DocumentType.CURP),
     Country.BR: (DocumentType.CPF, DocumentType.CNPJ),
 }
-#: The form's field for each path that a message of the service begins with.
+#: Maps each path at the start of a service's message to the form's field.
 _FIELD_OF_PATH = {
     "bank_code": "bank_code",
     "account_number": "account_number",
@@ -58,7 +58,7 @@ _FIELD_OF_PATH = {
     "holder_document.number": "document_number",
     "holder_document": "document_number",
 }
-#: The fields of a bank account, in the order of a bank's letter.
+#: The fields of a bank account, in the order in which banks write them in letters.
 BANK_ACCOUNT_FIELDS = (
     "holder_name",
     "document_type",
@@ -68,7 +68,7 @@ BANK_ACCOUNT_FIELDS = (
     "account_type",
 )
 
-#: What the newest payouts went to is suggested: so many are read.
+#: The number of newest payouts that are read to suggest recipients, banks and methods.
 SUGGEST_FROM = 200
 
 #: Spec, "destination": destinations must be whitelisted, and a new one becomes active after 24 hours.
@@ -80,27 +80,27 @@ NEW_ACCOUNT = gettext_lazy(
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A value that a field suggests; any other one can be typed."""
+    """A value that a field suggests. Users can also type any other value."""
 
     value: str
     name: str
-    #: Their codes, with blanks between them: a page may leave out what belongs to others.
+    #: Country codes with blanks between them. A page may hide values of other countries.
     countries: str
 
 
 class KeyedForm(TypedForm):
     """A form with an idempotency key. It checks what was typed; the service decides what is allowed."""
 
-    #: Made with the page: a form that is sent twice is one intent.
+    #: Created with the page, so that a form that is sent twice is one intent.
     idempotency_key = forms.CharField(max_length=255, widget=forms.HiddenInput)
 
     def field_of(self, argument: str, message: str) -> tuple[str | None, str]:
-        """The field that a message of the service belongs to, and the message to show there."""
+        """Return the field that a message of the service belongs to, and the message to show there."""
         return (argument if argument in self.fields else None), message
 
 
 def parse_amount(typed: str, currency: str) -> int:
-    """The minor units of an amount typed as the pages show it. Raises ValidationError, which says what to write."""
+    """Return the minor units of an amount typed as the pages show it. The ValidationError says what to write."""
     typed = typed_text(typed)
     try:
         amount = money.parse_amount(typed, currency)
@@ -113,7 +113,7 @@ def parse_amount(typed: str, currency: str) -> int:
 
 
 def example(currency: str) -> str:
-    """An amount as it can be typed: with the separators of the active language."""
+    """Return an amount as a user can type it, with the separators of the active language."""
     return money.format_amount(123450, currency)
 
 
@@ -149,9 +149,9 @@ def money_input() -> forms.TextInput:
 
 
 def document_choices(country: str | None, given: str = "") -> list[tuple[str, StrOrPromise]]:
-    """The choices of document types: those of the country. Without one, each shows the countries that issue it.
+    """Return the choices of document types of the country. Without a country, each shows the countries that issue it.
 
-    ``given``: a type that is offered in any case, because the person is known to have such a document.
+    ``given``: a type that is always offered, because the person is known to have such a document.
     """
     if country in _DOCUMENTS:
         kinds = [*_DOCUMENTS[country], DocumentType.PASS]
@@ -166,12 +166,12 @@ def document_choices(country: str | None, given: str = "") -> list[tuple[str, St
 
 
 def _issued_in(kind: str) -> list[str]:
-    """The countries where a document type is usual; none for a passport, which is usual everywhere."""
+    """Return the countries where a document type is usual; none for a passport, which is usual everywhere."""
     return [code for code, kinds in _DOCUMENTS.items() if kind in kinds]
 
 
 class DocumentSelect(forms.Select):
-    """Document types with their countries: a page may leave out what belongs to others."""
+    """Document types with their countries. A page may hide the types of other countries."""
 
     def create_option(self, name: str, value: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         option = super().create_option(name, value, *args, **kwargs)
@@ -181,7 +181,7 @@ class DocumentSelect(forms.Select):
 
 
 def known_banks(payouts: Iterable[Payout]) -> list[Known]:
-    """The banks that money went to, for users who may see the bank accounts. The provider lists no banks."""
+    """Return the banks that money went to, for users who may see bank accounts. The provider does not list banks."""
     found: dict[str, set[str]] = {}
     for payout in payouts:
         code = destination_values(payout.destination).get("bank_code")
@@ -191,7 +191,7 @@ def known_banks(payouts: Iterable[Payout]) -> list[Known]:
 
 
 class DestinationForm(KeyedForm):
-    """A bank account. The service's validation decides, with its messages at the form's fields."""
+    """A bank account. The service's validation decides; its messages appear at the form's fields."""
 
     holder_name = forms.CharField(
         label=gettext_lazy("Account holder"),
@@ -263,12 +263,12 @@ class DestinationForm(KeyedForm):
 
 
 def method_in_full(code: str) -> str:
-    """A method's name, and the code that decides: both are read before money moves."""
+    """Return a method's name and code. A person reads both before money moves, and the code decides."""
     return display.text(f"{method_name(code)} ({code})")
 
 
 def destination_values(destination: Any) -> dict[str, str]:
-    """The values of the form's fields for a stored bank account; none for any other destination."""
+    """Return the values of the form's fields for a stored bank account; none for any other destination."""
     if not isinstance(destination, dict) or destination.get("type") != "bank_account":
         return {}
     document = destination.get("holder_document")
@@ -283,7 +283,7 @@ def destination_values(destination: Any) -> dict[str, str]:
 
 
 def destination_in_words(destination: dict[str, Any]) -> str:
-    """A bank account in one phrase."""
+    """Return a bank account in one phrase."""
     document = destination["holder_document"]
     words = _("%(holder)s (%(document)s), account %(account)s") % {
         "holder": display.text(destination["holder_name"]),
@@ -296,7 +296,7 @@ def destination_in_words(destination: dict[str, Any]) -> str:
 
 
 def destination_facts(destination: dict[str, Any]) -> list[Fact]:
-    """A bank account, line by line."""
+    """Return a bank account, line by line."""
     document = destination["holder_document"]
     kind = destination.get("account_type")
     return [

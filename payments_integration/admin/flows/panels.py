@@ -1,6 +1,6 @@
-"""The panel above an operation whose outcome is open: who, how much, to whom, and what to do next.
+"""Build the panel above an operation whose outcome is open: who, how much, to whom, and what to do next.
 
-It says what to look for at the provider, offers the button that the findings suggest, and folds the others.
+The panel says what to look for at the provider, offers the button that the findings suggest, and folds the others.
 ``approvals`` has the panel of an operation that waits for approval.
 """
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from payments_integration.admin.base import ReadOnlyAdmin
     from payments_integration.admin.flows.forms import Fact
 
-#: So long after an object of another ledger was seen, the pages warn.
+#: Pages warn for this time after an object of another ledger was seen.
 WARN_FOR = timedelta(days=30)
-#: Our clock and the provider's may differ so much; a person searches the dashboard with a margin.
+#: Our clock and the provider's may differ by this much, so a person must search the dashboard with this margin.
 MARGIN = timedelta(minutes=5)
 _TITLES = {
     OperationState.UNKNOWN: gettext_lazy("It is not known whether this happened"),
@@ -83,7 +83,7 @@ class DecisionPanel:
 
 
 def panel(model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation) -> Any:
-    """The panel of an operation; None if there is nothing to decide."""
+    """Return the panel of an operation; None if there is nothing to decide."""
     if operation.state not in OPEN_OPERATION_STATES:
         return None
     fitting = services.fitting_objects(operation)
@@ -99,7 +99,7 @@ def panel(model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation
 
 
 def warnings(operation: Operation) -> list[str]:
-    """What a person must know before an operation is approved, sent again or settled."""
+    """Return what a person must know before an operation is approved, sent again or settled."""
     if operation.state not in OPEN_OPERATION_STATES:
         return []
     since = timezone.now() - WARN_FOR
@@ -141,7 +141,7 @@ def _decision(
 
 
 def _suggested(operation: Operation, fitting: list[str]) -> list[str]:
-    """The resolutions that what is known speaks for, the best one first."""
+    """Return the resolutions that the known facts suggest, the best one first."""
     if fitting:
         return ["mark_happened", "look_up", "mark_others"]
     if operation.may_have_run and not _was_not_found(operation):
@@ -150,7 +150,7 @@ def _suggested(operation: Operation, fitting: list[str]) -> list[str]:
 
 
 def _was_not_found(operation: Operation) -> bool:
-    """Whether the last look-up found nothing at the provider."""
+    """Return True if the last look-up found nothing at the provider."""
     return operation.state == OperationState.NEEDS_PERSON and operation.note.endswith(services.operations.NOT_FOUND)
 
 
@@ -171,7 +171,7 @@ def _notes(operation: Operation) -> list[str]:
 
 
 def _headline(operation: Operation, body: dict[str, Any], payment: Payment | None, sees: bool) -> str:
-    """How much, and to or from whom."""
+    """Return how much, and to or from whom."""
     if operation.amount is None:
         return display.operation_name(operation.operation)
     amount = format_money(operation.amount, operation.currency)
@@ -213,7 +213,7 @@ def _decision_facts(
 
 
 def _search(operation: Operation, body: dict[str, Any], sees: bool) -> list[Fact]:
-    """What a person looks for in the provider's dashboard."""
+    """Return what a person can look for in the provider's dashboard."""
     call = services.operations.get(operation.operation)
     facts: list[Fact] = [
         (_("Kind"), display.kind_word(call.kind) if call is not None else display.text(operation.operation)),
@@ -234,14 +234,14 @@ def _search(operation: Operation, body: dict[str, Any], sees: bool) -> list[Fact
         }
     else:
         time = _("since %(since)s") % {"since": display.moment(since)}
-    # If there is one account only, its alias tells nothing.
+    # If there is only one account, its alias says nothing.
     account = conf.account_name(operation.account) if operation.account in conf.aliases() else operation.account
     is_known = len(conf.aliases()) < 2 and account == operation.account
     return [*facts, (_("Time"), time), (_("Account at the provider"), "" if is_known else display.text(account))]
 
 
 def _findings(model_admin: ReadOnlyAdmin, request: HttpRequest, operation: Operation, fitting: list[str]) -> list[str]:
-    """What the app knows of the outcome."""
+    """Return what the app knows about the outcome."""
     call = services.operations.get(operation.operation)
     found: list[str] = []
     if call is not None and fitting and may_view(model_admin.admin_site, request, MIRRORS[call.kind]):

@@ -1,4 +1,4 @@
-"""The payment methods as the provider lists them now. They are not stored."""
+"""List the payment methods as the provider has them now. They are not stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: The maximum of methods shown.
 MAX_ROWS = 500
-#: The maximum of fields with a column of their own; the last column has the others.
+#: The maximum of fields with a column of their own. The last column has the others.
 MAX_COLUMNS = 10
 
 
@@ -47,7 +47,7 @@ class MethodsForm(TypedForm):
 
 
 class PaymentMethodsPage:
-    """GET: the form. POST: the form and the provider's list. Reading is a POST, so that no link sends a request."""
+    """GET: the form. POST: the form and the provider's list. It is a POST, so that no link can send a request."""
 
     def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
         self.admin = model_admin
@@ -88,7 +88,7 @@ class PaymentMethodsPage:
 
 
 def _columns(methods: Iterable[schemas.PaymentMethod]) -> list[str]:
-    """The provider's field names: the spec defines only the code."""
+    """Return the provider's field names, because the spec defines only the code."""
     return list(dict.fromkeys(name for method in methods for name in method.extra))[:MAX_COLUMNS]
 
 
@@ -99,7 +99,7 @@ def _cells(method: schemas.PaymentMethod, names: list[str]) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    """A value as the provider sent it: the spec does not say which numbers are amounts, and in which units."""
+    """Return a value as the provider sent it. The spec does not say which numbers are amounts, or in which units."""
     if value is None or isinstance(value, str):
         return display.text(value)
     return display.text(json.dumps(value, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""The page that creates a payout."""
+"""Provide the page that creates a payout."""
 
 from __future__ import annotations
 
@@ -55,11 +55,12 @@ if TYPE_CHECKING:
 
     from payments_integration.admin.base import ReadOnlyAdmin
 
-#: Recipients that are suggested at most.
+#: The maximum of suggested recipients.
 _RECIPIENTS = 8
-#: The parameter with the id of a payout whose recipient is filled in. Addresses are logged, so it is no personal data.
+#: The parameter with the id of a payout whose recipient is filled in. Addresses are logged, so it contains no personal
+#: data.
 RECIPIENT = "recipient"
-#: Payouts whose money is back in the balance, as far as the provider says.
+#: In these statuses, the money is back in the balance, as far as the provider says.
 MONEY_IS_BACK = (PayoutStatus.FAILED, PayoutStatus.RETURNED)
 
 
@@ -110,7 +111,7 @@ class PayoutForm(DestinationForm):
         return str(self.cleaned_data.get("account") or next(iter(conf.aliases()), conf.DEFAULT_ACCOUNT))
 
     def clean(self) -> dict[str, Any]:
-        # Before the bank account is validated, so that all errors are shown at once.
+        # Parse the amount before the bank account is validated, so that all errors are shown at once.
         currency, typed = self.cleaned_data.get("currency"), self.cleaned_data.get("amount")
         if currency and typed:
             try:
@@ -132,7 +133,7 @@ class PayoutPage(ConfirmationPage):
 
     def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
         super().__init__(model_admin, request)
-        #: Read from the provider in this request.
+        #: The balance that this request read from the provider.
         self.balance: Balance | None = None
         to_field = request.POST.get(TO_FIELD_VAR)
         if to_field and not model_admin.to_field_allowed(request, to_field):
@@ -146,12 +147,12 @@ class PayoutPage(ConfirmationPage):
         return {} if chosen is None else self.recipient(chosen)
 
     def seen(self, pk: str | None) -> Payout | None:
-        """The payout with this id, if the user may see it."""
+        """Return the payout with this id, if the user may see it."""
         row = Payout.objects.filter(pk=pk).first() if pk and "\x00" not in pk else None
         return row if row is not None and self.admin.has_view_permission(self.request, row) else None
 
     def recipient(self, row: Payout) -> dict[str, Any]:
-        """Where a payout went. The bank account only for users who may see it."""
+        """Return the recipient of a payout as form values. Only users who may see the bank account get it."""
         sees = self.admin.sees_personal(self.request)
         account = destination_values(row.destination) if sees else {}
         names = ("account", "country", "currency", "method_code")
@@ -210,7 +211,7 @@ class PayoutPage(ConfirmationPage):
         amount, currency = subject.cleaned_data["amount"], subject.cleaned_data["currency"]
         recent = twins.recent("create_payout", account=subject.account_alias, amount=amount, currency=currency)
         for operation in recent:
-            # The arguments are empty after an erasure.
+            # An erasure empties the arguments.
             destination = operation.arguments.get("destination") or {}
             if all(destination.get(name) == subject.destination.get(name) for name in ("bank_code", "account_number")):
                 return operation
@@ -265,13 +266,13 @@ class PayoutPage(ConfirmationPage):
         may_choose = self.admin.has_view_permission(self.request) and self.admin.sees_personal(self.request)
         rows = rows.defer("metadata", "extra") if may_choose else rows.only("method_code", "country")
         newest = list(rows[:SUGGEST_FROM])
-        # The user typed the name, or may see it.
+        # Not masked: the user typed the name, or may see it.
         person = display.text(form["holder_name"].value() or "")
         title = _("New payout to %(person)s") % {"person": person} if person != display.EMPTY else self.title
         amount = form["amount"]
         if may_view(self.admin.admin_site, self.request, Balance):
             amount.help_text = format_html("{}<br>{}", self._balances(), amount.help_text)
-        # Only on an empty form, because choosing a recipient reloads the page.
+        # Show recipients only on an empty form, because choosing one reloads the page.
         is_empty = self.request.method != "POST"
         return {
             "title": title,
@@ -286,7 +287,7 @@ class PayoutPage(ConfirmationPage):
         }
 
     def _balances(self) -> str:
-        """What is available, as far as it is known here. The review asks the provider."""
+        """Return the available amounts as far as the mirror knows. The review asks the provider."""
         names = dict(conf.account_choices())
         known = Balance.objects.filter(account__in=conf.aliases(), gone_at=None).order_by("account", "currency")
         amounts = [
@@ -301,7 +302,7 @@ class PayoutPage(ConfirmationPage):
         return format_html(_("Available: {}"), shown or _("not known"))
 
     def _recipients(self, newest: list[Payout]) -> Iterator[tuple[str, str]]:
-        """(name, URL) of the bank accounts that money last went to, without those that it came back from."""
+        """Yield (name, URL) of the bank accounts that money last went to, unless their last payout came back."""
         known = set()
         for row in newest:
             account = destination_values(row.destination)

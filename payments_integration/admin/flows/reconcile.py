@@ -1,4 +1,4 @@
-"""Run a pass of reconciliation now: in a worker if PROCESSING is "celery", otherwise within the request."""
+"""Run a reconciliation pass now: in a worker if PROCESSING is "celery", otherwise within the request."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from payments_integration.models import AccountState, ReconciliationRun, RunKind
 
 logger = logging.getLogger(__name__)
 
-#: The maximum seconds of a pass within the request, and of waiting for the broker.
+#: The maximum seconds for a pass within the request, and for waiting for the broker.
 MAX_SECONDS = 20.0
 _BROKER_SECONDS = 3.0
-#: A task that no worker took within these seconds is dropped: the schedule has run the pass since.
+#: A task that no worker takes within these seconds is dropped. By then, the schedule has run the pass.
 _EXPIRES = 900
 
 #: The kinds that can be started here, in the order of the buttons.
@@ -34,7 +34,7 @@ KINDS: tuple[RunKind, ...] = (RunKind.EVENTS, RunKind.OBJECTS, RunKind.BALANCES)
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """How a kind of pass is run: by a task with these arguments, or here until a deadline."""
+    """How to run a kind of pass: by a task with these arguments, or in this process until a deadline."""
 
     task: Any
     run: Callable[[str, float], ReconciliationRun]
@@ -42,7 +42,7 @@ class _Pass:
 
 
 def _passes() -> dict[str, _Pass]:
-    # Celery is not loaded before a pass is started.
+    # Load Celery only when a pass is started.
     from payments_integration import tasks  # noqa: PLC0415
 
     return {
@@ -52,7 +52,7 @@ def _passes() -> dict[str, _Pass]:
         ),
         RunKind.OBJECTS: _Pass(
             tasks.reconcile_objects,
-            # Who starts it wants to know whether the rows differ now.
+            # A person who starts this wants to know if the rows differ now, so sweep all of them.
             lambda account, deadline: reconciliation.reconcile_objects(account, sweep=True, deadline=deadline),
             {"sweep": True},
         ),
@@ -63,7 +63,7 @@ def _passes() -> dict[str, _Pass]:
 
 
 def url(site: AdminSite) -> str:
-    """The URL that the buttons post ``account`` and ``kind`` to."""
+    """Return the URL that the buttons post ``account`` and ``kind`` to."""
     return reverse("admin:payments_integration_reconciliationrun_run", current_app=site.name)
 
 
@@ -101,7 +101,7 @@ def _outcome(run: ReconciliationRun) -> Outcome:
         )
         return Outcome(words % {"seconds": MAX_SECONDS}, messages.WARNING)
     if run.state == RunState.FAILED:
-        # Only the error's class: its message may quote a row. The run's page shows it to those who may see it.
+        # Show only the error's class, because its message may quote a row. The run's page shows it to permitted users.
         kind = run.error.partition(":")[0]
         return Outcome(_("The pass failed: %(error)s") % {"error": display.text(kind)}, messages.ERROR)
     words = _("Done: %(seen)d seen, %(recovered)d recovered, %(drifted)d differed, %(repaired)d repaired.")
@@ -111,7 +111,7 @@ def _outcome(run: ReconciliationRun) -> Outcome:
 
 
 def _is_running(account: str) -> bool:
-    """Whether a pass over the events has the account's claim now."""
+    """Return True if a pass over the events holds the account's claim now."""
     return AccountState.objects.filter(pk=account, claimed_until__gt=timezone.now()).exists()
 
 

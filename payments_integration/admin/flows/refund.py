@@ -1,4 +1,4 @@
-"""The page that refunds a payment."""
+"""Provide the page that refunds a payment."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from payments_integration.admin.base import ReadOnlyAdmin
 
 
-#: The parameter that fills in what an overpaid payment has too much, instead of everything that is left.
+#: The parameter that fills in the excess of an overpaid payment instead of everything that is left.
 EXCESS = "excess"
 REFUNDED_JUST_NOW = gettext_lazy(
     "A refund of this payment was asked for at {}: {}. Confirm only if more of it is to be refunded."
@@ -73,7 +73,7 @@ class ReasonForm(KeyedForm):
     )
 
     def clean_reason(self) -> str:
-        # Browsers send different line breaks; the reason has "\n".
+        # Browsers send different line breaks. Store "\n".
         return "\n".join(cast("str", self.cleaned_data["reason"]).splitlines())
 
 
@@ -97,7 +97,7 @@ class BankRefundForm(RefundForm, DestinationForm):
 
 
 class RefundPage(ConfirmationPage):
-    """Refund one payment: to its card, or to a bank account that is typed."""
+    """Refund one payment: to its card, or to a bank account that the user types."""
 
     template = "admin/payments_integration/payment/refund.html"
     title = gettext_lazy("Refund payment")
@@ -118,7 +118,7 @@ class RefundPage(ConfirmationPage):
         rest = refundable_rest(self.payment)
         amount = (self._excess(rest) if EXCESS in self.request.GET else 0) or rest
         initial = {"amount": format_amount(amount, self.payment.currency) if amount > 0 else ""}
-        # The payer prefills the bank account's holder, for users who may see personal data.
+        # Suggest the payer as the holder of the bank account, if the user may see personal data.
         if not self.by_card and self.admin.sees_personal(self.request):
             payer = _dict(self.payment.payer)
             document = _dict(payer.get("document"))
@@ -181,7 +181,7 @@ class RefundPage(ConfirmationPage):
     def message(self, form: KeyedForm, name: str | None, message: str) -> str:
         rest = refundable_rest(self.payment)
         if name == "amount" and form.cleaned_data.get("amount", 0) > rest > 0:
-            # The service's message has minor units.
+            # The service's message has the amount in minor units.
             return self._at_most(rest)
         return message
 
@@ -246,7 +246,7 @@ class RefundPage(ConfirmationPage):
         return max(0, rest - self.payment.amount)
 
     def _payer(self) -> str:
-        """The payer's name: masked if the user may not see it, or "" if it is not known."""
+        """Return the payer's name: masked if the user may not see it, or "" if it is not known."""
         return people.name(Page(self.admin.admin_site, self.request), self.payment, "payer")
 
     def _banks(self) -> list[Known]:
@@ -265,10 +265,10 @@ def _refund_of(amount: str, person: str) -> str:
 
 
 def _destination(form: RefundForm) -> dict[str, Any] | None:
-    """The bank account that the money goes to; None if it goes back to the card."""
+    """Return the bank account that the money goes to; None if it goes back to the card."""
     return form.destination if isinstance(form, BankRefundForm) else None
 
 
 def _dict(value: object) -> dict[str, Any]:
-    """A dict of the provider; empty if the provider sent something else."""
+    """Return a dict from the provider; empty if the provider sent a value of another type."""
     return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""The page that creates a webhook endpoint."""
+"""Provide the page that creates a webhook endpoint."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 
 def public_url(request: HttpRequest, account: str) -> str:
-    """The URL of an account's webhook view on the host of this request; empty if no URL is configured.
+    """Return the URL of an account's webhook view on the host of this request; empty if no URL is configured.
 
-    Always HTTPS, which the provider requires, because a proxy may not forward the scheme; unchanged on localhost.
+    The URL is always HTTPS, because the provider requires it and a proxy may not forward the scheme. On localhost, the
+    scheme is unchanged.
     """
     try:
         if account == conf.DEFAULT_ACCOUNT:
@@ -59,7 +60,7 @@ class WebhookEndpointForm(KeyedForm):
     )
 
     def __init__(self, own: dict[str, str], *args: Any, **kwargs: Any) -> None:
-        """``own``: the URL of each account's webhook view."""
+        """Take the URL of each account's webhook view as ``own``."""
         super().__init__(*args, **kwargs)
         self._own = own
         account = cast("forms.ChoiceField", self.fields["account"])
@@ -80,7 +81,7 @@ class WebhookEndpointForm(KeyedForm):
 
 
 class WebhookEndpointPage:
-    """One request of the page that creates an endpoint; the view has checked the permission."""
+    """One request of the page that creates an endpoint. The view has checked the permission."""
 
     def __init__(self, model_admin: MirrorAdmin, request: HttpRequest) -> None:
         self.admin = model_admin
@@ -128,7 +129,7 @@ class WebhookEndpointPage:
             return self._leave(messages.WARNING, explain(site, error))
         except (PaymentsError, ImproperlyConfigured) as error:
             form.add_error(None, explain(site, error))
-            # This key keeps this refusal for ever, so another try gets a new key.
+            # This key keeps the refusal forever, so another attempt needs a new key.
             typed = self.request.POST.copy()
             typed["idempotency_key"] = new_key()
             form.data = typed

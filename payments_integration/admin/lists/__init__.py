@@ -1,1 +1,1 @@
-"""What every list has: search, filters, pages of constant cost and an export."""
+"""Provide what every list has: search, filters, pages of constant cost and an export."""

@@ -1,8 +1,8 @@
-"""A model's list: its columns, pages, search and filters, and the personal data that it masks.
+"""Show a model's list: its columns, pages, search and filters. Personal data is masked.
 
-A page costs the same with a hundred rows and with a hundred million, without COUNT or OFFSET: it begins after
-(``after``) or ends before (``before``) a cursor, which is one row's values of the columns that the list is sorted by.
-One extra row is read to know whether there is another page.
+A page costs the same with a hundred rows and with a hundred million, because it needs no COUNT or OFFSET. It begins
+after (``after``) or ends before (``before``) a cursor: one row's values in the columns that the list is sorted by. One
+extra row is read to find out if there is another page.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ else:
 AFTER, BEFORE = "after", "before"
 TOO_MANY = _("Too many match, and not all are shown. Type more, or add another word.")
 
-#: What Django's ``unquote`` makes of an underscore and two digits, and how they are written.
+#: Maps each character that Django's ``unquote`` makes of an underscore and two digits to these three characters.
 _READ_AS_QUOTED = {code: text for code, text in QUOTE_MAP.items() if code != ord("_")}
 
 
@@ -52,7 +52,7 @@ class KeysetChangeList(ChangeList):
     backwards = False
 
     def get_filters(self, request: HttpRequest) -> Any:
-        # Removed first: a cursor is not a filter, and only the links between pages contain it.
+        # Remove the cursor first: it is not a filter, and only the links between pages contain it.
         for name in (AFTER, BEFORE):
             if value := self.params.pop(name, None):
                 self.cursor, self.backwards = str(value), name == BEFORE
@@ -66,14 +66,14 @@ class KeysetChangeList(ChangeList):
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
         usual, chosen = [*map(str, self.model_admin.get_ordering(request))], self._sorted_by()
         if (field := self.model_admin.chosen_days(request)) and not chosen:  # type: ignore[attr-defined]
-            # One index then serves the days and the pages.
+            # One index is then used for the days and the pages.
             self.order = Order(self.lookup_opts, [f"-{field}"], filled=[field])
         else:
             self.order = Order(self.lookup_opts, chosen or usual)
         return self.order.by
 
     def _sorted_by(self) -> list[str]:
-        """The column in the request, if the list can be sorted by it; those columns have an index."""
+        """Return the column in the request if the list can be sorted by it. Such columns have an index."""
         chosen = str(self.params.get(ORDER_VAR) or "").split(".")[0]
         try:
             column = self.list_display[int(chosen.removeprefix("-"))]
@@ -94,14 +94,14 @@ class KeysetChangeList(ChangeList):
         rows, self.newer, self.older = self._page(self.queryset.annotate(**counts), place)
         self.tabs = chosen.tab_links(self, tabs, chosen.counted(rows, counts, self.queryset.db))
         self.result_list = rows
-        # Django expects counts. With equal counts it offers no "select all" beyond this page.
+        # Django expects counts. If they are equal, it offers no "select all" beyond this page.
         self.result_count = self.full_result_count = len(rows)
         self.show_full_result_count = False
         self.show_admin_actions = bool(rows)
         self.can_show_all = self.show_all = self.multi_page = False
 
     def _page(self, listed: QuerySet[Any], place: tuple[Any, ...] | None) -> tuple[list[Any], bool, bool]:
-        """The rows, and whether there are rows before and after them."""
+        """Return the rows, True if there are rows before them, and True if there are rows after them."""
         size = self.list_per_page
         if place is not None and self.backwards:
             back = self.order.reversed()
@@ -120,7 +120,7 @@ class KeysetChangeList(ChangeList):
 
     @property
     def plain_url(self) -> str:
-        """The list without what the chips stand for."""
+        """The URL of the list without the filters that the chips show."""
         return self.get_query_string({name: None for chip in self.chips for name in chip.names})
 
     @property
@@ -149,31 +149,31 @@ class ListAdmin(_ModelAdmin):
     list_defer: tuple[str, ...] = ()
     #: Fields and columns with personal data, masked for users who may not see it.
     personal: tuple[str, ...] = ()
-    #: Where the menu has the list, and under which name if not under that of the model; None: not in the menu.
+    #: The list's place in the menu; None: not in the menu. ``menu_label`` is its name, if not the name of the model.
     menu_place: Place | None = None
     menu_label: StrOrPromise = ""
-    #: Links above the list to the rows in some statuses, which leave the other filters as they are.
+    #: Links above the list to the rows in some statuses. They keep the other filters.
     tabs: tuple[Tab, ...] = ()
 
     def sees_personal(self, request: HttpRequest) -> bool:
-        """Whether the user may see personal data of payers and recipients."""
+        """Return True if the user may see personal data of payers and recipients."""
         return may(request, "view_personal_data")
 
     def url_name(self, name: str) -> str:
         return f"{self.opts.app_label}_{self.opts.model_name}_{name}"
 
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
-        """Links to other pages, above the list."""
+        """Yield links to other pages, above the list."""
         return ()
 
     def menu_entries(self, request: HttpRequest) -> Iterable[Entry]:
-        """The menu's entries for the pages of this model that the user may see."""
+        """Yield the menu's entries for the pages of this model that the user may see."""
         if self.menu_place is not None and self.has_view_permission(request):
             label = self.menu_label or capfirst(str(self.opts.verbose_name_plural))
             yield Entry(self.menu_place, label, display.list_url(self.admin_site, self.model), self.model)
 
     def search_url(self, request: HttpRequest) -> str:
-        """The page that the search above every page leads to; empty if this model does not have it."""
+        """Return the URL of the search page, which every page's search field opens; empty if this model has none."""
         return ""
 
     # Columns
@@ -183,12 +183,12 @@ class ListAdmin(_ModelAdmin):
         several = len(conf.aliases()) > 1 or self.opts.pk.name == "account"
         names = [name for name in self.list_display if several or name != "account"]
         if field := self.chosen_days(request):
-            # The time that the list is now sorted by, in place of its usual one.
+            # The list is now sorted by this time, so show it in place of the usual one.
             names = [field if name in (self.sortable_by or ()) else name for name in names]
         return tuple(map(self._masking(request, self._list_column), names))
 
     def chosen_days(self, request: HttpRequest) -> str:
-        """The time field by whose days the list is filtered, if the list is usually sorted by another one."""
+        """Return the time field whose days filter the list, if the list is usually sorted by another field."""
         usual = [str(name).removeprefix("-") for name in self.get_ordering(request)]
         return chosen_field(request.GET, self.list_filter, usual)
 
@@ -203,20 +203,20 @@ class ListAdmin(_ModelAdmin):
         ]
 
     def _masking(self, request: HttpRequest, shown: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """A function from a field's name to the column for this user; ``shown`` is it for users who see everything."""
+        """Return a function from a field's name to its column: ``shown``, or a masked column for this user."""
         if self.sees_personal(request):
             return shown
         return lambda name: columns.masked(self, name) if name in self.personal else shown(name)
 
     def _list_column(self, name: Any) -> Any:
-        """The column of a name in the list: an id can be copied, and a time has few words."""
+        """Return the column of a name in the list: an id can be copied, and a time has few words."""
         if name == "id":
             return columns.copied(self.opts, name)
         field = next((field for field in self.opts.concrete_fields if field.name == name), None)
         return columns.short(self.opts, name) if isinstance(field, DateTimeField) else self._column(name)
 
     def _column(self, name: Any) -> Any:
-        """The column of a name: a time and the account have one of our own, any other name stays as it is."""
+        """Return the column of a name. Times and the account have columns of our own; any other name is unchanged."""
         fields = {field.name for field in self.opts.concrete_fields if isinstance(field, DateField)}
         if name == "account":
             return columns.account(self.opts)
@@ -225,11 +225,11 @@ class ListAdmin(_ModelAdmin):
     # Rows
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """The row of a page, or None. 404 for an id that PostgreSQL cannot be asked for."""
+        """Return the row of a page, or None. Raises Http404 for an id that PostgreSQL does not accept."""
         if "\x00" in object_id:
             raise Http404
         found = super().get_object(request, object_id, from_field)
-        # Django's link beside a field of raw_id_fields is not quoted: "pay_22…" arrives as 'pay"…'.
+        # Django does not quote its link beside a field of raw_id_fields: "pay_22…" arrives as 'pay"…'.
         raw = object_id.translate(_READ_AS_QUOTED)
         return super().get_object(request, raw, from_field) if found is None and raw != object_id else found
 
@@ -239,7 +239,7 @@ class ListAdmin(_ModelAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Match the whole text as ``search_fields`` say, and as ``find_more`` does."""
+        """Match the whole text with ``search_fields`` and with ``find_more``."""
         term = typed(search_term).strip()
         if not term:
             return queryset, False
@@ -251,11 +251,11 @@ class ListAdmin(_ModelAdmin):
         return queryset.filter(found.rows), False
 
     def find_more(self, request: HttpRequest, term: str) -> tuple[Iterable[Any], bool]:
-        """The primary keys of further rows that match a search term, and whether there may be more of them."""
+        """Return the primary keys of further rows that match a search term, and True if there may be more of them."""
         return (), False
 
     def get_lookups(self, request: HttpRequest, term: str) -> list[filters.Lookup]:
-        """The lookups that a search term is tried with."""
+        """Return the lookups that a search tries with a term."""
         read = (filters.lookup(self.model, str(name), term) for name in self.search_fields)
         return [found for found in read if found is not None]
 
@@ -266,7 +266,7 @@ class ListAdmin(_ModelAdmin):
     def response_action(
         self, request: HttpRequest, queryset: QuerySet[Any], *args: Any, **kwargs: Any
     ) -> HttpResponse | None:
-        """Run an action only on rows that were selected one by one, because only those were visible."""
+        """Run an action only on rows that were selected one by one, because the user saw only these rows."""
         chosen = queryset.filter(pk__in=request.POST.getlist(ACTION_CHECKBOX_NAME))
         return super().response_action(request, chosen, *args, **kwargs)
 

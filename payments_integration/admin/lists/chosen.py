@@ -1,7 +1,7 @@
-"""What is chosen of a list, above it: tabs with the number of their rows, and a chip for each filter that is set.
+"""Show the current choice above a list: tabs with the number of their rows, and a chip for each filter that is set.
 
-Counting stops at ``MOST``, and the statement of the rows counts for all tabs. No tab has a number where no index
-bounds what the database looks at: a list costs the same with a hundred million rows.
+Counting stops at ``MOST``, and the query for the rows counts for all tabs. A tab has no number if no index bounds the
+rows that the database reads. A list therefore costs the same with a hundred million rows.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Tab:
     """A link to some rows of a list."""
 
     label: StrOrPromise
-    #: The query parameters that it sets; it removes those of the other tabs.
+    #: The query parameters that it sets. It removes the parameters of the other tabs.
     parameters: dict[str, str]
-    #: The same as a filter.
+    #: Filters a queryset by the same condition.
     rows: Callable[[QuerySet[Any]], QuerySet[Any]]
-    #: Whether an index bounds what is read to count them.
+    #: True if an index bounds the rows that are read to count them.
     is_counted: bool = True
 
 
@@ -54,37 +54,37 @@ class TabLink:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A filter that is set."""
+    """A link that removes one filter from the list."""
 
     label: str
-    #: The list without it.
+    #: The URL of the list without the filter.
     url: str
-    #: The query parameters that it stands for.
+    #: The query parameters of the filter.
     names: tuple[str, ...]
 
 
 class _Count(Subquery):
-    """How many rows a query with a LIMIT has."""
+    """The number of rows of a query with a LIMIT."""
 
     template = "(SELECT COUNT(*) FROM (%(subquery)s) AS counted)"
     output_field = IntegerField()
 
 
 def in_status(label: StrOrPromise, statuses: Collection[str]) -> Tab:
-    """The rows in one of these statuses."""
+    """Return the tab of the rows in one of these statuses."""
     wanted = sorted(statuses)
     return Tab(label, {"status": SEPARATOR.join(wanted)}, lambda rows: rows.filter(status__in=wanted))
 
 
 def with_all(tabs: Collection[Tab]) -> list[Tab]:
-    """The tabs with one for all rows before them."""
+    """Return the tabs after a tab for all rows."""
     return [Tab(_("All"), {}, lambda rows: rows), *tabs] if tabs else []
 
 
 def counts(request: HttpRequest, changelist: ChangeList, tabs: Collection[Tab]) -> dict[str, Any]:
-    """Annotations that count the rows of each tab; empty if they cannot be counted cheaply.
+    """Return annotations that count the rows of each tab; empty if they cannot be counted cheaply.
 
-    They do not depend on the row that they annotate, so databases count once for the statement.
+    They do not depend on the row that they annotate, so databases count once for the whole query.
     """
     rows = _countable(request, changelist, _parameters(tabs)) if tabs else None
     if rows is None:
@@ -97,14 +97,17 @@ def counts(request: HttpRequest, changelist: ChangeList, tabs: Collection[Tab]) 
 
 
 def counted(rows: list[Any], annotations: dict[str, Any], using: str) -> dict[str, int | None]:
-    """The numbers, as the rows have them; without rows they are another statement."""
+    """Return the counts from the rows' annotations. Without rows, it takes another query."""
     if rows or not annotations:
         return {name: getattr(rows[0], name) for name in annotations}
     return dict(zip(annotations, values_of(using, *annotations.values()), strict=True))
 
 
 def tab_links(changelist: ChangeList, tabs: Collection[Tab], found: dict[str, int | None]) -> list[TabLink]:
-    """They keep the other filters, the search and the order. ``found``: how many rows those have that were counted."""
+    """Return the tabs' links, which keep the other filters, the search and the order.
+
+    ``found``: the number of rows of each counted tab.
+    """
     without: dict[str, Any] = dict.fromkeys(_parameters(tabs))
     given = {name: changelist.params[name] for name in without if name in changelist.params}
     return [
@@ -117,7 +120,7 @@ def tab_links(changelist: ChangeList, tabs: Collection[Tab], found: dict[str, in
 
 
 def _column(number: int) -> str:
-    """The annotation with the count of a tab."""
+    """Return the name of the annotation with the count of a tab."""
     return f"pi_tab_{number}"
 
 
@@ -126,7 +129,7 @@ def _shown(count: int) -> str:
 
 
 def chips(changelist: ChangeList, tabs: Collection[TabLink]) -> Iterator[Chip]:
-    """The search and the filters that are set, without those that the current tab sets."""
+    """Yield a chip for the search and for each filter that is set, except filters that the current tab sets."""
     shown = {name for tab in tabs if tab.is_current for name in tab.parameters}
     if changelist.query:
         yield _chip(changelist, f"“{display.text(changelist.query)}”", [SEARCH_VAR])
@@ -141,7 +144,7 @@ def _chip(changelist: ChangeList, label: str, names: list[str]) -> Chip:
 
 
 def _words(spec: Any) -> str:
-    """What a filter lets through."""
+    """Return the chosen values of a filter in words."""
     given = [str(value) for value in spec.used_parameters.values()]
     if isinstance(spec, Days):
         if len(given) == 1 and given[0] in PERIODS:
@@ -157,7 +160,7 @@ def _parameters(tabs: Collection[Tab]) -> set[str]:
 
 
 def _countable(request: HttpRequest, changelist: ChangeList, without: Collection[str]) -> QuerySet[Any] | None:
-    """The rows of the list in every tab; None if they cannot be counted cheaply."""
+    """Return the rows of the list in every tab; None if they cannot be counted cheaply."""
     rows = changelist.root_queryset.order_by()
     others = [
         spec
@@ -166,7 +169,7 @@ def _countable(request: HttpRequest, changelist: ChangeList, without: Collection
     ]
     if not all(isinstance(spec, Days | KnownValues) for spec in others) or getattr(request, "pi_is_cut", False):
         return None
-    # Each tab has an index for its statuses. It does not serve another value as well.
+    # Each tab has an index for its statuses, which does not help with another filter.
     is_bounded = changelist.query or any(isinstance(spec, Days) and spec.begins for spec in others)
     if not is_bounded and any(isinstance(spec, KnownValues) for spec in others):
         return None

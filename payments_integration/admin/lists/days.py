@@ -1,4 +1,4 @@
-"""The filter by day: a range of dates, or a period such as "yesterday" that means other days tomorrow."""
+"""Filter a list by day: a range of dates, or a period such as "yesterday", whose days depend on today."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from payments_integration.admin.shared.typed import TypedForm
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: Query parameters: the first and the last day, or the name of a period.
+#: The query parameters: the first and the last day, or the name of a period.
 FROM, TO, PERIOD = "from", "to", "days"
 _FIRST_YEAR, _LAST_YEAR = 1900, 9990
 
@@ -33,7 +33,7 @@ def _last_month(today: date) -> tuple[date, date]:
     return end.replace(day=1), end
 
 
-#: Each period by its name in addresses: the words for it, and its first and last day as seen from today.
+#: Each period by its name in addresses: its label, and its first and last day relative to today.
 PERIODS: dict[str, tuple[StrOrPromise, Callable[[date], tuple[date, date]]]] = {
     "today": (_("Today"), lambda today: (today, today)),
     "yesterday": (_("Yesterday"), lambda today: (today - _DAY, today - _DAY)),
@@ -47,17 +47,17 @@ PERIODS: dict[str, tuple[StrOrPromise, Callable[[date], tuple[date, date]]]] = {
 class Days(admin.ListFilter):
     """Filters by a range of days, both ends included, in the site's time zone.
 
-    The form works without scripts. After an invalid date the list is empty, because a full list would look like the
-    list of those days.
+    The form works without scripts. After an invalid date, the list is empty, because a full list would look like the
+    list of the chosen days.
     """
 
     title = _("day")
     template = "admin/payments_integration/includes/days.html"
-    #: Themes of the admin read it from every filter.
+    #: Themes of the admin read this attribute from every filter.
     parameter_name = FROM
     #: The name of the field with the time.
     field_name: str
-    #: Stands before the names of the parameters, so that a list can have several of these filters.
+    #: Precedes the names of the parameters, so that a list can have several of these filters.
     prefix = ""
     #: The other parameters of the query string, repeated by the form.
     kept: tuple[tuple[str, str], ...] = ()
@@ -72,11 +72,11 @@ class Days(admin.ListFilter):
 
     @classmethod
     def parameters(cls) -> set[str]:
-        """The names of its query parameters."""
+        """Return the names of its query parameters."""
         return {cls.prefix + name for name in (FROM, TO, PERIOD)}
 
     def _dates(self) -> dict[str, Any] | None:
-        """The form's data. Dates go before a period, so that the form narrows what a link has chosen."""
+        """Return the form's data. Dates override a period, so that the form narrows what a link has chosen."""
         period: Any = self.used_parameters.get(self.prefix + PERIOD)
         if period not in PERIODS or len(self.used_parameters) > 1:
             return self.used_parameters or None
@@ -85,7 +85,7 @@ class Days(admin.ListFilter):
 
     @property
     def begins(self) -> bool:
-        """Whether it has a first day."""
+        """Return True if it has a first day."""
         return bool(not self.is_wrong and self.form.is_bound and self.form.cleaned_data[self.prefix + FROM])
 
     def has_output(self) -> bool:
@@ -104,7 +104,7 @@ class Days(admin.ListFilter):
         return self.within(queryset, start, end)
 
     def within(self, rows: QuerySet[Any], start: datetime | None, end: datetime | None) -> QuerySet[Any]:
-        """The rows from ``start`` on and before ``end``."""
+        """Return the rows from ``start`` (included) to ``end`` (excluded)."""
         if start:
             rows = rows.filter(**{f"{self.field_name}__gte": start})
         return rows.filter(**{f"{self.field_name}__lt": end}) if end else rows
@@ -128,7 +128,7 @@ class Days(admin.ListFilter):
 
 
 class DaysForm(TypedForm):
-    """The first and the last day; either may be empty."""
+    """The first and the last day. Either may be empty."""
 
     def __init__(self, prefix: str, data: dict[str, Any] | None = None) -> None:
         super().__init__(data, auto_id="pi-days-%s")
@@ -159,9 +159,9 @@ class Day(forms.DateField):
 
 
 def chosen_field(given: QueryDict, list_filter: Iterable[Any], usual: Collection[str]) -> str:
-    """The time field of the filter that has a parameter in the address, unless it is one of the ``usual`` fields."""
+    """Return the time field of the filter with a parameter in the address, unless the field is one of ``usual``."""
     for item in list_filter:
         if isinstance(item, type) and issubclass(item, Days) and item.field_name not in ("", *usual):
-            # As in the filter, a blank parameter is none: it leaves rows in the list that do not have the time.
+            # Ignore a blank parameter, as the filter does: its list may contain rows without this time.
             return item.field_name if any(given.get(name, "").strip() for name in item.parameters()) else ""
     return ""

@@ -1,8 +1,8 @@
-"""The filters and the search of the lists, each of which reads through an index.
+"""Filter and search the lists. Every filter and search reads through an index.
 
-The filters' choices are the known values, so that no list needs a DISTINCT over its table. A search tries the whole
-typed text with every lookup. The ids of matching rows are looked up first: with one statement for everything, a
-database could scan the list in its order until a page is full.
+The filters' choices are the known values, so no list needs a DISTINCT over its table. A search tries the whole typed
+text with every lookup. It looks up the ids of matching rows first, because with one query for everything, a database
+could scan the list in its order until a page is full.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 OTHER = "~other"
 #: The query parameter of ``Refunded``.
 REFUNDED = "refunded"
-#: Stands between several values of one filter, as in links of the overview.
+#: Separates several values of one filter, as in links of the overview.
 SEPARATOR = ","
-#: The maximum of consecutive unknown values that are looked up.
+#: The maximum of consecutive unknown values that are looked up after a known one.
 _ROUNDS = 6
 #: The maximum of ids that a search looks up.
 MAX_IDS = 500
@@ -49,7 +49,7 @@ class KnownValues(admin.SimpleListFilter):
     """Filters by one of the known values of a field, or by all others."""
 
     values: Callable[[], Choices]
-    #: Whether the provider may send values that this version does not know.
+    #: True if the provider may send values that this version does not know.
     open_ended = True
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, StrOrPromise]]:
@@ -74,10 +74,10 @@ class KnownValues(admin.SimpleListFilter):
 
 
 def others(model: type[Model], field: str, known: Iterable[str]) -> list[str]:
-    """The values of a field that are not known, found with a few steps through the field's index.
+    """Return the unknown values of a field, found with a few steps through the field's index.
 
-    ``NOT IN`` would read the whole table for values that are rare. Here one statement asks for the next value after
-    each known one, and is repeated for each unknown value that it finds.
+    ``NOT IN`` would read the whole table for rare values. Instead, one query asks for the next value after each known
+    one. It is repeated from the unknown values that it finds.
     """
     rows = model._default_manager.order_by()
     # MariaDB and MySQL ignore case, so values that differ only in case are the same.
@@ -102,7 +102,7 @@ def others(model: type[Model], field: str, known: Iterable[str]) -> list[str]:
 def known(
     field: str, title: StrOrPromise, values: Callable[[], Choices] | Any, *, open_ended: bool = True
 ) -> type[KnownValues]:
-    """A filter on ``field``; ``values`` is an enumeration or a function that gives the choices."""
+    """Return a filter on ``field``. ``values`` is an enumeration, or a function that returns the choices."""
     choices = (lambda: list(values.choices)) if hasattr(values, "choices") else values
     made = type(
         f"{field.title().replace('_', '')}Filter",
@@ -146,18 +146,18 @@ class Refunded(KnownValues):
 
 
 def refunded(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """The refunded ones among payments. They are found through their refunds, because the amount has no index."""
+    """Return the refunded payments. They are found through their refunds, because the amount has no index."""
     refunds = Refund.objects.order_by().exclude(payment_id=None).values("payment_id")
     return rows.filter(refunded_amount__gt=0, pk__in=refunds)
 
 
 def days(field_name: str) -> type[Days]:
-    """A filter on the day of a time field."""
+    """Return a filter on the day of a time field."""
     return cast("type[Days]", type("DaysFilter", (Days,), {"field_name": field_name}))
 
 
 def parameters(list_filter: Iterable[Any]) -> set[str]:
-    """The query parameters of a list's filters."""
+    """Return the query parameters of a list's filters."""
     names: set[str] = set()
     for item in list_filter:
         if isinstance(item, type) and issubclass(item, Days):
@@ -168,9 +168,9 @@ def parameters(list_filter: Iterable[Any]) -> set[str]:
 
 
 def without_lookups(given: QueryDict, list_filter: Iterable[Any]) -> QueryDict | None:
-    """The parameters with ``status`` for ``status__exact`` and ``status__in``, as Django's own lists name them.
+    """Return the parameters with ``status`` in place of ``status__exact`` and ``status__in``, Django's own names.
 
-    None if there is nothing to rename.
+    Returns None if there is nothing to rename.
     """
     known, renamed = parameters(list_filter), given.copy()
     for name in given:
@@ -185,7 +185,7 @@ class Lookup:
     """One way to look up a term."""
 
     rows: Q
-    #: Whether the term is the beginning of an id, which may match any number of rows.
+    #: True if the term is the beginning of an id, which may match any number of rows.
     is_prefix: bool = False
 
 
@@ -194,12 +194,12 @@ class Found:
     """The result of a search, as a filter."""
 
     rows: Q
-    #: Whether not all rows that match are found.
+    #: True if some matching rows were left out.
     is_cut: bool = False
 
 
 def lookup(model: type[Model], name: str, term: str) -> Lookup | None:
-    """The lookup of ``term`` by one of ``search_fields``; None if no value can match."""
+    """Return the lookup of ``term`` by one of ``search_fields``; None if no value can match."""
     if not term or len(term) > _MAX_TERM:
         return None
     field, _separator, how = name.partition("__")
@@ -218,7 +218,10 @@ def lookup(model: type[Model], name: str, term: str) -> Lookup | None:
 def search(
     model: type[Model], lookups: Iterable[Lookup], find_more: Callable[[], tuple[Iterable[Any], bool]]
 ) -> Found:
-    """The rows that match one of the lookups, and those of ``find_more``: their keys, and whether there are others."""
+    """Find the rows that match one of the lookups, and the rows of ``find_more``.
+
+    ``find_more`` returns keys, and True if there are more rows.
+    """
     known = list(lookups)
     rows: QuerySet[Any] = model._default_manager.order_by().values_list("pk", flat=True)
     keys: dict[Any, None] = {}
@@ -227,7 +230,7 @@ def search(
         either = functools.reduce(operator.or_, exact)
         found = list(rows.filter(either)[: MAX_IDS + 1])
         if len(found) > MAX_IDS:
-            # So many matches are found quickly in any order.
+            # With this many matches, the list finds them quickly in any order.
             wanted = either
         else:
             keys |= dict.fromkeys(found)
@@ -243,5 +246,5 @@ def search(
 
 
 def _known_accounts() -> list[str]:
-    """The configured accounts and those that once were configured."""
+    """Return the accounts that are or once were configured."""
     return sorted({*conf.aliases(), *AccountState.objects.values_list("pk", flat=True)})

@@ -1,4 +1,4 @@
-"""Balances: the merchant's money at the provider, and how it changed."""
+"""Show balances: the merchant's money at the provider, and how it changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ AMOUNTS: dict[str, StrOrPromise] = {
     "hold": gettext_lazy("hold"),
     "debt": gettext_lazy("debt"),
 }
-#: What each amount is (spec, "Balance"). The spec does not say that they add up to anything.
+#: The meaning of each amount (spec, "Balance"). The spec does not say that they add up to anything.
 _MEANINGS: dict[str, StrOrPromise] = {
     "available": gettext_lazy("can be paid out"),
     "pending": gettext_lazy("waits for settlement"),
@@ -92,7 +92,7 @@ class BalanceAdmin(MirrorAdmin):
         yield Tool(gettext_lazy("Refresh"), url)
 
     def refresh_view(self, request: HttpRequest) -> HttpResponse:
-        """Read the balances of every account. It changes nothing at the provider: the view permission is enough."""
+        """Read the balances of every account. It changes nothing there, so the view permission is sufficient."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         if request.method != "POST":

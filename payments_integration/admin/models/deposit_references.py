@@ -1,6 +1,6 @@
-"""Deposit references, and the payments that probably came in through one.
+"""Show deposit references, and the payments that probably came in through one.
 
-The provider turns each transfer to a reference into a payment and does not say which reference it was (spec, "Deposit
+The provider turns each transfer to a reference into a payment, but does not say to which reference (spec, "Deposit
 references"). Such a payment has the reference's flow, method, country, currency and merchant reference.
 """
 
@@ -24,7 +24,7 @@ from payments_integration.enums import RECEIVED_PAYMENT_STATUSES, Country, Depos
 from payments_integration.models import DepositReference, Operation, Payment
 from payments_integration.next_action import BankTransfer, parse
 
-#: The payments that the total received counts.
+#: The maximum of payments in the total received.
 MAX_COUNTED = 500
 
 TITLE = _("Payments that probably came in through it")
@@ -64,7 +64,7 @@ class DepositReferenceAdmin(MirrorAdmin):
 
     @admin.display(description=_("merchant reference"))
     def name_shown(self, obj: DepositReference) -> str:
-        # The link to the page needs some words.
+        # The link to the page needs a text.
         return display.text(obj.merchant_reference) if obj.merchant_reference else method_name(obj.method_code)
 
     def headline(self, page: Page, obj: DepositReference) -> Iterable[str]:
@@ -85,7 +85,7 @@ class DepositReferenceAdmin(MirrorAdmin):
         if obj.merchant_reference and page.may_view(Payment):
             yield received_section(obj)
         facts: list[people.Fact] = [
-            # With a link to the payments that have it.
+            # Links to the payments that have this reference.
             (_("Order"), display.search_link(page.site, Payment, obj.merchant_reference)),
             (_("Method"), method_name(obj.method_code)),
             (_("Country"), str(self.country_shown(obj))),
@@ -100,7 +100,7 @@ class DepositReferenceAdmin(MirrorAdmin):
 
 
 def _code(obj: DepositReference) -> str:
-    """What the payer must write or transfer to."""
+    """Return the reference that the payer must write, or the account number that the payer must transfer to."""
     details = parse(obj.details)
     if details is None:
         return ""
@@ -108,7 +108,7 @@ def _code(obj: DepositReference) -> str:
 
 
 def _payer(obj: DepositReference) -> str:
-    """The payer whom it was made for. The provider does not return it, so it is read from our own request, once."""
+    """Return the payer it was made for. The provider does not return them, so read them once from our own request."""
     kept: dict[str, Any] = obj.__dict__
     if "pi_payer" not in kept:
         kept["pi_payer"] = _read_payer(obj)
@@ -122,7 +122,7 @@ def _read_payer(obj: DepositReference) -> str:
 
 
 def received_section(obj: DepositReference) -> Section:
-    """What its probable payments have brought, without those on hold or charged back."""
+    """Show the total of its probable payments, except payments on hold or charged back."""
     found = list(_newest(obj).values_list("status", "amount_received", "created_at")[: MAX_COUNTED + 1])
     counted = found[:MAX_COUNTED]
     received = [amount for status, amount, _at in counted if status in RECEIVED_PAYMENT_STATUSES and amount]
@@ -160,8 +160,8 @@ def payments_section(page: Page, obj: DepositReference) -> Iterable[Section]:
 
 
 def probable_payments(obj: DepositReference) -> QuerySet[Payment]:
-    """The payments that share the reference's fields, found by the index on the merchant reference."""
-    # A payment may have no flow. One with another flow did not come in through a deposit reference.
+    """Return the payments that share the reference's fields, found by the index on the merchant reference."""
+    # A payment may have no flow. A payment with another flow did not come in through a deposit reference.
     by_deposit = Q(flow=Flow.DEPOSIT_REFERENCE) | Q(flow=None) | Q(flow="")
     return Payment.objects.filter(
         by_deposit,

@@ -1,4 +1,4 @@
-"""Events and status changes."""
+"""Show events and status changes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, EventState, StatusChange
 
-#: Dispatched and parked rows can be dispatched again, quarantined events can be parsed again.
+#: Dispatched and parked rows can be dispatched again. Quarantined events can be parsed again.
 REPLAYABLE = (EventState.PARKED, EventState.DONE, EventState.QUARANTINED)
-#: The seconds that a page waits for receivers; a worker or the scheduled sweeper does the rest.
+#: The maximum seconds that a page waits for receivers. A worker or the scheduled sweeper does the rest.
 _MAX_WAIT = 4.0
 
 
 def replay(item: Any, actor: Any) -> None:
-    """Have a row dispatched again (or, in quarantine, parsed again), and wake the processor after commit."""
+    """Mark a row to be dispatched again (in quarantine: parse it again), and wake the processor after commit."""
     inbox.replay(item, actor=actor)
     _wake(item.account)
 
@@ -52,7 +52,7 @@ def _replayed(item: Any | None) -> Outcome:
 
 
 class ReplayAdmin(ReadOnlyAdmin):
-    """Rows that are dispatched to receivers, and that can be replayed."""
+    """Rows that are dispatched to receivers and can be replayed."""
 
     actions = ("replay_selected",)
     buttons = (
@@ -72,7 +72,7 @@ class ReplayAdmin(ReadOnlyAdmin):
     def get_urls(self) -> list[URLPattern]:
         urls = super().get_urls()
         for url in urls:
-            # The list's action replays, and receivers run outside transactions.
+            # The list's action replays rows, and receivers run outside transactions.
             if url.name == self.url_name("changelist"):
                 outside_transactions(url.callback)
         return urls
@@ -144,7 +144,7 @@ class EventAdmin(ReplayAdmin):
     state_shown = columns.status(_("state"), EventState, "state")
     object_shown = columns.object_link(_("object"))
     type_shown = columns.event_type()
-    # A receiver fails after its event is applied; before, the text says what is wrong with the body.
+    # A receiver can fail only after its event is applied. Before that, the text says what is wrong with the body.
     error_shown = columns.traceback(
         "error", _("error"), is_reason=lambda obj: obj.state in (EventState.QUARANTINED, EventState.PENDING)
     )
@@ -157,7 +157,7 @@ class EventAdmin(ReplayAdmin):
 
 @admin.register(StatusChange)
 class StatusChangeAdmin(ReplayAdmin):
-    """Not in the menu: objects and events lead to their changes."""
+    """Status changes. They are not in the menu, because objects and events link to their changes."""
 
     list_display = (
         "kind_shown", "state_shown", "object_shown", "previous_status_shown", "new_status_shown", "at", "event_link",

@@ -1,7 +1,7 @@
-"""Operations: what was asked of the provider, by whom, and what came of it.
+"""Show operations: what the provider was asked for, by whom, and with which result.
 
-The list begins with the operations that need attention: to be decided, waiting for approval, or with an unknown
-outcome.
+The list begins with the operations that need attention: a person must decide them, they wait for approval, or their
+outcome is unknown.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ATTENTION_STATES: dict[OperationState, StrOrPromise] = {
     OperationState.AWAITING_APPROVAL: _("All that wait for approval"),
     OperationState.UNKNOWN: _("All whose outcome is not known yet"),
 }
-#: The operations shown per state: those that have waited longest.
+#: The number of operations shown per state. The oldest ones are shown.
 ATTENTION_ROWS = 5
 
 
@@ -112,18 +112,18 @@ class OperationAdmin(ReadOnlyAdmin):
     body_shown = columns.body("body", _("body"))
 
     def get_urls(self) -> list[URLPattern]:
-        # The panel offers them, not the bar of buttons.
+        # These buttons are in the panel, so ``buttons`` does not list them.
         own = [self.object_path(button.name, self.button_view(button)) for button in decisions.BUTTONS]
         return [*own, *super().get_urls()]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        # Only above the unfiltered first page.
+        # Show them only above the unfiltered first page.
         if not request.GET and self.has_view_permission(request):
             extra_context = {"pi_attention": self.attention(request), **(extra_context or {})}
         return super().changelist_view(request, extra_context)
 
     def attention(self, request: HttpRequest) -> Attention:
-        """The operations that need attention, found with one short index read per state."""
+        """Return the operations that need attention, found with one short index read per state."""
         found: list[Operation] = []
         for state in ATTENTION_STATES:
             oldest = Operation.objects.filter(state=state).order_by("created_at", "pk")
@@ -151,7 +151,7 @@ class OperationAdmin(ReadOnlyAdmin):
     ) -> HttpResponse:
         obj = kwargs.get("obj")
         if obj is not None:
-            # Loaded with the first page: Django imports this module in every process.
+            # Loaded with the first page that is opened, because Django imports this module in every process.
             from payments_integration.admin.flows import panels  # noqa: PLC0415
 
             context["pi_warnings"] = panels.warnings(obj)
@@ -182,7 +182,7 @@ class OperationAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("reference"))
     def reference_shown(self, obj: Operation) -> str:
-        """The merchant's own reference. Without one, the operation's id was sent."""
+        """Show the merchant's own reference. Without one, the operation's id was sent."""
         return display.text(obj.merchant_reference if obj.merchant_reference != obj.pk else "")
 
     @admin.display(description=_("request ids"))
@@ -191,7 +191,7 @@ class OperationAdmin(ReadOnlyAdmin):
 
     @admin.display(description=_("target and result"))
     def objects_shown(self, obj: Operation) -> str:
-        """Target and result in one column, because the list would otherwise be too wide."""
+        """Show target and result in one column, because the list would otherwise be too wide."""
         target, result = self.target_shown(obj), self.result_shown(obj)
         if not obj.result_id or obj.result_id == obj.target_id:
             return target

@@ -1,4 +1,4 @@
-"""Payments: money that came in, and the links to refund it."""
+"""Show payments: money that came in, and the links to refund it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from payments_integration.models import Payment, payer_document, payer_email, re
 from payments_integration.money import format_money
 from payments_integration.payer import links
 
-#: Functions that give more buttons for a payment's page; an optional app adds its own.
+#: Functions that return more buttons for a payment's page. An optional app adds its own.
 MORE_TOOLS: list[Callable[[AdminSite, HttpRequest, Payment], Iterable[Tool]]] = []
 
 
@@ -112,7 +112,7 @@ class PaymentAdmin(MirrorAdmin):
 
     def get_lookups(self, request: HttpRequest, term: str) -> list[Lookup]:
         found = super().get_lookups(request, term)
-        # Whether a search finds an address reveals personal data, so it needs the permission to see it.
+        # The result of a search for an address reveals personal data, so it needs the permission to see such data.
         if self.sees_personal(request):
             email, document = payer_email({"email": term}), payer_document({"document": {"number": term}})
             if "@" in email:
@@ -161,7 +161,7 @@ class PaymentAdmin(MirrorAdmin):
         if self.has_refund_permission(request, obj) and refundable_rest(obj) > 0:
             url = self.object_url("refund", obj)
             yield Tool(pgettext_lazy("button", "Refund"), url, post=False, weight=Weight.MAIN)
-        # Whoever has the address of that page sees the payer's data.
+        # Anyone who has the address of that page sees the payer's data.
         if self.sees_personal(request) and (url := payers_page(obj)):
             yield Tool(_("The payer's page"), url, post=False)
         for more in MORE_TOOLS:
@@ -187,7 +187,7 @@ class PaymentAdmin(MirrorAdmin):
 
 
 def payers_page(payment: Payment) -> str:
-    """The path of the page that shows the payer how the payment stands; empty if the project has no such page."""
+    """Return the path of the page that shows the payer the payment's status; empty if the project has no such page."""
     try:
         return links.path(links.STATUS, links.status_token(links.Subject(payment.account, payment_id=payment.pk)))
     except NoReverseMatch:

@@ -1,4 +1,4 @@
-"""Payouts: money that went out."""
+"""Show payouts: money that went out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from payments_integration.money import format_money
 
 
 def _rows(payout: Payout) -> Iterator[Row]:
-    """What the payout takes from the balance. The provider does not say that a fee comes back."""
+    """Yield what the payout takes from the balance. The provider does not say that a fee comes back."""
 
     def shown(amount: int) -> str:
         return display.money(amount, payout.currency)
@@ -104,7 +104,7 @@ class PayoutAdmin(MirrorAdmin):
     refund_link = columns.row_link("refund_id", _("refund"), Refund)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        # Django's index and lists link to the add page, which is our own.
+        # Django's index and lists link to the add page, which is one of our own.
         return may(request, "create_payout")
 
     def list_links(self, request: HttpRequest) -> Iterable[Tool]:
@@ -158,7 +158,7 @@ class PayoutAdmin(MirrorAdmin):
             yield Advice(_("What it means"), sentences)
 
     def sentences(self, page: Page, obj: Payout) -> Iterator[str]:
-        """Why it did not arrive, and what a person can do about it."""
+        """Say why it did not arrive, and what a person can do about it."""
         if obj.failure_reason:
             yield format_html(gettext("Failure reason: {}"), page.personal(reason_text(obj.failure_reason)))
         if obj.status == PayoutStatus.ON_HOLD:

@@ -1,4 +1,4 @@
-"""How the mirror stays complete: reconciliation runs, and the technical state of an account."""
+"""Show how the mirror stays complete: reconciliation runs, and the technical state of an account."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ class ReconciliationRunAdmin(ReadOnlyAdmin):
         return self.to_list(request)
 
     def technical_view(self, request: HttpRequest) -> HttpResponse:
-        """The technical state of an account: events, backlog, reconciliation and webhook endpoints."""
-        # Loaded with the first page that is opened, not at start-up.
+        """Show the technical state of an account: events, backlog, reconciliation and webhook endpoints."""
+        # Loaded with the first page that is opened, because Django imports this module in every process.
         from payments_integration.admin.technical.account_page import may_see_technical_state  # noqa: PLC0415
         from payments_integration.admin.technical.page import TechnicalState  # noqa: PLC0415
 

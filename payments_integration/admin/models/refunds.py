@@ -1,4 +1,4 @@
-"""Refunds: money that went back to payers."""
+"""Show refunds: money that went back to payers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from payments_integration.money import format_money
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: What became of a refund, by its status. ``{}`` is the time at which it came into it.
+#: What became of a refund, by its status. ``{}`` is the time of the change to this status.
 _OUTCOMES: dict[str, StrOrPromise] = {
     RefundStatus.CREATED: _("It has been on its way since {}."),
     RefundStatus.PROCESSING: _("It has been on its way since {}."),
@@ -52,7 +52,7 @@ class RefundAdmin(MirrorAdmin):
         filters.days("created_at"),
     )
     list_select_related = ("payment",)
-    # Of the payment, only its payer and merchant reference are shown.
+    # The list shows only the payer and the merchant reference of the payment.
     list_defer = (
         "extra", "payment__next_action", "payment__metadata", "payment__extra", "payment__checkout_url",
         "payment__failure_reason",
@@ -142,7 +142,7 @@ class RefundAdmin(MirrorAdmin):
 
 
 def _payment(obj: Refund) -> Payment | None:
-    """The payment; None if it has not arrived yet, which may be after its refund."""
+    """Return the payment; None if it has not arrived yet. It may arrive after its refund."""
     try:
         return obj.payment
     except Payment.DoesNotExist:
@@ -150,13 +150,13 @@ def _payment(obj: Refund) -> Payment | None:
 
 
 def _payouts(obj: Refund) -> QuerySet[Payout]:
-    """The payouts that execute it. A payout may name the refund, or the refund the payout."""
+    """Return the payouts that execute the refund. A payout may name the refund, or the refund may name the payout."""
     executing = Q(refund_id=obj.pk) | Q(pk=obj.payout_id)
     return Payout.objects.filter(executing, account=obj.account).order_by("-created_at", "-pk")
 
 
 def _rest(obj: Refund) -> int:
-    """What can still be refunded of the payment. The page asks twice and reads it once."""
+    """Return how much of the payment can still be refunded. The page asks more than once, so it is read only once."""
     kept: dict[str, Any] = obj.__dict__
     if "pi_rest" not in kept:
         payment = _payment(obj)
@@ -166,7 +166,7 @@ def _rest(obj: Refund) -> int:
 
 
 def _sentences(page: Page, obj: Refund, payment: Payment | None, rest: int) -> Iterator[str]:
-    """What became of it in plain words, and what can be done."""
+    """Say what became of it in plain words, and what can be done."""
     words = _OUTCOMES.get(obj.status, _("Its status has not changed since {}."))
     yield format_html(str(words), display.moment(_since(obj)))
     if obj.status not in VOID_REFUND_STATUSES:
@@ -183,7 +183,7 @@ def _sentences(page: Page, obj: Refund, payment: Payment | None, rest: int) -> I
 
 
 def _since(obj: Refund) -> datetime:
-    """When it came into its status, at the provider."""
+    """Return when it changed to its current status at the provider."""
     changes = StatusChange.objects.filter(
         account=obj.account, object_kind=obj.kind, object_id=obj.object_id, status=obj.status
     )
@@ -191,7 +191,7 @@ def _since(obj: Refund) -> datetime:
 
 
 def _share(obj: Refund, payment: Payment, rest: int) -> Section:
-    """How much of the payment it is."""
+    """Show how much of the payment it is."""
     currency = payment.currency
     rows = [
         Row(_("Received"), display.money(payment.amount_received, currency)),
@@ -202,7 +202,7 @@ def _share(obj: Refund, payment: Payment, rest: int) -> Section:
 
 
 def _people(page: Page, obj: Refund) -> Section:
-    """Who asked for it, and who approved it."""
+    """Show who asked for it, and who approved it."""
     title = _("Who asked for it")
     asked = Operation.objects.filter(account=obj.account, result_kind=obj.kind, result_id=obj.pk).defer("body")
     operation = asked.first()

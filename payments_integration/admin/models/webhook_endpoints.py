@@ -1,4 +1,4 @@
-"""Webhook endpoints: create, rotate and delete them. No page shows a secret."""
+"""Create, rotate and delete webhook endpoints. No page shows a secret."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _rotated(endpoint: WebhookEndpoint | None) -> Outcome:
 
 @admin.register(WebhookEndpoint)
 class WebhookEndpointAdmin(MirrorAdmin):
-    """Endpoints, and whether their secret is known."""
+    """Endpoints. For each one, the list says if its secret is known."""
 
     menu_place = Place.TECHNICAL
     list_display = ("url", "status_shown", "secret_shown", "secret_age", "created_at", "account", "id")
@@ -106,7 +106,7 @@ class WebhookEndpointAdmin(MirrorAdmin):
     def get_urls(self) -> list[URLPattern]:
         urls = super().get_urls()
         for url in urls:
-            # The add page calls the provider.
+            # The add page sends a request, which services refuse to do inside a transaction.
             if url.name == self.url_name("add"):
                 outside_transactions(url.callback)
         return urls

@@ -1,1 +1,1 @@
-"""What pages of every kind share: how values are shown, columns, buttons, sections and messages."""
+"""Share code between all kinds of pages: values, columns, buttons, sections and messages."""

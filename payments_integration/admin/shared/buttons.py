@@ -1,4 +1,4 @@
-"""Buttons on a row's page: one POST, one service call, one message."""
+"""Define the buttons on a row's page: one POST, one service call, one message."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
 
 class Weight(enum.IntEnum):
-    """How a button stands among the others: what most people want first, what few need last and without a border."""
+    """How prominent a button is among the others."""
 
+    #: First: most people want it.
     MAIN = 0
+    #: In between.
     PLAIN = 1
+    #: Last and without a border: few people need it.
     QUIET = 2
 
 
@@ -35,7 +38,7 @@ class Press:
     """One click on a button."""
 
     user: Any
-    #: The idempotency key of the page, so that a double click is one intent.
+    #: The idempotency key of the page. It makes a double click one intent.
     key: str | None
     #: The cleaned data of the button's form.
     answers: Mapping[str, Any]
@@ -50,7 +53,7 @@ class Outcome:
 
 
 def canceled(row: Any | None) -> Outcome:
-    """The message after a cancel. The provider's answer may have another status than canceled."""
+    """Return the message after a cancel. The provider's answer may have another status than canceled."""
     if row is None or row.status == "canceled":
         return Outcome(_("It was canceled."))
     status = dict(row.Status.choices).get(row.status, row.status)
@@ -69,30 +72,30 @@ class Button:
     #: ``has_<permission>_permission(request, obj)`` of the ModelAdmin decides who may use it.
     permission: str
     call: Call
-    #: Finds the same call if it was asked for just now, so that a second person is warned and sends nothing until they
-    #: confirm again (see ``twins``). None, stated, for a button that sends nothing, or nothing that can be doubled.
+    #: Finds the same call if it was just asked for. A second person is then warned, and nothing is sent until they
+    #: confirm again (see ``twins``). Set it to None if the button sends nothing, or nothing that can be doubled.
     twin: Callable[[Any], Operation | None] | None
-    #: The message afterwards. A function receives the row as it is then, or None if it no longer exists.
+    #: The message afterwards. A function receives the row as it is after the call, or None if it no longer exists.
     done: StrOrPromise | Callable[[Any | None], Outcome]
     #: The entry in the row's history; empty if the button changes nothing at the provider.
     logged: StrOrPromise = ""
-    #: Whether the button is useful for this row, as far as the mirror knows. The service decides.
+    #: Returns True if the button is useful for this row, as far as the mirror knows. The service decides.
     shown: Callable[[Any], bool] = lambda obj: True
     #: Shown before the confirming click.
     question: StrOrPromise = ""
     #: A form to fill in first, and its initial values.
     form: type[forms.Form] | None = None
-    #: How it stands among the others, as of ``Tool``.
+    #: Its place among the other buttons and links.
     weight: Weight = Weight.PLAIN
     initial: Callable[[Any], dict[str, Any]] = lambda obj: {}
-    #: Another row whose page the user sees afterwards, if they may: None for the page of the row itself.
+    #: Another row whose page the user sees afterwards, if they may. None for the page of the row itself.
     leads_to: Callable[[Any], Model | None] = lambda obj: None
 
     def outcome(self, obj: Any | None) -> Outcome:
         return self.done(obj) if callable(self.done) else Outcome(self.done)
 
     def unbound(self, obj: Any, **initial: Any) -> forms.Form | None:
-        """Its empty form. Field ids contain the button's name, because a page may have several such forms."""
+        """Return its empty form. Field ids contain the button's name, because a page may have several such forms."""
         values = {**self.initial(obj), **initial}
         return self.form(initial=values, auto_id=f"pi-{self.name}-%s") if self.form else None
 
@@ -108,7 +111,7 @@ class Tool:
     key: str = ""
     form: forms.Form | None = None
     weight: Weight = Weight.PLAIN
-    #: The same call that was asked for just now, and the warning about it.
+    #: The id of an operation that just asked for the same, and the warning about it.
     twin: str = ""
     warning: str = ""
 
@@ -118,21 +121,21 @@ class Tool:
 
 
 def may(request: HttpRequest, codename: str, obj: Any = None) -> bool:
-    """Whether the user has one of the app's permissions, for all rows or for this one."""
+    """Return True if the user has one of the app's permissions, for all rows or for this one."""
     return permissions.may(request.user, codename, obj)
 
 
 def may_view(site: AdminSite, request: HttpRequest, model: type[Model]) -> bool:
-    """Whether the model is registered on the site and the user may see it."""
+    """Return True if the model is registered on the site and the user may see it."""
     return site.is_registered(model) and site.get_model_admin(model).has_view_permission(request)
 
 
 def hidden(site: AdminSite, request: HttpRequest, *models: type[Model]) -> list[StrOrPromise]:
-    """The names of those models of the site whose rows the user may not see."""
+    """Return the names of the site's models whose rows the user may not see."""
     unseen = (model for model in models if site.is_registered(model) and not may_view(site, request, model))
     return [model._meta.verbose_name_plural for model in unseen if model._meta.verbose_name_plural]
 
 
 def new_key() -> str:
-    """An idempotency key for one form or button of one page view."""
+    """Return an idempotency key for one form or button of one page view."""
     return f"admin-{uuid.uuid4().hex}"

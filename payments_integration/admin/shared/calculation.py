@@ -1,6 +1,6 @@
-"""A payment's calculation: received, less what went back, equals what is left. The rows add up.
+"""Calculate a payment: received, less what went back, equals what is left. The rows add up.
 
-Its last row is the refundable rest (``refundable_rest``), which decides about every refund.
+The last row is the refundable rest (``refundable_rest``), which decides about every refund.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 _TITLE = gettext_lazy("Money")
-#: The payer has something to do.
+#: In these statuses, the payer still has to act.
 _TO_BE_PAID = frozenset({PaymentStatus.CREATED, PaymentStatus.REQUIRES_ACTION, PaymentStatus.PARTIALLY_PAID})
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """Minor units: ``received`` less the four amounts that went is what is ``left``."""
+    """Minor units. ``received`` less the four amounts after it equals ``left``."""
 
     received: int
     refunded: int
-    #: In refunds and operations in progress that ``refunded`` does not count yet.
+    #: The amount of refunds and operations in progress that ``refunded`` does not include yet.
     on_its_way: int
     charged_back: int
-    #: Received by an attempt that failed, expired or was canceled: it cannot be refunded.
+    #: The amount received by an attempt that failed, expired or was canceled. It cannot be refunded.
     kept_back: int
-    #: The refundable rest. Below zero if more went out than came in, as far as the mirror knows.
+    #: The refundable rest. It is below zero if more went out than came in, as far as the mirror knows.
     left: int
 
     @property
     def is_unpaid(self) -> bool:
-        """Whether nothing came in, and nothing else is known to say of it."""
+        """Return True if nothing came in and no other amount is known."""
         return not (self.received or self.refunded or self.on_its_way or self.left)
 
 
@@ -89,7 +89,7 @@ class Calculation(Section):
 
 
 def calculation(page: Page, payment: Payment) -> Calculation:
-    """The calculation of a payment's page: one statement, and two more for one that was charged back."""
+    """Return the calculation of a payment's page. Takes one query, and two more for a charged back payment."""
     refunds, promised = refunds_and_promises(payment)
     amounts = compute_amounts(payment, refunds, promised)
     sentences = list(_sentences(page, payment, amounts, refunds, promised))
@@ -104,7 +104,7 @@ def calculation(page: Page, payment: Payment) -> Calculation:
 
 
 def advice(page: Page, payment: Payment) -> Iterator[Advice]:
-    """What is missing of a payment that can still be paid; what a chargeback means and what to do. No statement."""
+    """Explain how much a payer must still pay, or what to do after a chargeback. Takes no queries."""
     if payment.status == PaymentStatus.CHARGEBACK:
         yield Advice(_("A chargeback"), [
             _("The payer's bank took the money back, mostly because the payer says that the payment is not right."),
@@ -128,7 +128,10 @@ def advice(page: Page, payment: Payment) -> Iterator[Advice]:
 
 
 def compute_amounts(payment: Payment, refunds: Sequence[Refund | RefundFigures], promised: int) -> Amounts:
-    """The amounts of a payment with all of its refunds. ``promised``: minor units that open operations ask for."""
+    """Return the amounts of a payment with all of its refunds.
+
+    ``promised``: minor units that open operations ask for.
+    """
     refunded = refunded_so_far(payment, refunds)
     left = rest_after(payment, refunds, promised)
     if payment.status not in NEVER_REFUNDED_STATUSES:
@@ -142,7 +145,7 @@ def compute_amounts(payment: Payment, refunds: Sequence[Refund | RefundFigures],
 
 
 def charged_back_at(payment: Payment) -> tuple[datetime, bool]:
-    """When a payment was charged back, and whether its event says so; otherwise when the mirror saw it."""
+    """Return the time of a chargeback and True if an event says so; otherwise the time the mirror saw it and False."""
     events = Event.objects.filter(
         account=payment.account, object_kind=payment.kind, object_id=payment.pk, type="payment.chargeback"
     )
@@ -153,7 +156,7 @@ def charged_back_at(payment: Payment) -> tuple[datetime, bool]:
         account=payment.account, object_kind=payment.kind, object_id=payment.pk, status=PaymentStatus.CHARGEBACK
     )
     change = changes.order_by("-at").only("at", "event_id").first()
-    # An event that is no longer kept has left its time.
+    # The status change has the event's time, even if the event is no longer kept.
     return (change.at, bool(change.event_id)) if change else (payment.state_at, False)
 
 

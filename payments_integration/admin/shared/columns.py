@@ -1,7 +1,7 @@
-"""Columns and fields of the admin, made from a field's name. Assigned in a ModelAdmin, they become its methods.
+"""Make columns and fields of the admin from a field's name. Assigned in a ModelAdmin, they become its methods.
 
-A column with personal data may have an attribute ``masked``, another column that is shown to users who may not see
-personal data (``ListAdmin.personal``). Without it they see ``•••`` if there is a value.
+A column with personal data may have an attribute ``masked``: another column, for users who may not see personal data
+(``ListAdmin.personal``). Without it, they see ``•••`` if there is a value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Column = Callable[[Any, Any], str]
 
 
 def _column(description: StrOrPromise, shown: Column, masked: Column | None = None) -> Column:
-    """A method of a ModelAdmin, with its content for all users and for those who may not see personal data."""
+    """Return a method of a ModelAdmin. ``masked`` replaces ``shown`` for users who may not see personal data."""
 
     @admin.display(description=description)
     def column(self: Any, obj: Any) -> str:
@@ -48,7 +48,7 @@ def _column(description: StrOrPromise, shown: Column, masked: Column | None = No
 def _value(
     name: str, description: StrOrPromise, shown: Callable[[Any], str], masked: Callable[[Any], str] | None = None
 ) -> Column:
-    """The same for the value of the field ``name``."""
+    """Return a method of a ModelAdmin that shows the value of the field ``name``."""
     return _column(
         description,
         lambda _admin, obj: shown(getattr(obj, name)),
@@ -58,7 +58,7 @@ def _value(
 
 @functools.cache
 def masked(model_admin: Any, name: str) -> Callable[[Any], str]:
-    """The column or field ``name`` of a ModelAdmin, for users who may not see personal data."""
+    """Return the column or field ``name`` of a ModelAdmin for users who may not see personal data."""
     own = getattr(model_admin, name, None)
     replacement: Column | None = getattr(own, "masked", None)
     label: Any = label_for_field(name, model_admin.model, model_admin)
@@ -77,7 +77,7 @@ def masked(model_admin: Any, name: str) -> Callable[[Any], str]:
 
 @functools.cache
 def moment(opts: Options[Any], name: str) -> Callable[[Any], str]:
-    """A field with a time, in the format of all times; takes the place of the field's name in ``list_display``."""
+    """Return a column with a time in the format of all times. It replaces the field's name in ``list_display``."""
 
     @admin.display(description=getattr(opts.get_field(name), "verbose_name", name), ordering=name)
     def column(obj: Any) -> str:
@@ -90,7 +90,7 @@ def moment(opts: Options[Any], name: str) -> Callable[[Any], str]:
 
 @functools.cache
 def account(opts: Options[Any]) -> Callable[[Any], str]:
-    """The account by the name that people have for it."""
+    """Return a column with the account's name for people."""
 
     @admin.display(description=getattr(opts.get_field("account"), "verbose_name", "account"), ordering="account")
     def column(obj: Any) -> str:
@@ -102,7 +102,7 @@ def account(opts: Options[Any]) -> Callable[[Any], str]:
 
 @functools.cache
 def short(opts: Options[Any], name: str) -> Callable[[Any], str]:
-    """The same in few words, for lists."""
+    """Return a column with a time in few words, for lists."""
     exact = moment(opts, name)
 
     @admin.display(description=exact.short_description, ordering=name)  # type: ignore[attr-defined]
@@ -115,7 +115,7 @@ def short(opts: Options[Any], name: str) -> Callable[[Any], str]:
 
 @functools.cache
 def copied(opts: Options[Any], name: str) -> Callable[[Any], str]:
-    """An id that a click copies."""
+    """Return a column with an id that a click copies."""
 
     @admin.display(description=getattr(opts.get_field(name), "verbose_name", name), ordering=name)
     def column(obj: Any) -> str:
@@ -126,19 +126,19 @@ def copied(opts: Options[Any], name: str) -> Callable[[Any], str]:
 
 
 def plain(name: str, description: StrOrPromise) -> Column:
-    """A value as text; a dash if it is empty."""
+    """Show a value as text; a dash if it is empty."""
     return _value(name, description, display.text)
 
 
 def status(description: StrOrPromise, choices: Any, name: str = "status") -> Column:
-    """A status in the words of ``choices``, or as the provider sent it."""
+    """Show a status in the words of ``choices``, or as the provider sent it."""
     return _value(name, description, lambda value: display.status(value, choices))
 
 
 def status_with_reason(
     description: StrOrPromise, choices: Any, reason: str, *, also: Callable[[Any], str] = lambda obj: ""
 ) -> Column:
-    """A status, and beside it what ``also`` says of the row and the beginning of the personal text in ``reason``.
+    """Show a status, what ``also`` returns for the row, and the beginning of the personal text in ``reason``.
 
     Masked: without the text.
     """
@@ -158,7 +158,7 @@ def status_with_reason(
 
 
 def refunded(obj: Any) -> str:
-    """Which part of a payment was refunded; empty if nothing was."""
+    """Return the refunded share of a payment; empty if nothing was refunded."""
     if not obj.refunded_amount:
         return ""
     share = display.refunded_share(obj.refunded_amount, obj.amount_received)
@@ -166,27 +166,27 @@ def refunded(obj: Any) -> str:
 
 
 def beginning(name: str, description: StrOrPromise) -> Column:
-    """The beginning of a text that may be long."""
+    """Show the beginning of a text that may be long."""
     return _column(description, lambda _admin, obj: _erased(obj, name) or display.beginning(getattr(obj, name)))
 
 
 def person(name: str, description: StrOrPromise) -> Column:
-    """Whom the JSON in the field ``name`` is about."""
+    """Show the person that the JSON in the field ``name`` is about."""
     return _column(description, lambda _admin, obj: person_in(obj, name))
 
 
 def person_in(obj: Any, name: str) -> str:
-    """The same of one row."""
+    """Return the person that the JSON in the field ``name`` of one row is about."""
     return _erased(obj, name) or display.beginning(people.name_in(getattr(obj, name)))
 
 
 def choice(name: str, description: StrOrPromise, choices: Any) -> Column:
-    """A value in the words of ``choices``, or as the provider sent it."""
+    """Show a value in the words of ``choices``, or as the provider sent it."""
     return _value(name, description, lambda value: display.text(dict(choices.choices).get(value, value)))
 
 
 def method() -> Column:
-    """The name of a method, and beside it the country."""
+    """Show the name of a method, and beside it the country."""
 
     def shown(_admin: Any, obj: Any) -> str:
         country = dict(Country.choices).get(obj.country, obj.country)
@@ -196,28 +196,28 @@ def method() -> Column:
 
 
 def status_word(name: str, description: StrOrPromise) -> Column:
-    """A status of the object that a row is about, in words."""
+    """Show in words a status of the object that a row is about."""
     return _column(description, lambda _admin, obj: display.status_word(obj.object_kind, getattr(obj, name)))
 
 
 def event_type() -> Column:
-    """The type of an event, in words."""
+    """Show the type of an event in words."""
     return _value("type", gettext_lazy("type"), display.event_name)
 
 
 def kind(name: str = "object_kind") -> Column:
-    """The kind of the object that a row is about, in words."""
+    """Show in words the kind of the object that a row is about."""
     return _value(name, gettext_lazy("kind"), display.kind_word)
 
 
 def money(name: str, description: StrOrPromise, *, currency: str = "currency") -> Column:
-    """An amount in the row's currency. ``currency``: the dotted path to the currency."""
+    """Show an amount in the row's currency. ``currency`` is the dotted path to the currency."""
     currency_of = attrgetter(currency)
     return _column(description, lambda _admin, obj: display.money(getattr(obj, name), currency_of(obj)))
 
 
 def json(name: str, description: StrOrPromise) -> Column:
-    """JSON, for machinery. A mirror's personal field is masked as a whole, other JSON only where it is personal."""
+    """Show raw JSON. A mirror's personal field is masked as a whole, other JSON only where it is personal."""
 
     def masked(_admin: Any, obj: Any) -> str:
         value = getattr(obj, name)
@@ -230,7 +230,7 @@ def json(name: str, description: StrOrPromise) -> Column:
 
 
 def fields(name: str, description: StrOrPromise) -> Column:
-    """A mirror's personal JSON as fields with names; masked: the names and codes."""
+    """Show a mirror's personal JSON as fields with names. Masked: only the names and codes."""
     return _column(
         description,
         lambda _admin, obj: _erased(obj, name) or people.as_html(getattr(obj, name)),
@@ -243,7 +243,7 @@ def web_link(name: str, description: StrOrPromise) -> Column:
 
 
 def body(name: str, description: StrOrPromise, *, exact: Callable[[Any], bool] = lambda obj: False) -> Column:
-    """The bytes of a request or an event. ``exact(row)``: whether a row's bytes are shown without indentation."""
+    """Show the bytes of a request or an event. If ``exact(row)`` is True, they are shown without indentation."""
     return _column(
         description,
         lambda _admin, obj: display.body(getattr(obj, name), exact=exact(obj)),
@@ -256,7 +256,7 @@ def preformatted(name: str, description: StrOrPromise) -> Column:
 
 
 def note(name: str, description: StrOrPromise, *, quoting: str) -> Column:
-    """An operation's note. Masked: without comments and details, and without values of the JSON field ``quoting``."""
+    """Show an operation's note. Masked: without comments, details and values of the JSON field ``quoting``."""
     return _column(
         description,
         lambda _admin, obj: _preformatted(with_names(getattr(obj, name))),
@@ -265,7 +265,7 @@ def note(name: str, description: StrOrPromise, *, quoting: str) -> Column:
 
 
 def note_text(name: str, description: StrOrPromise) -> Column:
-    """The text of a note, with its line breaks; "erased" if it is empty. Masked as a whole."""
+    """Show the text of a note with its line breaks; "erased" if it is empty. Masked as a whole."""
     return _value(
         name,
         description,
@@ -276,17 +276,17 @@ def note_text(name: str, description: StrOrPromise) -> Column:
 
 
 def provider_error(name: str, description: StrOrPromise) -> Column:
-    """The provider's error; masked: its codes without its message, which may quote what was sent."""
+    """Show the provider's error. Masked: its codes without its message, which may quote what was sent."""
     return _value(
         name, description, display.pretty_json, lambda value: display.pretty_json(masking.provider_error(value))
     )
 
 
 def traceback(name: str, description: StrOrPromise, *, is_reason: Callable[[Any], bool] = lambda obj: False) -> Column:
-    """A traceback; masked: its frames and the class of the error, without the message.
+    """Show a traceback. Masked: its frames and the class of the error, without the message.
 
-    ``is_reason(row)``: whether the text is a reason of this app instead, which names places of the row's body and
-    shows no value. Masked all the same is what it may repeat of the body.
+    If ``is_reason(row)`` is True, the text is a reason that this app wrote. It names places in the row's body and no
+    values. Any text that it might repeat from the body is still masked.
     """
 
     def masked(_admin: Any, obj: Any) -> str:
@@ -299,17 +299,17 @@ def traceback(name: str, description: StrOrPromise, *, is_reason: Callable[[Any]
 
 
 def actor(name: str, description: StrOrPromise) -> Column:
-    """Who asked or decided."""
+    """Show who asked or decided."""
     return _value(name, description, display.actor)
 
 
 def row_link(name: str, description: StrOrPromise, model: type[Model]) -> Column:
-    """A link to the row whose id is in the field ``name``."""
+    """Show a link to the row whose id is in the field ``name``."""
     return _column(description, lambda self, obj: display.admin_link(self.admin_site, model, getattr(obj, name)))
 
 
 def object_link(description: StrOrPromise, kind: str = "object_kind", pk: str = "object_id") -> Column:
-    """A link to the mirrored object that a row is about."""
+    """Show a link to the mirrored object that a row is about."""
     return _column(
         description,
         lambda self, obj: display.object_link(self.admin_site, obj.account, getattr(obj, kind), getattr(obj, pk)),

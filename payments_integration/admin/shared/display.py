@@ -1,4 +1,4 @@
-"""Values and errors as people read them. Everything is escaped here or by the template."""
+"""Show values and errors as people read them. Everything is escaped here or by the template."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ SENT_BEFORE = gettext_lazy(
     "This form was already sent with other values, so nothing was sent now. Check what the first one did. "
     "To send another, open the page again."
 )
-#: In place of what a user has no permission to view.
+#: Shown in place of what a user has no permission to view.
 NOT_VISIBLE = gettext_lazy("Not visible to you.")
 #: The provider sends a secret once. If that answer is lost, the secret must be rotated.
 NO_SECRET = gettext_lazy("Its secret is not known. Rotate it, because no delivery can be verified without it.")
 
-#: How a status looks. The word is always shown too, because not everyone can distinguish the colours.
+#: The colour of each status. The word is always shown too, because not everyone can distinguish colours.
 _TONES = {
     "good": {"succeeded", "active", "done", "sent"},
     "bad": {
@@ -76,24 +76,24 @@ _MAX_SECONDS = 120.0
 
 
 def text(value: object) -> str:
-    """Plain text in which nothing hides, and that any response can encode: no invisible character, no surrogate."""
+    """Return the value as text, with invisible characters and surrogates written out, so that it can be encoded."""
     return EMPTY if value is None or value == "" else visible(str(value), keep="\n\t")
 
 
 def beginning(value: object) -> str:
-    """The beginning of a text that may be long, for a cell of a list."""
+    """Return the beginning of a text that may be long, for a cell of a list."""
     return text(Truncator(str(value or "").strip()).chars(_CELL))
 
 
 def actor(value: str) -> str:
-    """Who asked or decided: users by their names."""
+    """Return who asked or decided, with users by their names."""
     return text(actor_name(value))
 
 
 def status(value: str | None, choices: Any, *, tone: str = "") -> str:
-    """A status in words. A status that this version does not know is shown as the provider sent it.
+    """Return a status in words. A status that this version does not know is shown as the provider sent it.
 
-    ``tone``: another one than the status usually has.
+    ``tone`` replaces the usual tone of the status.
     """
     if not value:
         return EMPTY
@@ -104,19 +104,19 @@ def status(value: str | None, choices: Any, *, tone: str = "") -> str:
 
 
 def status_word(kind: str, value: str | None) -> str:
-    """A mirrored object's status in words, as plain text."""
+    """Return a mirrored object's status in words, as plain text."""
     choices = getattr(MIRRORS.get(kind), "Status", None)
     return text(dict(choices.choices).get(value, value) if choices is not None else value)
 
 
 def kind_word(kind: str) -> str:
-    """The kind of an object in words."""
+    """Return the kind of an object in words."""
     words = {**dict(Kind.choices), Erasure.OPERATION: Operation._meta.verbose_name}
     return text(words.get(kind, kind))
 
 
 def event_name(event_type: str) -> str:
-    """A type of event in words: ``payment: succeeded``; as the provider sent it, if this version does not know it."""
+    """Return a type of event in words: ``payment: succeeded``. An unknown type is shown as the provider sent it."""
     kind, _dot, what = event_type.partition(".")
     choices = getattr(MIRRORS.get(kind), "Status", None)
     word = (dict(choices.choices) if choices is not None else {}).get(what) or _EVENTS.get(event_type)
@@ -124,20 +124,20 @@ def event_name(event_type: str) -> str:
 
 
 def operation_name(operation: str) -> str:
-    """An operation in words; the name as it is, if another version of the app stored it."""
+    """Return an operation in words; the stored name if only another version of the app knows it."""
     call = services.operations.get(operation)
     return text(call.label if call is not None else operation)
 
 
 def moment(at: date | None) -> str:
-    """A time to the second, or a day, in one format everywhere; a dash for None."""
+    """Return a time to the second, or a day, in the one format of all pages; a dash for None."""
     if not at:
         return EMPTY
     return dates.moment(at) if isinstance(at, datetime) else at.isoformat()
 
 
 def short(at: datetime | None) -> str:
-    """A time in few words; its title has the seconds and the age."""
+    """Return a time in few words. Its title has the seconds and the age."""
     if not at:
         return EMPTY
     return format_html(
@@ -146,31 +146,31 @@ def short(at: datetime | None) -> str:
 
 
 def copied(value: object) -> str:
-    """An id as a text that a click copies. Without scripts it is only a text, and can be selected as a whole."""
+    """Return an id as text that a click copies. Without scripts, it is plain text that can be selected as a whole."""
     shown = text(value)
     words = {"copy": _("Copy %(id)s") % {"id": shown}, "copied": _("Copied")}
     return format_html('<span class="pi-id" data-copy="{copy}" data-copied="{copied}">{}</span>', shown, **words)
 
 
 def age(at: datetime) -> str:
-    """How long ago a time was, in words."""
+    """Return how long ago a time was, in words."""
     is_new = now() - at < timedelta(minutes=1)
     return _("just now") if is_new else _("%(age)s ago") % {"age": timesince(at, depth=1)}
 
 
 def duration(seconds: float | None) -> str:
-    """``12 s``, ``3 hours``; a dash for None."""
+    """Return a duration, such as ``12 s`` or ``3 hours``; a dash for None."""
     if seconds is None:
         return EMPTY
     if abs(seconds) < _MAX_SECONDS:
-        # Like those of timesince, the number and its unit stay on one line.
+        # The number and its unit stay on one line, as timesince writes them.
         return (_("%(seconds)d s") % {"seconds": round(seconds)}).replace(" ", "\xa0")
     end = now()
     return timesince(end - timedelta(seconds=abs(seconds)), end, depth=1)
 
 
 def seconds(value: float | None, *, signed: bool = False) -> str:
-    """Seconds with one decimal; a dash for None."""
+    """Return seconds with one decimal; a dash for None."""
     if value is None:
         return EMPTY
     sign = "+" if signed and value >= 0 else ""
@@ -178,33 +178,33 @@ def seconds(value: float | None, *, signed: bool = False) -> str:
 
 
 def time_since(at: datetime | None) -> str:
-    """How long ago a time was, as a duration."""
+    """Return how long ago a time was, as a duration."""
     return duration(None if at is None else max(0.0, (now() - at).total_seconds()))
 
 
 def refunded_share(part: int, whole: int) -> str:
-    """The refunded percentage of what was received. Rounding never turns part of it into 0 % or 100 %."""
+    """Return the refunded percentage of what was received. Rounding never turns a part into 0 % or 100 %."""
     if part >= whole:
         return _("refunded in full")
     return _("refunded %(percent)d %%") % {"percent": max(1, part * 100 // whole)}
 
 
 def money(amount: int | None, currency: str) -> str:
-    """An amount in minor units, with the decimals of its currency."""
+    """Return an amount, given in minor units, with the decimals of its currency."""
     if amount is None:
         return EMPTY
     return format_html('<span class="pi-money">{}</span>', text(format_money(amount, currency)))
 
 
 def pretty_json(value: object) -> str:
-    """JSON, indented."""
+    """Return indented JSON."""
     if value in (None, {}, []):
         return EMPTY
     return preformatted(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
 def body(raw: bytes | memoryview | None, *, exact: bool = False) -> str:
-    """The bytes of a request or an event: JSON is indented, unless ``exact``; other bytes are shown unchanged."""
+    """Return the bytes of a request or an event as text. JSON is indented unless ``exact``; other text stays as is."""
     if raw is None:
         return _("no longer kept")
     raw = bytes(raw)
@@ -218,7 +218,7 @@ def body(raw: bytes | memoryview | None, *, exact: bool = False) -> str:
 
 
 def masked_body(raw: bytes | memoryview | None) -> str:
-    """The same without personal data. A body that is not a JSON object is not shown at all."""
+    """Return the bytes of a request or an event without personal data. A body that is no JSON object is not shown."""
     if raw is None or not bytes(raw):
         return body(raw)
     content = masking.body(bytes(raw))
@@ -226,19 +226,19 @@ def masked_body(raw: bytes | memoryview | None) -> str:
 
 
 def preformatted(content: str) -> SafeString:
-    """Text with its line breaks and spaces kept, such as a traceback. The keyboard can scroll it."""
+    """Return text that keeps its line breaks and spaces, such as a traceback. The keyboard can scroll it."""
     return format_html('<pre class="pi-pre" tabindex="0">{}</pre>', text(content))
 
 
 def web_link(url: str | None) -> str:
-    """A link for http and https. Any other address, such as ``javascript:…``, is shown as text."""
+    """Return a link for http and https. Any other address, such as ``javascript:…``, is shown as text."""
     if not url or not is_staff_link(url):
         return text(url)
     return format_html('<a href="{}" rel="noopener noreferrer" target="_blank">{}</a>', text(url), text(url))
 
 
 def admin_link(site: AdminSite, model: type[Model], pk: object, label: object = None) -> str:
-    """A link to a row's page. It needs no query; the row may not exist yet, because references are soft."""
+    """Return a link to a row's page. Takes no query, and the row may not exist yet, because references are soft."""
     if not pk:
         return EMPTY
     url = change_url(site, model, pk)
@@ -247,7 +247,7 @@ def admin_link(site: AdminSite, model: type[Model], pk: object, label: object = 
 
 
 def search_link(site: AdminSite, model: type[Model], text_searched: str | None) -> str:
-    """A text with a link to the rows of a list that a search finds by it."""
+    """Return a text as a link to the rows of a list that a search for it finds."""
     url = list_url(site, model) if text_searched else ""
     if not url:
         return text(text_searched)
@@ -255,25 +255,25 @@ def search_link(site: AdminSite, model: type[Model], text_searched: str | None) 
 
 
 def object_link(site: AdminSite, account: str, kind: str, object_id: str) -> str:
-    """A link to the mirrored object that an event or an operation is about."""
+    """Return a link to the mirrored object that an event or an operation is about."""
     model = MIRRORS.get(kind)
     if model is None or not object_id:
         return text(object_id or kind)
     if kind != Kind.BALANCE:
         return admin_link(site, model, object_id)
-    # A balance has no provider id. The list, filtered by account and currency, shows its one row.
+    # A balance has no provider id. The list, filtered by account and currency, shows only its row.
     url = list_url(site, model)
     query = urlencode({"account": account, "currency": object_id})
     return format_html('<a href="{}?{}">{}</a>', url, query, text(object_id)) if url else text(object_id)
 
 
 def change_url(site: AdminSite, model: type[Model], pk: object) -> str:
-    """The URL of a row's page; empty if the model is not registered on the site."""
+    """Return the URL of a row's page; empty if the model is not registered on the site."""
     return page_url(site, model, "change", pk)
 
 
 def list_url(site: AdminSite, model: type[Model]) -> str:
-    """The URL of a model's list; empty if the model is not registered on the site."""
+    """Return the URL of a model's list; empty if the model is not registered on the site."""
     return page_url(site, model, "changelist")
 
 
@@ -286,7 +286,7 @@ def page_url(site: AdminSite, model: type[Model], page: str, *keys: object) -> s
 
 
 def explain(site: AdminSite, error: PaymentsError | WireError | ImproperlyConfigured) -> str:
-    """An error as one paragraph, for the person who caused it."""
+    """Explain an error in one paragraph to the person who caused it."""
     if isinstance(error, OutcomeUnknown | ApprovalRequired):
         if isinstance(error, ApprovalRequired):
             words = _("Another person must approve this first; nothing was sent. Operation: {}")
@@ -311,7 +311,7 @@ def explain(site: AdminSite, error: PaymentsError | WireError | ImproperlyConfig
 
 
 def validation_messages(error: ValidationError) -> list[tuple[str, str]]:
-    """(argument, message) for each message of a service's ValidationError; argument "" if it names none."""
+    """Return (argument, message) for each message of a service's ValidationError; argument "" if it names none."""
     if hasattr(error, "error_dict"):
         return [(name, message) for name, found in error.message_dict.items() for message in found]
     return [("", message) for message in error.messages]

@@ -1,4 +1,4 @@
-"""A file that is sent part by part."""
+"""Send a file part by part."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from django.http import HttpRequest, StreamingHttpResponse
 def download(
     request: HttpRequest, parts: Iterator[str] | Iterator[bytes], filename: str, content_type: str
 ) -> StreamingHttpResponse:
-    """A file that is sent part by part."""
-    # Under ASGI, Django would read a synchronous iterator to its end before it sends the first byte.
+    """Return a response that sends a file part by part."""
+    # Under ASGI, Django reads a synchronous iterator to its end before it sends the first byte.
     content: Any = _in_threads(parts) if isinstance(request, ASGIRequest) else parts
     response = StreamingHttpResponse(content, content_type=content_type)
     response["Content-Disposition"] = f'attachment; filename="{filename}"'

@@ -1,7 +1,7 @@
-"""Personal data, masked for users who may not see it: keys and structure stay, values become ``•••``.
+"""Mask personal data for users who may not see it: keys and structure stay, values become ``•••``.
 
-Personal is what an erasure removes (``Mirror.personal``). Values of keys that this version does not know are masked
-too, because the provider may add a field with a person's name at any time.
+Personal data is what an erasure removes (``Mirror.personal``). Values of keys that this version does not know are
+masked too, because the provider may add a field with a person's name at any time.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _PERSONAL = frozenset(name for model in MIRRORS.values() for name in ("extra", *
 _SPECIFIED = frozenset({"payer", "destination", "next_action", "details"})
 _CODES = frozenset({"type", "account_type", "bank_code"})
 _CODE = re.compile(r"[A-Za-z0-9_]{1,32}")
-#: What a field's name looks like. Any other key may be text that a person wrote, such as an address.
+#: The form of a field's name. Any other key may be text that a person wrote, such as an address.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
-#: When an entry of an operation's note was written.
+#: The time at the start of an entry of an operation's note.
 _ENTRY_TIME = re.compile(r"[0-9]{4}-[0-9-]+ [0-9:]+(?: \w+)?: ")
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'  File "[^"\n]+", line \d+, in [\w.<>]+')
@@ -37,7 +37,7 @@ _ERROR = re.compile(r"[A-Za-z_][\w.]*")
 
 
 def masked(value: Any) -> Any:
-    """JSON of an object, an event or a request with its personal values masked; keys and structure stay."""
+    """Mask the personal values in the JSON of an object, an event or a request. Keys and structure stay."""
     try:
         return _masked(value)
     except RecursionError:
@@ -45,7 +45,7 @@ def masked(value: Any) -> Any:
 
 
 def hidden(value: Any, *, codes: bool = False) -> Any:
-    """JSON that is personal as a whole, masked. With ``codes`` it keeps codes, such as a document's type."""
+    """Mask JSON that is personal as a whole. With ``codes``, keep codes such as a document's type."""
     try:
         return _hidden(value, codes)
     except RecursionError:
@@ -53,19 +53,19 @@ def hidden(value: Any, *, codes: bool = False) -> Any:
 
 
 def field(name: str, value: Any) -> Any:
-    """The value of a personal field of a mirror, masked."""
+    """Mask the value of a personal field of a mirror."""
     return hidden(value, codes=name in _SPECIFIED)
 
 
 def provider_error(value: Any) -> Any:
-    """The provider's error with everything masked but its codes."""
+    """Mask the provider's error, except its codes."""
     if not isinstance(value, dict):
         return hidden(value)
     return {key: item if key in REFUSAL_CODES else hidden(item) for key, item in value.items()}
 
 
 def body(raw: bytes) -> str | None:
-    """The bytes of a request or an event, masked and indented; None if they are not a JSON object."""
+    """Return the bytes of a request or an event, masked and indented; None if they are not a JSON object."""
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError):
@@ -76,12 +76,12 @@ def body(raw: bytes) -> str | None:
 
 
 def traceback(text: str) -> str:
-    """The frames and the class of an error. Messages are masked, and so is any text that is not a traceback."""
+    """Return the frames and the class of an error. Messages are masked, and so is any text that is not a traceback."""
     return "\n".join(_traceback(text)) or MASK
 
 
 def reason(text: str, raw: bytes) -> str:
-    """Why a body cannot be used, without what it may repeat of the body."""
+    """Return the reason why a body cannot be used, with any text that it repeats from the body masked."""
     try:
         return without(text, json.loads(raw))
     except (ValueError, RecursionError):
@@ -89,22 +89,22 @@ def reason(text: str, raw: bytes) -> str:
 
 
 def note(text: str, value: Any) -> str:
-    """An operation's note: when and what was done, without comments and details, which follow a colon.
+    """Return when and what was done from an operation's note, without comments and details, which follow a colon.
 
-    ``value``: the operation's arguments, whose personal values are masked in the rest.
+    ``value``: the operation's arguments. Their personal values are masked in the rest.
     """
     return without("\n".join(_entry(line) for line in text.splitlines() if not line.startswith(" ")), value)
 
 
 def without(text: str, value: Any) -> str:
-    """A text with the personal values of a JSON document masked."""
+    """Mask the personal values of a JSON document in a text."""
     for found in sorted(_texts(value), key=len, reverse=True):
         text = text.replace(found, MASK)
     return text
 
 
 def _entry(line: str) -> str:
-    """A line of a note up to the colon after what was done."""
+    """Return a line of a note up to the colon after what was done."""
     time = _ENTRY_TIME.match(line)
     begun = time.end() if time else 0
     done, colon, _rest = line[begun:].partition(": ")
@@ -123,7 +123,7 @@ def _member(key: str, value: Any) -> Any:
 
 @cache
 def _plain() -> frozenset[str]:
-    """Keys without personal data: of mirrored objects, of an event's envelope, of a refund's arguments."""
+    """Return the keys without personal data: of mirrored objects, of an event's envelope, of a refund's arguments."""
     mirrored = {name for model in MIRRORS.values() for name in model.mirrored}
     return frozenset(mirrored - _PERSONAL | {"id", "object", "type", "data", "payment", "payout", "endpoint"})
 
@@ -140,7 +140,7 @@ def _hidden(value: Any, codes: bool) -> Any:
 
 
 def _names(value: dict[str, Any]) -> Iterator[str]:
-    """The keys. A key that is not a field's name is masked and numbered, so that none is lost."""
+    """Yield the keys. A key that is not a field's name is masked and numbered, so that none is lost."""
     for number, key in enumerate(value, 1):
         yield key if _NAME.fullmatch(str(key)) else f"{MASK} {number}"
 
@@ -165,7 +165,7 @@ def _traceback(text: str) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts that masking replaces. Texts under four characters are left out: they occur in other words."""
+    """Yield the texts that masking replaces, except texts under four characters, which occur inside other words."""
     level = [(value, masked(value))]
     while level:
         own, shown = level.pop()

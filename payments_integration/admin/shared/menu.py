@@ -1,7 +1,7 @@
-"""The menu above every page of ours: the places where staff work, and the technical pages under one entry.
+"""Build the menu above every page of ours: the places where staff work, and the technical pages under one entry.
 
-Django's menu has the models of each app in the order of their names, which only the project's own AdminSite can
-change. Themes have menus of their own, so this one stands in the page.
+Django's menu lists the models of each app in the order of their names. Only an AdminSite of the project can change
+that. Themes have menus of their own, so this menu is a part of the page.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Entry:
 
 
 def current_site(request: HttpRequest) -> AdminSite:
-    """The admin site that shows the page: a project may have several."""
+    """Return the admin site that shows the page. A project may have several."""
     name = getattr(request, "current_app", "")
     return next((site for site in all_sites if site.name == name), admin.site)
 
 
 def menu(context: Mapping[str, Any]) -> dict[str, Any]:
-    """The context of the menu's template. It has only what the user may see, and takes no statement."""
+    """Return the context of the menu's template. It has only what the user may see. Takes no queries."""
     request: HttpRequest = context["request"]
     ours: list[Any] = [found for found in current_site(request)._registry.values() if hasattr(found, "menu_entries")]
     entries = [*_overview(context), *(entry for found in ours for entry in found.menu_entries(request))]
@@ -65,13 +65,16 @@ def menu(context: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "entries": [pair for pair in shown if pair[0].place != Place.TECHNICAL],
         "technical": [pair for pair in shown if pair[0].place == Place.TECHNICAL],
-        # The page of the search has its own field.
+        # The search page has its own field.
         "search_url": "" if is_search else next(filter(None, (found.search_url(request) for found in ours)), ""),
     }
 
 
 def _overview(context: Mapping[str, Any]) -> Iterator[Entry]:
-    """None for users who may view nothing in the app: the admin has no index of it for them."""
+    """Yield the entry of the overview; none for users who may view nothing in the app.
+
+    The admin has no app index for them.
+    """
     for app in context.get("available_apps") or ():
         if app["app_label"] == APP:
             yield Entry(Place.OVERVIEW, _("Overview"), app["app_url"])

@@ -1,4 +1,4 @@
-"""Names of payment methods and reasons on pages, which look up nothing for each row."""
+"""Name payment methods and reasons on pages, without a look-up for each row."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["method_name", "reason_text"]
 
 
 def method_name(code: str) -> str:
-    """A method's code as words: ``cl_webpay_card`` is "Webpay card"."""
+    """Return a method's code in words: ``cl_webpay_card`` is "Webpay card"."""
     return display.text(names.method_name(code))

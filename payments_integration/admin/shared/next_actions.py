@@ -1,4 +1,4 @@
-"""A next action as the payer sees it: its kind in words, its numbers to copy, its QR code."""
+"""Show a next action as the payer sees it: its kind in words, its numbers to copy, its QR code."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Shown(Section):
 
 
 def section(page: Page, title: StrOrPromise, obj: Mirror, name: str, *, is_folded: bool = False) -> Iterable[Section]:
-    """The next action in the field ``name`` of a mirror, masked if the user may not see it.
+    """Yield the next action in the field ``name`` of a mirror, masked if the user may not see it.
 
-    None if it is empty, or says that the payer has nothing to do.
+    Yields nothing if the field is empty, or says that the payer has nothing to do.
     """
     if people.is_erased(obj, name):
         yield Shown(title, str(display.ERASED), is_folded)
@@ -49,7 +49,7 @@ def _is_nothing(value: Any) -> bool:
 
 
 def as_html(value: Any, *, is_masked: bool = False) -> str:
-    """The next action as HTML; as fields if it does not follow the spec."""
+    """Return the next action as HTML; as fields if it does not follow the spec."""
     if is_masked:
         value = masking.field("next_action", value)
     action = parse(value)
@@ -68,7 +68,7 @@ def as_html(value: Any, *, is_masked: bool = False) -> str:
 
 def _terms(action: NextAction) -> Iterable[tuple[StrOrPromise, str]]:
     yield _("Voucher code"), _number(action.voucher_code)
-    # The spec does not say which kind of bar code it is, so it is shown as the digits that a cashier types.
+    # The spec does not say which kind of bar code it is, so show the digits, which a cashier can type.
     yield _("Barcode"), _number(action.voucher_barcode)
     yield _("Reference"), _number(action.reference)
     bank = action.bank_transfer or BankTransfer()
@@ -85,17 +85,17 @@ def _plain(value: str) -> str:
 
 
 def _number(value: str) -> str | SafeString:
-    """The number that a payer names on the phone, large. One click selects all of it."""
+    """Show a number that a payer names on the phone in large type. One click selects all of it."""
     return format_html('<code class="pi-code pi-copied">{}</code>', display.text(value)) if value else ""
 
 
 def _code(value: str) -> str | SafeString:
-    """Text to copy or type, in a monospaced font, so that 0 and O differ."""
+    """Show text to copy or type in a monospaced font, so that 0 and O differ."""
     return format_html('<code class="pi-code">{}</code>', display.text(value)) if value else ""
 
 
 def _moment(value: str) -> str:
-    """A time in the admin's format; other text unchanged."""
+    """Return a time in the admin's format; other text unchanged."""
     at = None
     with contextlib.suppress(ValueError):
         at = parse_datetime(value)

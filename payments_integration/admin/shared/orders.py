@@ -1,4 +1,4 @@
-"""Links from a merchant reference to the merchant's order: by ``ORDER_URL``, or to a row of a ``Payable`` model."""
+"""Link a merchant reference to the merchant's order: by ``ORDER_URL``, or to a row of a ``Payable`` model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def order_link(page: Page, obj: Referring | None) -> str:
-    """The merchant reference of a row, as a link to its order if there is one. A dash without a reference."""
+    """Return the merchant reference of a row, as a link to its order if there is one. A dash without a reference."""
     if obj is None or not obj.merchant_reference:
         return display.EMPTY
     reference, url = display.text(obj.merchant_reference), order_url(page, obj)
@@ -32,8 +32,8 @@ def order_link(page: Page, obj: Referring | None) -> str:
 
 
 def order_url(page: Page, obj: Referring) -> str:
-    """The address of the order that a row belongs to, empty if there is none: one statement per ``Payable`` model."""
-    # A savepoint, so that a database error in a merchant's code does not end the page's transaction.
+    """Return the address of the order that a row belongs to; empty if none. Takes one query per ``Payable`` model."""
+    # With a savepoint, a database error in a merchant's code does not end the page's transaction.
     savepoint = transaction.atomic() if transaction.get_connection().in_atomic_block else contextlib.nullcontext()
     try:
         with savepoint:
@@ -54,7 +54,7 @@ def _url_in(model: type[Payable], page: Page, obj: Referring) -> str | None:
     try:
         order = PayableQuerySet(model).of(obj)
     except model.MultipleObjectsReturned:
-        # The system checks warn of it (W020).
+        # A system check warns about this (W020).
         return None
     return None if order is None else _url_of(page, order)
 
@@ -64,7 +64,7 @@ def _payables() -> Iterator[type[Payable]]:
 
 
 def _url_of(page: Page, order: Any) -> str | None:
-    """The order's page in this admin, if the user may view it; otherwise the one that the model names."""
+    """Return the order's page in this admin if the user may view it; otherwise the address that the model names."""
     model, site = type(order), page.site
     if site.is_registered(model) and site.get_model_admin(model).has_view_permission(page.request, order):
         return display.change_url(site, model, order.pk)
@@ -73,11 +73,11 @@ def _url_of(page: Page, order: Any) -> str | None:
 
 
 def _checked(call: Callable[[], Any], what: str) -> str:
-    """The address that a merchant's code gives; empty if it fails, or gives none that can be a link."""
+    """Return the address that a merchant's code returns; empty if the code fails, or the address cannot be a link."""
     try:
         url = call()
     except Exception:
-        # It must not break the page.
+        # An error in a merchant's code must not break the page.
         logger.exception("The link to an order failed in %s.", what)
         return ""
     if not isinstance(url, str) or not (is_site_path(url) or is_staff_link(url)):

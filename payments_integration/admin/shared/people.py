@@ -1,4 +1,4 @@
-"""Payers, recipients and other JSON of the provider as fields with names: never as JSON."""
+"""Show payers, recipients and other JSON from the provider as fields with names, never as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: A label and its value. The value is escaped.
 Fact = tuple["StrOrPromise", str]
 
-#: The names of the spec's members, in the order in which they are shown: who, then where, then what is technical.
+#: The names of the spec's members in the order in which they are shown: who, then where, then technical values.
 _FIRST: dict[str, StrOrPromise] = {
     "name": _("Name"),
     "holder_name": _("Account holder"),
@@ -64,7 +64,7 @@ class Facts(Section):
 
 
 def section(page: Page, title: StrOrPromise, obj: Mirror, name: str) -> Iterable[Section]:
-    """The JSON field ``name`` of a mirror as fields, masked if the user may not see it. None if it is empty."""
+    """Yield a mirror's JSON field as fields, masked if the user may not see it. Yields nothing if it is empty."""
     if is_erased(obj, name):
         yield Facts(title, [(title, str(display.ERASED))])
         return
@@ -75,7 +75,7 @@ def section(page: Page, title: StrOrPromise, obj: Mirror, name: str) -> Iterable
 
 
 def name(page: Page, obj: Mirror, field: str) -> str:
-    """The person's name for a headline: masked if the user may not see it, "erased", or "" if it is not known."""
+    """Return the person's name for a headline: masked if the user may not see it, "erased", or "" if unknown."""
     if is_erased(obj, field):
         return str(display.ERASED)
     found = name_in(getattr(obj, field))
@@ -83,7 +83,10 @@ def name(page: Page, obj: Mirror, field: str) -> str:
 
 
 def payment_of(page: Page, refund: Refund) -> Payment | None:
-    """A refund's payment; None if it has not arrived yet (it may come after its refund), or may not be seen."""
+    """Return a refund's payment; None if the user may not see it or it has not arrived yet.
+
+    A payment may arrive after its refund.
+    """
     if not page.may_view(Payment):
         return None
     try:
@@ -93,23 +96,23 @@ def payment_of(page: Page, refund: Refund) -> Payment | None:
 
 
 def name_in(value: Any) -> str:
-    """Whom JSON of any shape is about: a payer's or account holder's name, otherwise the e-mail address, or ""."""
+    """Return the person that JSON of any shape is about: the payer's or holder's name, otherwise the e-mail, or ""."""
     members = (value.get(key) for key in ("name", "holder_name", "email")) if isinstance(value, dict) else ()
     return next((text for text in members if isinstance(text, str) and text.strip()), "")
 
 
 def is_erased(obj: Any, name: str) -> bool:
-    """Whether the field's personal data was erased."""
+    """Return True if the field's personal data was erased."""
     return bool(getattr(obj, "erased_at", None)) and name in obj.personal
 
 
 def facts(value: Any) -> list[Fact]:
-    """The members of a JSON value with their labels. Empty ones are left out; unknown ones have their own key."""
+    """Return the members of a JSON value with their labels. Empty ones are left out; unknown ones keep their key."""
     return [(label, shown) for label, shown in _facts(value, "") if shown]
 
 
 def as_html(value: Any) -> str:
-    """The same as a list of definitions; a dash if there are none."""
+    """Return the members of a JSON value as a list of definitions; a dash if there are none."""
     found = facts(value)
     if not found:
         return display.EMPTY
@@ -117,7 +120,7 @@ def as_html(value: Any) -> str:
 
 
 def _facts(value: Any, label: str) -> Iterator[tuple[str, str]]:
-    """One line for each value within, under the names that lead to it."""
+    """Yield one line for each value within, under the names that lead to it."""
     if isinstance(value, dict):
         for key, item in sorted(value.items(), key=lambda member: _ORDER.get(str(member[0]), _ORDER[""])):
             yield from _member(str(key), item, label)
@@ -131,7 +134,7 @@ def _facts(value: Any, label: str) -> Iterator[tuple[str, str]]:
 def _member(key: str, value: Any, outer: str) -> Iterator[tuple[str, str]]:
     label = _joined(outer, str(_LABELS[key]) if key in _LABELS else display.text(key))
     if _is_document(value):
-        # A document in one line, as people write it.
+        # People write a document in one line.
         words = [_shown(value["type"], "type"), _shown(value["number"])]
         yield label, format_html_join(" ", "{}", ((word,) for word in words if word))
     elif isinstance(value, dict | list):

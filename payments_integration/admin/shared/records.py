@@ -1,6 +1,6 @@
-"""What is stored about an object: its events, status changes, operations, refunds, and actions in this admin.
+"""Read what is stored about an object: its events, status changes, operations, refunds, and actions in this admin.
 
-Events, status changes and refunds have the provider's time, operations and actions have ours.
+Events, status changes and refunds have the provider's time. Operations and actions have our time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from payments_integration.models import (
     StatusChange,
 )
 
-#: Rows read of each kind, the newest. The lists have the others.
+#: How many rows of each kind are read, newest first. The lists have the others.
 ENTRIES = 50
 
 
@@ -37,23 +37,24 @@ class Records:
     events: list[Event]
     changes: list[StatusChange]
     operations: list[Operation]
-    #: The objects that operations made, as they are now, by kind and id.
+    #: The objects that operations created, as they are now, by kind and id.
     results: dict[tuple[str, str], Any]
-    #: Of a payment.
+    #: The refunds of a payment; empty for other objects.
     refunds: list[Refund]
     logged: list[LogEntry]
 
     @property
     def is_cut(self) -> bool:
-        """Whether there may be older ones."""
+        """Return True if there may be older ones."""
         read = (self.events, self.changes, self.operations, self.refunds, self.logged)
         return any(len(rows) >= ENTRIES for rows in read)
 
 
 def read(page: Page, obj: Mirror) -> Records:
-    """The records of a mirrored object.
+    """Return the records of a mirrored object.
 
-    Four statements, one more for the refunds of a payment, and one for each kind of object that its operations made.
+    Takes four queries, one more for the refunds of a payment, and one for each kind of object that its operations
+    created.
     """
     events = _newest(about(Event, obj).defer("body", "error"), "created_at") if page.may_view(Event) else []
     changes = _newest(about(StatusChange, obj).defer("error"), "at") if page.may_view(StatusChange) else []
@@ -64,7 +65,7 @@ def read(page: Page, obj: Mirror) -> Records:
 
 
 def about(model: type[Any], obj: Mirror) -> QuerySet[Any]:
-    """Rows of ``model`` about a mirrored object."""
+    """Return the rows of ``model`` about a mirrored object."""
     rows: QuerySet[Any] = model._default_manager.filter(
         account=obj.account, object_kind=obj.kind, object_id=obj.object_id
     )
@@ -76,9 +77,9 @@ def _newest(rows: QuerySet[Any], time: str) -> list[Any]:
 
 
 def _operations(obj: Mirror) -> list[Operation]:
-    """The operations on the object and the one that created it.
+    """Return the operations on the object and the one that created it.
 
-    A union, because each half has its own index. With OR a database may scan all operations by time.
+    Uses a union, because each half has its own index. With OR, a database may scan all operations by time.
     """
     rows = Operation.objects.filter(account=obj.account).defer("body", "arguments", "error", "note")
     both = rows.filter(target_id=obj.object_id).union(rows.filter(result_id=obj.object_id), all=True)
@@ -102,7 +103,7 @@ def _results(page: Page, obj: Mirror, operations: list[Operation]) -> dict[tuple
 
 
 def made(operation: Operation) -> bool:
-    """Whether the operation made an object. Then the object's status says more than the operation's state."""
+    """Return True if the operation created an object. Its status then says more than the operation's state."""
     call = services.operations.get(operation.operation)
     return call is not None and call.creates and operation.state == OperationState.DONE
 
@@ -113,7 +114,7 @@ def _refunds(payment: Payment) -> QuerySet[Refund]:
 
 
 def _logged(obj: Mirror, operations: list[Operation]) -> list[LogEntry]:
-    """The actions in this admin on the object and on the operations that are shown."""
+    """Return the actions in this admin on the object and on the operations that are shown."""
     wanted = Q(content_type=get_content_type_for_model(obj), object_id=str(obj.pk))
     if operations:
         ids = [operation.pk for operation in operations]

@@ -1,4 +1,4 @@
-"""Sections below the fields of a row's page: tables of refunds, payouts and status changes."""
+"""Build the sections below the fields of a row's page: tables of refunds, payouts and status changes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from payments_integration.models import Event, Payment, Payout, Refund, StatusCh
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: Tables, tiles and lists of problems.
+#: Styles of tables, tiles and lists of problems.
 STYLES = ("payments_integration/dashboard.css",)
 
-#: Rows per table, newest first. The list has the others.
+#: The maximum of rows in a table, newest first. The list has the others.
 ROWS = 25
 
 Cell = Callable[[Any], str]
@@ -47,13 +47,13 @@ class Table(Section):
     more: str
     #: An explanation above the table.
     note: StrOrPromise = ""
-    #: Only its title is shown until somebody opens it.
+    #: Only its title is shown until the user opens it.
     is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Advice(Section):
-    """What the state means, and what a person can do."""
+    """Explains what the state means, and what a person can do."""
 
     template: ClassVar[str] = "admin/payments_integration/includes/advice.html"
 
@@ -82,7 +82,7 @@ class Page:
         is_folded: bool = False,
         hides_none: bool = False,
     ) -> Iterable[Section]:
-        """One table; without its rows if the user may not see them. ``search`` finds all of them in the list."""
+        """Yield one table; without its rows if the user may not see them. ``search`` finds all of them in the list."""
         model = rows.model
         if not self.may_view(model):
             yield from self.not_visible(model, title)
@@ -97,12 +97,12 @@ class Page:
         yield Table(title, tuple(columns), cells, more, note, is_folded)
 
     def not_visible(self, model: type[Model], title: StrOrPromise) -> Iterable[Section]:
-        """The section of rows that the user may not see; none if the site has no pages of such rows."""
+        """Yield the section of rows that the user may not see; none if the site has no pages of such rows."""
         if self.site.is_registered(model):
             yield Table(title, (), [], "", display.NOT_VISIBLE)
 
     def personal(self, value: str | None) -> str:
-        """A text, masked if the user may not see personal data."""
+        """Return a text, masked if the user may not see personal data."""
         return display.text(masking.MASK if value and not may(self.request, "view_personal_data") else value)
 
     def changes(self, rows: QuerySet[StatusChange], search: str) -> Iterable[Section]:
@@ -129,7 +129,7 @@ class Page:
         of_payout: bool = False,
         is_folded: bool = False,
     ) -> Iterable[Section]:
-        """The refunds of a payment, each with its payout; those of a payout, each with its payment."""
+        """Yield the refunds of a payment, each with its payout. With ``of_payout``, each with its payment."""
         other: dict[StrOrPromise, Cell]
         if of_payout:
             other = {_("Payment"): lambda row: display.admin_link(self.site, Payment, row.payment_id)}

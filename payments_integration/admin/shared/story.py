@@ -1,6 +1,6 @@
-"""What happened to an object, in sentences with people in them: each step once, in the order in which it happened.
+"""Tell what happened to an object, in sentences that name people: each step once, in the order in which it happened.
 
-The records that it is made from (``records``) are below it, folded.
+The records that the story is made from (``records``) are below it, folded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BEGUN: dict[type[Mirror], StrOrPromise] = {
     Refund: gettext_lazy("The refund of {amount} was created"),
     DepositReference: gettext_lazy("The deposit reference was created"),
 }
-#: What it means that the object came into a status. ``{who}``: the payer or the recipient.
+#: What a change to each status means. ``{who}``: the payer or the recipient.
 _STATUSES: dict[tuple[str, str], StrOrPromise] = {
     (Kind.PAYMENT, "requires_action"): gettext_lazy("{who} can pay now"),
     (Kind.PAYMENT, "processing"): gettext_lazy("The payment is being processed"),
@@ -68,9 +68,9 @@ _STATUSES: dict[tuple[str, str], StrOrPromise] = {
     (Kind.REFUND, "returned"): gettext_lazy("The bank sent the money back: nothing was refunded"),
     (Kind.DEPOSIT_REFERENCE, "disabled"): gettext_lazy("Payers can no longer use it"),
 }
-#: The first status, which is told by how the story begins.
+#: The first status, which the beginning of the story already tells.
 _FIRST = frozenset({"created", "active"})
-#: Who asked for what, while it is not done, and when it is.
+#: Who asked for what: ``_ASKED`` while it is not done, ``_DID`` once it is.
 _ASKED: dict[str, StrOrPromise] = {
     "create_payment": gettext_lazy("{who} asked for a payment of {amount}"),
     "cancel_payment": gettext_lazy("{who} asked to cancel the payment"),
@@ -86,13 +86,13 @@ _DID: dict[str, StrOrPromise] = {
     "cancel_payout": gettext_lazy("{who} canceled the payout"),
     "create_deposit_reference": gettext_lazy("{who} created the deposit reference"),
 }
-#: In the place of a name, which never has these characters.
+#: Placeholders for roles. A name never contains NUL.
 _THE_PAYER, _THE_RECIPIENT, _THE_SHOP = "\0payer", "\0recipient", "\0shop"
 _CANCELS = frozenset({"cancel_payment", "cancel_payout"})
 _PAID = {"succeeded", "overpaid"}
-#: What comes before an outcome.
+#: The statuses before an outcome.
 _OPEN = {"requires_action", "processing"}
-#: An entry in the history that has no id and comes so soon after a cancel, or an approval, is the same step.
+#: An entry in the history without an id is the same step as a cancel or an approval within this time.
 _SAME_STEP = timedelta(minutes=2)
 
 
@@ -101,11 +101,11 @@ class Step:
     at: datetime
     #: A sentence, escaped.
     sentence: str
-    #: What is said beside it in quieter words: a reason, a badge. Escaped.
+    #: Less prominent text beside it, such as a reason or a badge. Escaped.
     beside: tuple[str, ...] = ()
     #: Text with line breaks below it, such as a note.
     text: str = ""
-    #: Which of the steps of one second comes first: the provider's times may have whole seconds only.
+    #: Orders the steps of one second, lowest first, because the provider's times may have only whole seconds.
     rank: int = 2
 
     @property
@@ -118,14 +118,14 @@ class Story(Section):
     template: ClassVar[str] = "admin/payments_integration/includes/story.html"
 
     steps: list[Step]
-    #: Some records are older than those that were read.
+    #: True if there are older records that were not read.
     is_cut: bool
 
 
 def story(page: Page, obj: Any, records: Records, more: Iterable[Step] = ()) -> Story | None:
-    """The steps of a payment, payout, refund or deposit reference; None of another object. No statement.
+    """Return the story of a payment, payout, refund or deposit reference; None for another object. Takes no queries.
 
-    ``more``: steps that another app knows of.
+    ``more``: steps that another app adds.
     """
     if type(obj) not in _BEGUN:
         return None
@@ -135,7 +135,7 @@ def story(page: Page, obj: Any, records: Records, more: Iterable[Step] = ()) -> 
 
 
 class _Teller:
-    """Tells one object's story."""
+    """Tells the story of one object."""
 
     def __init__(self, page: Page, obj: Any, records: Records) -> None:
         self.page = page
@@ -160,10 +160,10 @@ class _Teller:
         return made(operation) and operation.result_id == self.obj.object_id
 
     def _operation(self, row: Operation) -> Iterator[Step]:
-        """Who asked for it, and who approved it. A refund that is shown has its own step."""
+        """Tell who asked for it, and who approved it. A refund that is shown has its own step."""
         refund = self._refund_of(row)
         if refund is None:
-            # What was canceled in time is canceled. Otherwise only the request is done.
+            # A cancel is done if it canceled the object in time. Otherwise only the request is done.
             is_done = row.state == OperationState.DONE and (row.operation not in _CANCELS or self._is_canceled)
             words = (_DID if is_done else _ASKED).get(row.operation)
             amount = display.money(row.amount, row.currency) if row.amount is not None else ""
@@ -176,7 +176,7 @@ class _Teller:
             state = () if row.state == OperationState.DONE else (display.status(row.state, OperationState),)
             link = display.admin_link(self.page.site, Operation, row.pk, _("details"))
             if self._made_this(row):
-                # Whichever clock is ahead, nothing comes before it.
+                # This step comes first, whichever clock is ahead.
                 yield Step(min(row.created_at, self.obj.created_at), sentence, (*state, link), rank=0)
             else:
                 yield Step(row.created_at, sentence, (*state, link))
@@ -190,7 +190,7 @@ class _Teller:
             yield Step(row.approved_at, sentence)
 
     def _refund_of(self, row: Operation) -> Refund | None:
-        """The refund of this payment that the operation made."""
+        """Return the refund of this payment that the operation created."""
         if not made(row):
             return None
         return next((refund for refund in self.records.refunds if refund.pk == row.result_id), None)
@@ -205,7 +205,7 @@ class _Teller:
         brought = {change.event_id for change in self.records.changes}
         for event in sorted(self.records.events, key=lambda row: (row.created_at, row.pk)):
             status = event.type.partition(".")[2]
-            # Whether money arrived is the mirror's to say, not the event's name.
+            # The mirror says if money arrived. The event's name does not.
             if event.pk in brought or status in seen or status in _FIRST or status in _PAID:
                 continue
             seen.add(status)
@@ -213,7 +213,7 @@ class _Teller:
                 yield self._status(status, event.created_at)
             else:
                 yield Step(event.created_at, display.event_name(event.type))
-        # The object itself says when it succeeded, also to those who see no records.
+        # The object itself says when it succeeded. Users who see no records need this step.
         at = getattr(self.obj, "succeeded_at", None)
         if at and not seen & _PAID:
             yield self._status(PaymentStatus.SUCCEEDED, at)
@@ -223,7 +223,7 @@ class _Teller:
         return self.obj.status == "canceled" or any(row.status == "canceled" for row in self.records.changes)
 
     def _cancels(self) -> list[Operation]:
-        """The cancels by people or the shop that were done."""
+        """Return the cancels by people or the shop that were done."""
         return [
             row for row in self.records.operations if row.operation in _CANCELS and row.state == OperationState.DONE
         ]
@@ -237,7 +237,7 @@ class _Teller:
         return Step(at, self._say(words), beside, rank=1 if status in _OPEN else 2)
 
     def _refunds(self) -> Iterator[Step]:
-        """Each refund of a payment, once, with who asked for it, why, and what became of it."""
+        """Tell each refund of a payment once: who asked for it, why, and what became of it."""
         asked = {row.result_id: row for row in self.records.operations if made(row)}
         for refund in sorted(self.records.refunds, key=lambda row: (row.created_at, row.pk)):
             operation = asked.get(refund.pk)
@@ -255,12 +255,12 @@ class _Teller:
             yield Step(refund.created_at if operation is None else operation.created_at, sentence, (*reason, badge))
 
     def _logged_as(self, refund_id: str) -> str:
-        """Who asked for a refund, as the history of the payment says; empty if it does not."""
+        """Return who asked for a refund according to the payment's history; empty if it has no entry."""
         entries = (row for row in self.records.logged if refund_id in _ids(row))
         return next((row.user.get_username() for row in entries), "")
 
     def _logged(self) -> Iterator[Step]:
-        """What people did in this admin and no other step tells."""
+        """Tell what people did in this admin, if no other step tells it."""
         for row in reversed(self.records.logged):
             if not self._is_told(row):
                 words = f"{row.user.get_username()}: {row.get_change_message()}"
@@ -284,7 +284,7 @@ class _Teller:
 
 
 def _person(page: Page, obj: Mirror) -> str:
-    """Whom the story is about: by name for those who may see it, otherwise by role."""
+    """Return the person the story is about: the name if the user may see it, otherwise the role."""
     if isinstance(obj, Refund):
         payment = people.payment_of(page, obj)
         return _THE_PAYER if payment is None else _person(page, payment)
@@ -296,12 +296,12 @@ def _person(page: Page, obj: Mirror) -> str:
 
 
 def _actor(actor: str) -> str:
-    """Who asked for it: a user, a job, or code of the site that gave no name."""
+    """Return who asked for it: a user, a job, or the shop if the site's code gave no name."""
     return display.actor(actor) if actor else _THE_SHOP
 
 
 def _filled(words: StrOrPromise, *, who: str = "", **values: str) -> str:
-    """A sentence with its values escaped. A role has a capital at the beginning, a name stays as it is."""
+    """Return a sentence with escaped values. At its beginning, a role gets a capital letter; a name is unchanged."""
     text = str(words)
     shown = _roles().get(who, who)
     return format_html(text, who=capfirst(shown) if who in _roles() and text.startswith("{who}") else shown, **values)
@@ -316,7 +316,7 @@ def _roles() -> dict[str, str]:
 
 
 def _ids(entry: LogEntry) -> set[str]:
-    """The words of an entry in the history: the ids of what was made are among them."""
+    """Return the words of an entry in the history. They include the ids of created objects."""
     return {word.strip(".,:;()") for word in entry.get_change_message().split()}
 
 

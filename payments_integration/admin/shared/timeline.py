@@ -1,4 +1,4 @@
-"""The records of an object as a list, newest first, with a link to each."""
+"""List the records of an object, newest first, with a link to each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SOURCES = (Event, StatusChange, Operation)
 @dataclass(frozen=True, slots=True)
 class Entry:
     at: datetime
-    #: Of two entries with the same time, the one with the higher rank is shown as the later.
+    #: If two entries have the same time, the one with the higher rank is shown as the later one.
     rank: int
     kind: StrOrPromise
     #: Links, badges and plain text, escaped.
@@ -63,14 +63,14 @@ class Timeline(Section):
     entries: list[Entry]
     #: Label and URL of the lists with all entries.
     lists: list[tuple[StrOrPromise, str]]
-    #: The sources that this user may not see.
+    #: The names of the sources that this user may not see.
     hidden: list[StrOrPromise]
-    #: Below a story, which says the same in sentences.
+    #: True below a story, which says the same in sentences.
     is_folded: bool
 
 
 def timeline(page: Page, obj: Mirror, records: Records, *, is_folded: bool = False) -> Timeline:
-    """The newest entries of a mirrored object that this user may see. No statement."""
+    """Return the newest entries of a mirrored object that this user may see. Takes no queries."""
     site = page.site
     sources: list[list[Entry]] = [
         [_event(site, row) for row in records.events],
@@ -119,7 +119,7 @@ def _operation(site: AdminSite, row: Operation, obj: Mirror, results: dict[tuple
     state = display.status(row.state, OperationState)
     details = []
     if made(row):
-        # That the provider accepted a refund says nothing about what became of it.
+        # The provider accepted the request, but the object's own status says what became of it.
         result = results.get((row.result_kind, row.result_id))
         quiet = display.status(row.state, OperationState, tone="quiet")
         state = display.status(result.status, result.Status) if result is not None else quiet
@@ -142,7 +142,7 @@ def _operation(site: AdminSite, row: Operation, obj: Mirror, results: dict[tuple
 
 
 def _refund(site: AdminSite, row: Refund) -> Entry:
-    """A refund that no shown operation asked for, for instance one made in the provider's dashboard."""
+    """Return the entry of a refund that no shown operation asked for, such as one from the provider's dashboard."""
     title = format_html(
         "{} {} {}",
         display.admin_link(site, Refund, row.pk),

@@ -1,4 +1,4 @@
-"""What was asked for just now. Two people, or two tabs, may mean the same, so the second one is asked again."""
+"""Find what was just asked for. Two people or two tabs may mean the same, so the second one must confirm again."""
 
 from __future__ import annotations
 
@@ -20,39 +20,42 @@ from payments_integration.models import Operation, OperationState, Payment, Refu
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: The same within this time may be the same intent, of another page.
+#: The same request within this time may be the same intent from another page.
 WITHIN = timedelta(minutes=15)
-#: The parameter with the ids of the twins that a page showed.
+#: The parameter that contains the ids of the twins that a page showed.
 TWIN = "twin"
 SAME = gettext_lazy("It was asked for at {}: {}. Confirm only if it is to be asked for once more.")
-#: Finds what was asked for just now about a row.
+#: Finds what was just asked for about a row.
 Twin = Callable[[Any], Operation | None]
 
 
 def recent(call: str, **conditions: Any) -> QuerySet[Operation]:
-    """The latest operations of a call that took effect or still may, newest first."""
+    """Return the latest operations of a call that took effect or still may, newest first."""
     found = Operation.objects.filter(operation=call, created_at__gte=timezone.now() - WITHIN, **conditions)
     without_effect = (OperationState.REJECTED, OperationState.CLOSED)
     return found.exclude(state__in=without_effect).order_by("-created_at", "-pk")
 
 
 def refund(payment: Payment) -> Operation | None:
-    """A refund of this payment, of any amount: two people who look after one complaint may choose different ones."""
+    """Return a recent operation that refunds this payment, with any amount.
+
+    Two people who handle the same complaint may choose different amounts.
+    """
     void = Refund.objects.filter(payment=payment.pk, status__in=VOID_REFUND_STATUSES)
     found = recent("create_refund", account=payment.account, target_id=payment.pk)
     return found.exclude(result_id__in=void.values("pk")).first()
 
 
 def same(call: str) -> Twin:
-    """For a call that changes an object, such as a cancel: the same call about the same object."""
+    """Return a function that finds the same call about the same object, for calls such as a cancel."""
     return lambda row: recent(call, account=row.account, target_id=row.pk).first()
 
 
 def is_confirmed(twin: Operation | None, shown: Collection[str], keys: Collection[str | None]) -> bool:
-    """Whether there is none, or the page showed it, or sent it itself (its ``keys``)."""
+    """Return True if there is no twin, or the page showed it, or the page itself sent it (its ``keys``)."""
     return twin is None or twin.pk in shown or twin.idempotency_key in keys
 
 
 def warning(site: AdminSite, twin: Operation, words: StrOrPromise = SAME) -> SafeString:
-    """A sentence about a twin, with its time and link."""
+    """Return a sentence about a twin, with its time and link."""
     return format_html(str(words), display.moment(twin.created_at), display.admin_link(site, Operation, twin.pk))

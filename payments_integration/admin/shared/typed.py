@@ -1,4 +1,4 @@
-"""Forms that read what a person typed or pasted."""
+"""Read what a person typed or pasted into a form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from payments_integration.validation.text import typed
 
 
 class TypedForm(forms.Form):
-    """A form in which no invisible mark reaches a field: a number or a name is often pasted with some."""
+    """A form that removes invisible marks from its input. Numbers and names are often pasted with some."""
 
     def __init__(self, data: Any = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(_typed(data), *args, **kwargs)

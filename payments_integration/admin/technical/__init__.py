@@ -1,1 +1,1 @@
-"""The technical state of an account: events, backlog, reconciliation and webhook endpoints."""
+"""Show the technical state of an account: events, backlog, reconciliation and webhook endpoints."""

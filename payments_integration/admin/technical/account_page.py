@@ -1,4 +1,4 @@
-"""A page about one account, as one user sees it, and the problems that health reports of it."""
+"""Show a page about one account as one user sees it, with the problems that health reports for it."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class Tile:
 
     label: StrOrPromise
     count: int
-    #: The age of the oldest one; empty if there is none.
+    #: The age of the oldest row; empty if there is none.
     age: str
     url: str
-    #: Whether there may be more.
+    #: True if there may be more rows.
     is_cut: bool = False
     #: What to do if it is not zero.
     advice: StrOrPromise = ""
 
 
-#: Each problem that health reports: its label, in two numbers if it follows the count of rows, and the model and
-#: filters of the list with its rows.
+#: For each problem that health reports: its label, with singular and plural if it follows the number of rows, and the
+#: model and filters of the list with its rows.
 _PROBLEMS: dict[Reason, tuple[StrOrPromise, type[Model], dict[str, str]]] = {
     Reason.EVENTS_PENDING: (
         ngettext_lazy("event is not applied", "events are not applied"),
@@ -141,18 +141,18 @@ _PROBLEMS: dict[Reason, tuple[StrOrPromise, type[Model], dict[str, str]]] = {
         {},
     ),
 }
-#: The page of the technical state is for users who may see one of these.
+#: Users who may see one of these models may see the page of the technical state.
 TECHNICAL: tuple[type[Model], ...] = (
     Event, Operation, DueRefresh, Erasure, AccountState, ReconciliationRun, WebhookEndpoint,
 )  # fmt: skip
 
 
-#: These have no pages of their own: the page of the technical state shows them.
+#: These models have no pages of their own. The page of the technical state shows their rows.
 WITHOUT_PAGES: tuple[type[Model], ...] = (AccountState, DueRefresh, Erasure)
 
 
 def may_see(site: AdminSite, request: HttpRequest, model: type[Model]) -> bool:
-    """Whether the user may see such rows."""
+    """Return True if the user may see such rows."""
     if model in WITHOUT_PAGES:
         return any(may(request, f"{verb}_{model._meta.model_name}") for verb in ("view", "change"))
     return may_view(site, request, model)
@@ -163,7 +163,7 @@ def may_see_technical_state(site: AdminSite, request: HttpRequest) -> bool:
 
 
 def anchor_of(model: type[Model]) -> str:
-    """Where the page shows such rows."""
+    """Return the id of the page's part that shows such rows."""
     return "pi-deliveries" if model is AccountState else f"pi-rows-{model._meta.model_name}"
 
 
@@ -174,7 +174,7 @@ def technical_url(site: AdminSite) -> str:
 class AccountPage:
     """A page about one account. It links only to rows that the user may see."""
 
-    #: The problems that this page has no line for: a tile of the overview or of this page shows them.
+    #: The problems without a line on this page, because a tile of the overview or of this page shows them.
     in_tiles: frozenset[Reason] = frozenset(
         {
             Reason.OPERATION_NEEDS_RESOLUTION,
@@ -193,11 +193,11 @@ class AccountPage:
         self._several = len(aliases) > 1
 
     def sees(self, model: type[Model]) -> bool:
-        """Whether the user may see such rows."""
+        """Return True if the user may see such rows."""
         return may_see(self._site, self._request, model)
 
     def link(self, model: type[Model], **filters: Any) -> str:
-        """The URL of a model's list, filtered; empty if the user may not see it."""
+        """Return the URL of a model's list, filtered; empty if the user may not see it."""
         return self._list(model, **filters, **self._chosen())
 
     def _list(self, model: type[Model], **filters: Any) -> str:
@@ -210,7 +210,7 @@ class AccountPage:
         return f"{url}?{urlencode(filters)}" if filters else url
 
     def _chosen(self) -> dict[str, str]:
-        """The query parameter of the account; none if there is no choice."""
+        """Return the query parameter of the account; none if there is no choice."""
         return {"account": self.account} if self._several else {}
 
     def _accounts(self) -> Iterator[tuple[str, str, bool]]:
@@ -228,7 +228,7 @@ class AccountPage:
         if self.sees(model):
             is_counted = False
             with contextlib.suppress(TypeError):
-                # A label in two numbers. The others cannot be formatted: their count says nothing.
+                # Only labels with singular and plural can be formatted. For the others, the count says nothing.
                 label %= problem.count
                 is_counted = True
             yield Tile(label, problem.count if is_counted else 0, "", self.link(model, **filters))

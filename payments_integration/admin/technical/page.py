@@ -1,4 +1,4 @@
-"""The technical state of an account: events, backlog, reconciliation and webhook endpoints.
+"""Show the technical state of an account: events, backlog, reconciliation and webhook endpoints.
 
 Each panel is shown to users who may see the rows that it counts, and links to them.
 """
@@ -57,7 +57,7 @@ class TechnicalState(AccountPage):
     in_tiles = AccountPage.in_tiles | {Reason.DISPATCH_PARKED, Reason.EVENT_QUARANTINED, Reason.EVENT_NOT_APPLIED}
 
     def context(self) -> dict[str, Any]:
-        """The context of the page's template."""
+        """Return the context of the page's template."""
         if not self.account:
             return {"empty": True}
         as_of, found = timezone.now(), health.examine(self.account).accounts[self.account]
@@ -131,7 +131,7 @@ class TechnicalState(AccountPage):
                 yield Tile(label, waiting.count, display.duration(waiting.age_seconds), self.link(model, **filters))
 
     def _without_pages(self) -> Iterator[tuple[str, Table]]:
-        """(id, table) of the rows that have no pages of their own, each read through an index."""
+        """Yield (id, table) of the rows that have no pages of their own. Each table is read through an index."""
         page = Page(self._site, self._request)
 
         def about(row: Any) -> str:
@@ -153,7 +153,7 @@ class TechnicalState(AccountPage):
             )
         if self.sees(Erasure):
             erasures = Erasure.objects.filter(account=self.account)
-            # An old one that is not finished must not be hidden by newer ones.
+            # Newer erasures must not hide an old one that is not finished.
             unfinished = erasures.filter(done_at=None).order_by("requested_at", "pk")[:ROWS]
             newest = erasures.exclude(done_at=None).order_by("-pk")[:ROWS]
             yield _table(
@@ -169,7 +169,7 @@ class TechnicalState(AccountPage):
             )
 
     def _runs(self, found: AccountReport) -> Iterator[tuple[str, str, str, str, str, str]]:
-        """(kind, URL of its list, state, age of the last run, age of the last complete run, failures since)."""
+        """Yield (kind, URL of its list, state, age of the last run, age of the last complete run, failures since)."""
         if not self.sees(ReconciliationRun):
             return
         runs = found.statistics.runs
@@ -207,7 +207,7 @@ class TechnicalState(AccountPage):
         return reconcile.url(self._site) if allowed else ""
 
     def _endpoints(self, found: AccountReport) -> Iterator[tuple[str, str, str, str, str]]:
-        """(link, status, complaint, secret, age of the secret)."""
+        """Yield (link, status, complaint, secret, age of the secret)."""
         if not self.sees(WebhookEndpoint):
             return
         for endpoint in found.statistics.endpoints:
@@ -238,5 +238,5 @@ def _ago(seconds: float | None) -> str:
 
 
 def _count(count: int) -> str:
-    # Health counts no further.
+    # Health stops counting at this number.
     return _("%(count)d or more") % {"count": count} if count >= 1_000 else str(count)

@@ -1,4 +1,4 @@
-"""The steps from an installed app to a working one: what a page shows before the first money has arrived."""
+"""Show the steps from an installed app to a working one, before the first money arrives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from payments_integration.validation.urls import LOOPBACK_HOSTS
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: The problems that are steps, as long as they are shown.
+#: The problems that the steps replace while the steps are shown.
 STEPS = frozenset({Reason.NO_ENDPOINT, Reason.NEVER_RECONCILED})
 
 
@@ -32,24 +32,24 @@ STEPS = frozenset({Reason.NO_ENDPOINT, Reason.NEVER_RECONCILED})
 class Step:
     label: StrOrPromise
     is_done: bool
-    #: What to do, while it is not done.
+    #: What to do while the step is not done.
     advice: StrOrPromise
-    #: The same as a command; empty if there is none.
+    #: The command that does the same; empty if there is none.
     command: str = ""
     #: The page that does it for this user, and its button; empty if there is none.
     url: str = ""
     button: StrOrPromise = ""
-    #: If the button sends a form: the form's fields.
+    #: The fields of the form, if the button sends a form.
     fields: tuple[tuple[str, str], ...] = ()
 
 
 def steps(
     site: AdminSite, request: HttpRequest, account: str, report: AccountReport, *, is_empty: bool = False
 ) -> list[Step]:
-    """The steps with their state, as long as the installation is new; none later, when health reports what is wrong.
+    """Return the steps with their state while the installation is new. Later, health reports what is wrong.
 
-    New: nothing was ever reconciled, or, if ``is_empty``, a step is not done. They are for users who may see what the
-    steps are about. No statement: ``report`` has it all.
+    An installation is new if nothing was ever reconciled, or, with ``is_empty``, if a step is not done. The result is
+    empty for users who may not see endpoints, events and runs. Takes no queries, because ``report`` has all the data.
     """
     done = _done(account, report)
     is_reconciled = done[-1]
@@ -93,7 +93,7 @@ def _steps(site: AdminSite, request: HttpRequest, account: str, done: tuple[bool
 
 
 def _is_sandbox(account: str) -> bool:
-    """Whether the provider is a sandbox on this machine, which can make a payment on its own."""
+    """Return True if the provider is a sandbox on this machine, which can make a payment on its own."""
     return urlsplit(conf.account(account).base_url).hostname in LOOPBACK_HOSTS
 
 
