@@ -38,8 +38,7 @@ def record_movements(rows: Sequence[Any]) -> None:
 
 
 def close_months(**_: Any) -> None:
-    """Store the balances of closed months after a pass (``pass_ended``). Takes one statement if none is to be stored.
-    """
+    """Store the balances of closed months after a pass. Takes one statement if there is nothing to store."""
     import_module("payments_integration.contrib.finance.closing").close_months()
 
 

@@ -162,7 +162,7 @@ def _send(row: ReceiptMail, options: Mapping[str, str]) -> bool:
 
 
 def _end(row: ReceiptMail, tried_at: datetime, state: ReceiptState, reason: str, *, counts: bool = True) -> None:
-    """End this attempt, unless a person has begun another one since. If it ``counts``, the next attempt has to wait."""
+    """End this attempt, unless a person has begun another one since. If it ``counts``, the next attempt must wait."""
     attempt = ReceiptMail.objects.filter(pk=row.pk, tried_at=tried_at)
     updated(attempt, state=state, reason=reason[:64], tried_at=tried_at if counts else None)
 
