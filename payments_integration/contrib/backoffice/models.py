@@ -82,7 +82,7 @@ class Todo(ObjectRef):
         default_permissions = ()
         permissions = [("handle_todo", "Can mark things to do as done, snooze and assign them")]
         constraints = [
-            # If two people press "Done", one row is written. The list also finds the handling of its rows by this index.
+            # If two people press "Done", one row is written. The list also finds the rows of its things by this index.
             models.UniqueConstraint(fields=["account", "kind", "thing", "since"], name="pb_todo_thing")
         ]
         indexes = [

@@ -61,7 +61,7 @@ SHOWN = 100
 CHARGEBACK_DAYS = 30
 #: Payouts and refunds that failed longer ago are only in the admin's lists.
 FAILED_DAYS = 90
-#: The number of attempts to pay again that the list knows of (``pay_again.attempt``).
+#: The number of attempts to pay again that the list looks for. All but the last are refused (``pay_again.attempt``).
 ATTEMPTS = 9
 #: The most orders reported as paid twice that are examined.
 _DOUBLES = 1_000
@@ -86,7 +86,7 @@ class Kind(TextChoices):
     UNKNOWN = "unknown", _("outcome not known")
     #: A payout that failed or was returned in the last ``FAILED_DAYS``. It ends when it is paid again, or by a note.
     PAYOUT = "payout", _("payout that did not arrive")
-    #: A refund that failed or was returned in the last ``FAILED_DAYS``. It ends when the payer is refunded, or by a note.
+    #: A refund that failed or was returned in the last ``FAILED_DAYS``. It ends with another refund, or by a note.
     REFUND = "refund", _("refund that did not arrive")
     #: A payment that the provider reviews. It ends with another status, or by a note.
     ON_HOLD = "on_hold", _("payment on hold")
