@@ -101,7 +101,7 @@ def _emptied(event: Any, error: Exception) -> Any:
 
 
 class _Cleaner:
-    """The cleaning of one event."""
+    """A cleaner for one event. It knows the values in the event that are personal or secret."""
 
     def __init__(self, event: dict[str, Any]) -> None:
         self._event = event

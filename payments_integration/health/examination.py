@@ -1,4 +1,4 @@
-"""Turn statistics into problems: decide what needs attention, and what does not need it yet."""
+"""Turn statistics into problems: decide what needs attention, and what can still wait."""
 
 from __future__ import annotations
 

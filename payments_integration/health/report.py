@@ -149,7 +149,7 @@ class AccountStatistics:
     resync_waits_seconds: float | None
     #: The provider's clock minus ours.
     clock_offset_seconds: float | None
-    #: The evidence that the API key belongs to another project than the mirror; empty if there is none.
+    #: Says why the API key seems to belong to another project than the mirror; empty if it does not.
     key_replaced: str
     runs: Runs
     drift: Drift

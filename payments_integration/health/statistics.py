@@ -1,7 +1,7 @@
 """Read the statistics of all accounts in six statements. Each uses an index or reads a limited number of rows.
 
-Every account has its own limits, so a busy account hides nothing of a quiet one. With more than forty accounts, one of
-the statements becomes several; with more than 450, the others do too.
+Every account has its own limits, so a busy account hides nothing of a quiet one. With more than forty accounts, two of
+the statements become several; with more than 450, the others do too.
 """
 
 from __future__ import annotations
@@ -320,8 +320,9 @@ class SlicedAggregate(Subquery):
 
 
 def _backlogs(accounts: Sequence[str], now: datetime) -> dict[str, tuple[AccountState, dict[str, Waiting]]]:
-    """Return two things by account: the fields of its state that health reads (empty without a row), and its waiting
-    rows by name.
+    """Return two values by account: its state and its waiting rows by name.
+
+    The state has only the fields that health reads. They are empty if the account has no row.
     """
     backlogs: dict[str, tuple[AccountState, dict[str, Waiting]]] = {}
     for some in _batched(accounts, _BACKLOGS):
@@ -351,8 +352,9 @@ def _backlogs(accounts: Sequence[str], now: datetime) -> dict[str, tuple[Account
 
 
 def _key_values(key: str | None, now: datetime) -> dict[str, Any]:
-    """Return the fields of the state that ``_KEY`` holds. The value of ``forgetting_since`` is ``now``, not the real
-    time, which nothing here needs.
+    """Return the fields of the state that ``_KEY`` holds.
+
+    ``forgetting_since`` is ``now`` instead of the real time, which is not needed here.
     """
     kind, key_hash, refused_key_hash, forgetting = (key or ",,,").split(",")
     return {

@@ -87,7 +87,7 @@ def status_url(
 def receipt_url(request: HttpRequest, payment: Payment) -> str:
     """Return the absolute address of a payment's receipt, or "" if it is not paid or the project has no receipts.
 
-    Anyone who has the address sees the receipt, until the same time as for :func:`status_url`.
+    Anyone who has the address sees the receipt, as for :func:`status_url`.
     """
     if not has_receipt(payment):
         return ""

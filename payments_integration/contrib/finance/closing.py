@@ -92,7 +92,10 @@ def close_months() -> int:
 
 
 def close_months_before_reading() -> None:
-    """Store them for a reader. The reader gets the figures even if storing fails, for instance on a standby."""
+    """Store the balances of closed months for a reader, who gets the figures even if storing fails.
+
+    It fails on a standby, for instance.
+    """
     # The next scheduled pass reports the error.
     with suppress(DatabaseError):
         close_months()

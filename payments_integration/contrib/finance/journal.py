@@ -85,9 +85,7 @@ class Statement:
 
     @property
     def elsewhere(self) -> int:
-        """The change of the balance in this period that other journals have, less the movements of other periods that
-        this journal has.
-        """
+        """The sum of this period's movements in later journals, less this journal's movements of earlier periods."""
         return self.recorded_after - self.occurred_before
 
     @property

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from payments_integration.contrib.prometheus import process
 from payments_integration.contrib.prometheus.collector import UP, PaymentsCollector
 
-#: The variable with which prometheus_client finds the directory for the values of several processes.
+#: The environment variable that names the directory in which several processes keep their values (prometheus_client).
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 
 

@@ -1,4 +1,4 @@
-"""Read and check the setting ``PAYMENTS_METRICS_TOKEN``, with which a client may read the metrics over HTTP."""
+"""Read and check the setting ``PAYMENTS_METRICS_TOKEN``. A client that sends it may read the metrics over HTTP."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class ReceiptState(models.TextChoices):
     #: A pass is sending it. Committed before the mail server gets the mail, so that no other process sends it. Next:
     #: SENT, FAILED, SKIPPED, QUEUED for another attempt, or UNKNOWN.
     SENDING = "sending", _("being sent")
-    #: The mail server has taken it. The end, unless a person sends it again.
+    #: The mail server has taken it. This is final, unless a person sends it again.
     SENT = "sent", _("sent")
     #: The attempt has not ended: the process died, or the mail server does not answer. A person may send it again.
     UNKNOWN = "unknown", _("outcome unknown")

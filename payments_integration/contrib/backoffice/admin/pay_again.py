@@ -89,7 +89,7 @@ def obstacle(site: AdminSite, payout: Payout) -> str:
 
 
 def _paid_again(site: AdminSite, payout: Payout, operation: Operation) -> str:
-    """Return a sentence that says when it was paid again and with what result, with a link."""
+    """Return a sentence with a link that says when it was paid again, and the result."""
     made = Payout.objects.filter(account=payout.account, pk=operation.result_id).only("status").first()
     status = display.status_word(Kind.PAYOUT, made.status if made else PayoutStatus.CREATED)
     words = format_html(_("Paid again at {at}: {status}"), at=display.moment(operation.created_at), status=status)

@@ -30,7 +30,7 @@ class Series:
 class Chart:
     """A chart of one of three kinds.
 
-    ``bars`` are vertical, stacked or side by side. ``rows`` are horizontal, with their numbers. ``steps`` show time.
+    ``bars`` are vertical, stacked or side by side. ``rows`` are horizontal, with numbers. ``steps`` have a time axis.
     """
 
     id: str

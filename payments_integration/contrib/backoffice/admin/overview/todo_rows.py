@@ -74,7 +74,7 @@ class Row:
     #: "CLP 250,000"; a dash if it is not known.
     amount: str
     who: str
-    #: Words that say what happened.
+    #: Words that say what happened and what to do.
     what: str
     #: The URL of its page.
     url: str
