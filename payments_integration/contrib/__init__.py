@@ -1,1 +1,1 @@
-"""What only some projects need. Each module has its own extra, and the rest of the app imports none of them."""
+"""Optional parts that only some projects need. Each has its own extra. The rest of the app imports none of them."""

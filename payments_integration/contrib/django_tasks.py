@@ -1,9 +1,9 @@
-"""Wake-ups through Django's own tasks (``django.tasks``, from Django 6.0 on).
+"""Wake workers through Django's own tasks (``django.tasks``, from Django 6.0 on).
 
     "PROCESSING": "worker",
     "WAKE_UP": "payments_integration.contrib.django_tasks.wake_up",
 
-Run a worker of the backend in ``TASKS``, and ``payments_process`` from cron: a task only says "now".
+Run a worker of the backend in ``TASKS``, and also run ``payments_process`` from cron: a task only starts work early.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ def process_events(account: str) -> None:
 
 
 def wake_up(account: str) -> None:
-    """Enqueue the task; for ``WAKE_UP``."""
+    """Enqueue the task. Name this function in ``WAKE_UP``."""
     process_events.enqueue(account)

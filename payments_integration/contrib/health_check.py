@@ -1,4 +1,4 @@
-"""Checks for django-health-check 4: whether the process lives, whether it is ready, and whether money needs a person.
+"""Checks for django-health-check 4: is the process alive, is it ready, and does money need a person?
 
 Needs the extra ``health-check``. Give each check a URL of its own:
 
@@ -36,7 +36,7 @@ except ImportError as missing:
 
 @dataclass
 class Liveness(HealthCheck):  # type: ignore[misc]  # django-health-check has no types
-    """The process answers. Uses neither the database nor the network: a restart would not repair those."""
+    """The process answers. Uses neither the database nor the network, because a restart would not repair them."""
 
     async def run(self) -> None:
         return
@@ -50,19 +50,19 @@ class Readiness(HealthCheck):  # type: ignore[misc]
     """
 
     async def run(self) -> None:
-        # In the thread of the request: Django closes its connections, and no others are opened.
+        # Run in the thread of the request: Django closes its connections, and no others are opened.
         await sync_to_async(self._check)()
 
     def _check(self) -> None:
         try:
             if missing := list(_unapplied()):
-                # Their names stand in the source.
+                # The names of migrations may be public: they are in the published source.
                 raise ServiceUnavailable(f"migrations are not applied: {', '.join(missing)}")
             for account in conf.aliases():
                 if projection.unreadable_secrets(account) and not projection.active_secrets(account):
                     raise ServiceUnavailable(f"no key decrypts the webhook secrets of account {account}")
         except Error as error:
-            # Only the type: the message may show the database's address.
+            # Give only the type: the message may show the database's address.
             raise ServiceUnavailable(f"the database cannot be used: {type(error).__name__}") from None
 
 
@@ -70,8 +70,8 @@ class Readiness(HealthCheck):  # type: ignore[misc]
 class Money(HealthCheck):  # type: ignore[misc]
     """Nothing needs attention. Otherwise names the codes that ``payments_health`` explains, each with its count.
 
-    For monitoring and never for a load balancer: a restart or another process repairs none of it. ``account``: only
-    this one; all of them if None.
+    Use it for monitoring and never for a load balancer: neither a restart nor another process solves these problems.
+    Examines only the account ``account``, or all accounts if it is None.
     """
 
     account: str | None = None
@@ -95,7 +95,7 @@ class Money(HealthCheck):  # type: ignore[misc]
 
 
 def _unapplied() -> Iterator[str]:
-    """The migrations of this app and its optional apps that this version has and the database lacks."""
+    """Yield the migrations of this app and its optional apps that the database lacks."""
     wanted = {label: names for label in _own_labels() if (names := _migrations(label))}
     applied = MigrationRecorder.Migration.objects.using(router.db_for_write(Event)).filter(app__in=wanted)
     known = set(applied.values_list("app", "name"))
@@ -108,7 +108,7 @@ def _own_labels() -> list[str]:
 
 
 def _migrations(label: str) -> list[str]:
-    """The names of an app's migrations; none if it has no migrations, or if the project turned them off."""
+    """Return the names of an app's migrations; none if it has none, or if the project turned them off."""
     module, _ = MigrationLoader.migrations_module(label)
     if module is None or find_spec(module) is None:
         return []

@@ -1,11 +1,11 @@
-"""``before_send`` for Sentry: removes payers' data, bank accounts and secrets from error reports.
+"""``before_send`` for Sentry: remove payers' data, bank accounts and secrets from error reports.
 
-Sentry records the variables of every frame, the request's body and what was logged before. It ignores Django's
+Sentry records the variables of every frame, the request's body and earlier log messages. It ignores Django's
 ``sensitive_variables``. Use the same function for errors and for transactions:
 
     sentry_sdk.init(dsn=…, before_send=sentry.before_send, before_send_transaction=sentry.before_send)
 
-It reads the event as plain data. It imports neither sentry_sdk nor models, so that settings can import it.
+The function reads the event as plain data. It imports neither sentry_sdk nor models, so settings can import it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from payments_integration import conf
 
 _APP = "payments_integration"
 
-#: Shown in place of a removed value, as Sentry does.
+#: Shown in place of a removed value. Sentry uses the same text.
 FILTERED = "[Filtered]"
 
 #: A key or variable with one of these words in its name holds personal data or a secret.
@@ -33,22 +33,22 @@ _WORDS = (
     "signature|cookie|next_action|metadata"
 )
 _PERSONAL = re.compile(_WORDS, re.IGNORECASE)
-#: Names that are personal as a whole.
+#: Names that are personal only as a whole word: they may be part of other names.
 _NAMES = frozenset({
     "name", "first_name", "last_name", "full_name", "number", "ip", "reason", "failure_reason", "details", "extra",
     "body", "payload",
 })  # fmt: skip
-#: Members of personal data that hold a code.
+#: Members of personal data that hold a code, which is not personal.
 _CODES = ("type", "code", "country", "currency")
 
-#: A personal name with its value within a text: the repr of a dict, JSON, or a query string. A placeholder of SQL is
-#: not a value.
+#: A personal name with its value within a text: the repr of a dict, JSON, or a query string. An SQL placeholder is not
+#: a value.
 _NAMED = re.compile(rf"""(?:{_WORDS}|\bname\b)\w*[\\'"]*\s*[:=](?!\s*(?:%s|%\(\w+\)s|\?|NULL))""", re.IGNORECASE)
 #: The value of a personal name within a text.
 _PAIR = re.compile(
     rf"""[\\'"]+(?:\w*(?:{_WORDS})\w*|{"|".join(sorted(_NAMES))})[\\'"]+\s*:\s*[\\]*['"]([^\\'"]+)""", re.IGNORECASE
 )
-#: Values that show what they are: keys and secrets, e-mail addresses, phone numbers, documents.
+#: Values that are recognized by their form: keys and secrets, e-mail addresses, phone numbers, documents.
 _VALUE = re.compile(
     r"""\bsk_\w+ | \bwhsec_\w+ | \bBearer\s+[^\s'",]+ | \bv1=[0-9a-f]{64}
     | [^\s@'"<>(){}\[\]=:;,/\\]+@[\w-]+(?:\.[\w-]+)+
@@ -59,11 +59,11 @@ _VALUE = re.compile(
 #: The text of a ProviderError without the provider's message.
 _PROVIDER_ERROR = re.compile(r"(\w+ \(HTTP \d+[^)]*\)): .+", re.DOTALL)
 
-#: Shorter values occur in other words.
+#: In characters. Shorter values are kept, because they occur within other words.
 _MIN_LENGTH = 4
 _NOT_VALUES = frozenset({"None", "True", "False", FILTERED})
 
-#: Parts of an event that say nothing about a request: copied as they are, also if the rest cannot be cleaned.
+#: Parts of an event that say nothing about a request. They are copied unchanged, even if the rest cannot be cleaned.
 _TECHNICAL = frozenset(
     {
         "event_id", "timestamp", "start_timestamp", "type", "level", "platform", "release", "environment", "dist",
@@ -76,12 +76,12 @@ _SOURCE = ("pre_context", "context_line", "post_context")
 
 
 def before_send(event: Any, hint: Any = None) -> Any:
-    """The event without personal data and secrets; also for ``before_send_transaction``.
+    """Return the event without personal data and secrets. Also for ``before_send_transaction``.
 
-    All variables are removed from this app's frames and from the frames that they called, a handler's included.
-    Elsewhere a variable is removed if its name or its content shows personal data, and so are parts of messages,
-    breadcrumbs and spans. In an event with a frame or an exception of this app, the messages of other exceptions and
-    the request's body are removed as a whole.
+    Removes all variables from this app's frames and from the frames that they called, including handlers. Elsewhere,
+    removes a variable if its name or its content shows personal data, and does the same for parts of messages,
+    breadcrumbs and spans. In an event with a frame or an exception of this app, removes the whole messages of other
+    exceptions and the whole body of the request.
 
     It never raises. If it fails, an error is sent without any data, and a transaction is not sent.
     """
@@ -92,7 +92,7 @@ def before_send(event: Any, hint: Any = None) -> Any:
 
 
 def _emptied(event: Any, error: Exception) -> Any:
-    """The technical fields of an error report that could not be cleaned; None drops the report."""
+    """Return the technical fields of an error report that could not be cleaned. None drops the report."""
     if not isinstance(event, dict) or event.get("type") == "transaction":
         return None
     kept = {key: value for key, value in event.items() if key in _TECHNICAL}
@@ -101,13 +101,13 @@ def _emptied(event: Any, error: Exception) -> Any:
 
 
 class _Cleaner:
-    """Cleans one event."""
+    """A cleaner for one event. It knows the values in the event that are personal or secret."""
 
     def __init__(self, event: dict[str, Any]) -> None:
         self._event = event
         self._is_ours = _concerns_us(event)
         found = {text for text in [*_values(_settings()), *_values(event)] if _is_value(text)}
-        # The longest first: one may be a part of another.
+        # Replace the longest first, because one text may be a part of another.
         self._known = sorted(found, key=len, reverse=True)
 
     def event(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class _Cleaner:
         if key == "stacktrace":
             return self._stack(value)
         if key == "logentry" and self._is_ours:
-            # Not what was filled into the message.
+            # Keep the message's template and leave out its arguments.
             return {"message": self._text(str(value.get("message") or ""))}
         if key == "request":
             return self._request(value)
@@ -140,14 +140,14 @@ class _Cleaner:
         text = value.get("value")
         if isinstance(text, str) and text:
             if _is_own_module(value.get("module")):
-                # The messages of our exceptions repeat no value; the provider's part of them might.
+                # The messages of our exceptions repeat no value, but the provider's part of them might.
                 cleaned["value"] = self._without_values(_PROVIDER_ERROR.sub(rf"\1: {FILTERED}", text))
             else:
                 cleaned["value"] = FILTERED if self._is_ours else self._text(text)
         return cleaned
 
     def _with_stack(self, value: dict[str, Any]) -> dict[str, Any]:
-        """An exception or a thread."""
+        """Clean an exception or a thread."""
         stacks = ("stacktrace", "raw_stacktrace")
         plain = ("type", "module", "name", "id")
         return {
@@ -159,7 +159,7 @@ class _Cleaner:
         if not stack:
             return stack
         frames = stack.get("frames") or []
-        # A stack without a frame of ours belongs to an exception that was chained to one of ours.
+        # A stack without a frame of this app belongs to an exception that is chained to one of the app's exceptions.
         hidden = self._is_ours and not any(map(_is_own_frame, frames))
         cleaned = []
         for frame in frames:
@@ -170,7 +170,7 @@ class _Cleaner:
     def _frame(self, frame: dict[str, Any], hidden: bool) -> dict[str, Any]:
         cleaned = dict(frame)
         if frame.get("vars"):
-            # The wrappers of sensitive_variables have the arguments of the wrapped function.
+            # The wrappers of sensitive_variables hold the arguments of the wrapped function.
             hidden = hidden or frame.get("module") == "django.views.decorators.debug"
             names = frame["vars"]
             cleaned["vars"] = dict.fromkeys(names, FILTERED) if hidden else self._any(names)
@@ -214,17 +214,17 @@ class _Cleaner:
 
 
 def _settings() -> Any:
-    # Accessing unconfigured settings would raise.
+    # Reading a setting raises if settings are not configured.
     return getattr(settings, conf.NAME, {}) if settings.configured else {}
 
 
 def _values(value: Any, personal: bool = False) -> Iterator[str]:
-    """The texts of personal data and secrets in a value, wherever their names say so."""
+    """Yield the texts in a value whose names mark them as personal data or secrets."""
     if isinstance(value, Mapping):
         for key, each in value.items():
             name = str(key).lower()
             if not (personal and name.endswith(_CODES)):
-                # "name" and "number" may be anything outside personal data.
+                # Ignore _NAMES here: outside personal data, "name" and "number" may be anything.
                 yield from _values(each, personal or _PERSONAL.search(name) is not None)
     elif isinstance(value, list | tuple):
         for each in value:
@@ -232,7 +232,7 @@ def _values(value: Any, personal: bool = False) -> Iterator[str]:
     elif isinstance(value, str):
         if personal:
             yield value
-            # Sentry records the repr of a variable.
+            # Sentry records the repr of a variable, with quotes.
             yield value.strip("'\"")
         yield from _PAIR.findall(value)
 
@@ -247,7 +247,7 @@ def _is_personal(key: str) -> bool:
 
 
 def _concerns_us(event: Mapping[str, Any]) -> bool:
-    """Whether the app raised, passed on or logged the event."""
+    """Return True if the app raised, passed on or logged the event."""
     if _is_own_module(event.get("logger")):
         return True
     exceptions = _items(event.get("exception"))
@@ -273,7 +273,7 @@ def _is_own_frame(frame: Mapping[str, Any]) -> bool:
 
 
 def _is_own_url(url: Any) -> bool:
-    """Whether a URL is the app's or of its admin pages; also if that cannot be found out."""
+    """Return True if a URL belongs to the app or its admin pages, or if that cannot be determined."""
     try:
         path = urlsplit(str(url)).path
         return _APP in resolve(path).app_names or f"/{_APP}/" in path
@@ -282,7 +282,7 @@ def _is_own_url(url: Any) -> bool:
 
 
 def _command(arguments: list[Any] | tuple[Any, ...]) -> list[Any]:
-    """A command line. The arguments of our own commands may name a payer."""
+    """Return a command line without the arguments of this app's commands, which may name a payer."""
     for number, argument in enumerate(arguments):
         if str(argument).startswith("payments"):
             return [*arguments[: number + 1], *[FILTERED] * len(arguments[number + 1 :])]

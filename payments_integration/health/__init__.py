@@ -1,4 +1,4 @@
-"""Whether anything needs attention, and what to do about it. Reads the database; sends and writes nothing."""
+"""Report what needs attention, and what to do about it. Reads the database; sends and writes nothing."""
 
 from payments_integration.health.details import explain, explain_removed
 from payments_integration.health.examination import examine, format_duration, unreachable

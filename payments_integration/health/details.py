@@ -1,6 +1,7 @@
-"""The rows behind a problem, as lines for a terminal (``payments_health --explain``).
+"""List the rows behind a problem, as lines for a terminal (``payments_health --explain``).
 
-They name rows, codes and classes of errors. What may hold personal data is left to the admin, where its masks apply.
+The lines name rows, codes and classes of errors. They leave out texts that may hold personal data: the admin shows
+these, where its masks apply.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from payments_integration.models import (
 from payments_integration.money import format_money
 from payments_integration.reasons import Reason
 
-#: So many rows of each kind are shown, the oldest first.
+#: The number of rows that are shown of each kind, oldest first.
 SHOWN = 5
-#: So many passes, the newest first.
+#: The number of passes that are shown, newest first.
 SHOWN_RUNS = 3
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d+)', re.MULTILINE)
@@ -44,7 +45,7 @@ _ERROR = re.compile(r"^(?P<error>[A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 
 
 def explain(account: str, code: Reason) -> list[str]:
-    """The rows that a problem of an account is about; empty if the problem's message says it all."""
+    """Return a line for each row behind a problem of an account; none if the problem's message says it all."""
     find = _ROWS.get(code)
     return list(find(account)) if find is not None else []
 
@@ -77,7 +78,7 @@ def _items(*states: str, only: Q | None = None, changes: bool = False) -> Callab
 
 def _event(row: Event) -> str:
     about = f" {row.type} of {row.object_id}" if row.object_id else ""
-    # Before an event is applied the text is a reason of ours, which ``attention`` sends as well.
+    # Before an event is applied, the text is our own reason. It holds no personal data: ``attention`` sends it too.
     is_reason = row.error and row.state in (EventState.QUARANTINED, EventState.PENDING)
     why = f"; {_first_line(row.error)}" if is_reason else _failure(row)
     return f"{row.pk}:{about} received at {_time(row.received_at)} by {row.source}{why}"
@@ -89,10 +90,10 @@ def _change(row: StatusChange) -> str:
 
 
 def _failure(row: Any) -> str:
-    """Where a receiver failed, by the row's traceback, without the error's message."""
+    """Return where a receiver failed according to the row's traceback, without the error's message."""
     frame = error = None
     for frame in _FRAME.finditer(row.error):
-        # Its first line after the frame: later ones are of its message.
+        # Take the first line after the frame: later lines belong to the message.
         error = _ERROR.search(row.error, frame.end())
     if frame is None or error is None:
         return ""
@@ -143,7 +144,7 @@ def _erasures(account: str) -> Iterator[str]:
 
 
 def explain_removed(accounts: Iterable[str]) -> list[str]:
-    """The open operations and unfinished events of accounts that the setting no longer has."""
+    """Return a line for each open operation and unfinished event of accounts that the setting no longer has."""
     lines: list[str] = []
     for account in accounts:
         lines += _operations(*OPEN_OPERATION_STATES)(account)

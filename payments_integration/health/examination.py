@@ -1,4 +1,4 @@
-"""The rules that turn statistics into problems: what needs attention, and what does not yet."""
+"""Turn statistics into problems: decide what needs attention, and what can still wait."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ from payments_integration.models import (
 from payments_integration.reasons import ACTIONS, Reason
 from payments_integration.reconciliation import UNREADABLE
 
-#: Deliveries are refused if the clocks differ by five minutes; the alert comes earlier.
+#: Seconds. Deliveries are refused if the clocks differ by five minutes; the alert comes earlier.
 CLOCK_ALERT = 60.0
-#: Reconciliation runs every few minutes, but a pass may be slow, or fail now and then.
+#: Seconds. Reconciliation runs every few minutes, but a pass may be slow, or fail now and then.
 RUN_ALERT = 3600.0
-#: The provider may be down for a while; an outcome that stays unknown for longer needs attention.
+#: Seconds. The provider may be down for a while; an outcome that stays unknown for longer needs attention.
 UNKNOWN_ALERT = 3600.0
 ERASURE_ALERT = timedelta(days=1).total_seconds()
-#: At least so many events in a day without a single delivery are a problem, if deliveries arrived before.
+#: If deliveries have arrived before, this number of events in a day without a single delivery is a problem.
 MIN_RECOVERED = 10
 
-#: SQLite takes 500 queries in one statement.
+#: SQLite accepts at most 500 queries in one statement.
 _PARTS = 450
-#: Of a removed account, these are compared with the configured ones.
+#: The number of a removed account's operations that are compared with the configured accounts.
 _NEWEST_OPERATIONS = 20
 
 _UNFINISHED = (EventState.PENDING, EventState.HELD, EventState.APPLIED, EventState.PARKED)
 
 
 def examine(account: str | None = None) -> Report:
-    """Examine one account, or all of them and those that were removed from the setting.
+    """Examine one account, or all accounts, including accounts that were removed from the setting.
 
-    Takes seven statements for up to forty accounts, one more if accounts were removed, and six for one. Raises
-    ImproperlyConfigured for an account that is not in the setting, and what the database raises.
+    Takes seven statements for up to forty accounts, one more if accounts were removed, and six for one account.
+    Raises ImproperlyConfigured for an account that is not in the setting. Errors of the database pass through.
     """
     now = timezone.now()
     accounts = {
@@ -69,12 +69,12 @@ def examine(account: str | None = None) -> Report:
 
 
 def unreachable(now: datetime, error_type: str) -> Report:
-    """The report if the database cannot be read."""
+    """Return the report for a database that cannot be read."""
     return Report(now, problems=[_problem(Reason.DATABASE, 1, f"the database could not be read: {error_type}")])
 
 
 def format_duration(seconds: float) -> str:
-    """A duration in its largest fitting unit, such as ``3 min``."""
+    """Return a duration in its largest fitting unit, such as ``3 min``."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -82,7 +82,7 @@ def format_duration(seconds: float) -> str:
 
 
 def _merged(problems: Iterable[Problem]) -> list[Problem]:
-    """At most one problem per code, because a metric is named by its account and code."""
+    """Merge the problems of each code into one, because a metric is named by its account and code."""
     merged: dict[Reason, Problem] = {}
     for problem in problems:
         known = merged.setdefault(problem.code, problem)
@@ -114,7 +114,7 @@ def _problems(account: str, statistics: AccountStatistics) -> Iterator[Problem]:
 
 
 def _attention(statistics: AccountStatistics) -> Iterator[Problem]:
-    """Work that continues only after a person acts."""
+    """Yield problems of work that continues only after a person acts."""
     operations, events = statistics.operations, statistics.events
     for code, waiting, what in (
         (Reason.OPERATION_NEEDS_RESOLUTION, operations.needs_person, "operations need a resolution by a person"),
@@ -131,7 +131,7 @@ def _attention(statistics: AccountStatistics) -> Iterator[Problem]:
 
 
 def _backlog(statistics: AccountStatistics) -> Iterator[Problem]:
-    """Work that should continue by itself, but waits too long."""
+    """Yield problems of work that should continue by itself, but waits too long."""
     settings, backlog = conf.current(), statistics.backlog
     window = settings.REORDER_WINDOW if settings.PROCESSING == "celery" else 0
     for code, waiting, longest, what in (
@@ -165,7 +165,7 @@ def _reconciliation(statistics: AccountStatistics) -> Iterator[Problem]:
         yield _problem(Reason.GAP_TOO_LONG, 1, "events may be lost; a full comparison of every object is due")
     for name, run in (("events", runs.events), ("objects", runs.objects), ("balances", runs.balances)):
         if run.age_seconds is None:
-            continue  # the watermark covers this
+            continue  # the check of the watermark covers this
         if run.age_seconds > RUN_ALERT:
             message = f"the last reconciliation of {name} began {format_duration(run.age_seconds)} ago"
             yield _problem(Reason.RUNS_STOPPED, 1, message)
@@ -179,7 +179,10 @@ def _has_failed_for_long(run: Run) -> bool:
 
 
 def _provider(statistics: AccountStatistics) -> Iterator[Problem]:
-    """What the newest request of a pass or an operation has shown, at once: every call fails until it is repaired."""
+    """Yield the problem that the newest request of a pass or an operation met.
+
+    One failure is enough for an alert, because every call fails until this is repaired.
+    """
     error = statistics.provider_error
     if error.startswith(KEY_REFUSED):
         yield _problem(Reason.API_KEY_REFUSED, 1, f"the provider refuses the API key ({_first_line(error)})")
@@ -214,7 +217,7 @@ def _deliveries(account: str, statistics: AccountStatistics) -> Iterator[Problem
 
 
 def _removed_accounts() -> dict[str, RemovedAccount]:
-    """Unfinished work of accounts that are not in the setting any more."""
+    """Return the unfinished work of accounts that are no longer in the setting, by alias."""
     known = list(conf.current().ACCOUNTS)
     parts = [
         rows.exclude(account__in=known).order_by().annotate(what=Value(what)).values_list("account", "what")[:LIMIT]
@@ -234,7 +237,7 @@ def _removed_accounts() -> dict[str, RemovedAccount]:
 
 
 def _renamed(removed: Iterable[str]) -> dict[str, str]:
-    """Removed aliases, and the configured alias that is the same account at the provider."""
+    """Map removed aliases to the configured alias of the same account at the provider."""
     fingerprints = {conf.fingerprint(alias): alias for alias in conf.current().ACCOUNTS}
     newest = [
         Operation.objects.filter(account=alias)

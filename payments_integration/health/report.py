@@ -1,6 +1,6 @@
 """The report of ``examine``. Its field names are the keys of the JSON of ``payments_health`` (docs/operate.md).
 
-Ages are in seconds, None if there is nothing. Counts stop at 10,000.
+Ages are in seconds; None if there is nothing to measure. Counts stop at 10,000.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 from payments_integration.reasons import Reason
 
-#: Version of the structure. It grows if a key is removed or changes its meaning, not if one is added.
+#: The version of the structure. It grows if a key is removed or changes its meaning, but not if a key is added.
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How many rows wait, and for how long the oldest has waited."""
+    """The number of waiting rows, and the time that the oldest has waited."""
 
     count: int = 0
     age_seconds: float | None = None
@@ -28,23 +28,23 @@ class Waiting:
 class Backlog:
     """Work that continues without a person."""
 
-    #: Age of the oldest.
+    #: Age of the oldest row of all kinds.
     age_seconds: float | None
-    #: Events that are stored and not applied.
+    #: Events that are stored but not applied.
     pending: Waiting
     #: Events and changes of status that are not dispatched yet.
     undispatched: Waiting
-    #: Events that are dispatched when their window of reconciliation is complete.
+    #: Events that are held until their reconciliation window is complete, and dispatched then.
     held: Waiting
-    #: Objects to be read by GET.
+    #: Objects that are due to be read by GET.
     refreshes: Waiting
-    #: Operations to be sent or resolved.
+    #: Operations that are due to be sent or resolved.
     operations: Waiting
 
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Open operations by state. Unlike ``Backlog.operations``, these count whether they are due now or later."""
+    """Open operations by state. Unlike ``Backlog.operations``, they include operations that are due later."""
 
     due: Waiting
     unknown: Waiting
@@ -54,7 +54,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events that need attention; parked changes of status are counted as well."""
+    """Events that need attention. ``parked`` also counts parked changes of status."""
 
     not_applied: Waiting
     parked: Waiting
@@ -63,7 +63,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Time from creation to receipt by webhook, on one clock, of the newest deliveries of the last day."""
+    """The time from creation to receipt by webhook, on one clock, for the newest deliveries of the last day."""
 
     median_seconds: float | None = None
     longest_seconds: float | None = None
@@ -71,13 +71,13 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The passes of one kind, without those that were skipped."""
+    """The passes of one kind, without skipped passes."""
 
-    #: Since the last pass began.
+    #: Time since the last pass began.
     age_seconds: float | None = None
     state: str = ""
     error: str = ""
-    #: Since the last done pass began.
+    #: Time since the last done pass began.
     done_age_seconds: float | None = None
     #: Failures since the last done pass, among the last hundred passes.
     failures: int = 0
@@ -93,7 +93,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Objects that differed in the last sweep with drift, within a week, and how many of them were repaired."""
+    """The objects that differed in the last sweep with drift within a week, and the number that was repaired."""
 
     drifted: int = 0
     repaired: int = 0
@@ -104,18 +104,18 @@ class Endpoint:
     id: str
     url: str
     status: str
-    #: Empty if there is none.
+    #: What is wrong with the endpoint; empty if nothing is.
     problem: str
     secret_is_known: bool
     secret_is_readable: bool
     secret_age_seconds: float | None
-    #: After a rotation: how long the old secret is still valid.
+    #: The time for which the old secret is still valid after a rotation.
     previous_secret_seconds_left: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that needs attention: what it is, how many there are, and what to do."""
+    """Something that needs attention: what it is, how many rows it concerns, and what to do."""
 
     code: Reason
     count: int
@@ -127,35 +127,36 @@ class Problem:
 class AccountStatistics:
     """The state of one account in numbers."""
 
-    #: Since the newest event was received, by webhook or reconciliation; None: no event of the last 31 days.
+    #: Time since an event was last received, by webhook or reconciliation; None: no event of the last 31 days.
     last_event_age_seconds: float | None
     last_webhook_age_seconds: float | None
-    #: Events created in the last day, by how they were received first (at most 1,000 events are read).
+    #: Events created in the last day, by the way they were first received. At most 1,000 events are read.
     webhooks_last_day: int
     recovered_last_day: int
     webhook_lag: Lag
     backlog: Backlog
     operations: Operations
     events: Events
-    #: The error of the newest pass or operation that the provider refused, or did not answer; empty if it succeeded.
+    #: The error if the provider refused, or did not answer, the newest pass or operation; empty if it succeeded.
     provider_error: str
-    #: Objects that could not be read many times in a row.
+    #: Objects whose reads failed many times in a row.
     refreshes_failing: int
-    #: Age of the watermark, up to which events are complete; None: no pass was ever complete.
+    #: Age of the watermark: events are complete up to it. None: no pass was ever complete.
     watermark_age_seconds: float | None
-    #: Whether a full resync is due, and for how long no process has been doing it.
+    #: True if a full resync is due.
     resync_due: bool
+    #: Time that the resync has waited without a process that does it.
     resync_waits_seconds: float | None
     #: The provider's clock minus ours.
     clock_offset_seconds: float | None
-    #: Why the API key is of another project than the mirror; empty if it is not.
+    #: Says why the API key seems to belong to another project than the mirror; empty if it does not.
     key_replaced: str
     runs: Runs
     drift: Drift
     endpoints: list[Endpoint]
-    #: Erasures that an open operation or a pending event keeps from being finished.
+    #: Erasures that wait for an open operation or a pending event.
     erasures: Waiting
-    #: Orders that were paid for more than once, since they were found.
+    #: Orders that were paid for more than once. Their age counts from the time when this was found.
     paid_twice: Waiting
 
 
@@ -167,7 +168,7 @@ class AccountReport:
 
 @dataclass(frozen=True, slots=True)
 class RemovedAccount:
-    """Unfinished work of an account that is not in the setting any more."""
+    """Unfinished work of an account that is no longer in the setting."""
 
     operations: int = 0
     events: int = 0
@@ -178,18 +179,18 @@ class RemovedAccount:
 class Report:
     checked_at: datetime
     accounts: dict[str, AccountReport] = field(default_factory=dict)
-    #: By alias; empty if one account was examined.
+    #: By alias; empty if only one account was examined.
     removed_accounts: dict[str, RemovedAccount] = field(default_factory=dict)
     #: Problems that belong to no configured account.
     problems: list[Problem] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing needs attention."""
+        """True if nothing needs attention."""
         return not self.problems and not any(account.problems for account in self.accounts.values())
 
     def as_json(self) -> dict[str, Any]:
-        """The documented structure, in plain values."""
+        """Return the report in the documented structure, with plain values."""
         return {
             "version": VERSION,
             "ok": self.ok,

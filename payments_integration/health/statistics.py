@@ -1,7 +1,7 @@
-"""The statistics of accounts: six statements for all of them. Each uses an index or reads a limited number of rows.
+"""Read the statistics of all accounts in six statements. Each uses an index or reads a limited number of rows.
 
-Every account has its own limits: a busy one hides nothing of a quiet one. With more than forty accounts two of the
-statements become several, with more than 450 the others as well.
+Every account has its own limits, so a busy account hides nothing of a quiet one. With more than forty accounts, two of
+the statements become several; with more than 450, the others do too.
 """
 
 from __future__ import annotations
@@ -62,22 +62,24 @@ from payments_integration.models import (
 from payments_integration.projection import has_unreadable_secret, replaced_key
 from payments_integration.reconciliation import endpoint_problem
 
-#: At most so many of the newest events are read, and none older than _SINCE.
+#: The number of newest events that are read. Events older than _SINCE are not read.
 _NEWEST = 1_000
 _SINCE = timedelta(days=31)
 _DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
-#: So many of the newest passes are read. For a kind that is not among them: its last pass and its last done one.
+#: The number of newest passes that are read. If a kind has no done pass among them, its last pass and its last done
+#: pass are read separately.
 _RUNS = 100
 _KINDS = (RunKind.EVENTS, RunKind.OBJECTS, RunKind.FULL, RunKind.BALANCES)
 _SWEEPS = (RunKind.OBJECTS, RunKind.FULL)
-#: SQLite takes 500 queries in one statement, and PostgreSQL 1,664 columns, of which an account's backlog takes 38.
+#: SQLite accepts at most 500 queries in one statement. PostgreSQL accepts at most 1,664 columns, and an account's
+#: backlog takes 38.
 _PARTS = 450
 _BACKLOGS = 40
 
 
 class _Pass(NamedTuple):
-    """The columns of ``ReconciliationRun`` that are read."""
+    """A ``ReconciliationRun`` with only the columns that health reads."""
 
     pk: int
     account: str
@@ -89,12 +91,12 @@ class _Pass(NamedTuple):
     repaired: int
 
 
-#: (received, created, source) of an event.
+#: An event as (received_at, created_at, source).
 _Arrival = tuple[datetime, datetime, str]
 
 
 def read_statistics(accounts: Sequence[str], now: datetime) -> dict[str, AccountStatistics]:
-    """Read the statistics of these accounts, by alias; ``now`` is our clock's time."""
+    """Return the statistics of these accounts, by alias. ``now`` is our clock's time."""
     newest = _newest_events(accounts, now)
     backlogs = _backlogs(accounts, now)
     passes = _passes(accounts, now)
@@ -145,7 +147,7 @@ def _account_statistics(
         refreshes_failing=waiting["refreshes_failing"].count,
         watermark_age_seconds=age(state.watermark, now),
         resync_due=state.resync_due_at is not None,
-        # Not while a process is doing it, nor until it is tried again after an error.
+        # While a process does the resync, or waits to retry it after an error, it does not wait for a process.
         resync_waits_seconds=(
             state.resync_due_at
             and age(max(state.resync_due_at, state.sweep_claimed_until or state.resync_due_at), now)
@@ -167,9 +169,9 @@ def _union(parts: Sequence[QuerySet[Any, Any]]) -> Iterator[tuple[Any, ...]]:
 
 
 def _newest_events(accounts: Sequence[str], now: datetime) -> dict[str, list[_Arrival]]:
-    """The newest events of each account, without those created more than a day in the future."""
+    """Return the newest events of each account, without events created more than a day in the future."""
     recent = Event.objects.filter(created_at__gt=now - _SINCE, created_at__lt=now + _DAY)
-    # A quarantined event has no time of the provider's.
+    # A quarantined event has no creation time from the provider.
     recent = recent.exclude(state=EventState.QUARANTINED).order_by("-created_at", "-id")
     columns = recent.values_list("account", "received_at", "created_at", "source")
     found: dict[str, list[_Arrival]] = {alias: [] for alias in accounts}
@@ -183,7 +185,7 @@ def _count_by_source(newest: list[_Arrival], source: str, now: datetime) -> int:
 
 
 def _lag(newest: list[_Arrival], offset: float, now: datetime) -> Lag:
-    """Events are created on the provider's clock and received on ours; ``offset`` is the difference."""
+    """Return the lag of the newest deliveries. ``offset`` converts the provider's clock of creation to ours."""
     lags = [
         max(0.0, (received_at - created_at).total_seconds() + offset)
         for received_at, created_at, by in newest
@@ -193,7 +195,7 @@ def _lag(newest: list[_Arrival], offset: float, now: datetime) -> Lag:
 
 
 def _passes(accounts: Sequence[str], now: datetime) -> dict[str, list[_Pass]]:
-    """By account the last passes of each kind, and the last sweep within a week that found drift; newest first."""
+    """Return the last passes of each kind, and the last sweep with drift within a week, by account, newest first."""
     rows = ReconciliationRun.objects.exclude(state=RunState.SKIPPED).order_by("-started_at", "-pk")
     columns = rows.values_list(*_Pass._fields)
     newest = _by_account(_union([columns.filter(account=alias, kind__in=_KINDS)[:_RUNS] for alias in accounts]))
@@ -220,17 +222,17 @@ def _by_account(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[_Pass]]:
 
 
 def _drift(passes: list[_Pass], now: datetime) -> Drift:
-    """The drift that the newest sweep with any drift found within a week."""
+    """Return the drift of the newest sweep that found any within a week."""
     sweeps = (row for row in passes if row.kind in _SWEEPS and row.started_at > now - _WEEK and row.drifted > 0)
     return next((Drift(row.drifted, row.repaired) for row in sweeps), Drift())
 
 
-#: When the newest answered operation was closed, and the provider's refusal if it was one.
+#: The time when the newest answered operation was closed, and its error if there was one.
 _Answered = tuple[datetime, dict[str, Any] | None]
 
 
 def _last_answered(accounts: Sequence[str]) -> dict[str, _Answered]:
-    # One that is closed has an error if the provider refused it, or could not be reached.
+    # A closed operation has an error if the provider refused it, or could not be reached.
     is_answered = Q(state__in=(OperationState.DONE, OperationState.REJECTED)) | Q(
         state=OperationState.CLOSED, error__isnull=False
     )
@@ -242,7 +244,7 @@ def _last_answered(accounts: Sequence[str]) -> dict[str, _Answered]:
 
 
 def _provider_error(answered: _Answered | None, passes: list[_Pass]) -> str:
-    """The error with which the newest ended pass or answered operation ended; "" if it succeeded."""
+    """Return the error of the newest ended pass or answered operation, or "" if it succeeded."""
     ended = next((row for row in passes if row.state in (RunState.DONE, RunState.FAILED)), None)
     if answered is not None:
         closed_at, error = answered
@@ -290,15 +292,15 @@ def _oldest(waiting: Iterable[Waiting]) -> float | None:
     return max((item.age_seconds for item in waiting if item.age_seconds is not None), default=None)
 
 
-#: Counts stop here: a backlog needs attention long before.
+#: Counts stop here, because a backlog needs attention long before it is this large.
 LIMIT = 10_000
-#: Attempts (over an hour) after which a failing read counts as a problem instead of a passing outage.
+#: Attempts, over an hour in all, after which a failing read is a problem and no longer a passing outage.
 FAILING_ATTEMPTS = 10
 
 T = TypeVar("T")
 
 _STATE = ("watermark", "resync_due_at", "sweep_claimed_until", "clock_offset")
-#: What is known of the key, in one column: a statement has few to spare.
+#: All facts about the key in one column, because a statement has few columns to spare.
 _KEY = Concat(
     Case(When(has_test_key=True, then=Value("test")), When(has_test_key=False, then=Value("live")), default=Value("")),
     Value(","), "key_hash", Value(","), "refused_key_hash", Value(","),
@@ -318,7 +320,10 @@ class SlicedAggregate(Subquery):
 
 
 def _backlogs(accounts: Sequence[str], now: datetime) -> dict[str, tuple[AccountState, dict[str, Waiting]]]:
-    """By account the fields of its state that health reads (empty without a row), and what waits, by name."""
+    """Return two values by account: its state and its waiting rows by name.
+
+    The state has only the fields that health reads. They are empty if the account has no row.
+    """
     backlogs: dict[str, tuple[AccountState, dict[str, Waiting]]] = {}
     for some in _batched(accounts, _BACKLOGS):
         aggregates: dict[str, Any] = {}
@@ -347,7 +352,10 @@ def _backlogs(accounts: Sequence[str], now: datetime) -> dict[str, tuple[Account
 
 
 def _key_values(key: str | None, now: datetime) -> dict[str, Any]:
-    """The fields of the state that ``_KEY`` holds. Since when it is being forgotten does not matter."""
+    """Return the fields of the state that ``_KEY`` holds.
+
+    ``forgetting_since`` is ``now`` instead of the real time, which is not needed here.
+    """
     kind, key_hash, refused_key_hash, forgetting = (key or ",,,").split(",")
     return {
         "has_test_key": {"test": True, "live": False}.get(kind),
@@ -358,12 +366,15 @@ def _key_values(key: str | None, now: datetime) -> dict[str, Any]:
 
 
 def age(at: datetime | None, now: datetime) -> float | None:
-    """Seconds since then, 0 for a time in the future."""
+    """Return the seconds since ``at``; 0 if it is in the future."""
     return None if at is None else max(0.0, (now - at).total_seconds())
 
 
 def _kinds(account: str, now: datetime) -> list[tuple[QuerySet[Any], dict[str, Any]]]:
-    """Rows in the order of an index, with columns by name: since when a row waits, or null if it does not count."""
+    """Return querysets in the order of an index, each with its columns by name.
+
+    A column holds the time since which a row waits, or null if the row does not count.
+    """
     due = Q(state__in=(OperationState.DUE, OperationState.UNKNOWN)) & (
         Q(next_attempt_at=None) | Q(next_attempt_at__lte=now)
     )
@@ -408,7 +419,7 @@ def _changes(account: str, state: str) -> QuerySet[StatusChange]:
 
 
 def _batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Pieces of at most ``size`` items."""
+    """Return slices of at most ``size`` items."""
     return (items[start : start + size] for start in range(0, len(items), size))
 
 

@@ -1,3 +1,3 @@
-"""What a payer may know of a payment, for the checkout pages and the API: its status in their words, the signed
-addresses of its pages, and how it is read while they wait.
+"""Show a payer their payment, in the checkout pages and the API: its status in plain words, the signed addresses of
+its pages, and reads from the provider while the payer waits.
 """

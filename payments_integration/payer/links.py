@@ -1,12 +1,12 @@
-"""The signed addresses of the checkout pages. Anyone who has an address sees its page; no login is needed.
+"""Sign and read the addresses of the checkout pages. Anyone who has an address sees its page without a login.
 
-Two kinds of token, both signed with SECRET_KEY (or one of SECRET_KEY_FALLBACKS):
+An address holds one of two kinds of token, signed with SECRET_KEY (or one of SECRET_KEY_FALLBACKS):
 
 - *status*: contains the time when it was made, so that it expires.
 - *return*: part of the arguments of ``create_payment``. It must be the same each time, because other arguments under
   the same idempotency key are another call. It expires some time after the payment was created.
 
-A token cannot be guessed, but it is not encrypted: it shows the account's alias and the reference to its owner.
+A token cannot be guessed, but it is not encrypted: anyone who has it can read the account's alias and the reference.
 """
 
 from __future__ import annotations
@@ -40,16 +40,24 @@ def return_url(
     pay_again_url: str = "",
     url_name: str = RETURN,
 ) -> str:
-    """The ``return_url`` for ``services.create_payment``: where the payer of this reference comes back to.
+    """Return the ``return_url`` for ``services.create_payment``: the payer of this reference comes back to it.
 
-    Absolute, with the scheme and host of the request: behind a proxy SECURE_PROXY_SSL_HEADER makes it ``https``. Equal
-    arguments give an equal address, so that a repeated call under the same idempotency key is the same call.
-    ``pay_again_url``: where the status page's button "Pay again" leads after the payment failed, expired or was
-    canceled, such as the order's page: a path of this site, or an absolute web address; without it there is no button.
-    ``url_name``: the name of your own view's URL, if you subclass ``CheckoutReturnView``.
+    It is absolute, with the request's scheme and host. Behind a proxy, SECURE_PROXY_SSL_HEADER makes it ``https``.
+    Equal arguments give an equal address, so a repeated call under the same idempotency key is the same call.
 
-    Raises TypeError for a reference that is not a text, such as a UUID; ValueError for an empty one or another kind of
-    address; ImproperlyConfigured for an unknown account.
+    Args:
+        request: The request of the payer.
+        merchant_reference: The reference with which the payment is created.
+        account: The account's alias.
+        pay_again_url: The target of the status page's button "Pay again", such as the order's page: a path of this
+            site, or an absolute web address. The page shows the button after the payment failed, expired or was
+            canceled. Without this argument there is no button.
+        url_name: The name of your own view's URL, if you subclass ``CheckoutReturnView``.
+
+    Raises:
+        TypeError: The reference is not a text, but a UUID, for example.
+        ValueError: The reference is empty, or ``pay_again_url`` is another kind of address.
+        ImproperlyConfigured: The account is unknown.
     """
     subject = _of_reference(merchant_reference, account, pay_again_url)
     return request.build_absolute_uri(path(url_name, return_token(subject)))
@@ -63,11 +71,11 @@ def status_url(
     pay_again_url: str = "",
     url_name: str = STATUS,
 ) -> str:
-    """The absolute address of the status page of a payment, or of a ``merchant_reference`` (a text).
+    """Return the absolute address of the status page of a payment, or of a ``merchant_reference`` (a text).
 
-    Anyone who has it sees the page, until ``CheckoutStatusView.max_age`` seconds from now. ``account`` is the account
-    of a reference; a payment has its own. ``pay_again_url`` is the same as for :func:`return_url`, and so are the
-    errors.
+    Anyone who has the address sees the page, until ``CheckoutStatusView.max_age`` seconds from now. ``account`` is the
+    account of a reference; a payment has its own. ``pay_again_url`` and the errors are the same as for
+    :func:`return_url`.
     """
     if isinstance(target, Payment):
         subject = Subject(target.account, payment_id=target.pk, pay_again_url=_checked(pay_again_url))
@@ -77,9 +85,9 @@ def status_url(
 
 
 def receipt_url(request: HttpRequest, payment: Payment) -> str:
-    """The absolute address of a paid payment's receipt; empty for any other, or if the project has no receipts.
+    """Return the absolute address of a payment's receipt, or "" if it is not paid or the project has no receipts.
 
-    Anyone who has it sees the receipt, as for :func:`status_url`.
+    Anyone who has the address sees the receipt, as for :func:`status_url`.
     """
     if not has_receipt(payment):
         return ""
@@ -88,7 +96,7 @@ def receipt_url(request: HttpRequest, payment: Payment) -> str:
 
 
 def receipt_path(token: str) -> str:
-    """The receipt's path for the token of a status page; empty if the project does not include its URLs."""
+    """Return the receipt's path for the token of a status page, or "" if the project does not include its URLs."""
     try:
         return path("payments_receipts:receipt", token)
     except NoReverseMatch:
@@ -101,7 +109,7 @@ class InvalidToken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a page is about: one payment, or all attempts to pay for one reference."""
+    """The subject of a page: one payment, or all attempts to pay for one reference."""
 
     account: str
     payment_id: str = ""
@@ -115,7 +123,7 @@ def status_token(subject: Subject) -> str:
 
 
 def read_status_token(token: str, *, max_age: int) -> Subject:
-    """Raises InvalidToken; ``max_age``: seconds."""
+    """Return the subject of a token that is at most ``max_age`` seconds old. Raises InvalidToken."""
     try:
         return _subject(signing.loads(token, salt=_STATUS_SALT, max_age=max_age))
     except (signing.BadSignature, ValueError, TypeError) as error:
@@ -127,7 +135,7 @@ def return_token(subject: Subject) -> str:
 
 
 def read_return_token(token: str) -> Subject:
-    """Raises InvalidToken."""
+    """Return the subject of a token. Raises InvalidToken."""
     try:
         return _subject(signing.Signer(salt=_RETURN_SALT).unsign_object(token))
     except (signing.BadSignature, ValueError, TypeError) as error:
@@ -135,7 +143,7 @@ def read_return_token(token: str) -> Subject:
 
 
 def path(url_name: str, token: str) -> str:
-    """The path of a page, in the active language: a project may show it in one that the site does not have."""
+    """Return the path of a page in the active language, which need not be one of the site's languages."""
     return path_of(url_name, language=get_language() or "", kwargs={"token": token})
 
 
@@ -154,7 +162,7 @@ def _of_reference(merchant_reference: object, account: str, pay_again_url: str) 
 
 
 def _checked(pay_again_url: str) -> str:
-    """The address of a link. Raises ValueError for one that is no path of this site and no web address."""
+    """Return the address. Raises ValueError if it is neither a path of this site nor a web address."""
     if pay_again_url and not re.match(r"/(?![/\\])|https?://", pay_again_url):
         raise ValueError("pay_again_url must be a path that begins with /, or begin with https:// or http://")
     return pay_again_url
@@ -162,7 +170,7 @@ def _checked(pay_again_url: str) -> str:
 
 def _content(subject: Subject) -> list[str]:
     content = [subject.account, subject.payment_id, subject.merchant_reference]
-    # Without it, an address is the one that earlier versions made: it is an argument of recorded calls.
+    # Add nothing for an empty URL: the address is an argument of calls that earlier versions recorded.
     return [*content, subject.pay_again_url] if subject.pay_again_url else content
 
 

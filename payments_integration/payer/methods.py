@@ -1,4 +1,4 @@
-"""The payment methods that the provider lists, for pages and API: read once a minute, if Django's cache works."""
+"""List the provider's payment methods for pages and the API. They are read once a minute if Django's cache works."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from payments_integration.schemas import PaymentMethod
 
 logger = logging.getLogger(__name__)
 
-#: Seconds. The listing hardly changes, and every payer's page asks for it.
+#: Seconds. The listing rarely changes, and every payer's page asks for it.
 CACHED_FOR = 60
 
 
 def listed_methods(**query: Any) -> list[PaymentMethod]:
-    """``services.list_payment_methods`` with the same arguments and errors, a minute old at most."""
+    """Return ``services.list_payment_methods`` with the same arguments and errors, at most a minute old."""
     key = _key("listed", sorted(query.items()))
     found: list[PaymentMethod] | None = _cached(key)
     if found is None:
         found = services.list_payment_methods(**query)
         _keep({key: found}, CACHED_FOR)
-        # For pages about payments: the mirror has a payment's code only.
+        # The names are for pages about payments: the mirror has only the code of a payment's method.
         _keep({_key("name", each.code): each.extra.get("name") for each in found}, None)
     return found
 
 
 def listed_name(code: str) -> str:
-    """The name under which the provider last listed a method; empty if that is not known."""
+    """Return the name under which the provider last listed a method, or "" if it is not known."""
     name = _cached(_key("name", code))
     return name if isinstance(name, str) else ""
 
@@ -51,5 +51,5 @@ def _keep(values: dict[str, Any], seconds: int | None) -> None:
 
 
 def _key(*parts: object) -> str:
-    # A hash, because codes are the provider's and some caches refuse a space in a key.
+    # Hash the parts: the provider chooses the codes, and some caches refuse a space in a key.
     return f"payments-methods-{hashlib.sha256(repr(parts).encode()).hexdigest()}"

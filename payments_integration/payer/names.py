@@ -1,6 +1,7 @@
-"""Names of payment methods, and of reasons why something failed, as people say them. ``NAMES`` adds to these tables.
+"""Name payment methods, and reasons why something failed, in everyday words. ``NAMES`` adds to these tables.
 
-The spec defines the codes of neither, so a code that no table has is read as words, and a reason is shown as it came.
+The spec defines codes for neither. The code of a method that no table has is split into words. An unknown reason is
+shown as the provider sent it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from payments_integration.payer.texts import visible
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: Brands and acronyms as they are written.
+#: How brands and acronyms are written.
 _BRANDS = {
     name.lower(): name
     for name in (
@@ -43,7 +44,7 @@ _METHODS: dict[str, StrOrPromise] = {
     "wallet": _("Wallet"),
     "webpay card": _("Webpay card"),
 }
-#: Words around a brand's name: ``BCP online``.
+#: Words that follow a brand's name, as in ``BCP online``.
 _ENDINGS: dict[str, StrOrPromise] = {
     # Translators: a brand's name and how it pays, such as "BCP online"
     "online": _("{brand} online"),
@@ -64,16 +65,17 @@ _REASONS: dict[str, StrOrPromise] = {
 
 
 def method_name(code: str, listed: str = "") -> str:
-    """A method's name in the active language, as far as it is made of words.
+    """Return a method's name, with its common words in the active language.
 
-    ``listed``: the provider's name for it. Without one, ``cl_webpay_card`` is "Webpay card" and ``co_pse`` "PSE".
+    ``listed`` is the provider's name for it. Without one, ``cl_webpay_card`` becomes "Webpay card" and ``co_pse``
+    becomes "PSE".
     """
     own = conf.current().NAMES.get(code)
     return visible(str(own)) if own else _translated(listed) or _from_code(code)
 
 
 def reason_text(reason: str) -> str:
-    """Why something failed: the words for a code that is known, any other text as the provider sent it."""
+    """Return why something failed: the words for a known code, or any other text as the provider sent it."""
     words = conf.current().NAMES.get(reason) or _REASONS.get(reason.strip().lower().replace(" ", "_"))
     return str(words or reason)
 

@@ -1,4 +1,4 @@
-"""Reading a payment or a deposit reference from the provider while its payer waits: limited in number and time."""
+"""Read a payment or a deposit reference from the provider while its payer waits, with limits on number and time."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ logger = logging.getLogger(__name__)
 
 RowT = TypeVar("RowT", Payment, DepositReference)
 
-#: Seconds in which a payment is read once at most, however many pages ask.
+#: Seconds. A payment is read at most once in this time, no matter how many pages ask.
 EVERY = 5.0
-#: Seconds that a payer waits for the provider.
+#: The most seconds that a payer waits for the provider.
 MAX_WAIT = 2.0
 
 
 def refreshed(payment: RowT, *, every: float = EVERY, max_wait: float = MAX_WAIT) -> RowT:
-    """The payment or deposit reference as the provider has it now, or as the mirror has it if the provider does not
-    answer in time.
+    """Return the payment or deposit reference as the provider has it now, or the given row if the read fails.
 
-    It is not read if it is paid, if the mirror confirmed it in the last ``every`` seconds, or if another page asked
-    for it since then. Unlike ``services.refresh`` this waits neither for the rate limit nor for other work that is
-    due, and ``max_wait`` seconds in all. Errors of the provider are logged.
+    Reads nothing if the row is paid, if the mirror confirmed it in the last ``every`` seconds, or if another page
+    asked for it in that time. Unlike ``services.refresh``, it does not wait for the rate limit or for other work that
+    is due, and it waits at most ``max_wait`` seconds in all. The provider's errors are logged.
     """
     if not _is_due(payment, every):
         return payment
@@ -48,7 +47,7 @@ def refreshed(payment: RowT, *, every: float = EVERY, max_wait: float = MAX_WAIT
         extra = {"account": payment.account, "request_id": request_id_of(error)}
         logger.info("%s could not be read: %s", payment.pk, error, extra=extra)
         return payment
-    # Changes are dispatched to handlers: in this request ("inline") if time is left.
+    # Dispatch the changes to handlers; inline processing does so in this request if time is left.
     wakeup.wake(payment.account, deadline=started + max_wait)
     return row
 
@@ -58,16 +57,16 @@ def _is_due(payment: Payment | DepositReference, every: float) -> bool:
         return False
     if payment.account not in conf.current().ACCOUNTS:
         return False
-    # A time in the future was written while our clock was ahead.
+    # A time in the future was written while our clock was ahead, so it proves nothing.
     if timedelta() <= timezone.now() - payment.synced_at < timedelta(seconds=every):
         return False
     # A read that fails leaves no trace in the mirror, so the cache counts attempts.
-    # Each pace counts for itself: a slow page does not keep a returning payer from the news.
+    # Each value of ``every`` counts its own attempts: a slow page does not delay the status for a returning payer.
     key = hashlib.sha256(f"{payment.account} {payment.pk} {every:g}".encode()).hexdigest()
     try:
         return bool(cache.add(f"payments-checkout-{key}", 1, timeout=every))
     except Exception:
-        # Each cache raises its driver's errors. Without a cache nothing would limit the reads.
+        # Each cache raises its driver's errors. Read nothing: without a cache, nothing limits the reads.
         extra = {"account": payment.account}
         logger.exception("The cache does not work, so %s was not read", payment.pk, extra=extra)
         return False

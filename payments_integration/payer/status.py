@@ -1,4 +1,4 @@
-"""Which payment a page shows, and its status in a payer's words."""
+"""Find the payment that a page shows, and describe its status in a payer's words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from payments_integration.payer.texts import visible
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: A payer is shown how to pay only in these: the others are over, or their money is on its way.
+#: Only payments with these statuses show the payer how to pay. The others are over, or their money is on its way.
 PAYABLE = frozenset({Status.CREATED, Status.REQUIRES_ACTION, Status.PARTIALLY_PAID})
 
 _WAITING = gettext_lazy("Waiting for your payment")
@@ -57,23 +57,23 @@ TONES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ShownStatus:
-    """What a page says about a payment."""
+    """The words of a page about a payment."""
 
     #: The provider's status; empty if there is no payment yet.
     status: str
     headline: str
     message: str
-    #: ``good``, ``bad``, ``quiet`` or ``open``: how it looks.
+    #: The look of the status: ``good``, ``bad``, ``quiet`` or ``open``.
     tone: str
-    #: The page does not wait for another status.
+    #: True if the page does not wait for another status.
     is_final: bool
 
 
 def find_payment(subject: Subject) -> Payment | None:
-    """The payment that a page is about; None if the mirror has none.
+    """Return the payment that a page is about, or None if the mirror has none.
 
-    Of several attempts to pay for a reference: the one that is paid, or the newest. Transfers to a deposit reference
-    do not count: their reference names a payer, and may equal an order's number by chance.
+    If a reference has several payments, return the paid one, or else the newest. Transfers to a deposit reference do
+    not count: their reference names a payer, and may equal an order's number by chance.
     """
     rows = Payment.objects.filter(account=subject.account)
     if subject.payment_id:
@@ -88,7 +88,7 @@ def find_payment(subject: Subject) -> Payment | None:
 
 
 def shown_status(payment: Payment | None) -> ShownStatus:
-    """The status now. None: a payment that was asked for and is not in the mirror yet."""
+    """Return the status now. None stands for a payment that was requested and is not in the mirror yet."""
     if payment is None:
         words = _("We are looking for your payment"), _("This takes a moment. Please do not pay again.")
         return ShownStatus("", *words, "open", is_final=False)
@@ -102,7 +102,7 @@ def shown_status(payment: Payment | None) -> ShownStatus:
         headline=str(headline) if headline else _("Your payment is being checked"),
         message=_message(payment) if headline else _("Please do not pay again."),
         tone=TONES.get(status, "open"),
-        # Late money may still turn an expired one into a succeeded one. The page does not wait for it.
+        # Late money may still turn an expired payment into a succeeded one. The page does not wait for it.
         is_final=status in ENDED_PAYMENT_STATUSES,
     )
 

@@ -1,4 +1,4 @@
-"""Text from the provider or the merchant, as a payer may see and copy it."""
+"""Prepare text from the provider or the merchant for a payer to see and copy."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MAX_SHOWN = 4000
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A value to read, type or copy. It is true if it is not empty."""
+    """A value to read, type or copy. It is falsy if it is empty."""
 
-    #: Safe to look at; not escaped for HTML.
+    #: Without invisible characters, but not escaped for HTML.
     shown: str
-    #: What a button may copy: the value itself, or empty if the page does not show exactly that.
+    #: The value that a button may copy; empty if the page does not show exactly this value.
     exact: str
 
     def __bool__(self) -> bool:
@@ -27,12 +27,12 @@ class Snippet:
 
 
 def visible(value: str) -> str:
-    """``value`` with invisible characters written out (``\\u202e``), cut after MAX_SHOWN characters."""
+    """Return ``value`` with invisible characters written out (``\\u202e``), cut after MAX_SHOWN characters."""
     shown = escaped(value[:MAX_SHOWN])
     return f"{shown}…" if len(value) > MAX_SHOWN else shown
 
 
 def snippet(value: str) -> Snippet:
-    """The value to show, and to copy only if it is exactly what is shown."""
+    """Return the value to show, which may be copied only if it is shown exactly."""
     shown = visible(value)
     return Snippet(shown, value if shown == value else "")

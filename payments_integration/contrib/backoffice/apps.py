@@ -1,4 +1,4 @@
-"""The app's configuration: it connects the search index and the notes to the mirror, and checks what it needs."""
+"""Configure the app: connect the search index and the notes to the mirror, and check what the app needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class BackOfficeConfig(AppConfig):
     }
 
     def ready(self) -> None:
-        # Imported here, because they need the models.
+        # Import these here, because they need the models.
         erasure = import_module("payments_integration.erasure")
         erasing = import_module("payments_integration.contrib.backoffice.erasing")
         erasure.register(erasing.NotesEraser())
@@ -42,7 +42,7 @@ class BackOfficeConfig(AppConfig):
 
 
 def write_terms(rows: Sequence[Any]) -> None:
-    """Keep the search terms of the rows of a transaction. The module is loaded with the first of them."""
+    """Update the search terms of the rows of a transaction. The first call loads the module."""
     import_module("payments_integration.contrib.backoffice.index").write(rows)
 
 
@@ -64,7 +64,7 @@ def check_finance(**_: Any) -> list[checks.CheckMessage]:
 
 
 def check_database(**_: Any) -> list[checks.CheckMessage]:
-    """Search terms commit with the mirror only in the mirror's database."""
+    """Report search terms in another database than the mirror: they could not commit together."""
     ours = router.db_for_write(apps.get_model(LABEL, "SearchTerm"))
     mirrors = router.db_for_write(apps.get_model("payments_integration", "Payment"))
     if ours == mirrors:

@@ -1,4 +1,7 @@
-"""What an erasure of a payer's personal data empties here. Personal search terms go with the mirror row's values."""
+"""Empty the texts of staff when a payer's personal data is erased.
+
+Personal search terms need no eraser: they are deleted when the mirror row's values are.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from payments_integration.erasure import Eraser
 
 
 class NotesEraser(Eraser):
-    """Empties the texts of notes; their authors and times stay."""
+    """An eraser of the texts of notes. Their authors and times stay."""
 
     name = ("note", "notes")
     text = "text"
@@ -22,7 +25,7 @@ class NotesEraser(Eraser):
 
 
 class TodoEraser(Eraser):
-    """Empties the notes with which things were done; who did them, and when, stays."""
+    """An eraser of the notes with which things were done. The person and the time stay."""
 
     name = ("note of something done", "notes of things done")
     text = "note"

@@ -1,4 +1,4 @@
-"""What people do with the to-do list: done with a note, snoozed, assigned, or put back."""
+"""Let people handle the to-do list: mark things as done with a note, snooze them, assign them, or put them back."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from payments_integration.validation.validator import Validator
 MAX_LENGTH = 2000
 #: The permission to change anything here.
 HANDLE = f"{LABEL}.handle_todo"
-#: For how many days a thing can be snoozed.
+#: The numbers of days for which a thing can be snoozed.
 SNOOZES = (1, 3, 7)
 
 
 class AlreadyDone(Exception):
-    """Somebody else has done it: ``by`` as in ``Operation.actor``."""
+    """Another person has done it. ``by`` names them, as in ``Operation.actor``."""
 
     def __init__(self, by: str) -> None:
         super().__init__(_("%(person)s has already done this.") % {"person": permissions.actor_name(by)})
         self.by = by
 
 
-@sensitive_variables()  # also below: a note may hold personal data
+@sensitive_variables()  # here and below: a note may hold personal data
 def done(thing: Thing, note: str, *, author: object) -> Todo:
-    """Take a thing off the list, with a note of what was done.
+    """Take a thing off the list, with a note that says what was done.
 
     The same note sent again by the same author is the same call. If the payer's personal data was erased, the note
     is not stored.
 
     Raises:
-        ValidationError: ``note`` is blank or too long; or ``thing``: only a decision ends it.
+        ValidationError: ``note`` is blank or too long, or only a decision ends the ``thing``.
         PermissionDenied: The author is staff and may not.
-        AlreadyDone: Another person was faster, or said something else.
+        AlreadyDone: Another person was faster, or the note is another one.
     """
     name = _author(author)
     if not thing.is_done_by_note:
@@ -70,9 +70,9 @@ def done(thing: Thing, note: str, *, author: object) -> Todo:
 
 
 def snooze(thing: Thing, days: int, *, author: object) -> Todo:
-    """Hide a thing for one of ``SNOOZES`` days; 0 shows it again.
+    """Hide a thing for a number of days from ``SNOOZES``; 0 shows it again.
 
-    Raises ValidationError for another number, PermissionDenied, and AlreadyDone.
+    Raises ValidationError for another number, and PermissionDenied and AlreadyDone like ``done``.
     """
     _author(author)
     if days and days not in SNOOZES:
@@ -85,9 +85,9 @@ def snooze(thing: Thing, days: int, *, author: object) -> Todo:
 
 
 def assign(thing: Thing, person: Any | None, *, author: object) -> Todo:
-    """Assign a thing to a member of staff who may handle it; None: to nobody.
+    """Assign a thing to a member of staff who may handle it. None removes the assignment.
 
-    Raises ValidationError if that person may not, PermissionDenied, and AlreadyDone.
+    Raises ValidationError if that person may not handle it, and PermissionDenied and AlreadyDone like ``done``.
     """
     _author(author)
     if person is not None and not (person.is_active and person.is_staff and permissions.may(person, HANDLE)):
@@ -101,7 +101,7 @@ def assign(thing: Thing, person: Any | None, *, author: object) -> Todo:
 
 
 def put_back(mark: Todo, *, author: object) -> None:
-    """Put what was done back on the list. Its note is kept until it is done again. Raises PermissionDenied."""
+    """Put a done thing back on the list. Its note is kept until it is done again. Raises PermissionDenied."""
     _author(author)
 
     def write() -> None:
@@ -134,7 +134,10 @@ def _change(thing: Thing, change: Callable[[Todo], None]) -> Todo:
 
 
 def _mark(thing: Thing) -> Todo:
-    """The locked row of a thing, or an unsaved one. Two that are saved at once are one: ``repeatable`` tries again."""
+    """Return the locked row of a thing, or an unsaved one.
+
+    If two transactions save one at once, the second fails, and ``repeatable`` runs it again with the saved row.
+    """
     known = Todo.objects.filter(account=thing.account, kind=thing.kind.value, thing=thing.found.thing)
     mark = locked(known.filter(since__gte=thing.since).order_by("-since")).first()
     return mark or Todo(
@@ -148,7 +151,7 @@ def _mark(thing: Thing) -> Todo:
 
 
 def _is_erased(thing: Thing) -> bool:
-    """Whether the object's personal data was erased. It takes the lock of an erasure: no note comes later."""
+    """Return True if the object's personal data was erased. Takes the lock of an erasure, so no note follows one."""
     model = MIRRORS.get(thing.object_kind)
     if model is None:
         return False

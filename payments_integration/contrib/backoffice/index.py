@@ -1,4 +1,4 @@
-"""The index of search terms: it commits with the mirror rows."""
+"""Keep the index of search terms, which commits with the mirror rows."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PAGE = 500
 
 
 def write(rows: Sequence[Mirror]) -> None:
-    """Make the terms of these rows what the rows say now. The caller's transaction has inserted or locked them.
+    """Update the terms of these rows. The caller's transaction has inserted or locked the rows.
 
-    At most three statements for any number of rows; one if no term changes.
+    Takes at most three statements for any number of rows, and one if no term changes.
     """
     missing = {(str(row.kind), row.object_id, *term) for row in rows for term in terms_of(row).items()}
     gone: list[int] = []
@@ -45,16 +45,16 @@ def write(rows: Sequence[Mirror]) -> None:
 
 
 def delete(rows: Sequence[Mirror]) -> None:
-    """Delete the terms of these rows. Balances have none, and several accounts have one of the same currency."""
+    """Delete the terms of these rows. Skips balances: they have no terms, and their ids repeat between accounts."""
     if named := [row for row in rows if not isinstance(row, Balance)]:
         _stored(named).delete()
 
 
 def rebuild(account: str, progress: Callable[[int], object] = lambda count: None) -> int:
-    """Write the terms of every row of an account again; returns how many rows there are.
+    """Write the terms of every row of an account again. Returns the number of rows.
 
-    A page of rows per transaction: ``progress`` gets the count after each. It can run at any time, be interrupted and
-    be repeated.
+    Each transaction writes a page of rows, and ``progress`` is called with the count after each. The rebuild can run
+    at any time, be interrupted and be repeated.
     """
     count = 0
     for model in MIRRORS.values():
@@ -83,5 +83,5 @@ def _stored(rows: Iterable[Mirror]) -> QuerySet[SearchTerm]:
         ids[str(row.kind)].append(row.object_id)
     of_rows = (Q(object_kind=kind, object_id__in=sorted(found)) for kind, found in ids.items())
     stored = SearchTerm.objects.filter(reduce(or_, of_rows)).order_by()
-    # With REPEATABLE READ, MariaDB would answer from a snapshot that is older than the lock on the rows.
+    # Lock the terms on MariaDB: under REPEATABLE READ, it reads from a snapshot that is older than the rows' lock.
     return locked(stored) if connections[stored.db].vendor == "mysql" else stored

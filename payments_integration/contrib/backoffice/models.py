@@ -1,4 +1,4 @@
-"""What the back office keeps: notes of staff, what they did with the to-do list, saved filters, and search terms."""
+"""Store the back office's data: notes of staff, what they did with the to-do list, saved filters and search terms."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MAX_TERM = 64
 
 
 class Note(ObjectRef):
-    """What staff wrote about an object. Rows are added and never changed or deleted; an erasure empties their text.
+    """A text of staff about an object. Rows are added and never changed or deleted; an erasure empties their text.
 
-    Only ``notes.add`` inserts them. They are in no export, no search and no answer of the API.
+    Only ``notes.add`` inserts rows. Notes are in no export, no search and no answer of the API.
     """
 
     #: Empty after an erasure.
@@ -27,8 +27,8 @@ class Note(ObjectRef):
     #: A user's id and name, or a job's name, as in ``Operation.actor``.
     author: str = fields.CharField(_("author"), max_length=255)
     created_at: datetime = fields.DateTimeField(_("created at"), default=timezone.now)
-    #: A hash of the form and of what was written in it, so that a form that is sent twice adds one note.
-    key: str = fields.ExactCharField(  # type: ignore[assignment]  # it takes the place of ObjectRef.key
+    #: A hash of the form and its content, so that a form that is sent twice adds one note.
+    key: str = fields.ExactCharField(  # type: ignore[assignment]  # replaces ObjectRef.key
         max_length=64, unique=True, editable=False
     )
 
@@ -36,9 +36,9 @@ class Note(ObjectRef):
         verbose_name = _("note")
         verbose_name_plural = _("notes")
         indexes = [
-            # An object's page, erasure, and the search of the admin's list.
+            # For an object's page, erasure, and the search of the admin's list.
             models.Index(fields=["account", "object_kind", "object_id", "created_at"], name="pb_note_object"),
-            # The admin's list.
+            # For the admin's list.
             models.Index(fields=["created_at", "id"], name="pb_note_created"),
         ]
 
@@ -52,27 +52,28 @@ class Note(ObjectRef):
 
 
 class Todo(ObjectRef):
-    """What people added to one row of the to-do list: done with a note, snoozed or assigned.
+    """The handling of one row of the to-do list: done with a note, snoozed or assigned.
 
-    The row itself is computed (``todo``). Only ``handling`` writes these. A thing that happens anew is later than its
-    row here, and gets another one.
+    The row of the list itself is computed (``todo``). Only ``handling`` writes this model. If a thing happens again,
+    its time is later than this row's, so it gets another row.
     """
 
-    #: ``todo.Kind``.
+    #: One of ``todo.Kind``.
     kind: str = fields.CharField(_("kind"), max_length=32)
-    #: What the row is about, within its kind. The object, which an erasure finds it by, may be another one.
+    #: Identifies the thing within its kind. The object, by which an erasure finds the row, may be another one.
     thing: str = fields.ExactCharField(_("thing"), max_length=400)
-    #: When it happened.
+    #: The time when it happened.
     since: datetime = fields.DateTimeField(_("since"))
-    #: ``permissions.user_id`` of the person who takes care of it; empty: nobody yet. No foreign key, as above.
+    #: ``permissions.user_id`` of the person who takes care of it; empty if it is not assigned. No foreign key: users
+    #: may be in another database.
     assignee: str = fields.ExactCharField(max_length=64, default="", blank=True)
-    #: The same person as in ``Operation.actor``.
+    #: The same person, in the form of ``Operation.actor``.
     assignee_name: str = fields.CharField(_("assigned to"), max_length=255, default="", blank=True)
     snoozed_until: datetime | None = fields.DateTimeField(_("snoozed until"), null=True, blank=True)
     done_at: datetime | None = fields.DateTimeField(_("done at"), null=True, blank=True)
-    #: As in ``Operation.actor``.
+    #: The person, in the form of ``Operation.actor``.
     done_by: str = fields.CharField(_("done by"), max_length=255, default="", blank=True)
-    #: What was done about it. Empty until it is done, and after an erasure.
+    #: Says what was done. Empty until it is done, and after an erasure.
     note: str = fields.TextField(_("note"), default="", blank=True)
 
     class Meta:
@@ -81,19 +82,19 @@ class Todo(ObjectRef):
         default_permissions = ()
         permissions = [("handle_todo", "Can mark things to do as done, snooze and assign them")]
         constraints = [
-            # Also how the list finds what belongs to its rows. Two people who press "Done" write one row.
+            # If two people press "Done", one row is written. The list also finds the rows of its things by this index.
             models.UniqueConstraint(fields=["account", "kind", "thing", "since"], name="pb_todo_thing")
         ]
         indexes = [
-            # An object's page, and erasure.
+            # For an object's page, and erasure.
             models.Index(fields=["account", "object_kind", "object_id"], name="pb_todo_object"),
-            # What is done.
+            # For the list of done things.
             models.Index(fields=["account", "done_at"], name="pb_todo_done"),
         ]
 
 
 class Overview(Todo):
-    """The overview, where the admin's index has the list of a model. It has no table."""
+    """A model without a table, which gives the overview an entry in the admin's index."""
 
     class Meta:
         proxy = True
@@ -105,7 +106,7 @@ class Overview(Todo):
 class SavedFilter(Row):
     """The filters of one of the admin's lists, under a name. Only the user who saved them sees them.
 
-    They hold no search text, which may be personal.
+    They hold no search text, because it may be personal.
     """
 
     #: ``permissions.user_id``. No foreign key: users may be in another database.
@@ -113,7 +114,7 @@ class SavedFilter(Row):
     #: The model of the list, as ``app_label.model_name``.
     listed: str = fields.ExactCharField(_("list"), max_length=100)
     name: str = fields.ExactCharField(_("name"), max_length=60)
-    #: The query string: parameters of the list's filters only. A period such as "yesterday" stays one.
+    #: The query string, with only the parameters of the list's filters. A period such as "yesterday" stays relative.
     query: str = fields.TextField(_("filters"))
 
     class Meta:
@@ -132,7 +133,7 @@ class SearchTerm(Row):
     object_kind: str = fields.CharField(_("object"), max_length=64)
     object_id: str = fields.ExactCharField(_("object id"))
     term: str = fields.ExactCharField(_("term"), max_length=MAX_TERM)
-    #: It comes from a field that an erasure empties, and matches only for users who may see personal data.
+    #: True if it comes from a field that an erasure empties. It then matches only for users who may see personal data.
     is_personal: bool = fields.BooleanField(_("is personal"))
 
     class Meta:
@@ -140,9 +141,9 @@ class SearchTerm(Row):
         verbose_name_plural = _("search terms")
         default_permissions = ()
         indexes = [
-            # The search reads nothing but this index.
+            # For the search, which reads only this index.
             models.Index(fields=["object_kind", "is_personal", "term", "object_id"], name="pb_search_term"),
-            # The terms of an object. Not unique: two equal terms do no harm, and a conflict would repeat a batch.
+            # For the terms of an object. Not unique: equal terms do no harm, but a conflict would repeat a batch.
             models.Index(fields=["object_kind", "object_id"], name="pb_search_object"),
         ]
 

@@ -1,4 +1,4 @@
-"""Internal notes: what staff write about a payment, payout, refund or deposit reference."""
+"""Add the internal notes that staff write about a payment, payout, refund or deposit reference."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from payments_integration.models import Mirror
 from payments_integration.validation.validator import Validator
 
 MAX_LENGTH = 2000
-#: The permission to add one.
+#: The permission to add a note.
 ADD = f"{LABEL}.add_note"
 
 
-@sensitive_variables()  # also below: a note may hold personal data
+@sensitive_variables()  # here and below: a note may hold personal data
 def add(obj: Mirror, text: str, *, author: object, key: str | None = None) -> Note:
     """Add a note of staff to a mirrored object.
 
@@ -30,7 +30,7 @@ def add(obj: Mirror, text: str, *, author: object, key: str | None = None) -> No
         obj: A payment, payout, refund or deposit reference.
         text: At most 2000 characters.
         author: A user or text. Staff need ``payments_backoffice.add_note``.
-        key: Of the form. The same text sent again with it is the same note, another text is another one.
+        key: The form's key. The same text sent again with it is the same note. Another text is another note.
 
     Returns:
         The note.
@@ -52,7 +52,7 @@ def add(obj: Mirror, text: str, *, author: object, key: str | None = None) -> No
     unique = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def write() -> Note:
-        # The lock that an erasure takes too: a note is written before it and erased, or refused after it.
+        # Take the lock that an erasure takes too: the note is written before the erasure, or refused after it.
         current = locked(type(obj)._default_manager.filter(pk=obj.pk, account=obj.account)).get()
         if current.erased_at is not None:
             raise ValidationError({"text": [_("Its personal data was erased, so no notes can be added.")]})

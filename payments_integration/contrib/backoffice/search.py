@@ -1,7 +1,7 @@
-"""The search by what people have in hand: which objects match a typed text, by the index of search terms.
+"""Find the objects that match a typed text, such as a name, an amount or a reference, by the index of search terms.
 
-It takes at most two statements, for any text and any number of rows: the first reads the beginning of
-each word's range of the index, the second compares the objects that may match with all words.
+It takes at most two statements, for any text and any number of rows. The first reads the beginning of each word's
+range of the index. The second compares the objects that may match with all words.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from payments_integration.contrib.backoffice.models import SearchTerm
 from payments_integration.contrib.backoffice.terms import matches, readings, separators
 from payments_integration.db import statements
 
-#: The maximum of objects that a search finds.
+#: The most objects of a kind that a search finds.
 MAX_OBJECTS = 500
-#: The maximum of index entries that are read for the beginning of a word. A word with more is compared only.
+#: The most index entries that are read for the beginning of a word. A word with more entries is only compared.
 _MAX_ENTRIES = 2_000
-#: How many words of a reading are looked up, the longest first: the others are compared.
+#: The number of words of a reading that are looked up, the longest first. The other words are only compared.
 _LOOKED_UP = 3
-#: Follows every text that begins with a word.
+#: Appended to a word, it sorts after every text that begins with the word.
 _LAST = "\U0010ffff"
 
-#: Kind and id.
+#: An object as (kind, id).
 Key = tuple[str, str]
 
 
@@ -37,12 +37,12 @@ class Matches:
     """The objects that match, by kind."""
 
     ids: dict[str, list[str]] = field(default_factory=dict)
-    #: Whether there may be more.
+    #: True if there may be more.
     is_cut: bool = False
 
 
 def find(text: str, kinds: Iterable[str], *, personal: bool) -> Matches:
-    """The objects of these kinds that match a typed text. ``personal``: whether personal terms match too."""
+    """Return the objects of these kinds that match a typed text. If ``personal``, personal terms match too."""
     meant = readings(text)
     words = {word for reading in meant for word in _looked_up(reading)}
     beginnings = sorted({beginning for word in words for beginning in word})
@@ -52,7 +52,7 @@ def find(text: str, kinds: Iterable[str], *, personal: bool) -> Matches:
     terms = SearchTerm.objects.filter(
         object_kind__in=sorted(map(str, kinds)), is_personal__in=[False, True] if personal else [False]
     ).order_by()
-    # A range of bytes: every database finds it in the index. For LIKE, not every one uses it.
+    # Compare with a range of bytes: every database finds it in the index. Not every database uses the index for LIKE.
     parts: list[QuerySet[SearchTerm, tuple[int, str, str]]] = [
         terms.filter(term__gte=beginning, term__lt=beginning + _LAST)
         .annotate(number=Value(number, IntegerField()))
@@ -78,7 +78,7 @@ def find(text: str, kinds: Iterable[str], *, personal: bool) -> Matches:
 
 
 def example() -> str:
-    """An amount in the user's format."""
+    """Return an amount in the user's format."""
     point, group = separators()
     return f"1{group}234{point}50"
 
@@ -88,7 +88,10 @@ def _looked_up(reading: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 
 def _candidates(reading: Sequence[tuple[str, ...]], entries: dict[str, list[Key]]) -> tuple[set[Key], bool, bool]:
-    """The objects that may match; whether all are among them; and whether each of them does match."""
+    """Return the objects that may match.
+
+    The second value is True if all matching objects are among them, and the third is True if each of them matches.
+    """
     whole: list[set[Key]] = []
     cut: list[set[Key]] = []
     for word in _looked_up(reading):
@@ -97,12 +100,12 @@ def _candidates(reading: Sequence[tuple[str, ...]], entries: dict[str, list[Key]
         (whole if is_whole else cut).append({key for keys in of_word for key in keys})
     if whole:
         return reduce(and_, whole), True, len(whole) == len(reading)
-    # Every word is frequent: some of the objects with the first one.
+    # Every word is frequent, so return some of the objects with the first one.
     return cut[0], False, len(reading) == 1
 
 
 def _terms_of(keys: Sequence[Key], terms: QuerySet[SearchTerm]) -> dict[Key, list[str]]:
-    """The terms of these objects; one statement, none without objects."""
+    """Return the terms of these objects. Takes one statement; none without objects."""
     if not keys:
         return {}
     ids: dict[str, list[str]] = defaultdict(list)

@@ -1,7 +1,7 @@
-"""Search terms: what people have in hand of an object.
+"""Compute search terms: what a person may type to find an object, such as a name, an amount or a reference.
 
-``terms_of`` computes the terms of a row; ``readings`` says which terms a typed text looks for. Both fold text in the
-same way: lower case, without accents. A search matches the beginnings of terms.
+``terms_of`` returns the terms of a row; ``readings`` returns the terms that a typed text looks for. Both fold text in
+the same way: lower case, without accents. A search matches the beginnings of terms.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from payments_integration.validation.text import typed as typed_text
 
 #: The most terms of one object.
 MAX_TERMS = 40
-#: A longer text is not read to its end: a payload with thousands of words fills no table.
+#: In characters. A longer text is cut, so that a payload with thousands of words does not fill the table.
 _MAX_TEXT = 512
-#: The longest search text; a QR code's payload has some hundred characters.
+#: The longest search text, in characters. A QR code's payload has a few hundred.
 MAX_SEARCH = 4096
-#: The shortest text that is looked up as a QR code's payload.
+#: The shortest text that is looked up as a QR code's payload, in characters.
 _MIN_PAYLOAD = 20
 #: The first characters of amounts and hashes. Every other term begins with a letter or a digit.
 _AMOUNT, _HASH = "$", "#"
 _RUN = re.compile(r"[^\W_]+")
 
-#: The beginnings of terms of which an object must have one.
+#: Beginnings of terms. An object must have one of them.
 Word = tuple[str, ...]
-#: Words that all have to match.
+#: Words that must all match.
 Reading = tuple[Word, ...]
 
 
 def terms_of(row: Mirror) -> dict[str, bool]:
-    """Every term of a row as it is, and whether the term is personal. A term of both kinds is not."""
+    """Return every term of a row. The value is True if the term comes only from personal fields."""
     found = dict.fromkeys(sorted(set(_amounts(row))), False)
     for name, make in _SEARCHED.items():
         is_personal = name in row.personal
@@ -50,9 +50,10 @@ def terms_of(row: Mirror) -> dict[str, bool]:
 
 
 def readings(text: str) -> list[Reading]:
-    """What a typed text may mean; an object matches if all words of one reading match. Empty if nothing can match.
+    """Return the possible meanings of a typed text; none if nothing can match.
 
-    Amounts are read in the active language's format, for every exponent.
+    An object matches if all words of one reading match. Amounts are read in the active language's format, for every
+    exponent.
     """
     text = typed_text(text).strip()[:MAX_SEARCH]
     typed = text[:_MAX_TEXT].split()
@@ -70,7 +71,7 @@ def readings(text: str) -> list[Reading]:
 
 
 def matches(reading: Reading, terms: Iterable[str]) -> bool:
-    """Whether an object with these terms matches."""
+    """Return True if an object with these terms matches."""
     known = list(terms)
     return all(any(term.startswith(word) for term in known) for word in reading)
 
@@ -83,12 +84,12 @@ def _plain(typed: list[str]) -> Reading:
 
 
 def _runs(typed: list[str]) -> Reading:
-    """The words of a name, as names are stored: ``O'Brien`` and ``Pérez-Gómez`` have two each."""
+    """Return the words of a name as names are stored: ``O'Brien`` and ``Pérez-Gómez`` have two words each."""
     return _words([(run,) for chunk in typed for run in _RUN.findall(_fold(chunk))])
 
 
 def _with_currency(typed: list[str]) -> Reading:
-    """The text without a currency's code or sign, if an amount is next to it: ``R$ 12,50``, ``USD 15``."""
+    """Return the text without a currency's code or sign, if there is also an amount: ``R$ 12,50``, ``USD 15``."""
     codes = [chunk.upper() for chunk in typed if chunk.upper() in EXPONENTS]
     others = [chunk for chunk in typed if chunk.upper() not in EXPONENTS and not _SIGN.fullmatch(chunk)]
     if others == typed or len(codes) > 1:
@@ -103,7 +104,7 @@ def _with_currency(typed: list[str]) -> Reading:
 
 
 def _words(words: Iterable[Word]) -> Reading:
-    """Without what cannot begin a term, and without repetitions."""
+    """Return the words without empty alternatives and repetitions, cut to the length of a term."""
     cut = (tuple(dict.fromkeys(word[:MAX_TERM] for word in alternatives if word)) for alternatives in words)
     return tuple(dict.fromkeys(word for word in cut if word))
 
@@ -125,7 +126,7 @@ def _amounts(row: Mirror) -> Iterator[str]:
 
 
 def _typed_amount(chunk: str, code: str) -> Word:
-    """The beginnings of the terms of an amount, for each exponent; empty if the text is no amount."""
+    """Return the beginnings of the terms of an amount, for each exponent; none if the text is no amount."""
     attached = _ATTACHED.match(chunk)
     if attached is None:
         return ()
@@ -142,14 +143,17 @@ def _typed_amount(chunk: str, code: str) -> Word:
 
 
 def separators() -> tuple[str, str]:
-    """Of decimals and of thousands, in the active language."""
+    """Return the separators of decimals and of thousands in the active language."""
     return (".", ",") if get_format("DECIMAL_SEPARATOR") == "." else (",", ".")
 
 
 def _number(text: str) -> tuple[str, str]:
-    """Digits before and after the decimal separator, the latter without zeros at the end; ("", "") if it is none."""
+    """Return the digits before and after the decimal separator, or ("", "") if the text is no number.
+
+    The digits after it have no zeros at the end.
+    """
     usual = separators()
-    # The other format is read where the text can mean nothing in the user's own.
+    # Try the other format if the text has no meaning in the user's own.
     for point, group in (usual, usual[::-1]):
         pattern = (
             rf"([0-9]{{1,3}}(?:{re.escape(group)}[0-9]{{3}})+|[0-9]{{1,19}})(?:{re.escape(point)}([0-9]{{1,2}}))?"
@@ -163,19 +167,19 @@ def _number(text: str) -> tuple[str, str]:
 
 
 def _fold(text: str) -> str:
-    """Lower case, without accents."""
+    """Return the text in lower case, without accents."""
     parts = unicodedata.normalize("NFKD", text[:_MAX_TEXT].casefold())
     return "".join(char for char in parts if not unicodedata.combining(char))[:_MAX_TEXT]
 
 
 def _stripped(folded: str) -> str:
-    """Without what is not a letter or digit at both ends."""
+    """Return the text from its first to its last letter or digit."""
     runs = list(_RUN.finditer(folded))
     return folded[runs[0].start() : runs[-1].end()] if runs else ""
 
 
 def _compact(text: str) -> str:
-    """Letters and digits only: a document, an account or a voucher, however it is punctuated."""
+    """Return only letters and digits, so that a document, an account or a voucher may be punctuated in any way."""
     return "".join(_RUN.findall(_fold(text)))
 
 
@@ -194,7 +198,7 @@ def _number_terms(text: str) -> Iterator[str]:
 
 
 def _reference(text: Any) -> Iterator[str]:
-    """The text from each of its words on: ``order-2024-7`` is found by ``order``, ``2024`` and ``2024-7``."""
+    """Yield the text from each of its words on: ``order-2024-7`` is found by ``order``, ``2024`` and ``2024-7``."""
     for chunk in _fold(text).split() if isinstance(text, str) else ():
         chunk = _stripped(chunk)  # noqa: PLW2901
         for run in _RUN.finditer(chunk):
@@ -207,7 +211,7 @@ def _bank_reference(text: str) -> Iterator[str]:
 
 
 def _email(text: str) -> Iterator[str]:
-    """The address from each of its words on, up to the domain's name: of no use is ``com``."""
+    """Yield the address from each of its words on, up to the domain's name: a term such as ``com`` has no use."""
     address = _stripped(_fold(text))
     domain = address.rfind("@") + 1
     for run in _RUN.finditer(address):
@@ -221,7 +225,7 @@ def _payload(text: str) -> Iterator[str]:
         yield _hash(payload[:MAX_SEARCH])
 
 
-#: How the text of a key becomes terms, at any depth.
+#: Functions that turn the text of a key into terms, at any depth.
 _PERSON: dict[str, Callable[[str], Iterable[str]]] = {
     "name": _name,
     "holder_name": _name,
@@ -259,7 +263,7 @@ def _action(value: Any) -> Iterator[str]:
     return _inside(value, _ACTION)
 
 
-#: The fields that are searched; the first terms count if there are too many.
+#: The fields that are searched. If there are too many terms, the first ones count.
 _SEARCHED: dict[str, Callable[[Any], Iterator[str]]] = {
     "merchant_reference": _reference,
     "next_action": _action,

@@ -1,7 +1,7 @@
-"""What there is to do, computed from the state of the tables: nothing is written when something happens.
+"""Compute the to-do list from the state of the tables. Nothing is written when something happens.
 
-What was paid or refunded again, decided or matched is not found any more. What people add, such as "done", is in
-``models.Todo``; ``handling`` writes it. One statement finds what is about a payment, payout, refund or operation.
+A thing leaves the list when it is paid or refunded again, decided or matched. ``models.Todo`` holds what people add,
+such as "done"; ``handling`` writes it. One statement finds all things about payments, payouts, refunds and operations.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ from payments_integration.payable.doubles import find_doubles
 
 logger = logging.getLogger(__name__)
 
-#: So many rows are shown, the oldest first.
+#: The number of rows that are shown, the oldest first.
 SHOWN = 100
-#: A chargeback needs no answer here, so it leaves the list by itself.
+#: A chargeback needs no answer here, so it leaves the list after these days.
 CHARGEBACK_DAYS = 30
-#: What failed longer ago is found in the lists.
+#: Payouts and refunds that failed longer ago are only in the admin's lists.
 FAILED_DAYS = 90
-#: How many refused attempts to pay again are followed (``pay_again.attempt``).
+#: The number of attempts to pay again that the list looks for. All but the last are refused (``pay_again.attempt``).
 ATTEMPTS = 9
-#: So many orders that were paid twice are looked at.
+#: The most orders reported as paid twice that are examined.
 _DOUBLES = 1_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: Times of the provider's clock and of ours are compared.
+#: A margin, because times of the provider's clock are compared with times of ours.
 _CLOCKS = timedelta(days=1)
-#: So many rows of orders are compared with what people added, in one statement.
+#: The number of rows of orders for which one statement reads what people added.
 _CHUNK = 500
 
 #: Payouts that sent nothing, or whose money came back.
@@ -76,32 +76,42 @@ WITHOUT_EFFECT = (PayoutStatus.FAILED, PayoutStatus.RETURNED, PayoutStatus.CANCE
 
 
 class Kind(TextChoices):
-    """What a row of the list is about."""
+    """The kind of a row of the list."""
 
+    #: An operation that a person must decide about. It ends with the decision.
     DECIDE = "decide", _("to decide")
+    #: An operation that waits for a second person. It ends when it is approved or rejected.
     APPROVE = "approve", _("to approve")
+    #: An operation without a known outcome. In most cases it is resolved without a person.
     UNKNOWN = "unknown", _("outcome not known")
+    #: A payout that failed or was returned in the last ``FAILED_DAYS``. It ends when it is paid again, or by a note.
     PAYOUT = "payout", _("payout that did not arrive")
+    #: A refund that failed or was returned in the last ``FAILED_DAYS``. It ends with another refund, or by a note.
     REFUND = "refund", _("refund that did not arrive")
+    #: A payment that the provider reviews. It ends with another status, or by a note.
     ON_HOLD = "on_hold", _("payment on hold")
+    #: A payment that was charged back. It ends after ``CHARGEBACK_DAYS``, or by a note.
     CHARGEBACK = "chargeback", _("chargeback")
+    #: An order whose money several payments hold. It ends when one payment is left, or by a note.
     PAID_TWICE = "paid_twice", _("order paid twice")
+    #: A paid payment whose order is not marked as paid. It ends when they match, or by a note.
     UNPAID = "unpaid", _("paid for, but the order is not paid")
+    #: An order that is marked as paid and has no payment. It ends when they match, or by a note.
     WITHOUT_PAYMENT = "without_payment", _("paid order without a payment")
 
 
-#: These end when a person has decided or approved: a note cannot end them.
+#: These end when a person has decided or approved. A note cannot end them.
 OF_OPERATIONS = {
     Kind.DECIDE: OperationState.NEEDS_PERSON,
     Kind.APPROVE: OperationState.AWAITING_APPROVAL,
     Kind.UNKNOWN: OperationState.UNKNOWN,
 }
-#: An unknown outcome is resolved by itself in most cases, and a chargeback cannot be changed here.
+#: Kinds that ask for no action: most unknown outcomes are resolved automatically, and a chargeback cannot be changed.
 INFORMATIVE = (Kind.CHARGEBACK, Kind.UNKNOWN)
 
 
 class View(TextChoices):
-    """Which rows are shown."""
+    """The choice of rows that are shown."""
 
     OPEN = "", _("Open")
     MINE = "mine", _("Mine")
@@ -114,21 +124,21 @@ class Found(NamedTuple):
 
     kind: str
     thing: str
-    #: When it happened; None: not known.
+    #: The time when it happened; None if it is not known.
     since: datetime | None
-    #: A mirrored object's status; an operation's name.
+    #: A mirrored object's status, or an operation's name.
     status: str
     amount: int | None
     currency: str
     reference: str
     #: JSON that names the payer or recipient; personal data.
     person: Any
-    #: Why it failed, as the provider says it; personal data.
+    #: The reason why it failed, as the provider sent it; personal data.
     reason: str
     is_erased: int
-    #: A refund's payment, an operation's target, the newest payment of an order that was paid twice.
+    #: A refund's payment, an operation's target, or the newest payment of an order that was paid twice.
     about: str
-    #: Who asked for an operation: ``permissions.user_id``.
+    #: ``permissions.user_id`` of the person who asked for an operation.
     actor_id: str
     assignee: str | None
     assignee_name: str | None
@@ -141,10 +151,10 @@ class Thing:
 
     account: str
     found: Found
-    #: The object that an erasure finds its note by.
+    #: The object by which an erasure finds the note.
     object_kind: str
     object_id: str
-    #: How many payments hold the money of an order that was paid twice.
+    #: The number of payments that hold the money of an order that was paid twice.
     payments: int = 0
     #: The merchant's row.
     order: comparison.OrderRow | None = None
@@ -155,7 +165,7 @@ class Thing:
 
     @property
     def since(self) -> datetime:
-        """When it happened. Without a time, all that is done about it stays done."""
+        """The time when it happened. A thing without a time stays done once it is done."""
         return self.found.since or _EPOCH
 
     @property
@@ -165,23 +175,23 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which things are asked for."""
+    """A request for things."""
 
     account: str
     kinds: Collection[Kind]
     view: View = View.OPEN
-    #: ``permissions.user_id``: whose things are "mine".
+    #: ``permissions.user_id`` of the person whose things are "mine".
     user_id: str = ""
-    #: Whether operations of other people are shown: kinds.
+    #: The kinds of operations that are shown even if other people asked for them.
     others: Collection[Kind] = ()
-    #: Only this one, also if it is done or snoozed.
+    #: Only this thing, even if it is done or snoozed.
     thing: str | None = None
     #: The models of orders that are shown.
     order_models: Collection[type[Model]] = ()
 
 
 def things(asked: Asked, differences: Iterable[Thing]) -> list[Thing]:
-    """The oldest ``SHOWN`` things and one more, oldest first. ``differences``: those of ``differences_of``."""
+    """Return the oldest ``SHOWN`` things and one more, oldest first. ``differences`` are from ``differences_of``."""
     read = _read(asked)
     found = [
         Thing(asked.account, row, _object_kind(row.kind), row.thing) for row in read if row.kind != Kind.PAID_TWICE
@@ -217,21 +227,21 @@ def _read(asked: Asked) -> list[Found]:
         part for kind, make in _PARTS.items() if kind in asked.kinds for part in [_shown(kind, make(asked), asked)]
     ]
     using = router.db_for_write(Payment)
-    # Of the whole page, this is the one statement about the big tables.
+    # This is the only statement of the page that reads the big tables.
     return [Found(*row) for row in statements.union_of(parts, using=using, convert=True)]
 
 
-# What is about a row of the mirror or the ledger. Each part yields the columns of ``Found``.
+# Things about a row of the mirror or the ledger. Each part yields the columns of ``Found``.
 
 
 def _shown(kind: Kind, rows: QuerySet[Any], asked: Asked) -> QuerySet[Any]:
-    """The oldest rows of a part, with what people added, as far as they belong to the view."""
+    """Return the oldest rows of a part that belong to the view, with what people added."""
     key = "merchant_reference" if kind == Kind.PAID_TWICE else "pk"
     marks = Todo.objects.filter(
         account=OuterRef("account"), kind=kind.value, thing=OuterRef(key), since__gte=OuterRef("began")
     )
     if kind == Kind.PAID_TWICE:
-        pass  # what people added is known with its payments
+        pass  # _marked filters these, because their time is known only with their payments
     elif asked.thing is not None:
         rows = rows.filter(pk=asked.thing)
     else:
@@ -250,7 +260,7 @@ def _shown(kind: Kind, rows: QuerySet[Any], asked: Asked) -> QuerySet[Any]:
 
 
 def _is_over(asked: Asked) -> Q:
-    """What was done, or is not shown until it is due again."""
+    """Return the condition for things that are done, or are snoozed and so not shown."""
     done = Q(done_at__isnull=False)
     return done if asked.view == View.SNOOZED else done | Q(snoozed_until__gt=timezone.now())
 
@@ -262,7 +272,7 @@ def _is_needed(asked: Asked) -> Q | None:
 
 
 def _mirrored(rows: QuerySet[Any], status: Collection[str], *, days: int = 0, **columns: Any) -> QuerySet[Any]:
-    """Rows with one of these statuses, which may have begun long after their creation.
+    """Return rows with one of these statuses. The status may have begun long after the creation.
 
     A row is synced when its status changes, so the index over status and ``synced_at`` leaves few rows.
     """
@@ -294,11 +304,11 @@ def _payments(asked: Asked, status: PaymentStatus, days: int = 0) -> QuerySet[An
 
 
 def _payouts(asked: Asked) -> QuerySet[Any]:
-    """Payouts that did not arrive and were not paid again. A payout that executes a refund is shown as the refund."""
+    """Return payouts that did not arrive and were not paid again. Payouts that execute a refund show as the refund."""
     of_account = {"account": OuterRef("account")}
     keys = [Concat(*map(_literal, again_key("\0", number).partition("\0"))) for number in range(1, ATTEMPTS + 1)]
     again = Operation.objects.filter(**of_account, idempotency_key__in=keys)
-    # Not "": many have no reference.
+    # An empty reference must not match, because many payouts have none.
     same = {**of_account, "merchant_reference": NullIf(OuterRef("merchant_reference"), Value(""))}
     asked_for = Operation.objects.filter(**same, operation="create_payout", state__in=OPEN_OPERATION_STATES)
     later = Payout.objects.filter(**same, created_at__gte=OuterRef("created_at"), refund=None)
@@ -318,7 +328,7 @@ def _payouts(asked: Asked) -> QuerySet[Any]:
 
 
 def again_key(payout_id: str, number: int) -> str:
-    """The idempotency key with which a payout is paid again for the n-th time."""
+    """Return the idempotency key with which a payout is paid again for the n-th time."""
     return f"again-{payout_id}-{number}"
 
 
@@ -327,7 +337,10 @@ def _literal(part: str) -> Any:
 
 
 def _refunds(asked: Asked) -> QuerySet[Any]:
-    """Refunds that did not arrive, unless the payer got as much later, is getting it, or has everything back."""
+    """Return refunds that did not arrive.
+
+    Leaves out a refund if the payer got the same amount or more later, is getting a refund, or has all money back.
+    """
     later = Refund.objects.filter(
         account=OuterRef("account"), payment_id=OuterRef("payment_id"), created_at__gt=OuterRef("created_at"),
         amount__gte=OuterRef("amount"),
@@ -364,7 +377,7 @@ def _operations(kind: Kind, asked: Asked) -> QuerySet[Any]:
 
 
 def _doubles(asked: Asked) -> QuerySet[Any]:
-    """What is reported as paid twice, without its payments: ``_paid_twice`` finds them."""
+    """Return the orders that are reported as paid twice. ``_paid_twice`` finds their payments."""
     nothing = Value("", CharField())
     return DoublePayment.objects.filter(account=asked.account).annotate(
         began=F("found_at"), row_status=nothing, amount=Value(0, BigIntegerField()), row_reference=nothing,
@@ -385,11 +398,11 @@ _PARTS: dict[Kind, Any] = {
 }
 
 
-# What is about the merchant's orders: Python compares them with their payments, because no SQL joins the two.
+# Things about the merchant's orders. Python compares orders with payments, because SQL cannot join the two.
 
 
 def differences_of(account: str, since: datetime) -> list[Thing]:
-    """Orders since then that do not match their payments; no personal data."""
+    """Return the orders since then that do not match their payments, without personal data."""
     found = [_unpaid(account, payment, row) for payment, row in comparison.paid_for_and_unpaid(account, since)]
     for model in comparison.compared_models(account):
         found += _without_payment(account, model, comparison.paid_without_payment(model, account, since))
@@ -397,12 +410,12 @@ def differences_of(account: str, since: datetime) -> list[Thing]:
 
 
 def _paid_twice(asked: Asked, known: list[Found]) -> Iterator[Thing]:
-    """What is reported as paid twice, and still is; two statements if something is reported."""
+    """Yield the orders that are reported as paid twice and still are. Takes two statements if any is reported."""
     found_at = {(row.thing, row.currency): row.since for row in known}
     for double in find_doubles(asked.account, found_at):
         newest = double.payments[-1]
         paid_at = newest.succeeded_at or newest.created_at
-        # A third payment makes it happen anew.
+        # With a third payment, it happens again.
         since = max(found_at[double.merchant_reference, double.currency] or paid_at, paid_at)
         found = _difference(
             Kind.PAID_TWICE, f"{double.merchant_reference} {double.currency}", since, currency=double.currency,
@@ -461,7 +474,9 @@ def _difference(
 
 
 def _marked(asked: Asked, differences: list[Thing]) -> list[Thing]:
-    """Those of the view, with what people added; one statement, unless many are done."""
+    """Return the differences that belong to the view, with what people added. Takes one statement, unless many are
+    done.
+    """
     shown: list[Thing] = []
     for start in range(0, len(differences), _CHUNK):
         some = differences[start : start + _CHUNK]

@@ -1,4 +1,4 @@
-"""The movements in the admin."""
+"""Show the movements in the admin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from payments_integration.dates import day_of
 
 
 class MovementDays(Days):
-    """Filters by a day that a movement has stored, which a later TIME_ZONE does not move."""
+    """A filter on a day that the movement stores, so a later change of TIME_ZONE does not move it."""
 
     def within(self, rows: QuerySet[Any], start: datetime | None, end: datetime | None) -> QuerySet[Any]:
         if start:

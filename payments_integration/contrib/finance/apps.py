@@ -1,4 +1,4 @@
-"""The app's configuration: it connects the movements to the mirror, and the end of months to the schedule."""
+"""Configure the app: connect the movements to the mirror, and the end of months to the schedule."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class FinanceConfig(AppConfig):
 
 
 def record_movements(rows: Sequence[Any]) -> None:
-    """Record what the rows of a transaction imply. The module is loaded with the first of them."""
+    """Record the movements that the rows of a transaction imply. The first call loads the module."""
     import_module("payments_integration.contrib.finance.movements").record(rows)
 
 
 def close_months(**_: Any) -> None:
-    """A receiver of ``pass_ended``: store the balances of a month that has closed. One statement if none has."""
+    """Store the balances of closed months after a pass. Takes one statement if there is nothing to store."""
     import_module("payments_integration.contrib.finance.closing").close_months()
 
 
 def check_database(**_: Any) -> list[checks.CheckMessage]:
-    """Movements commit with the mirror only in the mirror's database."""
+    """Report movements in another database than the mirror: they could not commit together."""
     ours = router.db_for_write(apps.get_model("payments_finance", "Movement"))
     mirrors = router.db_for_write(apps.get_model("payments_integration", "Payment"))
     if ours == mirrors:

@@ -1,8 +1,8 @@
-"""Balances at the end of days; those of closed months are stored once and never computed again.
+"""Compute the balances at the end of days. The balances of closed months are stored once and not computed again.
 
-A scheduled pass stores them half a minute or so after a month has closed, and so does the first who reads them. The
-journal and the cash book then say the same of that month for ever: also if TIME_ZONE is set later, if changes of a
-balance arrive even later, and if the history of a balance is lost.
+A scheduled pass stores them about half a minute after a month has closed, unless a reader stores them first. From then
+on, the journal and the cash book never change for that month. A later change of TIME_ZONE, a late change of a balance,
+and the loss of a balance's history do not affect it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from payments_integration.db.statements import insert_many, union_of
 from payments_integration.models import AccountState, Balance, BalanceChange
 
 _DAY = timedelta(days=1)
-#: Parts of one statement. SQLite takes 500.
+#: The most parts of one statement. SQLite accepts 500.
 _PARTS = 400
 
 
 class Amounts(NamedTuple):
-    """What the merchant has in one currency, in minor units."""
+    """The merchant's money in one currency, in minor units."""
 
     available: int
     pending: int
@@ -38,18 +38,18 @@ class Amounts(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The balance that movements change: everything at the provider, less what is owed to it."""
+        """The balance that movements change: all money at the provider, less the debt to it."""
         return self.available + self.pending + self.reserve + self.hold - self.debt
 
 
-#: The amounts at the end of days, by account and currency; None: no balance was known yet.
+#: The amounts at the end of days, by account and currency; None if no balance was known yet.
 Ends = dict[tuple[str, str], dict[date, Amounts | None]]
 
 
 def ends_of(days: Collection[date], account: str | None = None) -> Ends:
-    """The balances of one account, or of all, at the end of these days. Three statements; more for 400 unstored ends.
+    """Return the balances of one account, or of all, at the end of these days.
 
-    The end of a day that is not over is now.
+    For a day that is not over, its end is now. Takes three statements; more for over 400 ends that are not stored.
     """
     of_account = {"account": account} if account is not None else {}
     balances = list(Balance.objects.filter(**of_account).only("pk", "account", "currency"))
@@ -67,7 +67,7 @@ def ends_of(days: Collection[date], account: str | None = None) -> Ends:
         key = (balance.account, balance.currency)
         for day in days:
             of_balance[day] = stored.get((*key, day))
-            # A month is stored as a whole: what it lacks was not known.
+            # A month is stored as a whole: a missing day had no known balance.
             if (*key, last_days[day]) not in stored:
                 missing.append((balance, day))
     for (balance, day), amounts_ in zip(missing, _computed(missing), strict=True):
@@ -76,10 +76,10 @@ def ends_of(days: Collection[date], account: str | None = None) -> Ends:
 
 
 def close_months() -> int:
-    """Store the balances of every month that is closed and not stored; returns how many rows.
+    """Store the balances of every closed month that is not stored yet. Returns the number of rows.
 
-    It may run at any time, repeatedly and next to itself. One statement if there is nothing to store. A month waits
-    while events of it may be missing: a change of the balance that comes late still counts.
+    It may run at any time, repeatedly and in several processes at once. Takes one statement if there is nothing to
+    store. A month waits while its events may be incomplete, so that a late change of the balance still counts.
     """
     until = _closed_until()
     unstored = list(_without_end(until))
@@ -92,14 +92,17 @@ def close_months() -> int:
 
 
 def close_months_before_reading() -> None:
-    """The same for a reader, who gets the figures even if they cannot be stored, for instance on a standby."""
-    # The next scheduled pass says why.
+    """Store the balances of closed months for a reader, who gets the figures even if storing fails.
+
+    It fails on a standby, for instance.
+    """
+    # The next scheduled pass reports the error.
     with suppress(DatabaseError):
         close_months()
 
 
 def _closed_until() -> date:
-    """The first day that is not in a closed month."""
+    """Return the first day that is not in a closed month."""
     now, until = timezone.now(), today().replace(day=1)
     while closes_at(until) > now:
         until = (until - _DAY).replace(day=1)
@@ -107,7 +110,7 @@ def _closed_until() -> date:
 
 
 def _without_end(until: date) -> QuerySet[Balance]:
-    """The balances that were known before this day and whose last month is not stored."""
+    """Return the balances that were known before this day and whose last month is not stored."""
     stored = ClosingBalance.objects.filter(
         account=OuterRef("account"), currency=OuterRef("currency"), day=until - _DAY
     )
@@ -134,7 +137,7 @@ def _close(balance: Balance, until: date) -> int:
         if amounts is not None
     ]
     try:
-        # All or none, so that of two processes one stores the month.
+        # Insert all rows or none, so that only one of two processes stores the month.
         with transaction.atomic(using=router.db_for_write(ClosingBalance)):
             insert_many(rows, keys=False)
     except IntegrityError:
@@ -143,7 +146,7 @@ def _close(balance: Balance, until: date) -> int:
 
 
 def _computed(wanted: Sequence[tuple[Balance, date]]) -> Iterator[Amounts | None]:
-    """The last amounts of each balance that were mirrored before its day ended."""
+    """Yield for each balance the last amounts that were mirrored before its day ended."""
     for start in range(0, len(wanted), _PARTS):
         parts = [
             BalanceChange.objects.filter(balance=balance, at__lt=start_of(day + _DAY))

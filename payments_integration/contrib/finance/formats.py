@@ -1,7 +1,7 @@
-"""How the journal is written: CSV, beancount and hledger.
+"""Write the journal as CSV, for beancount or for hledger.
 
 Each movement is a transaction with two postings: one to the asset account of its account and currency, and the
-opposite one to an account that says what it was.
+opposite one to an account that names the movement's kind.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from payments_integration.contrib.finance.journal import Period, parts, stream
 from payments_integration.contrib.finance.models import Movement, MovementKind
 from payments_integration.money import exponent, to_major
 
-#: Stands for everything that the merchant has at the provider: available, pending, reserve and hold, less debt.
+#: Stands for all money of the merchant at the provider: available, pending, reserve and hold, less debt.
 ASSETS = "Assets:Payments"
 #: The other side of each movement.
 COUNTERPARTS: dict[str, str] = {
@@ -41,7 +41,7 @@ class NotWritableError(ValueError):
 
 
 def as_csv(period: Period) -> Iterator[str]:
-    """One header line, then one line per posting."""
+    """Yield a header line, then one line per posting."""
     yield csv_line(CSV_HEADER)
     for movement in stream(period):
         for ledger_account, amount in _postings(movement):
@@ -62,7 +62,7 @@ def as_csv(period: Period) -> Iterator[str]:
 
 
 def as_beancount(period: Period) -> Iterator[str]:
-    """A complete file for beancount, with all ``open`` directives and no ``balance`` directive."""
+    """Yield a complete file for beancount, with all ``open`` directives and no ``balance`` directive."""
     for ledger_account, currency in _ledger_accounts(period):
         yield f"{period.since.isoformat()} open {ledger_account} {currency}\n"
     for movement in stream(period):
@@ -78,11 +78,11 @@ def as_beancount(period: Period) -> Iterator[str]:
 
 
 def as_hledger(period: Period) -> Iterator[str]:
-    """A complete file for hledger, which ``hledger check --strict`` accepts."""
+    """Yield a complete file for hledger, which ``hledger check --strict`` accepts."""
     ledger_accounts = list(_ledger_accounts(period))
     yield "decimal-mark .\n"
     for currency in sorted({currency for _, currency in ledger_accounts}):
-        # The format must contain a decimal mark, also without decimals.
+        # The format must contain a decimal mark, even for a currency without decimals.
         yield f"commodity 1.{'0' * exponent(currency)} {currency}\n"
     for ledger_account, _ in ledger_accounts:
         yield f"account {ledger_account}\n"
@@ -90,7 +90,7 @@ def as_hledger(period: Period) -> Iterator[str]:
         tags = [f"movement:{movement.pk}"]
         if movement.is_recorded_later:
             tags += ["recorded-later:", f"occurred:{movement.occurred_on.isoformat()}"]
-        # The id is last: a comma in it would end its tag.
+        # The id comes last: a comma in it ends its tag.
         tags.append(f"id:{movement.object_id}")
         lines = [
             f"{movement.booked_on.isoformat()} * {movement.kind}  ; {', '.join(tags)}",
@@ -107,7 +107,7 @@ FORMATS: dict[str, Callable[[Period], Iterator[str]]] = {
 
 
 def _postings(movement: Movement) -> tuple[_Posting, _Posting]:
-    """The two sides of a movement, which add up to zero."""
+    """Return the two sides of a movement, which add up to zero."""
     return (
         (_ledger_account(ASSETS, movement.account, movement.currency), _decimal(movement.amount, movement.currency)),
         (
@@ -118,14 +118,14 @@ def _postings(movement: Movement) -> tuple[_Posting, _Posting]:
 
 
 def _ledger_account(root: str, account: str, currency: str) -> str:
-    """An account's name that beancount accepts: letters, digits and hyphens, with an upper-case letter first."""
+    """Return an account's name that beancount accepts: letters, digits and hyphens, with a capital letter first."""
     name = account.replace("_", "-")
     name = name[0].upper() + name[1:]
     return f"{root}:{name if name[0] != '-' else f'X{name}'}:{currency}"
 
 
 def _ledger_accounts(period: Period) -> Iterable[tuple[str, str]]:
-    """Each ledger account with its currency. Raises NotWritableError before anything is written."""
+    """Return each ledger account with its currency. Raises NotWritableError before anything is written."""
     found = parts(period)
     names: dict[str, str] = {}
     for account, currency, _ in found:
@@ -155,13 +155,13 @@ def _decimal(amount: int, currency: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A beancount string. Ids are printable ASCII."""
+    """Return a beancount string. Ids are printable ASCII, so only two characters need an escape."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def csv_line(cells: Iterable[str]) -> str:
-    """One line of a CSV file."""
+    """Return one line of a CSV file."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(cells)
     return line.getvalue()

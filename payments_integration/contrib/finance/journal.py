@@ -1,7 +1,7 @@
-"""The journal of a period, and how its movements compare with the balances.
+"""Read the journal of a period, and compare its movements with the balances.
 
-A movement is in the journal on its ``booked_on``, which never changes. So a month that is closed has the same journal
-for ever, and the journals of consecutive periods contain each movement once.
+A movement is in the journal on its ``booked_on``, which never changes. So the journal of a closed month never changes,
+and the journals of consecutive periods contain each movement once.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from payments_integration.contrib.finance.models import Movement
 from payments_integration.db.keyset import Order
 from payments_integration.db.sums import ExactSum
 
-#: The days that a journal may begin and end with; within the years that every database stores.
+#: The first and last day that a journal may have. Every database stores these years.
 EARLIEST, LATEST = date(1970, 2, 1), date(8999, 12, 1)
 #: Movements per statement of ``stream``.
 PAGE = 1000
-#: The most days of a period that a cash book shows one by one.
+#: The most days that a cash book shows one by one.
 MOST_DAYS = 62
 _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The days from ``since`` up to and without ``until``, of one account (None: of all)."""
+    """The days from ``since`` until before ``until``, of one account, or of all if it is None."""
 
     since: date
     until: date
     account: str | None = None
 
     def movements(self) -> QuerySet[Movement]:
-        """What is in the journal of the period."""
+        """Return the movements in the journal of the period."""
         return self._of_account().filter(booked_on__gte=self.since, booked_on__lt=self.until)
 
     def recorded_after(self) -> QuerySet[Movement]:
-        """What occurred in the period and is in the journal of a later one."""
+        """Return the movements that occurred in the period and are in the journal of a later one."""
         return self._of_account().filter(
             occurred_on__gte=self.since, occurred_on__lt=self.until, booked_on__gte=self.until
         )
@@ -52,20 +52,20 @@ class Period:
 
 @dataclass(slots=True)
 class Statement:
-    """The money of one account and currency in a period, in minor units; of all accounts if the account is empty."""
+    """The money of one account and currency in a period, in minor units. An empty account stands for all accounts."""
 
     account: str
     currency: str
-    #: The provider's balance before the period and at its end; None if no balance was mirrored until then.
+    #: The provider's balance before the period and at its end; None if no balance was mirrored by then.
     before: Amounts | None = None
     after: Amounts | None = None
     #: The sum of the movements in the journal of the period, by kind.
     booked: dict[str, int] = field(default_factory=dict)
-    #: Of those, what occurred before the period. The opening balance contains it.
+    #: The part of ``booked`` that occurred before the period. The opening balance contains it.
     occurred_before: int = 0
-    #: What occurred in the period and is in a later journal. The closing balance contains it.
+    #: The sum of the movements that occurred in the period and are in a later journal. The closing balance has it.
     recorded_after: int = 0
-    #: How many movements of the journal occurred in a month that was closed when they were recorded.
+    #: The number of movements in the journal whose month was closed when they were recorded.
     recorded_later: int = 0
 
     @property
@@ -85,19 +85,19 @@ class Statement:
 
     @property
     def elsewhere(self) -> int:
-        """What the balance contains and another period's journal has, less what is the other way round."""
+        """The sum of this period's movements in later journals, less this journal's movements of earlier periods."""
         return self.recorded_after - self.occurred_before
 
     @property
     def unexplained(self) -> int | None:
-        """What changed the balance and is no movement; None if a balance is not known."""
+        """The change of the balance that no movement explains; None if a balance is not known."""
         if self.opening is None or self.closing is None:
             return None
         return self.closing - self.opening - self.total - self.elsewhere
 
     @property
     def has_late(self) -> bool:
-        """Whether movements of a closed month were recorded later."""
+        """True if movements of a closed month were recorded later."""
         return bool(self.occurred_before or self.recorded_after)
 
     @property
@@ -106,7 +106,7 @@ class Statement:
 
 
 def steps(period: Period) -> list[Period]:
-    """The days of a period; its months if there are more than ``MOST_DAYS`` days."""
+    """Return the days of a period, or its months if it has more than ``MOST_DAYS`` days."""
     found = []
     since = period.since
     while since < period.until:
@@ -118,12 +118,15 @@ def steps(period: Period) -> list[Period]:
 
 
 def month_after(day: date) -> date:
-    """The first day of the next month."""
+    """Return the first day of the next month."""
     return (day.replace(day=1) + timedelta(days=32)).replace(day=1)
 
 
 def together(found: Iterable[Statement]) -> list[Statement]:
-    """The statements of all accounts in each currency, in order. A balance is known if that of each account is."""
+    """Merge the statements of all accounts in each currency, sorted by currency.
+
+    A merged balance is known if the balance of every account is known.
+    """
     sums: dict[str, Statement] = {}
     for one in found:
         if one.currency not in sums:
@@ -145,9 +148,9 @@ def _added(one: Amounts | None, other: Amounts | None) -> Amounts | None:
 
 
 def stream(period: Period) -> Iterator[Movement]:
-    """The movements in the journal's order, a page per statement.
+    """Yield the movements in the journal's order, reading a page per statement.
 
-    A server-side cursor would need a transaction for the whole file, which a connection pooler may not allow.
+    A server-side cursor needs a transaction for the whole file, which a connection pooler may not allow.
     """
     order = Order(Movement._meta, ("booked_on",))
     rows = period.movements().order_by(*order.by)
@@ -158,19 +161,19 @@ def stream(period: Period) -> Iterator[Movement]:
 
 
 def parts(period: Period) -> list[tuple[str, str, str]]:
-    """Each (account, currency, kind) that the journal of the period contains, in order."""
+    """Return each (account, currency, kind) in the journal of the period, sorted."""
     found = period.movements().order_by("account", "currency", "kind")
     return list(found.values_list("account", "currency", "kind").distinct())
 
 
 def statements(period: Period) -> list[Statement]:
-    """A statement for each account and currency that has movements or a balance, in order."""
+    """Return a statement for each account and currency that has movements or a balance, sorted."""
     [found] = statements_of([period])
     return found
 
 
 def statements_of(periods: Sequence[Period]) -> list[list[Statement]]:
-    """The same for each of these periods, which follow one another, in as many statements of SQL as for one.
+    """Return the statements of each of these consecutive periods, with as many SQL statements as for one.
 
     The database adds up the movements of each day.
     """
@@ -200,7 +203,7 @@ def statements_of(periods: Sequence[Period]) -> list[list[Statement]]:
     late = whole.recorded_after().order_by().values_list(*days[:2], "occurred_on").annotate(ExactSum("amount"))
     for account, currency, occurred_on, amount in late:
         of(number_of(occurred_on), account, currency).recorded_after += amount
-    # The days before each period, and the last one.
+    # The day before each period, and the last day of the last one.
     ends = [begin - _DAY for begin in [*begins, whole.until]]
     for (account, currency), amounts in ends_of(ends, whole.account).items():
         for number, (before, after) in enumerate(pairwise(ends)):

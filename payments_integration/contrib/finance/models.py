@@ -1,4 +1,6 @@
-"""Movements: what each change of the mirror did to the merchant's money; and the balances of closed months."""
+"""Store movements, which say what each change of the mirror did to the merchant's money, and the balances of closed
+months.
+"""
 
 from __future__ import annotations
 
@@ -26,34 +28,34 @@ class MovementKind(models.TextChoices):
 class Movement(ObjectRef):
     """A change of the merchant's money that an object's state implies. Rows are never changed or deleted.
 
-    The movements of an object add up to what its mirrored state implies: a new row is the difference.
+    The movements of an object add up to the money that its mirrored state implies: a new row is the difference.
     """
 
     kind: str = fields.CharField(_("kind"), max_length=16, choices=MovementKind)
     currency: str = fields.ExactCharField(_("currency"), max_length=64)
     #: Minor units. Positive: the merchant has more.
     amount: int = fields.BigIntegerField(_("amount"))
-    #: The provider's clock.
+    #: By the provider's clock.
     occurred_at: datetime = fields.DateTimeField(_("occurred at"))
-    #: Our clock.
+    #: By our clock.
     recorded_at: datetime = fields.DateTimeField(_("recorded at"))
     #: The day of ``occurred_at`` in the site's time zone (TIME_ZONE).
     occurred_on: date = fields.DateField(_("occurred on"))
-    #: The day on which it is in the journal: ``occurred_on``, unless that month was closed when it was recorded.
+    #: Its day in the journal: ``occurred_on``, or the day of recording if that month was closed by then.
     booked_on: date = fields.DateField(_("booked on"))
 
     class Meta:
         verbose_name = _("movement")
         verbose_name_plural = _("movements")
         indexes = [
-            # The sum of an object's movements.
+            # For the sum of an object's movements.
             models.Index(fields=["account", "object_kind", "object_id"], name="pf_movement_object"),
-            # The journal and the cash book, of all accounts and of one; the admin's list.
+            # For the journal and the cash book, of all accounts and of one, and for the admin's list.
             models.Index(fields=["booked_on", "id"], name="pf_movement_booked"),
             models.Index(fields=["account", "booked_on", "id"], name="pf_movement_by_account"),
-            # What occurred in a closed month and was recorded later.
+            # For movements that occurred in a closed month and were recorded later.
             models.Index(fields=["occurred_on", "id"], name="pf_movement_occurred"),
-            # The admin's list of one kind or currency.
+            # For the admin's list of one kind or currency.
             models.Index(fields=["kind", "booked_on", "id"], name="pf_movement_by_kind"),
             models.Index(fields=["currency", "booked_on", "id"], name="pf_movement_by_currency"),
         ]
@@ -63,23 +65,23 @@ class Movement(ObjectRef):
 
     @property
     def is_recorded_later(self) -> bool:
-        """Whether its month was closed when it was recorded."""
+        """True if its month was closed when it was recorded."""
         return self.booked_on != self.occurred_on
 
 
 class ClosingBalance(Row):
     """The provider's balance at the end of a day of a closed month. Rows are never changed or deleted.
 
-    They are stored once, for all days of a month, when it is closed. So a closed month stays as it is, also if
-    TIME_ZONE, and with it the moment at which a day ends, is changed later. A day before the first known balance has
-    no row.
+    The rows for all days of a month are stored once, when it is closed. So a closed month stays as it is, even if
+    TIME_ZONE, and with it the moment at which a day ends, changes later. A day before the first known balance has no
+    row.
     """
 
     account: str = fields.ExactCharField(_("account"), max_length=64)
     currency: str = fields.ExactCharField(_("currency"), max_length=64)
-    #: The site's day (TIME_ZONE) when it was stored.
+    #: A day in the TIME_ZONE that was set when the row was stored.
     day: date = fields.DateField(_("day"))
-    #: As in ``BalanceChange``, in minor units.
+    #: The amounts of ``BalanceChange``, in minor units.
     available: int = fields.BigIntegerField(_("available"))
     pending: int = fields.BigIntegerField(_("pending"))
     reserve: int = fields.BigIntegerField(_("reserve"))

@@ -1,7 +1,7 @@
-"""Records movements: the difference between what an object's state implies and what is recorded of it.
+"""Record movements: the difference between the money that an object's state implies and its recorded movements.
 
-``record`` runs in the transaction that writes the mirror row, under the row's lock. So after each commit the
-movements of an object add up to what its mirrored state implies, in every order in which events and answers arrive.
+``record`` runs in the transaction that writes the mirror row, under the row's lock. So after each commit, the
+movements of an object add up to the money that its mirrored state implies. Events and answers may arrive in any order.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from payments_integration.projection import of_objects
 
 #: A month closes this long after it ends, in the site's time zone: the provider retries a delivery for three days.
 CLOSES_AFTER = timedelta(days=3)
-#: A transaction that began before a month was closed has committed by then.
+#: A month is settled this long after it closes: transactions that began before have committed by then.
 SETTLED_AFTER = timedelta(hours=1)
 #: Rows per transaction of ``backfill``.
 PAGE = 500
 
-#: What an object implies, by kind. Minor units of its currency; positive: the merchant has more.
+#: The money that an object implies, by kind, in minor units of its currency. Positive: the merchant has more.
 Amounts = dict[MovementKind, int]
 _Recorded = dict[tuple[str, str], int]
 
 
 def implied(row: Payment | Payout | Refund) -> Amounts:
-    """What the state of an object implies (docs/bookkeeping.md lists the assumptions)."""
+    """Return the money that an object's state implies. docs/bookkeeping.md lists the assumptions."""
     if isinstance(row, Payment):
         is_charged_back = row.status == PaymentStatus.CHARGEBACK
         return {
@@ -48,25 +48,25 @@ def implied(row: Payment | Payout | Refund) -> Amounts:
     if isinstance(row, Payout):
         has_succeeded = row.status == PayoutStatus.SUCCEEDED
         return {
-            # The money of a refund is booked under the refund.
+            # A payout that executes a refund is booked under the refund.
             MovementKind.PAYOUT: -row.amount if has_succeeded and not row.refund_id else 0,
-            # A returned payout brings back its amount, not its fee.
+            # A returned payout brings back its amount, but not its fee.
             MovementKind.PAYOUT_FEE: -(row.fee or 0) if has_succeeded or row.status == PayoutStatus.RETURNED else 0,
         }
     return {MovementKind.REFUND: -row.amount if row.status == RefundStatus.SUCCEEDED else 0}
 
 
 def record(rows: Sequence[Any]) -> None:
-    """Record the movements of mirror rows that this transaction has written. At most two statements."""
+    """Record the movements of mirror rows that this transaction has written. Takes at most two statements."""
     _record(rows, booking_date)
 
 
 def backfill(progress: Callable[[int], object] = lambda count: None) -> int:
-    """Record the movements of objects that were mirrored before the app was installed; returns how many.
+    """Record the movements of objects that were mirrored before the app was installed. Returns the number recorded.
 
-    Each is booked on its own date, also in a month that is closed: before the first recorded movement there was no
-    journal. It can run at any time and next to everything else; where nothing is missing, it records nothing.
-    ``progress`` gets the number of objects that were looked at up to now.
+    Each movement is booked on its own date, even in a closed month: there was no journal before the first recorded
+    movement. It can run at any time, next to all other work, and records nothing for objects that miss nothing.
+    ``progress`` is called with the number of objects examined so far.
     """
     earliest = Movement.objects.aggregate(at=Min("recorded_at"))["at"]
     opened_on = day_of(earliest or timezone.now())
@@ -85,14 +85,14 @@ def backfill(progress: Callable[[int], object] = lambda count: None) -> int:
 
 
 def booking_date(occurred_on: date, recorded_at: datetime) -> date:
-    """The day on which a movement is in the journal: its own, or that of its recording if its month was closed."""
+    """Return a movement's day in the journal: its own day, or the day of recording if its month was closed."""
     recorded_on = day_of(recorded_at)
     oldest_open_month = (recorded_on - CLOSES_AFTER).replace(day=1)
     return occurred_on if occurred_on >= oldest_open_month else recorded_on
 
 
 def closes_at(until: date) -> datetime:
-    """From when on the journal up to ``until`` (exclusive) cannot change."""
+    """Return the time after which the journal up to ``until`` (exclusive) cannot change."""
     last_day = until - timedelta(days=1)
     next_month = (last_day.replace(day=1) + timedelta(days=32)).replace(day=1)
     return start_of(next_month + CLOSES_AFTER) + SETTLED_AFTER
@@ -103,7 +103,11 @@ def _record(
     booked: Callable[[date, datetime], date],
     changed_at: Mapping[ObjectKey, datetime] | None = None,
 ) -> int:
-    """``changed_at``: when an object came into its present state, where that is known better than from its row."""
+    """Record the missing movements of these rows. Returns their number.
+
+    ``changed_at`` maps objects to the time when they came into their present state, if it is known better than by
+    their row.
+    """
     found = {_key(row): row for row in rows if isinstance(row, Payment | Payout | Refund)}
     if not found:
         return 0
@@ -138,12 +142,13 @@ def _record(
 
 
 def _recorded(objects: Mapping[ObjectKey, Any]) -> dict[ObjectKey, _Recorded]:
-    """The sums of what is recorded, by object, then by kind and currency. One statement."""
+    """Return the sums of the recorded movements, by object, then by kind and currency. Takes one statement."""
     sums: dict[ObjectKey, _Recorded] = defaultdict(dict)
-    # The lock on the mirror row keeps other transactions from adding to them; a snapshot may be older than the lock.
+    # Read committed rows, because a snapshot may be older than the lock on the mirror row. The lock keeps other
+    # transactions from adding movements.
     rows = as_committed(Movement.objects.filter(of_objects(objects)))
     names = ("account", "object_kind", "object_id", "kind", "currency", "amount")
-    # Added here: a database may refuse a sum that leaves its range on the way.
+    # Add up in Python: a database may refuse a sum that leaves its range on the way.
     for account, kind, object_id, name, currency, amount in rows.values_list(*names):
         of_object = sums[account, kind, object_id]
         of_object[name, currency] = of_object.get((name, currency), 0) + amount
@@ -151,7 +156,7 @@ def _recorded(objects: Mapping[ObjectKey, Any]) -> dict[ObjectKey, _Recorded]:
 
 
 def _occurred_at(row: Any, name: str, is_first: bool, changed_at: datetime) -> datetime:
-    """The provider's time of a movement: that of the object's state, or earlier if the object itself says so."""
+    """Return the provider's time of a movement: when the state changed, or ``succeeded_at`` if it is earlier."""
     succeeded_at: datetime | None = getattr(row, "succeeded_at", None)
     if is_first and succeeded_at is not None and name != MovementKind.CHARGEBACK:
         return min(succeeded_at, changed_at)
@@ -159,7 +164,9 @@ def _occurred_at(row: Any, name: str, is_first: bool, changed_at: datetime) -> d
 
 
 def _storable(amount: int) -> Iterator[int]:
-    """The amount in parts that a column can hold; nothing for 0. The difference of two amounts may be too large."""
+    """Yield the amount in parts that a column can hold, because the difference of two amounts may be too large.
+    Yields nothing for 0.
+    """
     while amount:
         part = max(-INT64_MAX, min(amount, INT64_MAX))
         yield part
@@ -181,8 +188,8 @@ def _backfill(model: type[Any], booked: Callable[[date, datetime], date], looked
 
         def book(ids: list[str] = ids) -> int:
             rows = list(locked(model.objects.filter(pk__in=ids)).order_by("pk"))
-            # Under REPEATABLE READ, PostgreSQL refuses a transaction that began before this one only if a row was
-            # written. It would not see these movements.
+            # Write the rows: under REPEATABLE READ, a transaction that began earlier does not see these movements.
+            # PostgreSQL refuses it only if the row that it locks was written.
             model.objects.filter(pk__in=ids).update(version=F("version"))
             return _record(rows, booked, _changed_at(rows))
 
@@ -193,7 +200,10 @@ def _backfill(model: type[Any], booked: Callable[[date, datetime], date], looked
 
 
 def _changed_at(rows: Sequence[Any]) -> dict[ObjectKey, datetime]:
-    """When each object came into its status, as far as its history says: a row's time moves on with each reading."""
+    """Return when each object came into its status, as far as its history shows.
+
+    The time in the row is not enough, because it moves on with each read.
+    """
     statuses = {_key(row): row.status for row in rows}
     history = StatusChange.objects.filter(of_objects(statuses)).order_by("at", "pk") if statuses else ()
     changes = [((change.account, change.object_kind, change.object_id), change) for change in history]

@@ -1,1 +1,1 @@
-"""An optional app that sends ``attention`` to people, by mail and to a chat."""
+"""Send ``attention`` to people, by mail and to a chat. This app is optional."""

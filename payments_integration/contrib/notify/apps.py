@@ -1,4 +1,4 @@
-"""The app's configuration: it connects to the signals, and checks its setting."""
+"""Configure the app: connect it to the signals, and check its setting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NotifyConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        notices = import_module("payments_integration.contrib.notify.notices")  # it needs the models
+        notices = import_module("payments_integration.contrib.notify.notices")  # needs the models
         signals.attention.connect(notices.record, dispatch_uid="payments_notify")
         signals.pass_ended.connect(notices.deliver, dispatch_uid="payments_notify")
         checks.register(options.check_setting, checks.Tags.compatibility)

@@ -1,4 +1,4 @@
-"""What is to be sent, and when the next message of each channel and reason may leave."""
+"""Store the notices to send, and when the next message of each channel and reason may leave."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Channel(models.TextChoices):
 
 
 class Notice(Row):
-    """One call of ``attention`` for one channel. Deleted when it is sent."""
+    """One call of ``attention`` for one channel. The row is deleted when it is sent."""
 
     channel: str = fields.CharField(max_length=8, choices=Channel)
     reason: str = fields.CharField(max_length=64)
     account: str = fields.ExactCharField(max_length=64)
     message: str = fields.OwnTextField()
-    #: The path of the row's page in the admin; empty: there is none.
+    #: The path of the row's page in the admin; empty if there is none.
     path: str = fields.TextField(default="")
     created_at: datetime = fields.DateTimeField(default=timezone.now)
 
@@ -32,7 +32,7 @@ class Notice(Row):
 
 
 class Turn(Row):
-    """When the next message of a channel about a reason may leave."""
+    """The time at which the next message of a channel about a reason may leave."""
 
     channel: str = fields.CharField(max_length=8, choices=Channel)
     reason: str = fields.CharField(max_length=64)

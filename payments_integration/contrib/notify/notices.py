@@ -1,7 +1,7 @@
-"""Notices: recorded when ``attention`` is sent, delivered in groups by the scheduled passes.
+"""Record a notice when ``attention`` is sent, and deliver notices in groups in the scheduled passes.
 
 ``attention`` may be sent within the request that brought an event, so the receiver only writes a row. The next pass
-sends a message about its reason, unless there was one in the last hour: then the rows of that hour share one message.
+sends a message about its reason, unless one left in the last hour: then the rows of that hour share one message.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ logger = logging.getLogger(__name__)
 
 #: At most one message per channel and reason in this time.
 INTERVAL = timedelta(hours=1)
-#: When a message that could not be sent, or whose process died, is tried again.
+#: A message that could not be sent, or whose process died, is tried again after this time.
 RETRY = timedelta(minutes=5)
-#: Seconds for the connection to the chat, and for its answer.
+#: Seconds to connect to the chat, and to wait for its answer.
 _TIMEOUT = (5, 10)
-#: The most notices of one message; the others are in the next one.
+#: The most notices in one message; the next message has the others.
 _MOST = 1000
-#: The most lines of one message; the others are counted.
+#: The most lines in one message; the others are only counted.
 _LINES = 20
 
 
 def record(
     sender: type[Any], reason: Reason, account: str, message: str, instance: Any | None = None, **_: Any
 ) -> None:
-    """A receiver of ``attention``."""
+    """Store a notice for each channel. Connected to ``attention``."""
     path = _page(instance)
     channels = list(_senders(options.current()))
 
@@ -59,7 +59,7 @@ def record(
 
 
 def deliver(**_: Any) -> None:
-    """A receiver of ``pass_ended``: send what is due. One statement if there is nothing."""
+    """Send the notices that are due. Connected to ``pass_ended``. Takes one statement if nothing is due."""
     senders = _senders(options.current())
     if not senders:
         return
@@ -70,10 +70,10 @@ def deliver(**_: Any) -> None:
 
 
 def _take_turn(channel: str, reason: str) -> bool:
-    """Whether a message may leave now, by this process alone."""
+    """Return True if a message may leave now. Only one process gets True."""
     turn, _ = Turn.objects.get_or_create(channel=channel, reason=reason)
     now = timezone.now()
-    # A turn that is further ahead was written while our clock was wrong.
+    # A time further ahead was written while our clock was wrong, so it counts as due.
     is_due = Q(next_at__lte=now) | Q(next_at__gt=now + INTERVAL)
     return bool(Turn.objects.filter(is_due, pk=turn.pk, next_at=turn.next_at).update(next_at=now + RETRY))
 
@@ -85,7 +85,7 @@ def _deliver_group(channel: str, reason: str, send: Callable[[str, str], None]) 
     try:
         send(_subject(reason, notices), _text(reason, notices))
     except Exception as error:
-        # Without the message: that of requests contains the chat's URL.
+        # Log only the type: the messages of requests contain the chat's URL.
         logger.error("A notice by %s about %s could not be sent: %s", channel, reason, type(error).__name__)
         return
     Notice.objects.filter(pk__in=[notice.pk for notice in notices]).delete()
@@ -93,7 +93,7 @@ def _deliver_group(channel: str, reason: str, send: Callable[[str, str], None]) 
 
 
 def _senders(chosen: Options) -> dict[str, Callable[[str, str], None]]:
-    """The channels that the project uses."""
+    """Return the channels that the project uses, each with the function that sends."""
 
     def mail(subject: str, text: str) -> None:
         send_mail(subject, text, None, list(chosen.MAIL_TO))
@@ -119,7 +119,7 @@ def _subject(reason: str, notices: list[Notice]) -> str:
 
 
 def _text(reason: str, notices: list[Notice]) -> str:
-    """One line per message: a call that was repeated after a crash is shown once."""
+    """Return the text with one line per distinct message, so a call repeated after a crash shows once."""
     site = options.current().SITE_URL.rstrip("/")
     counts = Counter(
         f"- {notice.account}: {notice.message}" + (f"\n  {site}{notice.path}" if site and notice.path else "")
@@ -133,7 +133,7 @@ def _text(reason: str, notices: list[Notice]) -> str:
 
 
 def _page(instance: Any | None) -> str:
-    """The path of a row's page in the admin; empty if the project does not show it."""
+    """Return the path of a row's page in the admin, or "" if the project does not show it."""
     if instance is None:
         return ""
     meta = instance._meta

@@ -1,4 +1,4 @@
-"""The setting ``PAYMENTS_NOTIFY``."""
+"""Read and check the setting ``PAYMENTS_NOTIFY``."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ NAME = "PAYMENTS_NOTIFY"
 class Options:
     """Every option with its default. The repr hides the chat's URL, which is a secret."""
 
-    #: The addresses that get mails.
+    #: The e-mail addresses that get notices.
     MAIL_TO: tuple[str, ...] = ()
-    #: An incoming webhook that takes ``{"text": …}``: Slack, Mattermost, Rocket.Chat, Google Chat.
+    #: An incoming webhook that accepts ``{"text": …}``: Slack, Mattermost, Rocket.Chat, Google Chat.
     CHAT_URL: str = field(default="", repr=False)
-    #: Scheme and host of the site, for links to the admin, for example "https://shop.example".
+    #: The site's scheme and host for links to the admin, such as "https://shop.example".
     SITE_URL: str = ""
 
 
 def current() -> Options:
-    """The options. Raises ImproperlyConfigured if one of them is wrong."""
+    """Return the options. Raises ImproperlyConfigured if one of them is wrong."""
     given = getattr(settings, NAME, {})
     if found := "; ".join(_problems(given)):
         raise ImproperlyConfigured(found)
@@ -64,7 +64,7 @@ def _is_address(value: Any) -> bool:
 
 
 def check_setting(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """Errors of the setting, and a warning if nothing is sent anywhere."""
+    """Report errors in the setting, and warn if no channel is set."""
     given = getattr(settings, NAME, {})
     errors: list[checks.CheckMessage] = [
         checks.Error(text, id="payments_integration.E041") for text in _problems(given)

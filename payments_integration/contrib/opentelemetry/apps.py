@@ -1,4 +1,4 @@
-"""The app's configuration: it connects the observers."""
+"""Configure the app: connect the observers."""
 
 from __future__ import annotations
 

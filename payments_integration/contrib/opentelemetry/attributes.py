@@ -1,4 +1,4 @@
-"""Attributes of spans and metrics. None holds a payer, a merchant reference or text of an exception."""
+"""Make the attributes of spans and metrics. None holds a payer, a merchant reference or an exception's text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def of_received(fact: telemetry.Received) -> Attributes:
 
 
 def what(item: Any) -> str:
-    """The type of an event; for a change of status that an answer brought, such as ``payment succeeded``."""
+    """Return an event's type. For a change that an answer brought, return text such as ``payment succeeded``."""
     return str(item.type) if isinstance(item, Event) else f"{item.object_kind} {item.status}"
 
 
@@ -68,7 +68,7 @@ def of_exchange(activity: telemetry.Exchange) -> Attributes:
 
 
 def of_error(error: BaseException) -> Attributes:
-    """The type of an exception, and the provider's code."""
+    """Return the type of an exception, and the provider's code if it has one."""
     known: Attributes = {
         "error.type": f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
     }

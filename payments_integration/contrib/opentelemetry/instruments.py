@@ -1,4 +1,4 @@
-"""Counters and histograms of what this process does."""
+"""Count and time this process's work in counters and histograms."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from payments_integration.enums import (
 )
 from payments_integration.models import Event
 
-#: In seconds; the SDK's own boundaries are made for milliseconds.
+#: The boundaries of histograms in seconds, because the SDK's own boundaries are made for milliseconds.
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
-#: Types of events, statuses of each kind, and "" for what is in quarantine.
+#: Types of events, statuses of each kind, and "" for events in quarantine.
 _STATUSES = (PaymentStatus, PayoutStatus, RefundStatus, DepositReferenceStatus)
 _KNOWN = {
     "",
@@ -32,7 +32,7 @@ _KNOWN = {
 
 
 class Instruments(telemetry.Observer):
-    """``provider``: the meter provider; the global one if None."""
+    """An observer that records metrics with the meter provider ``provider``, or with the global one if it is None."""
 
     def __init__(self, provider: MeterProvider | None = None) -> None:
         meter = metrics.get_meter("payments_integration", __version__, provider)
@@ -94,10 +94,13 @@ class Instruments(telemetry.Observer):
 
 
 def _labels(item: Event) -> attributes.Attributes:
-    """Without ids: each would be a new series."""
+    """Return the labels of an item, without ids: each id would be a new series."""
     return {attributes.ACCOUNT: item.account, attributes.EVENT_TYPE: _bounded(attributes.what(item))}
 
 
 def _bounded(name: str) -> str:
-    """A type that this version does not know is ``other``, so that the provider cannot add series without end."""
+    """Return the name, or ``other`` if this version does not know it.
+
+    Otherwise new types of the provider could add series without end.
+    """
     return name if name in _KNOWN else "other"

@@ -1,4 +1,4 @@
-"""A span for each activity. A handler's span continues the trace in which its event was received."""
+"""Record a span for each activity. A handler's span continues the trace in which its event was received."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from opentelemetry.util.types import AttributeValue
 from payments_integration import __version__, telemetry
 from payments_integration.contrib.opentelemetry import attributes
 
-#: Traces that a batch's span links to. The SDK keeps as many by default.
+#: The most traces that a batch's span links to. The SDK keeps this number by default.
 MAX_LINKS = 128
 
-#: The span of the delivery that is being stored.
+#: The key for the span of the delivery that is being stored.
 _DELIVERY = context.create_key("payments-delivery")
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class Spans(telemetry.Observer):
-    """``provider``: the tracer provider; the global one if None."""
+    """An observer that records spans with the tracer provider ``provider``, or with the global one if it is None."""
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("payments_integration", __version__, provider)
@@ -40,8 +40,8 @@ class Spans(telemetry.Observer):
             span.set_attributes(_attributes(activity))
             error = error or getattr(activity, "refusal", None)
             if error is not None:
-                # Neither ``record_exception`` nor a description: both take the message, and the first also the
-                # traceback. A handler's may hold anything.
+                # Use neither ``record_exception`` nor a description: both store the message, and the first also the
+                # traceback. A handler's exception may hold personal data.
                 span.set_attributes(attributes.of_error(error))
                 span.set_status(StatusCode.ERROR)
             span.end()
@@ -78,7 +78,7 @@ class Spans(telemetry.Observer):
                 return self._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=known)
 
     def _handling(self, item: Any, known: dict[str, AttributeValue]) -> Span:
-        """A child of the delivery's span, linked to the task or request in which the handlers run."""
+        """Start a child of the delivery's span, linked to the task or request in which the handlers run."""
         received, current = _read(getattr(item, "traceparent", "")), trace.get_current_span().get_span_context()
         parent, links = None, []
         if received is not None:
@@ -90,7 +90,7 @@ class Spans(telemetry.Observer):
 
 
 def _attributes(activity: telemetry.Activity) -> dict[str, AttributeValue]:
-    """What is known of an activity now."""
+    """Return the attributes that are known of an activity at this time."""
     match activity:
         case telemetry.Delivery():
             return {attributes.ACCOUNT: activity.account}
@@ -111,13 +111,13 @@ def _attributes(activity: telemetry.Activity) -> dict[str, AttributeValue]:
 
 
 def _traces(events: Iterable[Any]) -> list[SpanContext]:
-    """The distinct spans in which events were received, in their order, at most ``MAX_LINKS``."""
+    """Return the distinct spans in which the events were received, in their order, at most ``MAX_LINKS``."""
     distinct = list(dict.fromkeys(event.traceparent for event in events if event.traceparent))[:MAX_LINKS]
     return [received for text in distinct if (received := _read(text)) is not None]
 
 
 def _read(traceparent: str) -> SpanContext | None:
-    """The span that a stored ``traceparent`` names; None if it names none, or is malformed."""
+    """Return the span that a stored ``traceparent`` names, or None if it is empty or malformed."""
     extracted = _PROPAGATOR.extract({"traceparent": traceparent}, Context())
     found = trace.get_current_span(extracted).get_span_context()
     return found if found.is_valid else None

@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: a collector that reads the database, and counters of what each process does.
+"""Export metrics to Prometheus: a collector reads the database, and each process counts its own work.
 
-``PaymentsCollector`` works in any registry, also without this app in ``INSTALLED_APPS``. With it, each process counts
-deliveries, requests and handlers in ordinary metrics of prometheus_client. Needs the extra ``prometheus``.
+``PaymentsCollector`` works in any registry, even without this app in ``INSTALLED_APPS``. With the app, each process
+counts deliveries, requests and handlers in ordinary metrics of prometheus_client. Needs the extra ``prometheus``.
 """
 
 from importlib.util import find_spec
@@ -21,5 +21,5 @@ if find_spec("prometheus_client") is None:
         'pip install "payments-integration[prometheus]".'
     )
 
-# The app's configuration is imported before models can be.
+# Export lazily: Django imports the app's configuration before models can be imported.
 __getattr__, __dir__, __all__ = lazy.exports(__name__)

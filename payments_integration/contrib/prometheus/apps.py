@@ -1,4 +1,4 @@
-"""The app's configuration: it connects this process's metrics to the flows."""
+"""Configure the app: connect this process's metrics to the flows."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class PrometheusConfig(AppConfig):
     label = "payments_prometheus"
 
     def ready(self) -> None:
-        process = import_module("payments_integration.contrib.prometheus.process")  # it needs the models
+        process = import_module("payments_integration.contrib.prometheus.process")  # needs the models
         telemetry.observe(process.OBSERVER)
         checks.register(options.check_setting, checks.Tags.security)

@@ -1,7 +1,7 @@
-"""What the database says, as metric families: the state of each account, read with each scrape.
+"""Read the state of each account from the database with each scrape, as metric families.
 
-The figures are those of ``payments_health``. Labels are aliases of accounts, states, kinds, currencies and codes;
-never an id, a reference or anything of a payer.
+The figures are the same as in ``payments_health``. Labels are aliases of accounts, states, kinds, currencies and
+codes, but never an id, a reference or data of a payer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UP = "payments_up"
 _OPERATIONS = ("due", "unknown", "needs_person", "awaiting_approval")
 _RUNS = ("events", "objects", "full", "balances")
 _PARTS = ("available", "pending", "reserve", "hold", "debt")
-#: Codes that ``attention`` alone knows, and those that belong to no configured account.
+#: Codes that only ``attention`` uses, and codes that belong to no configured account.
 _NOT_OF_ACCOUNTS = {
     Reason.DEFERRED_REFUSED,
     Reason.DEFERRED_REJECTED,
@@ -42,7 +42,7 @@ _NOT_OF_ACCOUNTS = {
     Reason.REMOVED_ACCOUNT,
 }
 
-#: Every family: its labels, and what it is. docs/monitoring.md has the same list.
+#: Every family with its labels and its description. docs/monitoring.md has the same list.
 FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
     UP: (
         (),
@@ -116,7 +116,7 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
 
 @dataclass(slots=True)
 class _Families:
-    """The families of one scrape, in the order above."""
+    """The families of one scrape, in the order of ``FAMILIES``."""
 
     by_name: dict[str, GaugeMetricFamily] = field(
         default_factory=lambda: {
@@ -133,19 +133,19 @@ class _Families:
 
 
 class PaymentsCollector(Collector):
-    """Reads the database with each scrape, in eight statements for up to forty accounts (one more if
-    accounts were removed). Takes no arguments.
+    """A collector that reads the database with each scrape. Takes no arguments.
 
-    If the database cannot be read, a scrape has ``payments_up 0`` and the problem ``database`` instead of an error, so
-    that other metrics of the registry still arrive.
+    A scrape takes eight statements for up to forty accounts, and one more if accounts were removed. If the database
+    cannot be read, it has ``payments_up 0`` and the problem ``database`` instead of an error, so that other metrics of
+    the registry still arrive.
     """
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """The families without values: registering reads no database."""
+        """Return the families without values, so that registering does not read the database."""
         return list(_Families().by_name.values())
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        # Importing this module needs no models: the registry may be filled before Django is ready.
+        # Import models only here: the registry may be filled before Django is ready.
         from payments_integration import health  # noqa: PLC0415
         from payments_integration.models import Balance, Event  # noqa: PLC0415
 
@@ -159,11 +159,11 @@ class PaymentsCollector(Collector):
             report = health.examine()
             balances = list(Balance.objects.filter(account__in=list(report.accounts)).order_by("pk"))
         except Error as error:
-            # Only the type: the message may show the database's address.
+            # Log only the type: the message may show the database's address.
             logger.error("A scrape could not read the database: %s", type(error).__name__)
             report, balances = health.unreachable(timezone.now(), type(error).__name__), []
         finally:
-            # A thread that is no request, such as one of prometheus_client's own server, closes nothing at its end.
+            # A thread outside a request, such as one of prometheus_client's own server, closes no connections itself.
             if not was_open:
                 connection.close()
         families.add(UP, 0 if any(problem.code == Reason.DATABASE for problem in report.problems) else 1)
@@ -220,7 +220,7 @@ def _add_account(families: _Families, alias: str, account: AccountReport) -> Non
     families.add("payments_drift_objects", found.drift.drifted, alias, "drifted")
     families.add("payments_drift_objects", found.drift.repaired, alias, "repaired")
     families.add("payments_resync_due", float(found.resync_due), alias)
-    # The provider's words: a new one must not become a label by itself.
+    # The provider chooses the statuses: a new one must not become a label by itself.
     statuses = Counter(row.status if row.status in ActiveStatus.values else "other" for row in found.endpoints)
     for status in (*ActiveStatus.values, "other"):
         families.add("payments_endpoints", statuses[status], alias, status)

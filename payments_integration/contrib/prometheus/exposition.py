@@ -1,4 +1,4 @@
-"""All metrics of a site in one text: those of the database, and those of its processes."""
+"""Write all metrics of a site in one text: the database's metrics and the processes' metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from payments_integration.contrib.prometheus import process
 from payments_integration.contrib.prometheus.collector import UP, PaymentsCollector
 
-#: Where the processes of a server with several of them leave their values (prometheus_client).
+#: The environment variable that names the directory in which several processes keep their values (prometheus_client).
 DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 
 
@@ -28,10 +28,10 @@ class _OneProcess(Collector):
 
 
 def exposition(accept: str = "") -> tuple[bytes, str]:
-    """The text for a client that accepts these formats, and its content type.
+    """Return the text for a client that accepts these formats, and its content type.
 
-    With ``PROMETHEUS_MULTIPROC_DIR`` it has the sums over all processes that share the directory, otherwise the
-    default registry of this process.
+    With ``PROMETHEUS_MULTIPROC_DIR``, it has the sums over all processes that share the directory. Otherwise it has
+    the default registry of this process.
     """
     process.begin_at_zero()
     registry = CollectorRegistry()

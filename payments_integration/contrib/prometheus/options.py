@@ -1,4 +1,4 @@
-"""The setting ``PAYMENTS_METRICS_TOKEN``: who may read the metrics over HTTP."""
+"""Read and check the setting ``PAYMENTS_METRICS_TOKEN``. A client that sends it may read the metrics over HTTP."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from django.conf import settings
 from django.core import checks
 
 NAME = "PAYMENTS_METRICS_TOKEN"
-#: A shorter token could be guessed.
+#: In characters. A shorter token could be guessed.
 MIN_LENGTH = 16
 
 
 def token() -> str:
-    """The token; empty if none is set, or one that cannot be used."""
+    """Return the token, or "" if it is missing or cannot be used."""
     value = getattr(settings, NAME, "")
     return value if not _problem(value) else ""
 
@@ -29,7 +29,7 @@ def _problem(value: Any) -> str:
 
 
 def check_setting(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """An error of the setting. Without it the view refuses every request, and says so."""
+    """Report an error in the setting. A missing token is no error: the view then refuses every request and says so."""
     text = _problem(getattr(settings, NAME, ""))
     hint = "Make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
     return [checks.Error(text, hint=hint, id="payments_integration.E050")] if text else []

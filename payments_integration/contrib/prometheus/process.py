@@ -1,7 +1,7 @@
-"""What this process does, counted in metrics of prometheus_client's default registry.
+"""Count this process's work in metrics of prometheus_client's default registry.
 
-Labels are few by design: aliases of accounts, the event types and kinds that this version knows ("other" for the
-rest), reasons, and requests without ids in their paths.
+Labels have few values by design: aliases of accounts, the event types and kinds that this version knows ("other" for
+the rest), reasons, and requests without ids in their paths.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from payments_integration.enums import EVENT_TYPES, Kind
 from payments_integration.models import Event
 
 _OTHER = "other"
-#: Why the webhook view refuses: its own reasons, and those of ``SignatureError``.
+#: The reasons why the webhook view refuses a delivery: its own, and the reasons of ``SignatureError``.
 REFUSALS = (
     "length",
     "too_large",
@@ -95,7 +95,7 @@ RETRIES = Counter(
     "Requests that were sent again: after a 429, or because the outcome was unknown.",
     ("account", "reason"),
 )
-# The provider counts per API key, for all processes: the newest answer says what is left.
+# The provider counts per API key, over all processes, so the newest answer of any process is right.
 REMAINING = Gauge(
     "payments_provider_rate_limit_remaining",
     "Requests left in the provider's present window, as its newest answer said.",
@@ -115,7 +115,7 @@ _RETRIES = ("rate_limit", "unknown_outcome")
 
 
 def begin_at_zero() -> None:
-    """Make the counters that alerts watch exist for every account: an increase from nothing would not be seen."""
+    """Create the counters that alerts watch for every account, because alerts do not see an increase from nothing."""
     try:
         aliases = conf.aliases()
     except ImproperlyConfigured:

@@ -1,4 +1,4 @@
-"""The page that Prometheus reads."""
+"""Serve the page that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REFUSED = f"The metrics are shown to a client that sends {options.NAME} as its 
 @never_cache
 @sensitive_variables()
 def metrics(request: HttpRequest) -> HttpResponse:
-    """The database's families and those of all processes, for a client with the token of the settings."""
+    """Return the metrics of the database and of all processes to a client that sends the token of the settings."""
     token = options.token()
     if not token:
         return HttpResponse(_UNSET, content_type="text/plain", status=403)
@@ -36,6 +36,6 @@ def metrics(request: HttpRequest) -> HttpResponse:
     return HttpResponse(body, headers={"Content-Type": content_type})
 
 
-# The text says that the database is down; a transaction around the view would fail first.
+# Open no transaction around the view: without a database it would fail before the text can say so.
 for _alias in connections:
     metrics = transaction.non_atomic_requests(using=_alias)(metrics)

@@ -1,4 +1,4 @@
-"""The receipts by mail in the admin."""
+"""Show the receipts by mail in the admin, and send them again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEND = "payments_receipts.send_receiptmail"
 
 
 def _send_again(obj: ReceiptMail, press: Press) -> None:
-    # Loaded with the first use, not at start-up.
+    # Load the module with the first use, not at start-up.
     from payments_integration.contrib.receipts.mails import send_again  # noqa: PLC0415
 
     send_again(obj)
@@ -78,7 +78,7 @@ class ReceiptMailAdmin(ReadOnlyAdmin):
         return [self._path("of-payment/<path:payment_id>/", "of-payment", self.of_payment_view), *super().get_urls()]
 
     def of_payment_view(self, request: HttpRequest, payment_id: str) -> HttpResponse:
-        """The button of a payment's page: send its receipt again, or for the first time."""
+        """Send a payment's receipt again, or for the first time: the button on its page."""
         payments = self.admin_site.get_model_admin(Payment) if self.admin_site.is_registered(Payment) else None
         if payments is None or not self.has_send_permission(request):
             raise PermissionDenied
@@ -102,14 +102,14 @@ class ReceiptMailAdmin(ReadOnlyAdmin):
 
 
 def _button(site: AdminSite, request: HttpRequest, payment: Payment) -> Iterable[Tool]:
-    """The button of a payment's page."""
+    """Yield the button for a payment's page."""
     if _may_have_one(payment) and site.is_registered(ReceiptMail) and request.user.has_perm(SEND):
         url = display.page_url(site, ReceiptMail, "of-payment", payment.pk)
         yield Tool(_("Send the receipt again"), url, question=_("The payer may get the receipt twice."))
 
 
 def _may_have_one(payment: Payment) -> bool:
-    """Return True if mails are sent here, and the payment is paid and has an address. No statement."""
+    """Return True if receipts are sent, and the payment is paid and has an address. Takes no statement."""
     has_address = isinstance(payment.payer, dict) and bool(payment.payer.get("email"))
     return options.is_on() and payment.status in PAID_PAYMENT_STATUSES and has_address
 

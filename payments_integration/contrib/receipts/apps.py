@@ -1,4 +1,4 @@
-"""The app's configuration: it connects the receipts by mail to the signals, and checks its setting."""
+"""Configure the app: connect the receipts by mail to the signals, and check the setting."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class ReceiptsConfig(AppConfig):
 
 
 def connect() -> None:
-    """Have receipts queued and sent. Without the setting, no event is dispatched for them."""
+    """Connect the functions that queue and send receipts. Without the setting, no event is dispatched for them."""
     signals.status_changed.connect(queue, sender=apps.get_model("payments_integration", "Payment"))
     signals.pass_ended.connect(send_queued)
 
 
 def queue(**arguments: Any) -> None:
-    """A receiver of ``status_changed``. The module is loaded with the first payment that is paid."""
+    """Queue a receipt. Connected to ``status_changed``. The first paid payment loads the module."""
     if options.is_on():
         import_module("payments_integration.contrib.receipts.mails").queue(**arguments)
 
 
-# A mistake in the setting is for the system checks: it must not park the payment's event.
+# Ask only if the setting exists: the system checks report its mistakes, which must not park the payment's event.
 queue.wants = lambda status: options.is_on() and status in PAID_PAYMENT_STATUSES  # type: ignore[attr-defined]
 queue.database_only = True  # type: ignore[attr-defined]
 
 
 def send_queued(**_: Any) -> None:
-    """A receiver of ``pass_ended``."""
+    """Send the queued receipts. Connected to ``pass_ended``."""
     if options.is_on():
         import_module("payments_integration.contrib.receipts.mails").send_queued()

@@ -1,4 +1,4 @@
-"""The setting ``PAYMENTS_RECEIPT_MAIL``, which turns receipts by mail on."""
+"""Read and check the setting ``PAYMENTS_RECEIPT_MAIL``, which turns receipts by mail on."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _OPTIONS = ("SITE_URL", "FROM")
 
 
 def is_on() -> bool:
-    """Whether the setting is there, right or wrong."""
+    """Return True if the setting exists, even if it is wrong."""
     return getattr(settings, NAME, None) is not None
 
 
 def current() -> Mapping[str, str] | None:
-    """The setting, or None if it is missing. Raises ImproperlyConfigured if it is wrong."""
+    """Return the setting, or None if it is missing. Raises ImproperlyConfigured if it is wrong."""
     given: Mapping[str, str] | None = getattr(settings, NAME, None)
     if found := "; ".join(_problems(given)):
         raise ImproperlyConfigured(found)
@@ -29,7 +29,7 @@ def current() -> Mapping[str, str] | None:
 
 
 def check_setting(app_configs: Any = None, **kwargs: Any) -> list[checks.CheckMessage]:
-    """Errors of the setting."""
+    """Report errors in the setting."""
     return [checks.Error(text, id="payments_integration.E042") for text in _problems(getattr(settings, NAME, None))]
 
 

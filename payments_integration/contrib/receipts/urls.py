@@ -1,4 +1,4 @@
-"""Include under any prefix: ``path("payments/", include("payments_integration.contrib.receipts.urls"))``."""
+"""Include these under any prefix: ``path("payments/", include("payments_integration.contrib.receipts.urls"))``."""
 
 from django.urls import path
 

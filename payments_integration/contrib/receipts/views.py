@@ -1,4 +1,4 @@
-"""The payer's receipt: a page that prints well, for who has the address of the status page."""
+"""Show the payer's receipt: a page that prints well. Anyone with the token of the status page may see it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ISSUER = "PAYMENTS_RECEIPT_ISSUER"
 class ReceiptView(CheckoutView, TemplateView):
     """The receipt of a paid payment; 404 for any other.
 
-    Templates get ``payment``, ``issuer`` (lines), ``amount``, ``refunded`` (empty if nothing was), ``paid_at``,
+    Templates get ``payment``, ``issuer`` (lines), ``amount``, ``refunded`` (empty without refunds), ``paid_at``,
     ``paid_in_words``, ``reference`` and ``status_url``. The page shows nothing about the payer.
     """
 
@@ -54,7 +54,7 @@ class ReceiptView(CheckoutView, TemplateView):
 
 
 def facts(payment: Payment) -> dict[str, Any]:
-    """What a receipt says, for its page and its mail."""
+    """Return the facts on a receipt, for its page and its mail."""
     refunded, moment = payment.refunded_amount or 0, paid_at(payment)
 
     def money(amount: int) -> str:
@@ -72,7 +72,10 @@ def facts(payment: Payment) -> dict[str, Any]:
 
 
 def paid_at(payment: Payment) -> datetime:
-    """The provider's time; if it names none, that of the change of status: ``state_at`` moves on with each reading."""
+    """Return the provider's time of success or, if there is none, the time of the change of status.
+
+    ``state_at`` is the last choice, because it moves on with each read.
+    """
     changes = StatusChange.objects.filter(
         account=payment.account, object_kind=payment.kind, object_id=payment.pk, status__in=PAID_PAYMENT_STATUSES
     )

@@ -1,4 +1,4 @@
-"""SQL views with stable names for reports, without personal data and free text.
+"""Offer SQL views with stable names for reports, without personal data and free text.
 
 Add ``"payments_integration.contrib.reports"`` to INSTALLED_APPS and run ``migrate``.
 """

@@ -1,7 +1,7 @@
-"""The app's configuration: ``migrate`` drops the views before the tables below them change, and creates them again.
+"""Configure the app: ``migrate`` drops the views before their tables change, and creates them again afterwards.
 
-PostgreSQL refuses to change the type of a column that a view uses, and SQLite to replace a table below one. Migrations
-of this app could not create the views: they would run before later changes of the tables.
+PostgreSQL refuses to change the type of a column that a view uses. SQLite refuses to replace a table that a view uses.
+Migrations of this app could not create the views, because they would run before later changes of the tables.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class ReportsConfig(AppConfig):
     label = "payments_reports"
 
     def ready(self) -> None:
-        self.views = import_module("payments_integration.contrib.reports.sql_views")  # it needs the models
-        #: What gives the views of this ``migrate`` their rights again.
+        self.views = import_module("payments_integration.contrib.reports.sql_views")  # needs the models
+        #: Statements that grant rights again on the views that this ``migrate`` dropped.
         self.rights: list[str] = []
-        core = apps.get_app_config("payments_integration")  # Django sends none for an app without models
+        core = apps.get_app_config("payments_integration")  # Django sends no signal for an app without models
         pre_migrate.connect(self.before_migrations, sender=core)
         post_migrate.connect(self.after_migrations, sender=core)
 
@@ -37,12 +37,12 @@ class ReportsConfig(AppConfig):
         if plan is None or using != self.views.using():  # ``flush`` has no plan
             return
         rights, self.rights = self.rights, []
-        if not self.views.has_tables(using):  # ``migrate … zero``: SQLite would create views that no table is below
+        if not self.views.has_tables(using):  # ``migrate … zero``: SQLite would create views without tables
             return
         try:
-            # Views that are as they should be stay: replacing one waits for its readers.
+            # Keep views that are up to date, because replacing a view waits for its readers.
             if self.views.problems(using):
                 self.views.create(using, rights)
         except DatabaseError as error:
-            # For instance, the migrations went back to an older version of the tables.
+            # This happens, for instance, after a migration back to an older version of the tables.
             logger.warning("The views for reports were not created: %s", error)

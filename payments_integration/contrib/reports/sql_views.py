@@ -1,4 +1,4 @@
-"""The views: what each of them shows, and how it is created and dropped."""
+"""Declare the views and their columns, and create and drop them."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ EXPONENT = "currency_exponent"
 
 @dataclass(frozen=True)
 class View:
-    """A view on one table. It has the columns that are listed here, and no others."""
+    """A view on one table. It has only the columns that are listed here."""
 
     name: str
     model: type[models.Model]
-    #: Columns of the table in this order. Add new ones at the end, for reports that count them.
+    #: Columns of the table, in this order. Add new columns at the end, because reports may use their positions.
     columns: tuple[str, ...]
-    #: A foreign key whose row gives the columns after it.
+    #: A foreign key. Its row provides ``parent_columns``.
     parent: str = ""
     parent_columns: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns of the view: the exponent follows the currency."""
+        """All columns of the view. The exponent follows the currency."""
         names = (*self.columns, *self.parent_columns)
         return tuple(part for name in names for part in ((name, EXPONENT) if name == "currency" else (name,)))
 
@@ -51,7 +51,7 @@ _OBJECT = ("account", "object_kind", "object_id")
 _BALANCE = ("available", "pending", "reserve", "hold", "debt")
 
 # An allow list. Texts of payers, staff and the provider stay out, and so do JSON and raw bodies. A merchant_reference
-# is the id of an order, which an erasure keeps; that of a deposit reference names a payer.
+# is the id of an order, which an erasure keeps; but the merchant_reference of a deposit reference names a payer.
 VIEWS: tuple[View, ...] = (
     View(
         f"{PREFIX}payment",
@@ -106,17 +106,17 @@ VIEWS: tuple[View, ...] = (
 
 
 def using() -> str:
-    """The database of the app's tables."""
+    """Return the database of the app's tables."""
     return router.db_for_write(Payment)
 
 
 def has_tables(alias: str) -> bool:
-    """Whether the app's tables are there."""
+    """Return True if the app's tables exist."""
     return Payment._meta.db_table in connections[alias].introspection.table_names()
 
 
 def select_sql(view: View, alias: str) -> str:
-    """The query of a view."""
+    """Return the query of a view."""
     quote, meta = connections[alias].ops.quote_name, view.model._meta
     columns = [_column(view.model, name, "t", alias) for name in view.columns]
     tables = f"{quote(meta.db_table)} t"
@@ -128,7 +128,8 @@ def select_sql(view: View, alias: str) -> str:
             f" JOIN {quote(parent._meta.db_table)} p ON p.{quote(parent._meta.pk.column)} = t.{quote(key.column)}"
         )
     elif connections[alias].vendor == "postgresql":
-        # PostgreSQL passes writes through a view on one table. It removes this row when it plans a query.
+        # Join a row to make the view read-only: PostgreSQL passes writes through a view on one table. Its planner
+        # removes this row.
         tables += " CROSS JOIN (SELECT 1 AS one) read_only"
     return f"SELECT {', '.join(columns)} FROM {tables}"  # noqa: S608  (names of ours)
 
@@ -151,14 +152,14 @@ def create_statement(view: View, alias: str) -> str:
 
 
 def create(alias: str, rights: Iterable[str] = ()) -> None:
-    """Create the views, or bring them up to date. On PostgreSQL their rights stay, and ``rights`` are granted too."""
+    """Create the views, or bring them up to date. On PostgreSQL, rights are kept, and ``rights`` are granted too."""
     with _together(alias):
         before = drop(alias)
         _execute(alias, *(create_statement(view, alias) for view in VIEWS), *before, *rights)
 
 
 def drop(alias: str) -> list[str]:
-    """Drop the views that exist; returns what grants their rights again."""
+    """Drop the views that exist. Returns the statements that grant their rights again."""
     quote = connections[alias].ops.quote_name
     with _together(alias):
         rights = _rights(alias)
@@ -167,7 +168,7 @@ def drop(alias: str) -> list[str]:
 
 
 def problems(alias: str) -> list[str]:
-    """The views that are missing or out of date, and what is wrong with each."""
+    """Return what is wrong with each view that is missing or out of date."""
     connection, found = connections[alias], []
     with connection.cursor() as cursor:
         existing = {table.name for table in connection.introspection.get_table_list(cursor) if table.type == "v"}
@@ -182,7 +183,7 @@ def problems(alias: str) -> list[str]:
 
 
 def _rights(alias: str) -> list[str]:
-    """What grants the rights on the views that exist. Only PostgreSQL forgets them with a view."""
+    """Return statements that grant the rights on the existing views. Only PostgreSQL loses rights with a view."""
     if connections[alias].vendor != "postgresql":
         return []
     with connections[alias].cursor() as cursor:
@@ -204,5 +205,5 @@ def _execute(alias: str, *statements: str) -> None:
 
 
 def _together(alias: str) -> AbstractContextManager[Any]:
-    """A transaction, where the database has one for such statements."""
+    """Return a transaction if the database supports one for such statements."""
     return transaction.atomic(using=alias) if connections[alias].features.can_rollback_ddl else nullcontext()

@@ -1,6 +1,6 @@
-"""The pages of the back office, in the place of the core's.
+"""Register the pages of the back office in place of the core's.
 
-A project that adds to them does the same: a subclass in its own ``admin.py``, registered after ``unregister``.
+To add to them, a project does the same: it registers a subclass in its own ``admin.py`` after ``unregister``.
 """
 
 from payments_integration.contrib.backoffice.admin import menu, pages

@@ -1,4 +1,4 @@
-"""What changed a balance: its newest changes, each with the objects that changed at the same time.
+"""Show the newest changes of a balance, each with the objects that changed at the same time.
 
 The provider does not say which object changed a balance. So a change is shown with the payments, payouts and refunds
 of its account and currency whose status changed between the previous change and this one.
@@ -29,22 +29,22 @@ from payments_integration.money import exponent, format_money
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: The changes that the chart shows.
+#: The number of changes that the chart shows.
 CHART_CHANGES = 200
 #: The objects that move money.
 _MODELS: tuple[type[Any], ...] = (Payment, Payout, Refund)
-#: A payment that comes into one of these has brought no money.
+#: A payment that comes into one of these statuses has brought no money.
 _WITHOUT_MONEY = VAIN_PAYMENT_STATUSES | {
     PaymentStatus.CREATED, PaymentStatus.REQUIRES_ACTION, PaymentStatus.PROCESSING,
 }  # fmt: skip
-#: The provider may tell of the balance just before or after the object, and the time of an answer has no fractions.
+#: The provider may report the balance just before or after the object, and the time of an answer has no fractions.
 _TOGETHER = timedelta(seconds=2)
-#: Status changes that are looked through, of all accounts and currencies.
+#: The most status changes that are examined, of all accounts and currencies.
 MAX_CHANGES = 1000
-#: Where there are more, only those in so much time before each change of the balance are looked through.
+#: If there are more, only status changes within this time before each change of the balance are examined.
 _NARROW = timedelta(minutes=1)
 _BREAK = SafeString("<br>")
-#: Objects shown per change.
+#: The number of objects that are shown per change.
 OBJECTS = 5
 
 
@@ -58,7 +58,7 @@ class _Moved:
 
     @property
     def money(self) -> int:
-        """What the object moves as a whole: a payment without its fee, a payout with its fee, a refund."""
+        """The money that the object moves in all: a payment less its fee, a payout with its fee, or a refund."""
         if isinstance(self.row, Payment):
             received: int = self.row.amount_received
             return received - (self.row.fee or 0) if self.row.net_amount is None else self.row.net_amount
@@ -68,7 +68,7 @@ class _Moved:
 
     @property
     def sums(self) -> set[int]:
-        """The sums that may have been moved. A chargeback and a returned payout leave the fee where it is."""
+        """The sums that may have been moved. A chargeback or a returned payout does not move the fee."""
         row = self.row
         return {self.money, row.amount_received if isinstance(row, Payment) else row.amount} - {0}
 
@@ -79,13 +79,13 @@ class _Step:
 
     since: datetime
     at: datetime
-    #: (name, difference) of each amount that changed.
+    #: (name, difference in minor units) of each amount that changed.
     differences: list[tuple[str, int]]
     available: int
     objects: list[_Moved] = field(default_factory=list)
-    #: Those of ``objects`` that moved exactly one of the differences.
+    #: The ``objects`` that moved exactly one of the differences.
     exact: list[_Moved] = field(default_factory=list)
-    #: Whether all objects together moved one of the differences.
+    #: True if all objects together moved one of the differences.
     is_sum: bool = False
 
     @property
@@ -94,7 +94,7 @@ class _Step:
 
 
 def changes_section(page: Page, balance: Balance) -> Iterable[Section]:
-    """The newest changes of a balance; six statements at most."""
+    """Yield a table of the newest changes of a balance. Takes at most six statements."""
     changes = list(BalanceChange.objects.filter(balance=balance).order_by("-at", "-pk")[: ROWS + 1])
     models = [model for model in _MODELS if page.may_view(model)]
     steps = [_step(change, previous) for change, previous in pairwise(changes)]
@@ -135,17 +135,17 @@ def _step(change: BalanceChange, previous: BalanceChange) -> _Step:
 
 
 def _moved(balance: Balance, steps: list[_Step], models: list[type[Any]]) -> tuple[list[_Moved], bool]:
-    """The objects of the balance that changed in the time of the steps, newest first; and whether some were left out.
+    """Return the objects of the balance that changed in the time of the steps, newest first.
 
-    Both queries read a bounded part of the index on the time of status changes. A condition on the account could lead
-    a database to the account's whole history instead.
+    The second value is True if some were left out. Both queries read a bounded part of the index on the time of status
+    changes. With a condition on the account, a database could read the account's whole history instead.
     """
     if not steps or not models:
         return [], False
     changes = _status_changes(Q(at__gt=steps[-1].since - _TOGETHER, at__lte=steps[0].at + _TOGETHER), models)
     is_narrow = len(changes) > MAX_CHANGES
     if is_narrow:
-        # Few changes of this balance, many of others.
+        # This balance may have few changes among many of others, so look only near its own changes.
         close = Q()
         for step in steps:
             close |= Q(at__gt=max(step.since - _TOGETHER, step.at - _NARROW), at__lte=step.at + _TOGETHER)
@@ -177,7 +177,7 @@ def _status_changes(wanted: Q, models: list[type[Any]]) -> list[tuple[str, str, 
 
 
 def _assign(steps: list[_Step], moved: list[_Moved]) -> None:
-    """Put the objects to the steps. One that explains a step exactly may also have changed just before or after it."""
+    """Assign the objects to steps. An object that explains a step exactly may have changed just before or after it."""
     for step in steps:
         close = [item for item in moved if step.since - _TOGETHER < item.at <= step.at + _TOGETHER]
         nearest = _first_of_each(sorted(close, key=lambda item: abs(item.at - step.at)))
@@ -192,7 +192,7 @@ def _assign(steps: list[_Step], moved: list[_Moved]) -> None:
 
 
 def _first_of_each(found: Iterable[_Moved]) -> list[_Moved]:
-    """The first of the changes of each object."""
+    """Return the first change of each object."""
     firsts: dict[Any, _Moved] = {}
     for item in found:
         firsts.setdefault(item.row, item)
@@ -200,7 +200,7 @@ def _first_of_each(found: Iterable[_Moved]) -> list[_Moved]:
 
 
 def _differences(differences: Iterable[tuple[str, int]], currency: str) -> str:
-    """For instance: available +CLP 15,990."""
+    """Return the differences as HTML, for instance: available +CLP 15,990."""
     lines = (
         (AMOUNTS[name], "+" if difference > 0 else "−", display.money(abs(difference), currency))  # noqa: RUF001
         for name, difference in differences
@@ -245,7 +245,7 @@ class ChartSection(Section):
 
 
 def balance_chart(balance: Balance) -> Chart:
-    """Each amount over time: the newest changes, oldest first."""
+    """Return a chart of each amount over time: the newest changes, oldest first."""
     newest = BalanceChange.objects.filter(balance=balance).order_by("-at", "-pk")[:CHART_CHANGES]
     changes = list(newest)[::-1]
     currency = balance.currency

@@ -1,7 +1,7 @@
-"""Refund several card payments: first a summary, then one service call and one result for each.
+"""Refund several card payments: first show a summary, then make one service call and show one result for each.
 
-The summary has an idempotency key, and each payment's key is derived from it. When the form is sent again, by a double
-click, a reload or to continue, each payment keeps the outcome that it had.
+The summary has an idempotency key, and each payment's key is derived from it. If the form is sent again, by a double
+click, by a reload or to continue, each payment keeps its outcome.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The maximum of payments that a person can still review on one page.
+#: The most payments on one page, so that a person can still review them.
 MAX_PAYMENTS = 50
-#: After these seconds no further refund is started. Web servers often stop a request after 30 seconds.
+#: Seconds after which no further refund is started. Web servers often stop a request after 30 seconds.
 STOP_AFTER = 20.0
 
 _MADE, _REFUSED, _OPEN, _NOT_STARTED = "made", "refused", "open", "not_started"
-#: Created at the provider, and then failed, canceled or returned: no money went back.
+#: Created at the provider and then failed, canceled or returned, so no money went back.
 _VOID = "void"
 _RESULTS: dict[str, tuple[StrOrPromise, str]] = {
     _MADE: (gettext_lazy("made"), "good"),
@@ -58,11 +58,11 @@ _RESULTS: dict[str, tuple[StrOrPromise, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One selected payment and the amount to refund: all that is left of it."""
+    """One selected payment and the amount to refund in minor units, which is the whole rest."""
 
     payment: Payment
     amount: int
-    #: Why it cannot be refunded here; empty if it can.
+    #: The reason why it cannot be refunded here; empty if it can.
     left_out: str = ""
 
     @property
@@ -102,7 +102,7 @@ class BulkRefundPage(SendingPage):
     def twin(self, subject: Part) -> Operation | None:
         found = twins.refund(subject.payment)
         if found is not None and not found.actor_id and refundable_rest(subject.payment) <= 0:
-            # A job refunded all of it. The service refuses this one, and the others are refunded.
+            # A job refunded all of it. The service refuses this refund, and the other payments are still refunded.
             return None
         return found
 
@@ -145,7 +145,7 @@ class BulkRefundPage(SendingPage):
         return self._render("admin/payments_backoffice/refund_selected.html", context)
 
     def _payments(self, ids: list[str]) -> list[Payment]:
-        """The payments that the user may refund, newest first. The page does not reveal which others exist."""
+        """Return the payments that the user may refund, newest first. The page does not reveal if others exist."""
         wanted = list(dict.fromkeys(ids))[:MAX_PAYMENTS]
         found = self.admin.get_queryset(self.request).filter(pk__in=wanted).order_by("-created_at", "-pk")
         may_all = self._may(None)
@@ -171,7 +171,7 @@ class BulkRefundPage(SendingPage):
     # The refunds
 
     def _confirmed(self) -> list[Part]:
-        """The payments of the summary, with the amounts that were confirmed."""
+        """Return the payments of the summary, with the amounts that were confirmed."""
         amounts: dict[str, int] = {}
         for value in self.request.POST.getlist("refund"):
             pk, _colon, amount = value.rpartition(":")
@@ -201,18 +201,18 @@ class BulkRefundPage(SendingPage):
             ],
             "counts": [(_badge(kind), kinds[kind]) for kind in _RESULTS if kinds[kind]],
             "totals": [(currency, display.money(total, currency)) for currency, total in made],
-            # All payments again: those with an outcome keep it, and the others are started.
+            # Send all payments again: payments with an outcome keep it, and the others are started.
             "values": [part.value for part in parts] if kinds[_NOT_STARTED] else [],
-            # Those that this page was shown stay confirmed.
+            # Warnings that the user has confirmed stay confirmed.
             "confirmed": self.request.POST.getlist(twins.TWIN),
         }
         return self._render("admin/payments_backoffice/refunded_selected.html", context)
 
     def _refund(self, part: Part, form: ReasonForm) -> Result:
-        """One service call. An error does not stop the others."""
+        """Make one service call. An error does not stop the others."""
         site, payment = self.admin.admin_site, part.payment
         key = _key(form, part)
-        # Read before the call. A repeated form gets the first one's outcome, which is in the history already.
+        # Read this before the call. A repeated form gets the first one's outcome, which is already in the history.
         repeated = Operation.objects.filter(account=payment.account, idempotency_key=key).exists()
         try:
             refund = services.create_refund(
@@ -257,12 +257,12 @@ class BulkRefundPage(SendingPage):
 
 
 def _key(form: ReasonForm, part: Part) -> str:
-    """The idempotency key of one payment's refund."""
+    """Return the idempotency key of one payment's refund."""
     return services.scoped_key(form.cleaned_data["idempotency_key"], "refund-selected", part.payment.pk)
 
 
 def _totals(parts: Iterable[Part]) -> list[tuple[str, int]]:
-    """The total per currency, over all accounts."""
+    """Return the total per currency, over all accounts, in minor units."""
     totals: Counter[str] = Counter()
     for part in parts:
         totals[part.payment.currency] += part.amount

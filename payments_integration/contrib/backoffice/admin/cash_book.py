@@ -1,7 +1,7 @@
-"""The cash book: what changed the money, by day and currency, from the opening to the closing balance.
+"""Show the cash book: the changes of the money by day and currency, from the opening to the closing balance.
 
-The page and its files have the figures of ``contrib.finance``: a movement counts on the day on which it is in the
-journal, which is the day when the money moved unless that month was closed. Each figure links to its movements.
+The page and its files have the figures of ``contrib.finance``. A movement counts on its day in the journal, which is
+the day when the money moved, unless that month was closed. Each figure links to its movements.
 """
 
 from __future__ import annotations
@@ -74,18 +74,18 @@ _HEADINGS = (
 
 
 def url(site: AdminSite, **query: str) -> str:
-    """The address of the cash book; empty if it has none."""
+    """Return the address of the cash book, or "" if it has none."""
     found = display.page_url(site, Movement, "cash-book")
     return f"{found}?{urlencode(query)}" if found and query else found
 
 
 def may_see(site: AdminSite, request: HttpRequest) -> bool:
-    """Whether the user may see the cash book, which shows movements and balances."""
+    """Return True if the user may see the cash book, which shows movements and balances."""
     return may_view(site, request, Movement) and may_view(site, request, Balance)
 
 
 class CashBookForm(DaysForm):
-    """The days, and the account and the currency if there is a choice."""
+    """The choice of days, currency and, with several accounts, the account."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         super().__init__("", data)
@@ -121,7 +121,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Cell:
     heading: StrOrPromise
-    #: Empty: nothing moved.
+    #: Empty if nothing moved.
     parts: list[Part]
 
 
@@ -141,7 +141,7 @@ class CashBookPage:
         self._admin = model_admin
         self._site = model_admin.admin_site
         self._request = request
-        #: Keys by account and currency.
+        #: The keys of balances by account and currency.
         self._balances: dict[tuple[str, str], int] = {}
 
     def respond(self) -> HttpResponseBase:
@@ -167,7 +167,7 @@ class CashBookPage:
         period = form.period
         lines = FORMATS[name](period)
         try:
-            # The first line is made here, so that a journal that cannot be written becomes a message.
+            # Make the first line here, so that the page can show a message if the journal cannot be written.
             first = next(lines, "")
         except NotWritableError as error:
             form.add_error(None, str(error))
@@ -209,7 +209,7 @@ class CashBookPage:
         )
 
     def _periods(self, form: CashBookForm) -> Iterator[tuple[StrOrPromise, str, bool]]:
-        """(words, address, whether it is the chosen one) of each period that a click chooses."""
+        """Yield (words, address, is chosen) of each period that a click chooses."""
         shown = (form.data.get(FROM), form.data.get(TO))
         kept = {name: form.data[name] for name in ("account", "currency") if form.data.get(name)}
         for name, (label, bounds) in PERIODS.items():
@@ -223,7 +223,7 @@ class CashBookPage:
         sums = together(each)
         periods = steps(period)
         days = [together(_wanted(of_step, currency)) for of_step in statements_of(periods)] if len(periods) > 1 else []
-        # A column that is empty almost always.
+        # Leave out this column if it is empty, which it almost always is.
         has_late = any(one.has_late for of_step in [sums, *days] for one in of_step)
         headings = [_("Opening balance"), *(label for _name, label, _kinds in _COLUMNS)]
         headings += [*([_("Other months")] if has_late else []), _("Unexplained"), _("Closing balance")]
@@ -272,14 +272,14 @@ class CashBookPage:
         }
 
     def _amounts(self, step: Period, one: Statement, *, has_late: bool) -> Iterator[list[Part]]:
-        """What stands in the columns of a line. Where nothing moved, there is nothing."""
+        """Yield the parts of each column of a line. A column without movements has none."""
         yield [self._figure(one.opening, one)]
         for _name, _label, kinds in _COLUMNS:
             amount = _sum_of(one, kinds)
             url = self._movements(one, step, kind=SEPARATOR.join(kinds))
             yield [self._figure(amount, one, url)] if any(one.booked.get(kind) for kind in kinds) else []
         if has_late:
-            # The balance contains the first already, and the second is in the book of a later month.
+            # The balance already contains the first amount, and the book of a later month has the second.
             before = {**_dates(step), "occurred_to": (step.since - _DAY).isoformat()}
             after = {FROM: step.until.isoformat(), **{f"occurred_{name}": day for name, day in _dates(step).items()}}
             yield [
@@ -292,13 +292,13 @@ class CashBookPage:
         yield [self._figure(one.closing, one)]
 
     def _figure(self, amount: int | None, one: Statement, url: str = "") -> Part:
-        """An amount without its currency, which its row names."""
+        """Return an amount without its currency, which its row names."""
         if amount is None:
             return Part(_("not known"))
         return Part(display.text(format_amount(amount, one.currency)), url)
 
     def _sum(self, one: Statement) -> tuple[str, str, str, list[tuple[StrOrPromise, str]]]:
-        """(account, currency, address of the balance, named amounts) of the provider's balance at the end."""
+        """Return (account, currency, address of the balance, named amounts) of the provider's balance at the end."""
         after = one.after or Amounts(0, 0, 0, 0, 0)
         amounts = zip(_BALANCE, (*after, after.total), strict=True)
         shown = [(label, display.text(format_amount(amount, one.currency))) for label, amount in amounts]
@@ -306,13 +306,13 @@ class CashBookPage:
         return conf.account_name(one.account), display.text(one.currency), url, shown
 
     def _balance_url(self, period: Period, one: Statement) -> str:
-        """The address of the balance that a line is about; empty if it is about several."""
+        """Return the address of the balance that a line is about, or "" if it is about several."""
         of_currency = {account: pk for (account, code), pk in self._balances.items() if code == one.currency}
         keys = [of_currency[period.account]] if period.account in of_currency else list(of_currency.values())
         return display.change_url(self._site, Balance, keys[0]) if len(keys) == 1 else ""
 
     def _movements(self, one: Statement, step: Period, **filters: str) -> str:
-        """The address of the list of movements."""
+        """Return the address of the list of movements."""
         query = {**_dates(step), **_kept(step, one.currency), **filters}
         if "occurred_from" in filters:
             del query[TO]
@@ -330,7 +330,7 @@ _BALANCE: tuple[StrOrPromise, ...] = (
 
 
 def _chosen(asked: QueryDict) -> dict[str, Any]:
-    """The form's data. Dates go before a period, so that the form narrows what a link has chosen."""
+    """Return the form's data. Dates replace a period, so that the form narrows the period of a link."""
     given = {name: value for name, value in asked.items() if name in (FROM, TO, "account", "currency")}
     name = asked.get(PERIOD, "")
     if FROM in given or TO in given or name not in ("", *PERIODS):
@@ -340,7 +340,7 @@ def _chosen(asked: QueryDict) -> dict[str, Any]:
 
 
 def _wanted(found: Iterable[Statement], currency: str) -> list[Statement]:
-    """The statements of one currency or of all, without those that have no money at all."""
+    """Return the statements of one currency or of all, without statements that have no money at all."""
     return [one for one in found if currency in ("", one.currency) and (one.has_moved or one.opening or one.closing)]
 
 
@@ -349,7 +349,7 @@ def _sum_of(one: Statement, kinds: Iterable[MovementKind]) -> int:
 
 
 def _rows(period: Period, currency: str) -> Iterator[list[export.Value]]:
-    """A row for each day, account and currency."""
+    """Yield a row for each day, account and currency."""
     periods = steps(period)
     known = {(one.account, one.currency) for one in _wanted(statements(period), currency)}
     for step, found in zip(periods, statements_of(periods), strict=True):
@@ -392,7 +392,7 @@ def _is_month(period: Period) -> bool:
 
 
 def _earlier(period: Period) -> Period:
-    """The period of the same length before, or the month before a month."""
+    """Return the period of the same length before, or the month before a month."""
     if _is_month(period):
         return replace(period, since=(period.since - _DAY).replace(day=1), until=period.since)
     return replace(period, since=period.since - (period.until - period.since), until=period.since)
@@ -405,7 +405,7 @@ def _later(period: Period) -> Period:
 
 
 def _open_until(period: Period) -> str:
-    """Until when movements may be added; empty if the months are closed."""
+    """Return the time until which movements may be added, or "" if the months are closed."""
     closes = closes_at(period.until)
     return display.moment(closes) if timezone.now() < closes else ""
 

@@ -1,4 +1,4 @@
-"""A list as a file: its rows in batches, and CSV, with one batch in memory at a time."""
+"""Export a list as a file: read its rows in batches and write CSV, with one batch in memory at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from payments_integration.money import decimal_separator, to_major
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: The format of an Excel file, the only one that needs an extra.
+#: The format of an Excel file, the only format that needs an extra.
 XLSX = "xlsx"
 #: Rows per batch.
 BATCH = 1000
@@ -35,21 +35,21 @@ AMOUNTS = frozenset(
     {"amount", "amount_received", "refunded_amount", "fee", "net_amount", "available", "pending", "reserve", "hold",
      "debt"}
 )  # fmt: skip
-#: A spreadsheet runs a cell that begins with one of these as a formula, the full-width forms included.
+#: A spreadsheet runs a cell that begins with one of these as a formula, including the full-width forms.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001
 _INNER = re.compile(r"([;\t|]\s*)([=+\-@＝＋－＠])")  # noqa: RUF001
 _INNER_OR_COMMA = re.compile(r"([,;\t|]\s*)([=+\-@＝＋－＠])")  # noqa: RUF001
 _BREAKS = re.compile(r"[\r\n\v\f\x1c-\x1e\x85\u2028\u2029]+")
-#: Tells spreadsheets that the text is UTF-8.
+#: The byte order mark, which tells spreadsheets that the text is UTF-8.
 _BOM = "\ufeff"
 
-#: What a cell holds. A Decimal is an amount, with its currency's decimals; a datetime has no zone.
+#: The value of a cell. A Decimal is an amount, with its currency's decimals. A datetime has no zone.
 Value = str | int | Decimal | datetime | date
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How a CSV file is written. Where a comma separates decimals, a semicolon separates cells."""
+    """The dialect of a CSV file. If a comma separates decimals, a semicolon separates cells."""
 
     decimals: str
 
@@ -63,19 +63,19 @@ _DIALECTS = {"csv-point": _POINT, "csv-comma": _COMMA}
 
 
 def dialect(chosen: str) -> Dialect | None:
-    """The dialect of a format: that of the active language by default. None if the format is no CSV."""
+    """Return the dialect of a format, by default the active language's dialect. None if the format is not CSV."""
     if chosen in ("", "csv"):
         return _COMMA if decimal_separator() == "," else _POINT
     return _DIALECTS.get(chosen)
 
 
 def has_xlsx() -> bool:
-    """Whether the extra ``xlsx`` is installed."""
+    """Return True if the extra ``xlsx`` is installed."""
     return find_spec("xlsxwriter") is not None
 
 
 class ExportForm(forms.Form):
-    """The choice of a format next to the button, as the parameter ``name``, and the list's own parameters."""
+    """The choice of a format next to the button, as the parameter ``name``, with the list's own parameters."""
 
     def __init__(self, name: str, kept: QueryDict) -> None:
         super().__init__(auto_id="pi-export-%s")
@@ -96,17 +96,17 @@ class ExportForm(forms.Form):
 def csv_response(
     request: HttpRequest, names: list[str], found: Iterable[list[list[Value]]], filename: str, written: Dialect
 ) -> StreamingHttpResponse:
-    """A download: a line with the columns' ``names``, and the rows of these batches."""
+    """Return a download: a line with the columns' ``names``, and the rows of these batches."""
     return download(request, _lines(names, found, written), f"{filename}.csv", "text/csv; charset=utf-8")
 
 
 def headings(fields: list[str]) -> list[str]:
-    """The first line of a file: the names of its fields, the same in every language."""
+    """Return the first line of a file: the names of its fields, which are the same in every language."""
     return [name.replace("__", "_") for name in fields]
 
 
 def records(rows: QuerySet[Any], order: Order, fields: list[str]) -> Iterator[list[list[Value]]]:
-    """All rows as the values of their cells, in batches."""
+    """Yield all rows as the values of their cells, in batches."""
     has_currency = "currency" in fields
 
     def value(name: str, row: dict[str, Any]) -> Value:
@@ -122,21 +122,21 @@ def records(rows: QuerySet[Any], order: Order, fields: list[str]) -> Iterator[li
 
 
 def cell(value: Any) -> str:
-    """A value as text for one cell: JSON in one line, and nothing that a spreadsheet would run as a formula."""
+    """Return a value as text for one cell: JSON in one line, and no text that a spreadsheet runs as a formula."""
     if value is None:
         return ""
     if isinstance(value, dict | list):
         value = json.dumps(value, ensure_ascii=False, default=str)
     text = str(value).encode("utf-8", "backslashreplace").decode().replace("\x00", "�")
-    # A spreadsheet that splits at ";" would start a new cell after it.
+    # Escape formulas after ";" too: a spreadsheet that splits there starts a new cell.
     text = _INNER.sub(r"\1'\2", _BREAKS.sub(" ", text))
     return f"'{text}" if text.startswith("\t") or text.lstrip().startswith(_FORMULA) else text
 
 
 def batches(rows: QuerySet[Any], order: Order, fields: list[str], *, size: int) -> Iterator[list[dict[str, Any]]]:
-    """All rows as dicts of ``fields``, ``size`` at a time, each batch by its own statement.
+    """Yield all rows as dicts of ``fields``, ``size`` at a time, each batch by its own statement.
 
-    A server-side cursor would need a transaction for the whole download, which a connection pooler may not allow.
+    A server-side cursor needs a transaction for the whole download, which a connection pooler may not allow.
     """
     names = list(dict.fromkeys([*fields, *(key.name for key in order.keys)]))
     found = rows.order_by(*order.by).values(*names)
@@ -151,7 +151,7 @@ def _lines(names: list[str], found: Iterable[list[list[Value]]], written: Dialec
         if isinstance(value, Decimal):
             return f"{value:f}".replace(".", written.decimals)
         if isinstance(value, str) and written.cells != ",":
-            # Opened as if commas separated its cells, the text would begin a new one after a comma.
+            # Escape formulas after a comma too: a spreadsheet may open the file as if commas separated its cells.
             return _INNER_OR_COMMA.sub(r"\1'\2", value)
         return str(value)
 
@@ -161,7 +161,7 @@ def _lines(names: list[str], found: Iterable[list[list[Value]]], written: Dialec
 
 
 def _moment(value: datetime) -> datetime:
-    """A time to the second by the site's clocks. It is the same for every user, so two files can be compared."""
+    """Return a time to the second in the site's time zone. All users get the same, so that files can be compared."""
     return on_site(value).replace(microsecond=0, tzinfo=None)
 
 

@@ -1,4 +1,4 @@
-"""What the back office adds to a list: the search by terms, totals, saved filters and the export."""
+"""Add the search by terms, totals, saved filters and the export to the admin's lists."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BackOfficeChangeList(KeysetChangeList):
     """The core's list with totals."""
 
     def get_filters(self, request: HttpRequest) -> Any:
-        # Removed first: neither is a filter.
+        # Remove these parameters first, because they are no filters.
         self.adds_up = bool(self.params.pop(ADD_UP, ""))
         for name in (ADD_UP, FORMAT):
             self.params.pop(name, None)
@@ -46,7 +46,7 @@ class BackOfficeChangeList(KeysetChangeList):
 
     @cached_property
     def totals(self) -> Totals | None:
-        """What all rows add up to; None if there is nothing to add up, or the search did not find all rows."""
+        """The totals of all rows; None if there is nothing to add up, or the search did not find all rows."""
         names = self.model_admin.totals  # type: ignore[attr-defined]
         if not names or not self.result_list or self._is_cut:
             return None
@@ -58,17 +58,17 @@ class BackOfficeChangeList(KeysetChangeList):
 
 
 class BackOfficeAdmin(ReadOnlyAdmin):
-    """Stands before the core's ModelAdmin among the base classes of a page of the back office."""
+    """A mixin for the back office's ModelAdmins. Name it before the core's ModelAdmin among the base classes."""
 
-    # Django would look for templates in a folder of the model's app.
+    # Name the templates, because Django looks for them in a folder of the model's app.
     change_list_template: ClassVar[Any] = "admin/payments_backoffice/change_list.html"
     change_form_template: ClassVar[Any] = "admin/payments_integration/change_form.html"
     object_history_template: ClassVar[Any] = "admin/payments_integration/object_history.html"
-    #: Whether the search also finds rows by their search terms.
+    #: True if the search also finds rows by their search terms.
     finds_terms = False
     #: The amounts that are added up per currency above the list.
     totals: tuple[str, ...] = ()
-    #: The fields of the export, and those of them that are left out for users who may not see personal data.
+    #: The fields of the export, and the personal fields among them, which only users who may see personal data get.
     export: tuple[str, ...] = ()
     export_personal: tuple[str, ...] = ()
 
@@ -86,7 +86,10 @@ class BackOfficeAdmin(ReadOnlyAdmin):
         return BackOfficeChangeList
 
     def find_more(self, request: HttpRequest, term: str) -> tuple[Iterable[Any], bool]:
-        """The words of the term match as beginnings of the rows' search terms."""
+        """Return the ids of rows whose search terms begin with the words of ``term``.
+
+        The second value is True if there may be more.
+        """
         if not self.finds_terms:
             return (), False
         kind = self.model.kind
@@ -100,7 +103,7 @@ class BackOfficeAdmin(ReadOnlyAdmin):
         return super().changelist_view(request, context)
 
     def saved_filters_view(self, request: HttpRequest) -> HttpResponseBase:
-        """Saves the filters in the address, or deletes saved ones; then shows the list with those filters."""
+        """Save the filters in the address, or delete saved ones; then show the list with the address's filters."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         if request.method != "POST":
@@ -108,8 +111,8 @@ class BackOfficeAdmin(ReadOnlyAdmin):
         return saved.SavedFilters(self, request).respond()
 
     def export_view(self, request: HttpRequest) -> HttpResponseBase:
-        """Every row of the list as a file, with the list's filters, search and order."""
-        # Loaded with the first export, not at start-up.
+        """Return every row of the list as a file, with the list's filters, search and order."""
+        # Load the module with the first export, not at start-up.
         from payments_integration.contrib.backoffice.admin import export  # noqa: PLC0415
 
         if not self.has_view_permission(request):
@@ -126,7 +129,7 @@ class BackOfficeAdmin(ReadOnlyAdmin):
         except IncorrectLookupParameters:
             return HttpResponseRedirect(display.list_url(self.admin_site, self.model))
         if getattr(request, "pi_is_cut", False):
-            # An incomplete file would look complete.
+            # Send no file, because an incomplete file would look complete.
             return back
         hidden = () if self.sees_personal(request) else self.export_personal
         fields = [name for name in self.export if name not in hidden]
@@ -162,7 +165,7 @@ class BackOfficeAdmin(ReadOnlyAdmin):
 
     def _export_links(self, request: HttpRequest) -> Iterable[Tool]:
         if self.export:
-            # Loaded with the first list, not at start-up.
+            # Load the module with the first list, not at start-up.
             from payments_integration.contrib.backoffice.admin.export import ExportForm  # noqa: PLC0415
 
             url = reverse(f"admin:{self.url_name('export')}", current_app=self.admin_site.name)

@@ -1,4 +1,4 @@
-"""The overview's place in the admin's index, where a model has the link to its list."""
+"""Give the overview an entry in the admin's index, as models have for their lists."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from payments_integration.models import Payment
 
 @admin.register(Overview)
 class OverviewAdmin(ReadOnlyAdmin):
-    """The link to the overview, where the admin's index has the list of a model."""
+    """The entry of the overview in the admin's index. It redirects to the overview."""
 
     def get_urls(self) -> list[URLPattern]:
         return [self._path("", "changelist", self.overview_view)]
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        # The page is the core app's index, which opens to users who see one of its models there.
+        # The page is the core app's index, which opens for users who see one of its models there.
         return any(
             may_view(self.admin_site, request, model) and model_admin.has_module_permission(request)
             for model, model_admin in self.admin_site._registry.items()

@@ -1,4 +1,4 @@
-"""Notes on an object's page, and the page that adds one."""
+"""Show notes on an object's page, and add notes on a page of their own."""
 
 from __future__ import annotations
 
@@ -44,22 +44,26 @@ class NoteForm(KeyedForm):
 class Notes(Section):
     template: ClassVar[str] = "admin/payments_backoffice/includes/notes.html"
 
-    #: The URL of the list with all of them; empty if the story shows all.
+    #: The URL of the list with all notes; empty if the story shows all.
     more: str
-    #: The form, None if the user may not add notes; and where it posts to.
+    #: The form; None if the user may not add notes.
     form: NoteForm | None
+    #: The URL to which the form posts.
     url: str
     is_erased: bool
 
 
 def note_steps(page: Page, obj: Any) -> Iterable[Step]:
-    """The newest notes, as steps of the story."""
+    """Yield the newest notes, as steps of the story."""
     for note in _newest(page, obj)[:ROWS]:
         yield Step(note.created_at, format_html(_("{} noted"), display.actor(note.author)), text=_text(page, note))
 
 
 def _newest(page: Page, obj: Any) -> list[Note]:
-    """One more than are shown; none if the user may not see them. The page asks twice and reads them once."""
+    """Return one note more than are shown; none if the user may not see them.
+
+    The page asks twice, so the notes are kept on the object and read once.
+    """
     kept: dict[str, Any] = obj.__dict__
     if "pi_notes" not in kept:
         rows = about(Note, obj).order_by("-created_at", "-pk")[: ROWS + 1]
@@ -69,7 +73,7 @@ def _newest(page: Page, obj: Any) -> list[Note]:
 
 
 def notes_section(model_admin: Any, page: Page, obj: Any) -> Iterable[Section]:
-    """A form to add a note, and a link to older ones. Nothing for users who may neither see nor add any."""
+    """Yield a form to add a note and a link to older notes; nothing if the user may neither see nor add notes."""
     may_add = model_admin.has_add_note_permission(page.request, obj)
     if not (page.may_view(Note) or may_add):
         return
@@ -93,14 +97,14 @@ def _unbound() -> NoteForm:
 
 
 class NotePage:
-    """One request of the page: it adds the note, or shows the form again with what was written and why not."""
+    """One request of the page: it adds the note, or shows the form again with its text and the error."""
 
     def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest, obj: Any) -> None:
         self.admin = model_admin
         self.request = request
         self.obj = obj
 
-    # Error reports must not contain the note, in this function and those that it calls.
+    # Error reports must not contain the note, neither from this function nor from functions that it calls.
     @sensitive_variables()
     def respond(self) -> HttpResponse:
         if self.request.method in ("GET", "HEAD"):
@@ -126,7 +130,7 @@ class NotePage:
         return self._page(form)
 
     def _page(self, form: NoteForm) -> HttpResponse:
-        # Without the right to view the object there is no page to go back to.
+        # Without the right to view the object, there is no page to go back to.
         may_view = self.admin.has_view_permission(self.request, self.obj)
         url = self.admin.object_url("change", self.obj) if may_view else ""
         title = _("Add a note")

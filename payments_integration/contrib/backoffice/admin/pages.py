@@ -1,4 +1,4 @@
-"""The back office's ModelAdmins: what each list and page of the core gets in addition."""
+"""Register the back office's ModelAdmins, which add to each list and page of the core."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from payments_integration.admin.shared.story import Step
 
 AdminT = TypeVar("AdminT", bound=type[Any])
-#: Loaded by pages with charts, in this order.
+#: The scripts of pages with charts, in the order in which they load.
 SCRIPTS = ("payments_backoffice/vendor/chart.js/chart.umd.min.js", "payments_backoffice/dashboard.js")
 
 
 def instead(model: type[Model]) -> Any:
-    """Register the decorated class for the model, in the place of the one that is registered."""
+    """Register the decorated class for the model, in place of the registered one."""
 
     def register(model_admin: AdminT) -> AdminT:
         if admin.site.is_registered(model):
@@ -80,7 +80,7 @@ class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
     # An error report must not contain the note.
     @method_decorator(sensitive_post_parameters("text"))
     def add_note_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        # Here and below, pages are loaded when they are opened, not at start-up.
+        # Here and below, the module of a page is loaded when the page is opened, not at start-up.
         from payments_integration.contrib.backoffice.admin.notes import NotePage  # noqa: PLC0415
 
         return NotePage(self, request, self.permitted(request, object_id, "add_note")).respond()
@@ -146,7 +146,7 @@ class PaymentAdmin(NotedAdmin, payments.PaymentAdmin):
         return search.url(self.admin_site, request)
 
     def search_view(self, request: HttpRequest) -> HttpResponse:
-        # Not about payments only: the page checks which rows the user may see.
+        # The search is not only about payments: the page checks which rows the user may see.
         from payments_integration.contrib.backoffice.admin.overview.search import SearchPage  # noqa: PLC0415
 
         return SearchPage(self, request).respond()
@@ -307,7 +307,7 @@ class MovementAdmin(BackOfficeAdmin, finance.MovementAdmin):
 
 @admin.register(Note)
 class NoteAdmin(ReadOnlyAdmin):
-    """Every note. There is no export: notes stay here."""
+    """The list of all notes. It has no export, so that notes stay in the admin."""
 
     change_list_template = "admin/payments_integration/change_list.html"
     change_form_template = "admin/payments_integration/change_form.html"
@@ -328,7 +328,7 @@ class NoteAdmin(ReadOnlyAdmin):
 
 @admin.register(Todo)
 class TodoAdmin(ReadOnlyAdmin):
-    """The to-do list, where the admin's menu has the list of a model. Its rows are computed."""
+    """The entry of the to-do list in the admin's menu. The rows of the list are computed."""
 
     menu_place = Place.TODO
 

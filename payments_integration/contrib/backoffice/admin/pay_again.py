@@ -1,7 +1,7 @@
-"""Paying again what failed or came back: a new payout, at most one for each.
+"""Pay again a payout that failed or was returned: create at most one new payout for each.
 
-Every form that pays the same payout again has the same idempotency key, in whichever tab and by whichever person it
-was opened. So however often such forms are confirmed, one payout is made.
+Every form that pays the same payout again has the same idempotency key, in any tab and for any person. So only one
+payout is made, no matter how often such forms are confirmed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ AGAIN = "again"
 
 
 def is_payable_again(payout: Payout) -> bool:
-    # A refund that failed is refunded again, so that the payment knows of it.
+    # Do not pay a refund's payout again: the user refunds again instead, so that the payment knows of it.
     return payout.status in MONEY_IS_BACK and not payout.refund_id
 
 
 def attempt(payout: Payout) -> tuple[str, Operation | None]:
-    """The idempotency key with which it is paid again, and the operation that did so or may still do so.
+    """Return the idempotency key with which it is paid again, and the operation that paid it again or still may.
 
     A refused attempt keeps its key for ever, so the next attempt has the next key.
     """
@@ -57,7 +57,7 @@ def attempt(payout: Payout) -> tuple[str, Operation | None]:
 
 
 def obstacle(site: AdminSite, payout: Payout) -> str:
-    """Why it must not be paid again, as a sentence with a link; empty if nothing is in the way."""
+    """Return why it must not be paid again, as a sentence with a link, or "" if it may be."""
     shown = display.admin_link(site, Payout, payout.pk)
     executes = format_html(_("Payout {} executes a refund. Refund again on the page of the payment."), shown)
     if payout.refund_id:
@@ -72,7 +72,7 @@ def obstacle(site: AdminSite, payout: Payout) -> str:
     if operation is not None and operation.result_id:
         return _paid_again(site, payout, operation)
     if Refund.objects.filter(account=payout.account, payout_id=payout.pk).exists():
-        # Either of the two may name the other.
+        # A refund may name its payout although the payout does not name the refund.
         return executes
     if operation is None:
         operation = _asked_for(payout)
@@ -89,7 +89,7 @@ def obstacle(site: AdminSite, payout: Payout) -> str:
 
 
 def _paid_again(site: AdminSite, payout: Payout, operation: Operation) -> str:
-    """When it was paid again and what became of that, with a link."""
+    """Return a sentence with a link that says when it was paid again, and the result."""
     made = Payout.objects.filter(account=payout.account, pk=operation.result_id).only("status").first()
     status = display.status_word(Kind.PAYOUT, made.status if made else PayoutStatus.CREATED)
     words = format_html(_("Paid again at {at}: {status}"), at=display.moment(operation.created_at), status=status)
@@ -98,7 +98,7 @@ def _paid_again(site: AdminSite, payout: Payout, operation: Operation) -> str:
 
 
 def what_happened(site: AdminSite, payout: Payout, *, personal: bool) -> str:
-    """That the money is sent again, and what became of it the first time. ``personal``: with the reason."""
+    """Return a warning that money is sent again, with the result of the first payout. ``personal`` adds the reason."""
     if payout.status == PayoutStatus.RETURNED:
         words = _("This sends money again, as a new payout. Payout {} of {} was sent, and the bank returned it.")
     else:
@@ -113,7 +113,7 @@ def what_happened(site: AdminSite, payout: Payout, *, personal: bool) -> str:
 
 
 def _asked_for(payout: Payout) -> Operation | None:
-    """A payout with the same reference that may still be made."""
+    """Return an open operation that may still make a payout with the same reference."""
     if not payout.merchant_reference:
         return None
     return Operation.objects.filter(
@@ -125,7 +125,7 @@ def _asked_for(payout: Payout) -> Operation | None:
 
 
 def _later(payout: Payout) -> Payout | None:
-    """A later payout with the same reference that is open or succeeded."""
+    """Return a later payout with the same reference that is open or succeeded."""
     if not payout.merchant_reference:
         return None
     rows = Payout.objects.filter(
@@ -143,20 +143,21 @@ class PayAgainForm(PayoutForm):
 
 
 class PayAgainPage(PayoutPage):
-    """The page that creates a payout, filled in with one that did not arrive."""
+    """The page that creates a payout, filled in with a payout that did not arrive."""
 
     def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
         super().__init__(model_admin, request)
         given = request.POST if request.method == "POST" else request.GET
         #: The payout that is paid again.
         self.first = self.seen(given.get(AGAIN))
-        #: Why it is not; then the form is empty.
+        #: The reason why it is not paid again. The form is empty then.
         self.refused = ""
 
     def form(self, *args: Any, **kwargs: Any) -> PayoutForm:
         form = PayAgainForm(*args, **kwargs)
         if self.first is not None and "account" in form.fields:
-            # Keys are unique within an account, so only there they keep two tabs from sending twice.
+            # Offer only the payout's account: keys are unique within an account, so a key stops a second payout only
+            # there.
             only = self.first.account
             cast("forms.ChoiceField", form.fields["account"]).choices = [(only, conf.account_name(only))]
         return form
@@ -181,7 +182,7 @@ class PayAgainPage(PayoutPage):
     def check(self, form: Any) -> None:
         if self.first is not None:
             try:
-                # It must not have succeeded in the meantime.
+                # Read it again, because it must not have succeeded in the meantime.
                 self.first = services.refresh(self.first)
             except (PaymentsError, WireError, ImproperlyConfigured) as error:
                 form.add_error(None, explain(self.admin.admin_site, error))

@@ -1,7 +1,7 @@
-"""The filters that a user keeps under a name, per list: saved, opened by a link, and deleted.
+"""Save a list's filters under a name for one user, show them as links, and delete them.
 
-A saved filter holds the parameters of the list's filters and nothing else: no search text, which may be a payer's
-name, no order and no page. Opening one gives no access: it is a link to the list.
+A saved filter holds only the parameters of the list's filters: no search text, which may be a payer's name, no order
+and no page. A saved filter gives no access, because it is only a link to the list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from payments_integration.permissions import user_id
 
 #: The most saved filters of one user on one list.
 MAX_SAVED = 20
-#: The longest query string that is saved.
+#: The longest query string that is saved, in characters.
 _MAX_QUERY = 1_000
 
 
@@ -51,12 +51,12 @@ class SavedFilters:
 
     @property
     def url(self) -> str:
-        """Where forms are sent. It has the list's filters, so that the list can be shown as it was."""
+        """The URL to which forms are sent. It has the list's filters, so that the list can be shown as it was."""
         name = f"admin:{self._admin.url_name('saved-filters')}"
         return f"{reverse(name, current_app=self._admin.admin_site.name)}?{self.query}"
 
     def tools(self) -> Iterable[Tool]:
-        """The form to save the list's filters, while it has some that are not saved."""
+        """Yield the form to save the list's filters, if it has filters that are not saved."""
         if self.query and all(row.query != self.query for row in self.rows):
             question = _("Only you see them. The search text is not saved.")
             yield Tool(_("Save these filters"), self.url, question=question, form=NameForm(auto_id="pi-saved-%s"))
@@ -97,7 +97,7 @@ class SavedFilters:
 
 
 def _query(given: QueryDict, known: set[str]) -> str:
-    """The filters among the parameters, always in the same order."""
+    """Return the filters among the parameters, always in the same order."""
     kept = QueryDict(mutable=True)
     for name in sorted(known & set(given)):
         if value := given.get(name, "").strip():

@@ -1,4 +1,4 @@
-"""The rows that came into a status on some days, which may be long after their creation."""
+"""Find the rows that came into a status on some days, which may be long after their creation."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from payments_integration.dates import start_of
 from payments_integration.enums import RefundStatus
 from payments_integration.models import StatusChange
 
-#: The query parameter of ``StatusSince``: a day, included.
+#: The query parameter of ``StatusSince``: the first day.
 SINCE = "status_since"
 SUCCEEDED, RETURNED = RefundStatus.SUCCEEDED, RefundStatus.RETURNED
-#: ``synced_at`` is a time of our clock, a change's ``at`` one of the provider's.
+#: A margin, because ``synced_at`` is by our clock, and a change's ``at`` is by the provider's.
 _CLOCKS = timedelta(days=1)
 
 
 def since(rows: QuerySet[Any], at: datetime) -> QuerySet[Any]:
-    """The mirror rows whose present status began at ``at`` or later.
+    """Return the mirror rows whose present status began at ``at`` or later.
 
-    A row is synced when its status changes, so the index over status and ``synced_at`` leaves few rows, and each takes
+    A row is synced when its status changes, so the index over status and ``synced_at`` leaves few rows. Each row takes
     one look at the index over the object's changes.
     """
     changes = StatusChange.objects.filter(
@@ -40,9 +40,9 @@ def since(rows: QuerySet[Any], at: datetime) -> QuerySet[Any]:
 
 
 class SucceededDays(Days):
-    """Filters mirror rows without a time of success by their change to "succeeded".
+    """A filter for mirror rows without a time of success: it uses their change to "succeeded".
 
-    Rows that were returned since are included: their money did go out on that day.
+    It includes rows that were returned since, because their money did go out on that day.
     """
 
     def within(self, rows: QuerySet[Any], start: datetime | None, end: datetime | None) -> QuerySet[Any]:
@@ -54,26 +54,26 @@ class SucceededDays(Days):
             # As above, the index over status and ``synced_at`` leaves few rows.
             changes, rows = changes.filter(at__gte=start), rows.filter(synced_at__gte=start - _CLOCKS)
         if end:
-            # Nothing succeeds before it is created, so the list's order begins near its first row.
+            # No object succeeds before it is created, so the list's order begins near its first row.
             changes, rows = changes.filter(at__lt=end), rows.filter(created_at__lt=end)
         return rows.filter(Exists(changes))
 
 
 def success_days(field_name: str = "succeeded_at", base: type[Days] = Days) -> type[Days]:
-    """A filter on the day of success."""
+    """Return a filter on the day of success."""
     own = {"field_name": field_name, "prefix": "succeeded_", "title": _("day of success")}
     return cast("type[Days]", type("SuccessDaysFilter", (base,), {**own, "parameter_name": f"succeeded_{FROM}"}))
 
 
 class StatusSince(admin.ListFilter):
-    """Shown while a link has the parameter and a status. After an invalid day the list is empty.
+    """A filter that is shown if the link has its parameter and a status. With an invalid day, the list is empty.
 
-    Without a status it is ignored: a list of every status could read the whole table for it.
+    Without a status it is ignored, because a list of every status could read the whole table.
     """
 
     title = _("status since")
     template = "admin/filter.html"
-    #: Themes of the admin read it from every filter.
+    #: Themes of the admin read this name from every filter.
     parameter_name = SINCE
 
     def __init__(self, request: HttpRequest, params: dict[str, Any], model: type[Model], model_admin: Any) -> None:

@@ -1,7 +1,7 @@
-"""What all rows of a list add up to, per currency, on every page of the list.
+"""Add up all rows of a list per currency, and show the totals on every page of the list.
 
-Few rows are added up at once. With more, or where no single index finds them, the page has a link that adds up
-everything: a list costs the same with a hundred million rows.
+A small number of rows is added up with the page. With more rows, or if no single index finds them, the page has a link
+that adds up everything. So a list costs the same even with a hundred million rows.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from payments_integration.models import Mirror
 
 #: The query parameter that asks for all rows. It is no filter: links to other pages and exports leave it out.
 ADD_UP = "add_up"
-#: The most rows that are added up without it.
+#: The most rows that are added up without this parameter.
 MAX_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The table of totals; without lines the rows were too many."""
+    """The table of totals. It has no lines if there are too many rows."""
 
     headings: list[str]
-    #: Currency, number of rows, and the sums.
+    #: (currency, number of rows, sums).
     lines: list[tuple[str, str, list[str]]]
 
 
 def totals(rows: QuerySet[Any], names: Iterable[str], specs: Iterable[Any], *, everything: bool) -> Totals:
-    """The sums of the amounts ``names`` over ``rows``, which ``specs`` have filtered."""
+    """Return the sums of the amounts ``names`` over ``rows``, which ``specs`` have filtered."""
     names = list(names)
     fields = [rows.model._meta.get_field(name) for name in names]
     headings = [capfirst(str(getattr(field, "verbose_name", field.name))) for field in fields]
     if not everything and not _is_found_by_one_index(specs):
         return Totals(headings, [])
     if issubclass(rows.model, Mirror):
-        # What the provider does not know any more is no money.
+        # Objects that the provider no longer knows are no money.
         rows = rows.filter(gone_at=None)
-    # In the order of the list, so that the database goes about it as about a page.
+    # Keep the order of the list, so that the database plans the query like a page.
     limited = rows.order_by() if everything else rows[: MAX_ROWS + 1]
     found = statements.sums_by(limited, "currency", names, using=rows.db)
     if not everything and sum(count for _currency, count, _sums in found) > MAX_ROWS:
@@ -62,7 +62,7 @@ def _count(number: int) -> str:
 
 
 def _is_found_by_one_index(specs: Iterable[Any]) -> bool:
-    """Whether an index finds the rows, or a range of days bounds how many are looked at."""
+    """Return True if an index finds the rows, or if a range of days limits the rows that are read."""
     chosen = [spec for spec in specs if spec.used_parameters]
     has_days = any(isinstance(spec, Days) and spec.begins for spec in chosen)
     return has_days or sum(isinstance(spec, KnownValues) for spec in chosen) <= 1

@@ -1,7 +1,7 @@
-"""A list as an Excel file, with real numbers and times. Needs the extra ``xlsx``.
+"""Export a list as an Excel file, with real numbers and times. Needs the extra ``xlsx``.
 
-XlsxWriter writes the sheet to a temporary file, row by row, and packs it after the last row. So memory stays flat, but
-the download begins only then, within the time that the server gives a request: hence the limit of rows.
+XlsxWriter writes the sheet to a temporary file, row by row, and packs it after the last row. So memory use stays
+constant, but the download begins only then. The number of rows is limited, because the server limits this time.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from payments_integration.admin.shared.downloads import download
 from payments_integration.contrib.backoffice.admin.export import Value
 from payments_integration.db.keyset import Order
 
-#: The most rows of a file: five seconds of work or so.
+#: The most rows of a file, which take about five seconds.
 MAX_ROWS = 20_000
 #: Excel keeps numbers as floats, which hold this many digits exactly, and knows no day before 1900.
 _MAX_DIGITS = 15
 _FIRST_YEAR = 1900
-#: The most characters of a cell.
+#: The most characters in a cell.
 _MAX_TEXT = 32_767
-#: XlsxWriter reads such text as XML, and does not escape it.
+#: XlsxWriter takes such text for XML, and does not escape it.
 _RICH = re.compile(r"<r>.*</r>", re.DOTALL)
 _NOT_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _TIME, _DATE = "yyyy-mm-dd hh:mm:ss", "yyyy-mm-dd"
@@ -40,14 +40,14 @@ _CONTENT_TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml.she
 
 
 def is_too_long(rows: QuerySet[Any], order: Order) -> bool:
-    """Whether there are more rows than a file may have."""
+    """Return True if there are more rows than a file may have."""
     return rows.order_by(*order.by)[MAX_ROWS : MAX_ROWS + 1].exists()
 
 
 def xlsx_response(
     request: HttpRequest, names: list[str], found: Iterable[list[list[Value]]], filename: str
 ) -> StreamingHttpResponse:
-    """A download: a row with the columns' ``names``, and the rows of these batches."""
+    """Return a download: a row with the columns' ``names``, and the rows of these batches."""
     file = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the response)
     try:
         _write(file, names, found)
@@ -56,13 +56,13 @@ def xlsx_response(
         raise
     file.seek(0)
     response = download(request, _parts(file), f"{filename}.xlsx", _CONTENT_TYPE)
-    # Also if the browser goes away before the first part.
+    # Close the file with the response, even if the browser disconnects before the first part.
     response._resource_closers.append(file.close)  # type: ignore[attr-defined]
     return response
 
 
 def _write(file: IO[bytes], names: list[str], found: Iterable[list[list[Value]]]) -> None:
-    # A folder of its own: XlsxWriter leaves its temporary files where they are if it fails.
+    # Use a separate folder, because XlsxWriter does not delete its temporary files if it fails.
     with tempfile.TemporaryDirectory() as folder:
         book = Workbook(file, {"constant_memory": True, "tmpdir": folder})
         try:
@@ -72,7 +72,7 @@ def _write(file: IO[bytes], names: list[str], found: Iterable[list[list[Value]]]
                 for row in batch:
                     sheet.append(row)
         except BaseException:
-            # Closes its files; what it packs is thrown away.
+            # Close the book only to close its files. The packed file is discarded.
             with contextlib.suppress(Exception):
                 book.close()
             raise
@@ -80,7 +80,7 @@ def _write(file: IO[bytes], names: list[str], found: Iterable[list[list[Value]]]
 
 
 class _Sheet:
-    """The only sheet of a book. Text never becomes a formula, a link or a number: the kind of each cell is given."""
+    """The only sheet of a book. Each cell's kind is given, so text never becomes a formula, a link or a number."""
 
     def __init__(self, book: Workbook, *, columns: int) -> None:
         self._sheet: Any = book.add_worksheet()

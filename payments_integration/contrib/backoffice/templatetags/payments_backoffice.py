@@ -1,7 +1,7 @@
-"""The overview, for the index page of the core's app in the admin.
+"""Show the overview on the index page of the core's app in the admin.
 
-Django imports every tag library when it builds a template engine, also where the admin is not installed. So the tags
-import the admin when they are used.
+Django imports every tag library when it builds a template engine, even if the admin is not installed. So the tags
+import the admin only when they are used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ register = template.Library()
 
 @register.inclusion_tag("admin/payments_backoffice/includes/dashboard.html", takes_context=True)
 def payments_dashboard(context: template.Context) -> dict[str, Any]:
-    """The overview of one account, as far as this user may see it."""
+    """Return the overview of one account, as far as this user may see it."""
     from payments_integration.admin.shared.menu import current_site  # noqa: PLC0415
     from payments_integration.contrib.backoffice.admin.overview.page import Dashboard  # noqa: PLC0415
 

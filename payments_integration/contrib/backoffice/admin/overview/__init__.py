@@ -1,1 +1,1 @@
-"""The overview of an account, and the pages that it leads to: the search, and orders that do not match."""
+"""Show the overview of an account and the pages to which it leads: the search and the to-do list."""

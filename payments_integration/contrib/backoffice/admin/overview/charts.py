@@ -1,4 +1,4 @@
-"""Charts as data: a script draws them, and a table shows the same numbers."""
+"""Describe charts as data. A script draws them, and a table shows the same numbers."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Series:
     name: StrOrPromise
-    #: What is drawn; amounts in minor units.
+    #: The values to draw. Amounts are in minor units.
     values: tuple[int | None, ...]
-    #: The same as text, for the tooltips and the table.
+    #: The same values as text, for the tooltips and the table.
     texts: tuple[str, ...]
-    #: The number of its colour and pattern, the same in every chart.
+    #: The number of its colour and pattern, which is the same in every chart.
     look: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """``bars``: vertical, stacked or side by side; ``rows``: horizontal, with their numbers; ``steps``: over time."""
+    """A chart of one of three kinds.
+
+    ``bars`` are vertical, stacked or side by side. ``rows`` are horizontal, with numbers. ``steps`` have a time axis.
+    """
 
     id: str
     title: StrOrPromise
@@ -38,11 +41,11 @@ class Chart:
     labels: tuple[str, ...]
     series: tuple[Series, ...]
     stacked: bool = False
-    #: How many of the values' digits are decimals.
+    #: The number of the values' digits that are decimals.
     decimals: int = 0
     #: A currency, or "%".
     unit: str = ""
-    #: ``steps`` only: the times, in milliseconds since 1970.
+    #: For ``steps`` only: the times, in milliseconds since 1970.
     moments: tuple[int, ...] = ()
 
     @property
@@ -82,6 +85,6 @@ class Chart:
 
     @property
     def rows(self) -> Iterator[tuple[str, list[str]]]:
-        """The rows of the table: a label and one cell per series."""
+        """The rows of the table, each with a label and one cell per series."""
         for number, label in enumerate(self.labels):
             yield label, [series.texts[number] or display.EMPTY for series in self.series]

@@ -1,6 +1,7 @@
-"""The overview's first numbers: the money of today and of yesterday in each currency, against what is usual.
+"""Compare the money of today and of yesterday in each currency with the usual amount. The overview begins with this.
 
-Usual is the average of the same weekday in the weeks before; for today, until the same time of the day.
+The usual amount is the average of the same weekday in the weeks before. For today, it counts only money that moved
+before the same time of the day.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """An amount of one day, without its currency, which its row names. An empty text: nothing moved, or is usual."""
+    """An amount of one day. Its row names the currency. A text is empty if no money moved, or none usually moves."""
 
     heading: StrOrPromise
     amount: str
     #: The address of its movements.
     url: str
     usual: str
-    #: How far the amount is from the usual, such as "+14 %".
+    #: The difference from the usual amount, such as "+14 %".
     change: str
 
 
 @dataclass(frozen=True, slots=True)
 class DayTable:
-    """One day: a row for each currency, a column for each kind of money."""
+    """One day, with a row for each currency and a column for each kind of money."""
 
     id: str
     title: str
@@ -61,7 +62,7 @@ class _Sum:
 
 
 class DayTables:
-    """Today's table and yesterday's. ``book(period)``: the address of a cash book."""
+    """The tables of today and of yesterday. ``book(period)`` returns the address of a cash book."""
 
     def __init__(
         self, found: Statistics, currencies: list[str], link: Callable[..., str], book: Callable[[str], str]
@@ -117,11 +118,11 @@ class DayTables:
         )
 
     def _weeks(self, day: int) -> list[int]:
-        """The same weekday in the weeks before, since money began to move."""
+        """Return the same weekday in the weeks before, since money began to move."""
         return [day - 7 * number for number in range(1, WEEKS + 1) if day - 7 * number >= self._begun]
 
     def _usual(self, currency: str, kind: Kind, day: int) -> int | None:
-        """In minor units, rounded half up; None if there is no week to compare with."""
+        """Return the usual amount in minor units, rounded half up; None if there is no week to compare with."""
         weeks = self._weeks(day)
         if not weeks:
             return None

@@ -1,4 +1,4 @@
-"""The kinds of money of the overview, in the order of the page. The cash book has the same."""
+"""Define the kinds of money of the overview, in the order of the page. The cash book has the same kinds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of money: the kinds of its movements, and their sign, so that what goes out is shown without one."""
+    """One kind of money: the kinds of its movements, and the sign that makes money that goes out positive."""
 
     label: StrOrPromise
     kinds: tuple[MovementKind, ...]
     sign: int = -1
-    #: The look of dashboard.js; None: it is in no chart.
+    #: The number of its look in dashboard.js; None if it is in no chart.
     look: int | None = None
 
     @property
@@ -36,7 +36,7 @@ class Kind:
 
 RECEIVED = Kind(gettext_lazy("Received"), (MovementKind.PAYMENT,), sign=1, look=0)
 FEES = Kind(gettext_lazy("Fees"), (MovementKind.PAYMENT_FEE, MovementKind.PAYOUT_FEE), look=5)
-#: What was received, less the fees.
+#: The received money, less the fees.
 NET = Kind(gettext_lazy("Net"), (*RECEIVED.kinds, *FEES.kinds), sign=1)
 REFUNDED = Kind(gettext_lazy("Refunded"), (MovementKind.REFUND,), look=3)
 CHARGED_BACK = Kind(gettext_lazy("Charged back"), (MovementKind.CHARGEBACK,), look=6)

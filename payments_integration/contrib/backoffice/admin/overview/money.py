@@ -1,7 +1,7 @@
-"""The overview's money: today's and yesterday's of every currency, and a month of one currency, which is chosen.
+"""Show the overview's money: today and yesterday in every currency, and a month of the currency that is chosen.
 
-Money counts on the day when it moved, as in the cash book; what it is broken down by status, on the day when it was
-created. Amounts of different currencies are never added.
+Money counts on the day when it moved, as in the cash book. Objects that are broken down by status count on the day
+when they were created. Amounts of different currencies are never added.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from payments_integration.money import exponent, format_money
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: The looks of dashboard.js by status, in the colours of the lists: green, red, grey, and amber or blue for waiting.
+#: The number of the look in dashboard.js by status. The colours are the lists' colours: green, red, grey, and amber or
+#: blue for waiting.
 LOOKS: dict[str, int] = {
     PaymentStatus.SUCCEEDED: 0, PaymentStatus.FAILED: 1, PaymentStatus.CHARGEBACK: 6, PaymentStatus.EXPIRED: 5,
     PaymentStatus.CANCELED: 7, PaymentStatus.CREATED: 2, PaymentStatus.PROCESSING: 8, PaymentStatus.REQUIRES_ACTION: 3,
     PaymentStatus.ON_HOLD: 9, PaymentStatus.PARTIALLY_PAID: 10, PaymentStatus.OVERPAID: 11,
 }  # fmt: skip
-#: A status that this version does not know.
+#: The look of a status that this version does not know.
 _UNKNOWN_LOOK = 4
 
 
@@ -53,7 +54,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Days of the statistics, both included, as indexes."""
+    """A range of days of the statistics, from index ``first`` to index ``last``, both included."""
 
     label: str
     first: int
@@ -62,9 +63,9 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    #: Plain text, for the links.
+    #: The name as plain text, for the links.
     name: str
-    #: The same, or a status with its colour.
+    #: The same name, or a status with its colour.
     label: str
     #: (heading, cell) of each period.
     cells: list[tuple[str, Cell]]
@@ -97,8 +98,8 @@ class CurrencyPanel:
 class MoneyPanels:
     """The money of one account for one user.
 
-    ``link(model, **filters)``: the URL of a list; ``book(period)``: that of a cash book; ``sees(model)``: whether the
-    user may see such rows.
+    ``link(model, **filters)`` returns the URL of a list, and ``book(period)`` the URL of a cash book. ``sees(model)``
+    returns True if the user may see rows of the model.
     """
 
     def __init__(
@@ -129,11 +130,11 @@ class MoneyPanels:
             Period(_("Yesterday"), today - 1, today - 1),
             *self._weeks,
         )
-        # Labels are made from noon, which is on the right day even if clocks skip midnight.
+        # Make labels from noon, which is on the right day even if clocks skip midnight.
         self._labels = tuple(in_words(day_of(at + timedelta(hours=12)), "MONTH_DAY_FORMAT") for at in bounds)
 
     def context(self, asked: str) -> dict[str, Any]:
-        """``asked``: the currency that the user has chosen; of another text the one that is used most is shown."""
+        """Return the template's context. ``asked`` is the chosen currency; other texts select the most used one."""
         models = [model for model in self._groups if self._sees(model)]
         currencies = self._currencies(models)
         chosen = asked if asked in currencies else self._busiest(currencies, models)
@@ -149,13 +150,13 @@ class MoneyPanels:
         return [*self._found.movements, *(group for model in models for group in self._groups[model])]
 
     def _currencies(self, models: Iterable[type[Model]]) -> list[str]:
-        """The currencies with any money, in the order of the spec, then unknown ones."""
+        """Return the currencies with any money, in the order of the spec, then unknown ones."""
         present = {group.currency for group in self._visible(models)}
         known = [currency for currency in Currency.values if currency in present]
         return known + sorted(present.difference(known))
 
     def _busiest(self, currencies: list[str], models: Iterable[type[Model]]) -> str:
-        """The currency with the most movements, payments, refunds and payouts; empty if there is none."""
+        """Return the currency with the most movements, payments, refunds and payouts, or "" if there is none."""
         counts: Counter[str] = Counter()
         for group in self._visible(models):
             counts[group.currency] += group.count
@@ -214,7 +215,7 @@ class MoneyPanels:
     # Money in and out
 
     def _flows(self, currency: str) -> list[Row]:
-        """The first kind, and of the others those that moved."""
+        """Return the row of the first kind, and the rows of other kinds with movements."""
         first, *others = (self._flow(kind, currency) for kind in KINDS)
         return [first, *(row for row in others if any(cell.count for _label, cell in row.cells))]
 
@@ -272,7 +273,7 @@ class MoneyPanels:
         return Series(name, values, tuple(format_money(value, currency) if value else "" for value in values), look)
 
     def _list(self, model: type[Model], period: Period, **filters: str) -> str:
-        """The URL of the list of rows that were created, or moved, in a period."""
+        """Return the URL of the list of rows that were created, or moved, in a period."""
         days = {DAYS_FROM: self._dates[period.first]}
         if period.last < self._found.days.last:
             days[DAYS_TO] = self._dates[period.last]
@@ -282,7 +283,7 @@ class MoneyPanels:
 def _table(
     groups: Iterable[Group], key: Callable[[Group], str], amount: Callable[[Group], int]
 ) -> dict[str, dict[int, int]]:
-    """Sums by key and day."""
+    """Return sums by key and day."""
     sums: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for group in groups:
         sums[key(group)][group.day] += amount(group)
@@ -302,5 +303,5 @@ def _look(status: str) -> int:
 
 
 def _slug(currency: str) -> str:
-    """An HTML id: an unknown currency may be any text."""
+    """Return text for an HTML id, because an unknown currency may be any text."""
     return "".join(char if char.isalnum() and char.isascii() else f"-{ord(char):x}" for char in currency)

@@ -1,6 +1,6 @@
-"""The overview of an account: the head of the to-do list, today's money, a month of it, and the balances.
+"""Show the overview of an account: the head of the to-do list, today's money, a month of money, and the balances.
 
-Each panel is shown to users who may see the rows that it counts, and links to them.
+Each panel is shown to users who may see the rows that it counts, and links to these rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from payments_integration.models import Balance, Operation, Payment, Payout, Ref
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-#: Statistics are counted only for users who may see one of these models.
+#: Each statistic is counted only for users who may see one of its models.
 _COUNTED_FOR: dict[str, tuple[type[Model], ...]] = {
     "health": todo_rows.REPAIRED_BY,
     "balances": (Balance,),
@@ -57,7 +57,7 @@ class Dashboard(AccountPage):
     """The overview of one account, as one user sees it."""
 
     def context(self) -> dict[str, Any]:
-        """The context of the overview's template."""
+        """Return the context of the overview's template."""
         wanted = [name for name, models in _COUNTED_FOR.items() if any(map(self.sees, models))]
         if not self.account or not (wanted or self.sees(Operation)):
             return {"empty": True, "account": self.account}
@@ -81,7 +81,10 @@ class Dashboard(AccountPage):
         }
 
     def _state(self, found: Statistics, *, is_empty: bool) -> dict[str, Any]:
-        """The technical problems, and the steps of a new installation. ``is_fresh``: they stand alone."""
+        """Return the technical problems, and the steps of a new installation.
+
+        ``is_fresh`` is True if the installation has no data yet, so that the page shows only the steps.
+        """
         report = found.health
         if report is None:
             return {"steps": [], "is_fresh": False, "problems": [], "examined": False}
@@ -102,11 +105,11 @@ class Dashboard(AccountPage):
         return f"{url}?{urlencode(self._chosen())}" if url and self._several else url
 
     def _last_month_url(self) -> str:
-        """The URL of the payments that were paid in the last calendar month, from where they are exported."""
+        """Return the URL of the payments that were paid in the last calendar month. Users export them there."""
         return self.link(Payment, **{f"succeeded_{PERIOD}": "last-month"})
 
     def _cash_books(self) -> Iterator[tuple[StrOrPromise, str]]:
-        """(period, URL) of the books that are read most."""
+        """Yield (period, URL) of the most used cash books."""
         for name in ("yesterday", "this-month", "last-month"):
             if book := self._book(name):
                 yield PERIODS[name][0], book
@@ -117,19 +120,19 @@ class Dashboard(AccountPage):
                 yield capfirst(str(model._meta.verbose_name_plural)), listed
 
     def _book(self, period: str) -> str:
-        """The URL of the cash book of a period; empty if the user may not see it."""
+        """Return the URL of the cash book of a period, or "" if the user may not see it."""
         if not cash_book.may_see(self._site, self._request):
             return ""
         return cash_book.url(self._site, **{PERIOD: period, **self._chosen()})
 
     def _hidden(self) -> list[StrOrPromise]:
-        """What the overview leaves out for this user."""
+        """Return the names of the parts that the overview leaves out for this user."""
         names = hidden(self._site, self._request, Payment, Refund, Payout, Balance, Operation)
         technical = hidden(self._site, self._request, *TECHNICAL)
         return [*names, _("technical state")] if set(technical) - set(names) else names
 
     def _balances(self, found: Statistics) -> Iterator[tuple[str, list[tuple[StrOrPromise, str]]]]:
-        """(link, the named amounts) of each currency."""
+        """Yield (link, named amounts) of each currency."""
         for row in found.balances:
             amounts = (row.available, row.pending, row.reserve, row.hold, row.debt)
             shown = [display.money(amount, row.currency) for amount in amounts]

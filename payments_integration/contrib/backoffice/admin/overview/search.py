@@ -1,4 +1,4 @@
-"""One search over payments, payouts, refunds, deposit references and operations, for what people have in hand."""
+"""Search payments, payouts, refunds, deposit references and operations at once."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from payments_integration.admin.base import ReadOnlyAdmin
 
-#: What is searched, in the order of the page.
+#: The models that are searched, in the order of the page.
 MODELS: tuple[type[Any], ...] = (Payment, Payout, Refund, DepositReference, Operation)
-#: Rows per table, newest first. The list has the others.
+#: The number of rows per table, newest first. The admin's list has the others.
 ROWS = 10
 _OPERATION_PREFIX = "op_"
 
@@ -53,12 +53,12 @@ class SearchForm(TypedForm):
 
 
 def url(site: AdminSite, request: HttpRequest) -> str:
-    """The URL of the page; empty if the user may see nothing that it searches."""
+    """Return the URL of the page, or "" if the user may see none of the models."""
     return display.page_url(site, Payment, "search") if any(_visible(site, request)) else ""
 
 
 class SearchPage:
-    """A table for each kind of row that the user may see and that has matches."""
+    """One request of the page. It has a table for each kind of row that the user may see and that has matches."""
 
     def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
         self.admin = model_admin
@@ -100,9 +100,10 @@ class SearchPage:
                 yield self._table(model, rows, text)
 
     def _rows(self, model: type[Any], text: str, ids: list[str]) -> list[Any]:
-        """The rows of a model that match, newest first; one statement, and another if the text looks like an id.
+        """Return the rows of a model that match, newest first.
 
-        They are sorted here: for a sorted page, a database could read the whole table in its order.
+        Takes one statement, and another if the text looks like an id. Python sorts the rows, because a database that
+        sorts them could read the whole table in this order.
         """
         model_admin: Any = self.site.get_model_admin(model)
         lookups: list[filters.Lookup] = model_admin.get_lookups(self.request, text)
@@ -128,7 +129,7 @@ class SearchPage:
         return Table(capfirst(str(model._meta.verbose_name_plural)), tuple(columns), cells, more)
 
     def _columns(self, model: type[Any]) -> Columns:
-        """As in the lists: the money is the link, then its status, who, what and how; the id is last."""
+        """Return the columns in the order of the lists: the amount as a link, status, who, what, how, and the id."""
 
         def linked(shown: Callable[[Any], object]) -> Callable[[Any], str]:
             return lambda row: display.admin_link(self.site, model, row.pk, shown(row))

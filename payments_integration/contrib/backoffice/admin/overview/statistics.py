@@ -1,6 +1,7 @@
-"""The dashboard's statistics: a few queries per account, each over a limited range of an index, cached for a minute.
+"""Count the dashboard's statistics with a few queries per account, and cache them for a minute.
 
-The cache holds the same for every user; the page decides who sees what. Amounts are never added across currencies.
+Each query reads a limited range of an index. The cache holds the same for every user; the page decides who sees each
+part. Amounts are never added across currencies.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from payments_integration.db.sums import ExactSum
 from payments_integration.health import AccountReport
 from payments_integration.models import Balance, Payment, Payout, Refund
 
-#: The days that are counted, today included.
+#: The number of days that are counted, including today.
 DAYS = 30
-#: What is usual on a day is the average of the same weekday in so many weeks before. ``DAYS`` has yesterday's too.
+#: The usual amount of a day is the average of the same weekday in this number of weeks before. ``DAYS`` has the weeks
+#: before yesterday too.
 WEEKS = 4
 CACHE_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Days:
-    """Calendar days in the site's time zone, oldest first. ``bounds``: the start of each, and the end of the last."""
+    """Calendar days in the site's time zone, oldest first. ``bounds`` has each day's start and the end of the last."""
 
     bounds: tuple[datetime, ...]
 
@@ -47,22 +49,25 @@ class Days:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What was created, or moved, on one day in one currency and has one status now. Amounts are in minor units."""
+    """The rows that were created, or moved, on one day in one currency and have one status now.
+
+    Amounts are in minor units.
+    """
 
     day: int
     currency: str
     status: str
     count: int
     amount: int
-    #: Payments only: the method's code.
+    #: For payments only: the method's code.
     method: str = ""
-    #: Movements only: the part of the amount that had moved when the day was as old as today is.
+    #: For movements only: the part of the amount that moved before the present time of the day.
     early: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The statistics that were asked for; the others are None or empty. ``as_of``: the time of the oldest count."""
+    """The statistics that were asked for. The others are None or empty. ``as_of`` is the time of the oldest count."""
 
     days: Days
     as_of: datetime
@@ -71,23 +76,23 @@ class Statistics:
     payments: list[Group]
     payouts: list[Group]
     refunds: list[Group]
-    #: What moved, by the day of the cash book; the status is the kind of the movements.
+    #: Movements by the day of the cash book. The status is the kind of the movements.
     movements: list[Group]
-    #: When the movements were counted.
+    #: The time when the movements were counted.
     moved_until: datetime
     #: Orders that were paid twice, or do not match their payments.
     differences: list[todo.Thing]
 
 
 def last_days(count: int = DAYS) -> Days:
-    """The last days, today included. A day has 23 or 25 hours when clocks change."""
+    """Return the last days, including today. A day has 23 or 25 hours when clocks change."""
     today = dates.today()
     days = (today - timedelta(days=count - 1 - number) for number in range(count + 1))
     return Days(tuple(map(dates.start_of, days)))
 
 
 def gather(account: str, wanted: Iterable[str]) -> Statistics:
-    """The statistics of one account. ``wanted``: names of ``_COUNTERS``; only these are counted."""
+    """Return the statistics of one account. Counts only the ``wanted`` ones, which are names of ``_COUNTERS``."""
     days, names = last_days(), [name for name in _COUNTERS if name in set(wanted)]
     begun = days.bounds[0].isoformat()
     keys = {
@@ -130,7 +135,7 @@ def _payments(account: str, days: Days) -> list[Group]:
 
 
 def _money_out(account: str, days: Days) -> dict[str, list[Group]]:
-    """Payouts and refunds, in one statement."""
+    """Count payouts and refunds in one statement."""
     parts = {"payouts": Payout.objects.all(), "refunds": Refund.objects.all()}
     named = [_grouped(rows.annotate(name=Value(name)), account, days, "name") for name, rows in parts.items()]
     found: dict[str, list[Group]] = {name: [] for name in parts}
@@ -152,7 +157,7 @@ def _movements(account: str, days: Days) -> list[Group]:
 
 
 def _if_early(today: date) -> Case:
-    """The amount if it moved on today's weekday in an earlier week, before the time of day that it is now."""
+    """Return the amount if it moved on today's weekday in an earlier week, before the present time of the day."""
     clock = dates.on_site(timezone.now()).time()
     weeks = [today - timedelta(weeks=number) for number in range(1, WEEKS + 1)]
     is_early = [Q(booked_on=day, occurred_at__lt=dates.from_site(datetime.combine(day, clock))) for day in weeks]
@@ -165,8 +170,8 @@ def _differences(account: str, days: Days) -> list[todo.Thing]:
 
 
 def _grouped(rows: QuerySet[Any], account: str, days: Days, *names: str) -> Any:
-    """Day, currency, status, count and sum, then the columns ``names``."""
-    # What the provider does not know any more is no money.
+    """Return day, currency, status, count and sum, then the columns ``names``."""
+    # Objects that the provider no longer knows are no money.
     within = rows.filter(account=account, gone_at=None, created_at__gte=days.bounds[0], created_at__lt=days.bounds[-1])
     by_day = within.annotate(day=_day(days)).order_by().values("day", "currency", "status", *names)
     counted = by_day.annotate(count=Count("pk"), total=ExactSum("amount"))
@@ -174,7 +179,7 @@ def _grouped(rows: QuerySet[Any], account: str, days: Days, *names: str) -> Any:
 
 
 def _day(days: Days) -> Case:
-    """The index of the day, by comparison with its bounds: MariaDB has no time zones until they are loaded."""
+    """Return the index of the day, by comparison with its bounds: MariaDB has no time zones until they are loaded."""
     earlier = [When(created_at__lt=end, then=Value(number)) for number, end in enumerate(days.bounds[1:-1])]
     return Case(*earlier, default=Value(days.last), output_field=IntegerField())
 

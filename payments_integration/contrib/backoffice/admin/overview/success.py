@@ -1,4 +1,4 @@
-"""The overview's success by method: how many of the payments that have ended succeeded."""
+"""Chart the success by method: the share of ended payments that succeeded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUCCEEDED = ENDED_PAYMENT_STATUSES - VAIN_PAYMENT_STATUSES
 
 
 def success_chart(payments: Iterable[Group]) -> Chart | None:
-    """The chart; None if no payment has ended."""
+    """Return the chart, or None if no payment has ended."""
     ended: dict[str, int] = defaultdict(int)
     succeeded: dict[str, int] = defaultdict(int)
     for group in payments:
@@ -57,6 +57,6 @@ def success_chart(payments: Iterable[Group]) -> Chart | None:
 
 
 def _method(code: str) -> str:
-    """A method's name with its country, because several countries have a bank transfer."""
+    """Return a method's name with its country, because several countries have a bank transfer."""
     country = code.partition("_")[0].upper()
     return f"{method_name(code)} ({country})" if country in Country.values else method_name(code)

@@ -1,4 +1,4 @@
-"""The page of the to-do list: its views, and what the forms of its rows do."""
+"""Show the page of the to-do list, and do what the forms of its rows ask for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from payments_integration.validation.text import typed
 if TYPE_CHECKING:
     from payments_integration.admin.base import ReadOnlyAdmin
 
-#: So many people can be chosen, and so many done things are shown, the newest first.
+#: The number of people that can be chosen, and the number of done things that are shown, newest first.
 PEOPLE, DONE = 200, 50
 
 
@@ -53,7 +53,7 @@ class NoteForm(TypedForm):
 
 
 class TodoPage:
-    """One request of the page: it shows a view of the list, or does what a row's form asks for."""
+    """One request of the page: it shows a view of the list, or handles a row's form."""
 
     def __init__(self, model_admin: ReadOnlyAdmin, request: HttpRequest) -> None:
         self.admin = model_admin
@@ -63,7 +63,7 @@ class TodoPage:
         given = (request.POST if request.method == "POST" else request.GET).get("view", "")
         self.view = View(given) if given in View.values else View.OPEN
 
-    # Error reports must not contain the note, in this function and those that it calls.
+    # Error reports must not contain the note, neither from this function nor from functions that it calls.
     @sensitive_variables()
     def respond(self) -> HttpResponse:
         if not self.mine.is_open():
@@ -113,11 +113,11 @@ class TodoPage:
         return list(self.mine.problems(health)) if health is not None else []
 
     def _payments(self) -> Any:
-        """The page stands among those of the core's app, with their styles."""
+        """Return the ModelAdmin that renders the page, so that it looks like a page of the core's app."""
         return self.site.get_model_admin(Payment) if self.site.is_registered(Payment) else self.admin
 
     def _people(self) -> list[str]:
-        """The names of staff who may handle rows."""
+        """Return the names of staff who may handle rows."""
         users: Any = get_user_model()._default_manager
         backend = "django.contrib.auth.backends.ModelBackend"
         if hasattr(users, "with_perm"):
@@ -140,7 +140,7 @@ class TodoPage:
                 "note": note,
             }
 
-    # What the forms of a row do.
+    # The forms of a row
 
     def _act(self) -> HttpResponse:
         if not self.mine.may_handle:
@@ -168,7 +168,7 @@ class TodoPage:
         return url(self.site, view=self.view.value, **chosen)
 
     def _thing(self) -> Thing:
-        """The thing that the form names, as it is now. Raises ValidationError if it is over, or happened anew."""
+        """Return the thing that the form names, as it is now. Raises ValidationError if it ended or happened again."""
         given = self.request.POST
         kind, name = given.get("kind", ""), given.get("thing", "")
         found: list[Thing] = []

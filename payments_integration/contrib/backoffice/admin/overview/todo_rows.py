@@ -1,4 +1,4 @@
-"""The to-do list as people read it: who, how much, what, since when, and what can be done about it."""
+"""Prepare the rows of the to-do list for people: who, how much, what, since when, and the action that ends it."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 
-#: Technical problems are shown to users who may see one of these.
+#: Technical problems are shown to users who may see one of these models.
 REPAIRED_BY: tuple[type[Model], ...] = (AccountState, DueRefresh, Erasure, ReconciliationRun, WebhookEndpoint)
-#: The rows that the overview shows.
+#: The number of rows that the overview shows.
 HEAD = 5
 
-#: What happened and what to do, by kind, and by the status where it has one.
+#: Words that say what happened and what to do, by kind and, if the words depend on it, by status.
 _WORDS: dict[tuple[Kind, str], StrOrPromise] = {
     (Kind.ON_HOLD, ""): gettext_lazy("payment on hold: do not deliver yet"),
     (Kind.CHARGEBACK, ""): gettext_lazy("charged back: the bank took the money"),
@@ -57,7 +57,7 @@ _WORDS: dict[tuple[Kind, str], StrOrPromise] = {
     (Kind.UNPAID, ""): gettext_lazy("paid, but the order is not: mark it as paid and deliver, or refund"),
     (Kind.WITHOUT_PAYMENT, ""): gettext_lazy("order marked as paid, but no money is here: do not deliver"),
 }
-#: The same for operations; the operation comes first.
+#: The same for operations. The operation's name comes first.
 _OF_OPERATIONS: dict[Kind, StrOrPromise] = {
     Kind.DECIDE: gettext_lazy("%(operation)s: decide whether it happened"),
     Kind.APPROVE: gettext_lazy("%(operation)s: waits for approval"),
@@ -74,18 +74,19 @@ class Row:
     #: "CLP 250,000"; a dash if it is not known.
     amount: str
     who: str
-    #: What it is about, and its page.
+    #: Words that say what happened and what to do.
     what: str
+    #: The URL of its page.
     url: str
     reference: str
     reason: str
-    #: "2 h", and the time itself.
+    #: The time since then, such as "2 h".
     age: str
     at: str
     is_urgent: bool
-    #: (label, URL) of what ends it; empty if the user may do nothing there.
+    #: (label, URL) of the action that ends it; None if the user may do nothing there.
     action: tuple[StrOrPromise, str] | None
-    #: What names it in a form.
+    #: The hidden fields that name it in a form.
     fields: dict[str, str]
     is_done_by_note: bool
     is_erased: bool
@@ -108,17 +109,20 @@ class TodoRows(AccountPage):
         self._approves = may(request, "approve_operation")
 
     def kinds(self) -> list[Kind]:
-        """The kinds of which this user may see rows. Of operations, those that they asked for are always theirs."""
+        """Return the kinds whose rows this user may see. Users always see the operations that they asked for."""
         return [kind for kind, model in _MODELS.items() if self.sees(model)] + (
             [Kind.WITHOUT_PAYMENT] if self._order_models() else []
         )
 
     def is_open(self) -> bool:
-        """Whether the user may see anything that can be in the list."""
+        """Return True if the user may see any object that can be in the list."""
         return any(self.sees(model) for model in (Payment, Payout, Refund, Operation))
 
     def sees_problems(self) -> bool:
-        """Whether technical problems are theirs. Support reads events and operations, and can repair nothing."""
+        """Return True if the user can repair technical problems.
+
+        Support staff can read events and operations, but cannot repair anything.
+        """
         return any(map(self.sees, REPAIRED_BY))
 
     def _order_models(self) -> list[type[Model]]:
@@ -145,7 +149,7 @@ class TodoRows(AccountPage):
         )
 
     def differences(self) -> list[Thing]:
-        """Orders that do not match, as they are now."""
+        """Return the orders that do not match their payments now, without the cache."""
         return todo.differences_of(self.account, statistics.last_days().bounds[0]) if self.sees(Payment) else []
 
     def rows(self, things: Iterable[Thing]) -> list[Row]:
@@ -157,7 +161,7 @@ class TodoRows(AccountPage):
         return thing.kind not in todo.INFORMATIVE and not self._is_own_request(thing)
 
     def _is_own_request(self, thing: Thing) -> bool:
-        """Whether it waits for another person, because this one asked for it."""
+        """Return True if it waits for another person, because this user asked for it or may not approve."""
         own = bool(self.user_id) and thing.found.actor_id == self.user_id
         return thing.kind == Kind.APPROVE and (own or not self._approves)
 
@@ -211,7 +215,7 @@ class TodoRows(AccountPage):
         return str(_WORDS.get((kind, status)) or _WORDS[kind, ""])
 
     def _url(self, thing: Thing) -> str:
-        """The page of what the row is about."""
+        """Return the URL of the object that the row is about."""
         site = self._site
         if thing.order is not None and thing.kind == Kind.WITHOUT_PAYMENT:
             seen = may_view(site, self._request, thing.order.model)
@@ -222,7 +226,7 @@ class TodoRows(AccountPage):
         return display.change_url(site, _MODELS[thing.kind], key)
 
     def _action(self, thing: Thing) -> tuple[StrOrPromise, str] | None:
-        """What ends it, as far as this user may do it. The page that it leads to decides."""
+        """Return the action that ends it, if this user may do it. The page of the action checks permissions again."""
         found, site, request = thing.found, self._site, self._request
         if thing.kind == Kind.PAYOUT and may(request, "create_payout"):
             return _("Pay again"), f"{display.page_url(site, Payout, 'add')}?{urlencode({'again': found.thing})}"
@@ -239,7 +243,7 @@ class TodoRows(AccountPage):
         return None
 
 
-#: Users see the rows of a kind if they may view such rows.
+#: Users see the rows of a kind if they may view its model.
 _MODELS: dict[Kind, type[Model]] = {
     Kind.DECIDE: Operation,
     Kind.APPROVE: Operation,
@@ -254,12 +258,12 @@ _MODELS: dict[Kind, type[Model]] = {
 
 
 def head(site: AdminSite, request: HttpRequest, differences: list[Thing]) -> dict[str, Any]:
-    """For the overview: the first rows, urgent ones first, and how many there are."""
+    """Return the first rows for the overview, urgent ones first, and their number in all."""
     mine = TodoRows(site, request)
     if not mine.is_open():
         return {"todo": None}
     found = todo.things(mine.asked(), differences)
-    # Informative ones may be older, and many.
+    # Show urgent rows first, because informative rows may be older and many.
     first = sorted(found, key=lambda thing: not mine.is_urgent(thing))[:HEAD]
     return {
         "todo": {
@@ -277,14 +281,14 @@ def head(site: AdminSite, request: HttpRequest, differences: list[Thing]) -> dic
 
 
 def url(site: AdminSite, **parameters: str) -> str:
-    """The list's URL, with those parameters that have a value."""
+    """Return the list's URL, with the parameters that have a value."""
     given = {name: value for name, value in parameters.items() if value}
     found = display.list_url(site, Todo)
     return f"{found}?{urlencode(given)}" if given and found else found
 
 
 def _may_see(site: AdminSite, request: HttpRequest, model: type[Model]) -> bool:
-    """Whether the user may see rows of a merchant's model, which may have no page in the admin."""
+    """Return True if the user may see rows of a merchant's model, which may have no page in the admin."""
     if site.is_registered(model):
         return may_view(site, request, model)
     user = request.user

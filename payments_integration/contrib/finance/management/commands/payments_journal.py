@@ -1,4 +1,4 @@
-"""``payments_journal``: the movements of money as a file for an accounting program."""
+"""``payments_journal``: write the movements of money as a file for an accounting program."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Command(PaymentsCommand):
             with Progress(self.stderr) as progress:
                 for number, text in enumerate(FORMATS[options["format"]](period), start=1):
                     self.stdout.write(text, ending="")
-                    # The lines themselves show on a terminal how far it is.
+                    # On a terminal, the lines themselves show the progress.
                     if not is_shown:
                         progress.count("entries written", number)
         except NotWritableError as error:
@@ -77,7 +77,7 @@ def _period(options: dict[str, Any]) -> Period:
 
 
 def _day(name: str, value: str | date | None) -> date:
-    """An argument as a day. Code that calls the command may pass a date."""
+    """Return an argument as a day. Code that calls the command may pass a date."""
     if value is None:
         raise CommandError(f"--{name} is required, such as --{name} 2026-01-01.", returncode=2)
     try:
@@ -90,7 +90,7 @@ def _day(name: str, value: str | date | None) -> date:
 
 
 def _report(period: Period, found: list[Statement]) -> list[str]:
-    """How the movements compare with the balances, and whether the period can still change."""
+    """Return lines that compare the movements with the balances, and say if the period can still change."""
     lines = [line for statement in found for line in _compared(statement)]
     if timezone.now() < closes_at(period.until):
         closes = on_site(closes_at(period.until))
