@@ -1,6 +1,6 @@
 """Check what the payer must do next, and format it for a template.
 
-The values come from the provider (spec, "Shared shapes"). :mod:`payments_integration.next_action` reads them leniently.
+The values are the provider's (spec, "Shared shapes"). :mod:`payments_integration.next_action` reads them leniently.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ShownAction:
     #: The amount still to be paid, formatted. Empty if the payer chooses the amount.
     amount: str
     until: Deadline | None
-    #: The payer's country; empty if it is unknown. Words depend on it: a voucher is a "cupón", but in Mexico a "ficha".
+    #: The payer's country; empty if unknown. Words depend on it: a voucher is a "cupón", but in Mexico a "ficha".
     country: str
 
     @property
