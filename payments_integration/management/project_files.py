@@ -79,8 +79,8 @@ def with_payable(text: str, name: str, lines: Iterable[str], *, is_payable: bool
     """Return a module whose model of this name inherits from ``Payable``, with these lines first in its body.
 
     Only the base ``models.Model`` is replaced, because a model with other bases may get another manager. The text does
-    not tell which class a name means, so ask the class itself first. If ``is_payable`` is True, the model inherits from
-    ``Payable`` already and keeps its bases. Raises NotUnderstood.
+    not tell which class a name means, so ask the class itself first. If ``is_payable`` is True, the model inherits
+    from ``Payable`` already and keeps its bases. Raises NotUnderstood.
     """
     found = [node for node in _parsed(text).body if isinstance(node, ast.ClassDef) and node.name == name]
     if len(found) != 1:
