@@ -97,7 +97,7 @@ class Clock:
         self._notify()
 
     def subscribe(self, listener: Callable[[], object]) -> None:
-        """Call this bound method after every move by hand. It is held weakly, so that a clock keeps no engine alive."""
+        """Call this bound method after every move by hand. It is held weakly, so a clock keeps no engine alive."""
         reference = WeakMethod(listener)
         with self._lock:
             if reference not in self._listeners:
