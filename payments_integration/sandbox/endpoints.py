@@ -1,5 +1,4 @@
-"""Register webhook endpoints, rotate their secrets and watch their health ("Webhook endpoint", "Webhook endpoints").
-"""
+"""Register webhook endpoints, rotate secrets and watch their health ("Webhook endpoint", "Webhook endpoints")."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Ledger:
         return int(self.balances[currency]["available"])
 
     def debt(self, currency: str) -> int:
-        """Return the debt after chargebacks, in minor units. While it is above zero, payouts and refunds are blocked."""
+        """Return the debt after chargebacks, in minor units. Above zero, it blocks payouts and refunds."""
         return int(self.balances[currency]["debt"])
 
     def check_funds(self, currency: str, needed: int) -> None:

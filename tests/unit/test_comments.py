@@ -13,7 +13,8 @@ from textwrap import dedent
 PACKAGE = Path(__file__).resolve().parents[2] / "payments_integration"
 #: Packages that an editor has gone through, in addition to the modules of the root.
 EDITED = (
-    "client", "db", "erasure", "inbox", "models", "outbox", "projection", "reconciliation", "services",
+    "api", "checkout", "client", "db", "erasure", "inbox", "management", "models", "outbox", "payable", "projection",
+    "reconciliation", "sandbox", "services", "testing",
 )  # fmt: skip
 #: What not to write, and what to write instead.
 HABITS = {
