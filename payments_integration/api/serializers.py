@@ -49,7 +49,7 @@ class TimeField(serializers.DateTimeField):
 
 @extend_schema_field(OpenApiTypes.OBJECT)
 class ObjectField(serializers.JSONField):
-    """JSON as the provider sent it; null for the empty object that an erasure leaves in some columns."""
+    """JSON as the provider sent it. Null for the empty object that an erasure leaves in some columns."""
 
     def to_representation(self, value: Any) -> Any:
         return None if value == {} and self.field_name in EMPTY_VALUES else super().to_representation(value)
@@ -136,7 +136,7 @@ class PaymentSerializer(RowSerializer):
             try:
                 shown["status_url"] = address = status_url(request, instance)
             except NoReverseMatch:
-                # The project includes the app's URLs in a namespace of its own, where the page has no known name.
+                # The project includes the app's URLs in its own namespace, where the page's name is unknown.
                 shown["status_url"] = shown["receipt_url"] = None
             else:
                 receipt = receipt_path(address.rstrip("/").rpartition("/")[2]) if has_receipt(instance) else ""

@@ -47,7 +47,7 @@ class Method:
 
     @property
     def logo(self) -> str:
-        """The static path of a drawing of its family."""
+        """The static path of its family's drawing."""
         return logo_of(self.family)
 
     @property

@@ -23,7 +23,7 @@ CURRENCIES = ("currency", "currency_code")
 
 @dataclass(frozen=True, slots=True)
 class OrderModel:
-    """The model's fields as far as payments need them."""
+    """The model's fields that payments need."""
 
     model: type[models.Model]
     reference: str

@@ -75,7 +75,7 @@ class Counts(telemetry.Observer):
 
 
 class Worker:
-    """Works until the process is asked to stop."""
+    """The worker of one process. It works until the process is asked to stop."""
 
     def __init__(
         self, accounts: Sequence[str], *, is_every_account: bool, poll_seconds: float, heartbeat: Path | None = None

@@ -27,7 +27,7 @@ from payments_integration.payable.queries import CHUNK, REFUND_FIELDS, is_deposi
 
 #: The newest payments, and the newest rows of each model, that are compared.
 LIMIT = 1_000
-#: A handler has this long to make the order paid. It covers the retries of a handler that fails.
+#: The time that a handler has to mark the order as paid. It covers the retries of a failing handler.
 GRACE = timedelta(minutes=15)
 
 #: The columns that a comparison reads.
@@ -39,7 +39,7 @@ PAYMENT_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class OrderRow:
-    """A row of a merchant's model, as far as it is compared."""
+    """The compared values of a row of a merchant's model."""
 
     model: type[Payable]
     pk: Any
@@ -121,7 +121,7 @@ def conditions(model: type[Payable], references: list[str]) -> Iterator[tuple[se
         with suppress(ValidationError):
             values[reference] = field.to_python(reference)
     if isinstance(field, models.IntegerField):
-        # A database may refuse a number that no row can have.
+        # Leave out numbers that no row can have, because a database may refuse them.
         low, high = connections[model._default_manager.db].ops.integer_field_range(field.get_internal_type())
         values = {
             reference: value

@@ -1,4 +1,4 @@
-"""The abstract model, manager and queryset for a merchant's orders."""
+"""Define the abstract model, manager and queryset for a merchant's orders."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def _read_ahead(rows: list[Any]) -> None:
 
 #: A field with one of these names would hide a part of Payable.
 _NAMES = frozenset(name for name in vars(Payable) if not name.startswith("_")) - {"objects", "check", "Meta"}
-#: What a class sets or overrides on purpose.
+#: Names that a class may set or override on purpose.
 _OVERRIDABLE = frozenset(name for name in _NAMES if name.startswith("payments_")) | {
     "merchant_reference_field", "refresh_from_db",
 }  # fmt: skip

@@ -15,7 +15,7 @@ from payments_integration.money import format_money
 from payments_integration.payable.models import Payable
 from payments_integration.payable.totals import Totals
 
-#: Characters. The provider writes the codes of refusals, so a long one is cut.
+#: Characters of a refusal's code. The provider writes the codes, so a long one is cut.
 MAX_CODE = 100
 
 
@@ -25,14 +25,15 @@ class OrderStatus(TextChoices):
     ``decide_status`` derives it from all payments, so any status may follow any other.
     """
 
-    #: No money came yet: an attempt is open or its outcome is unknown, or there is none. Next: the attempt's outcome.
+    #: No money came yet: an attempt is open, its outcome is unknown, or there is none. Next: the attempt's outcome.
     NEW = "new", _("waiting for payment")
-    #: Money is on hold, in another currency, with an ended attempt or too little, or its refund is in progress. The
-    #: note says why. Next: a person decides, or the review or refund ends.
+    #: Money came in a way that needs a person: on hold, in another currency, for an ended attempt, too little, or in
+    #: part and being refunded. The note says why. Next: any status, when a person or the provider has decided.
     REVIEW = "review", _("being reviewed")
     #: A part of the price came and the rest is in progress. Next: PAID when the rest comes; otherwise REVIEW.
     PARTIALLY_PAID = "partially_paid", _("paid in part")
-    #: The price was received and is kept. Final, unless money is refunded or charged back.
+    #: The price was received and is kept. The note warns if all of it is being refunded. Final, unless money is
+    #: refunded or charged back.
     PAID = "paid", _("paid")
     #: The newest attempt failed without money. The payer may try again.
     FAILED = "failed", _("payment failed")
@@ -69,7 +70,7 @@ class Attempt:
     is_pending: bool
     #: True if it was never requested: the process stopped between placing the order and paying.
     is_unsent: bool
-    #: Why there will be no payment, as a code; empty if there is one, or may be one.
+    #: The code that says why there will be no payment; empty if there is or may be one.
     refusal: str
 
 
@@ -151,7 +152,7 @@ def decide_status(
 def _received(amount: int, totals: Totals) -> tuple[OrderStatus, str]:
     """Return the status and note for received money that does not make the order paid."""
     if totals.kept >= amount:
-        # The order is paid until the money has left; the note keeps the goods here.
+        # The order is paid until the money has left. The note keeps the goods from being sent.
         return OrderStatus.PAID, gettext_noop("all of it is being refunded: do not deliver")
     if totals.kept == 0:
         return OrderStatus.REFUNDED, ""

@@ -15,7 +15,7 @@ from payments_integration.payable.totals import Totals, compute_totals
 #: References in one statement. SQLite takes 32,766 values per statement, other databases more.
 CHUNK = 500
 
-#: The columns that totals are computed from.
+#: The columns that totals need.
 _PAYMENT_FIELDS = (
     "account", "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at",
     "gone_at",

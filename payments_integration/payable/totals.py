@@ -37,7 +37,7 @@ class Totals:
     refunded: int = 0
     #: Charged back, without amounts that were refunded before.
     charged_back: int = 0
-    #: In refunds that are in progress; ``kept`` includes it until they succeed.
+    #: In refunds that are in progress. ``kept`` includes it until they succeed.
     refunding: int = 0
     #: Still to come from open attempts.
     in_progress: int = 0

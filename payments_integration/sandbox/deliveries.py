@@ -109,7 +109,7 @@ class Outlet:
 
 
 class Dispatcher:
-    """Sends the deliveries of one project, each endpoint's one after the other, and logs every attempt."""
+    """Sends the deliveries of one project, one after the other for each endpoint, and logs every attempt."""
 
     def __init__(
         self,

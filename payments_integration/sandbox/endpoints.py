@@ -71,7 +71,7 @@ class Endpoints:
     # requests of the API
 
     def create(self, body: Json) -> Json:
-        """POST /webhook-endpoints. Required: url. Without events it subscribes to all types.
+        """POST /webhook-endpoints. Required: url. Without events, the endpoint subscribes to all types.
 
         Raises limit_exceeded if ten endpoints are active.
         """

@@ -1,4 +1,4 @@
-"""The state of one project of the provider: its API keys, objects, money, endpoints and events."""
+"""Hold the state of one project of the provider: its API keys, objects, money, endpoints and events."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Refunds(Resources):
     def create(self, body: Json) -> Json:
         """POST /refunds. Required: payment_id, and destination unless the payment was made by card.
 
-        Without an amount it refunds the refundable rest. Reserves the amount, and the fee if it runs as a payout.
+        Without an amount, refunds the refundable rest. Reserves the amount, and the fee if it runs as a payout.
         """
         fields = Fields(body, CREATE_FIELDS)
         fields.require("payment_id")

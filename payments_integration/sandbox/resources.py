@@ -35,7 +35,7 @@ def new_id(prefix: str) -> str:
 
 
 class Collection:
-    """Objects by id, oldest first. The cost of a page depends only on the objects it looks at."""
+    """Objects by id, oldest first. The cost of a page depends only on the objects that it reads."""
 
     def __init__(self) -> None:
         self._items: dict[str, Json] = {}

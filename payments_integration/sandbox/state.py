@@ -49,7 +49,7 @@ class StateError(Exception):
 
 @dataclass(frozen=True)
 class State:
-    """All that is saved of an engine."""
+    """The saved state of an engine."""
 
     faults: list[Fault]
     projects: list[ProjectRecord]

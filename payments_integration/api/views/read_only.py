@@ -117,7 +117,7 @@ class OperationView(DetailView):
 
 
 class IndexView(ApiView):
-    """Where everything is, and what the caller may do; not part of the description."""
+    """Links to everything, and what the caller may do. Not part of the description."""
 
     patterns: ClassVar[tuple[Any, ...]] = ()
     schema = None  # type: ignore[assignment]  # not part of the description
@@ -160,7 +160,7 @@ class IndexView(ApiView):
 
 
 class SchemaView(ApiView):
-    """OpenAPI 3.1; not part of the description itself. YAML by ``Accept: application/yaml``."""
+    """The description in OpenAPI 3.1. Not part of itself. YAML by ``Accept: application/yaml``."""
 
     renderer_classes = [CompactJSON, OpenApiJsonRenderer, OpenApiYamlRenderer, OpenApiYamlRenderer2]
     patterns: ClassVar[tuple[Any, ...]] = ()
@@ -173,7 +173,7 @@ class SchemaView(ApiView):
 
 
 class TryView(ApiView):
-    """A page to try the calls, Swagger UI from the package drf-spectacular-sidecar; not part of the description."""
+    """A page to try the calls: Swagger UI from drf-spectacular-sidecar. Not part of the description."""
 
     schema = None  # type: ignore[assignment]  # not part of the description
     routes = {"GET": Route("get_try", "", customers=True)}

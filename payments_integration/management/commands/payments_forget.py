@@ -1,4 +1,4 @@
-"""``payments_forget``: delete what one alias has mirrored, to start afresh."""
+"""``payments_forget``: delete everything that one alias has mirrored, to start afresh."""
 
 from __future__ import annotations
 
