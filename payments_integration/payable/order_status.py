@@ -28,7 +28,8 @@ class OrderStatus(TextChoices):
     #: No money came yet: an attempt is open, its outcome is unknown, or there is none. Next: the attempt's outcome.
     NEW = "new", _("waiting for payment")
     #: Money came in a way that needs a person: on hold, in another currency, for an ended attempt, too little, or in
-    #: part and being refunded. The note says why. Next: any status, when a person or the provider has decided.
+    #: part and being refunded. The note says why, except for money on hold. Next: any status, when a person or the
+    #: provider has decided.
     REVIEW = "review", _("being reviewed")
     #: A part of the price came and the rest is in progress. Next: PAID when the rest comes; otherwise REVIEW.
     PARTIALLY_PAID = "partially_paid", _("paid in part")
