@@ -1,10 +1,10 @@
-"""Every error of the API in the provider's envelope (spec, "Errors"), and how a service's exceptions map to it.
+"""Answer every error of the API in the provider's envelope (spec, "Errors"), and map exceptions of services to it.
 
     {"error": {"type": …, "code": …, "message": …, "param": …, "errors": […], "request_id": …}}
 
-``errors`` has every wrong field, for forms; ``code``, ``message`` and ``param`` are those of the first. An error
-between the merchant and the provider is not the caller's: the answer says that the provider is unavailable, and the
-log says why.
+``errors`` has every wrong field, for forms. ``code``, ``message`` and ``param`` describe the first one. An error
+between the merchant and the provider is not the caller's fault: the answer says that the provider is unavailable, and
+the log says why.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ RATE_LIMIT = RateLimited.type
 #: Seconds after which the caller may try again, if the provider does not say.
 _RETRY_AFTER = 5
 NO_ACCOUNT = gettext_lazy("There is no such account.")
-#: A service's argument that the API calls otherwise.
+#: Arguments of services that have another name in the API.
 _RENAMED = {"payment": "payment_id"}
 #: The grammar of a parameter's name.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-#: What the provider refuses of the request itself, in words for the person at the form (spec, "Errors"). Its own
-#: message is for developers and in English; the log has it.
+#: The provider's refusals of a request, in words for the person at the form (spec, "Errors"). The provider's own
+#: message is in English and for developers, so it goes to the log.
 _REFUSALS = {
     "parameter_invalid": gettext_lazy("The payment provider does not accept this value."),
     "parameter_missing": gettext_lazy("This is required."),
@@ -76,7 +76,7 @@ _REFUSALS = {
     "invalid_state": gettext_lazy("This is not possible in the present status."),
     "insufficient_balance": gettext_lazy("The available balance does not cover this."),
 }
-#: The codes of this API's own answers; the provider's come on top.
+#: The codes of this API's own answers. The provider's codes are added to them.
 CODES = (
     "parameter_missing", "parameter_invalid", "not_authenticated", "credentials_invalid", "permission_denied",
     "resource_not_found", "method_not_allowed", "not_acceptable", "length_required", "request_too_large",
@@ -84,13 +84,13 @@ CODES = (
     "operation_closed", "rate_limited", "internal_error", "not_installed", "provider_unavailable",
     "database_unavailable",
 )  # fmt: skip
-#: Refusals of the type permission_error that are nevertheless about the request.
+#: Codes of the type permission_error that are about the request, not about the merchant's permissions.
 _OF_THE_REQUEST = ("method_not_allowed", "method_not_available", "country_not_allowed", "blocked_payer")
 
 
 @dataclass(frozen=True, slots=True)
 class WrongField:
-    #: Its name, with dots for what is nested, such as ``payer.email``.
+    #: The field's name, with dots if it is nested, such as ``payer.email``.
     param: str
     #: ``parameter_missing`` or ``parameter_invalid``.
     code: str
@@ -117,11 +117,11 @@ class Problem(Exception):
         self.type = type
         self.code = code
         self.message = message
-        #: Callers may send any text as a name: text that is not a name goes neither into the answer nor into the log.
+        #: None unless it looks like a name. Callers may send any text, which must not reach the answer or the log.
         self.param = param if param is not None and _NAME.fullmatch(param) else None
         self.headers = headers or {}
         self.errors = [each for each in errors if _NAME.fullmatch(each.param)]
-        #: For the log only: what the project can set.
+        #: For the log only: the option that the project can set.
         self.hint = hint
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ class Problem(Exception):
 
 
 def wrong(fields: Sequence[WrongField]) -> Problem:
-    """400 with all of the wrong fields, of which there is at least one."""
+    """Return a 400 with all wrong fields, at least one."""
     first = fields[0]
     return Problem(400, INVALID_REQUEST, first.code, first.message, first.param, errors=fields)
 
@@ -160,7 +160,7 @@ def not_found(param: str | None = None) -> Problem:
 
 
 def respond(problem: Problem, request_id: str) -> Response:
-    """The error envelope."""
+    """Return the error envelope."""
     error: dict[str, Any] = {"type": problem.type, "code": problem.code, "message": problem.message}
     if problem.param is not None:
         error["param"] = problem.param
@@ -172,9 +172,9 @@ def respond(problem: Problem, request_id: str) -> Response:
 
 
 def problem_of(error: Exception, sent: Collection[str], *, is_change: bool) -> Problem | None:
-    """The error answer for an exception; None for an unexpected one.
+    """Return the error answer for an exception; None for an unexpected one.
 
-    ``sent``: the names of the parameters that the caller sent. ``is_change``: whether the request is a POST.
+    ``sent`` holds the names of the parameters that the caller sent. ``is_change`` is True if the request is a POST.
     """
     if isinstance(error, Problem):
         return error
@@ -201,7 +201,7 @@ def problem_of(error: Exception, sent: Collection[str], *, is_change: bool) -> P
     if isinstance(error, WireError):
         return _unavailable(502)
     if isinstance(error, OperationalError | InterfaceError):
-        # Lost, or not reachable: in the authentication, in a read, or while an operation is recorded.
+        # The connection was lost or refused: during authentication, a read, or the recording of an operation.
         words = _("The database does not answer. Try again; a POST with the same Idempotency-Key.")
         return Problem(503, API_ERROR, "database_unavailable", words, headers={"Retry-After": str(_RETRY_AFTER)})
     return None
@@ -211,7 +211,7 @@ def log(error: Exception, problem: Problem, request_id: str, route: str) -> None
     """Log one line. Only the log gets the provider's own message."""
     extra = {"api_request_id": request_id, "request_id": request_id_of(error)}
     if problem.status >= 500:
-        # A provider's error contains its request id; no message repeats what was sent.
+        # A provider's error contains its request id. No message repeats what was sent.
         reason = f"{type(error).__name__}: {error}" if isinstance(error, PaymentsError) else type(error).__name__
         logger.error("API request %s, %s: answered %s; %s", request_id, route, problem, reason, extra=extra)
     else:
@@ -224,7 +224,7 @@ def internal() -> Problem:
 
 
 def _of_validation(error: ValidationError, sent: Collection[str]) -> Problem:
-    """The wrong arguments. A precondition that does not hold is 422, not 400: the request itself is correct."""
+    """Return a 400 for wrong arguments. A failed precondition is a 422, because the request itself is correct."""
     by_name = error.error_dict if hasattr(error, "error_dict") else {"": error.error_list}
     name, errors = next(iter(by_name.items()))
     if isinstance(error, PreconditionFailed) and name != "destination":
@@ -250,8 +250,8 @@ def _wrong_field(name: str, error: ValidationError, sent: Collection[str]) -> Wr
 
 
 def _of_provider(error: ProviderError, sent: Collection[str], *, is_change: bool) -> Problem:
-    """Refusals of the request are passed on; other errors are between the merchant and the provider."""
-    # Of a nested name, such as payer.email, the caller has sent the first part.
+    """Pass on refusals of the request. Hide other errors, which are between the merchant and the provider."""
+    # The caller sent the first part of a nested name such as payer.email.
     param = error.param if error.param and error.param.partition(".")[0] in sent else None
     message = str(_REFUSALS.get(error.code, error.message))
     errors = [WrongField(param, error.code, message)] if param else []
@@ -271,7 +271,7 @@ def _of_provider(error: ProviderError, sent: Collection[str], *, is_change: bool
 def _unavailable(status: int, headers: Mapping[str, str] | None = None, *, closed: bool = False) -> Problem:
     words = _("The payment provider cannot do this now.")
     if closed:
-        # The outbox answers the same to the same key for ever.
+        # The outbox always gives the same answer to the same key.
         words += " " + _("Nothing was done. Another try needs another Idempotency-Key.")
     return Problem(status, API_ERROR, "provider_unavailable", words, headers=headers)
 

@@ -1,4 +1,4 @@
-"""Lists: filters with the provider's field names, each served by an index, and pages by keyset."""
+"""Filter lists by the provider's field names, each served by an index, and page them by keyset."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ from payments_integration.models.mirrors import payer_document, payer_email
 from payments_integration.money import INT64_MAX
 from payments_integration.services import operations
 
-#: Within what every database stores; no object was created outside.
+#: Bounds of what every database stores. No object was created outside them.
 _EARLIEST = datetime(1970, 1, 2, tzinfo=UTC)
 _LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 
 #: Spec, "Limits".
 DEFAULT_LIMIT = 25
 MAX_LIMIT = 100
-#: A page ends with the row that would make it larger: the provider's metadata can be long.
+#: A page ends before the row that would make it larger, because the provider's metadata can be long.
 MAX_BYTES = 4 * 1024 * 1024
-#: These have an index.
+#: The orders that have an index.
 ORDERINGS = ("-created_at", "created_at")
 
-#: Of a filter, in the description.
+#: The description of a filter that accepts several values.
 _SEVERAL = "One or more, with commas between them."
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _LIMIT = re.compile(r"[1-9][0-9]{0,2}", re.ASCII)
 
 
 class TimeField(forms.CharField):
-    """RFC 3339, with a time zone; or a date, which is a whole day in the site's zone.
+    """A time in RFC 3339 with a time zone, or a date, which is a whole day in the site's zone.
 
-    django-filter's own field takes any other time for one of the site's zone.
+    django-filter's own field assumes the site's zone for a time without one.
     """
 
-    #: Of a date: its last moment, not its first.
+    #: True if a date means its last moment, not its first.
     ends = False
 
     def to_python(self, value: Any) -> Any:
@@ -140,7 +140,7 @@ class PaymentFilters(_WithReference):
     )
 
     def of_payer(self, payments: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        """Who may not see payers cannot find out by searching whether one paid."""
+        """Filter by the payer. Refuse users who may not see payers, or a search would tell them if somebody paid."""
         if not permissions.is_staff(self.request.user):
             raise PermissionDenied
         permissions.require(self.request.user, "view_personal_data")
@@ -150,7 +150,7 @@ class PaymentFilters(_WithReference):
 
     def of_amount(self, payments: QuerySet[Any], name: str, value: Any) -> QuerySet[Any]:
         if not self.form.cleaned_data.get("created_from"):
-            # No index has amounts: the dates bound what is read.
+            # No index has amounts, so the dates bound what is read.
             raise missing("created_from", _("A search by amount needs a first day."))
         return payments.filter(amount=value)
 
@@ -168,7 +168,7 @@ class RefundFilters(_MoneyFilters):
     payment_id = django_filters.CharFilter(method="of_payment", max_length=255, strip=False)
 
     def of_payment(self, refunds: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        """The payment's refunds, without those of other accounts that name it. The payment may still be unknown."""
+        """Filter by the payment, without refunds of other accounts that name it. The payment may be unknown yet."""
         elsewhere = Payment.objects.filter(pk=value).exclude(account=OuterRef("account"))
         return refunds.filter(~Exists(elsewhere), payment_id=value)
 
@@ -179,7 +179,7 @@ class EventFilters(RowFilters):
 
 class OperationFilters(RowFilters):
     state = ChoiceFilter(choices=OperationState.choices)
-    # When it is used: a project may register further calls.
+    # Evaluated at each use, because a project may register further calls.
     operation = ChoiceFilter(choices=lambda: [(name, name) for name in operations.CALLS])
     merchant_reference = _text()
     target_id = _text()
@@ -187,9 +187,9 @@ class OperationFilters(RowFilters):
 
 
 class SinglePage(BasePagination):
-    """The envelope of a list, with everything in it."""
+    """The envelope of a list, with all rows in one page."""
 
-    #: Query parameters to their schemas.
+    #: Maps query parameters to their schemas.
     parameters: ClassVar[dict[str, dict[str, Any]]] = {}
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
@@ -216,7 +216,7 @@ class SinglePage(BasePagination):
 
 
 class KeysetPages(SinglePage):
-    """Django REST framework's ``CursorPagination`` skips rows of the same moment by OFFSET; this one does not."""
+    """Pages by keyset. Django REST framework's ``CursorPagination`` uses OFFSET for rows of the same moment."""
 
     parameters = {
         "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
@@ -225,7 +225,7 @@ class KeysetPages(SinglePage):
     }
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
-        """One page of rows, by one statement. Raises Problem for a parameter that is wrong."""
+        """Return one page of rows, in one statement. Raises Problem for a wrong parameter."""
         query = request.query_params
         limit, ordering, cursor = _limit(query.get("limit")), query.get("ordering"), query.get("cursor")
         if ordering is not None and ordering not in ORDERINGS:
@@ -239,13 +239,13 @@ class KeysetPages(SinglePage):
         self.ordering = ordering or ORDERINGS[0]
         order = keyset.Order(queryset.model._meta, [self.ordering])
         found = queryset if place is None else queryset.filter(order.after(place))
-        # One more row tells whether there is a next page.
+        # One more row tells if there is a next page.
         rows = list(found.order_by(*order.by)[: limit + 1])
         self.rows, self.has_more = rows[:limit], len(rows) > limit
         return self.rows
 
     def get_paginated_response(self, data: Any) -> Response:
-        """The page with these rows as they are shown, up to MAX_BYTES of them and at least one."""
+        """Return the page with these serialized rows: up to MAX_BYTES, but at least one row."""
         size, count = 0, 0
         for item in data:
             size += len(schemas.encode(item))
@@ -258,7 +258,7 @@ class KeysetPages(SinglePage):
 
 
 def cursor_of(ordering: str, row: Any) -> str:
-    """The cursor of the page that begins after this row."""
+    """Return the cursor of the page that begins after this row."""
     return keyset.encode([ordering, *keyset.Order(row._meta, [ordering]).place(row)])
 
 
@@ -271,11 +271,11 @@ def _limit(text: str | None) -> int:
 
 
 def _parse(cursor: str, queryset: QuerySet[Any]) -> tuple[str, keyset.Place]:
-    """The ordering and the place that a cursor means."""
+    """Return the ordering and the place that a cursor encodes. Raises Problem for any other text."""
     ordering, *values = keyset.decode(cursor) or [""]
     if isinstance(ordering, str) and ordering in ORDERINGS:
         place = keyset.Order(queryset.model._meta, [ordering]).read(values)
-        # Only as this module writes them: equal places have equal cursors.
+        # Accept only cursors as this module writes them, so that equal places have equal cursors.
         if place is not None and keyset.encode([ordering, *place]) == cursor:
             return ordering, place
     raise invalid("cursor", _("This is not a cursor of this list."))

@@ -1,8 +1,8 @@
-"""Who may call which route: classes for API_PERMISSION_CLASSES, all of which must agree.
+"""Decide who may call which route: classes for API_PERMISSION_CLASSES. All of them must agree.
 
-They read ``view.route`` (see ``schema``), which is None for a method that the path does not have: such a request is
-let through and answered 405. ``querysets`` decides which rows a user sees; ``has_object_permission`` decides whether
-the user may change one of them.
+They read ``view.route`` (see ``schema``), which is None for a method that the path does not have. Such a request is
+let through and answered 405. ``querysets`` decides which rows a user sees; ``has_object_permission`` decides if the
+user may change one of them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from payments_integration.api.errors import PERMISSION, Problem
 
 
 class _ByPermission(BasePermission):
-    #: Of a refusal; None: Django REST framework's.
+    #: The message of a refusal; None for Django REST framework's own.
     message: str | None = None
 
     def _staff_may(self, user: Any, view: Any) -> bool:
-        """Whether a member of staff has the route's permission; a refusal names it."""
+        """Return True if a member of staff has the route's permission. Otherwise ``message`` names it."""
         if view.route is None or not view.route.permission:
             return True
         try:
@@ -36,14 +36,14 @@ class _ByPermission(BasePermission):
 
 
 class StaffByPermission(_ByPermission):
-    """Staff with the route's model permission, and no other users. The default."""
+    """Allow only staff with the route's model permission. The default."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         return _is_staff(request.user) and self._staff_may(request.user, view)
 
 
 class StaffAndCustomers(_ByPermission):
-    """Staff by model permission, and all signed-in users for their own payments, refunds and deposit references.
+    """Allow staff by model permission, and signed-in users for their own payments, refunds and deposit references.
 
     A customer creates payments as API_PAYMENT says, sees and cancels them, creates and sees deposit references, and
     sees refunds, payment methods and the operation that their own call led to. Payouts, balances, events and lists of
@@ -63,22 +63,22 @@ class StaffAndCustomers(_ByPermission):
         return True
 
     def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
-        """A project's API_QUERYSET may show a user the rows of others; the user cannot change those."""
+        """Refuse changes to the rows of other users. A project's API_QUERYSET may show such rows."""
         return request.method in SAFE_METHODS or _is_staff(request.user) or bool(getattr(obj, "is_own", False))
 
 
 def _check_reference(request: Request) -> None:
     """Raise Problem (403) if a customer names a merchant reference that API_REFERENCE_CHECK does not allow.
 
-    The newest payment of a reference is the one that its order and its status page show. Under somebody else's
-    reference a customer would take both over.
+    An order and its status page show the newest payment of their reference. Under somebody else's reference, a
+    customer would take over both.
     """
     sent: Any = request.data  # a dict: the parser accepts only objects
     reference = sent.get("merchant_reference")
     if reference is None:
         return
     path = conf.current().API_REFERENCE_CHECK
-    # Only True allows it: a coroutine, for one, is true as well.
+    # Require True itself. Other results are truthy too, such as a coroutine.
     if not path or not isinstance(reference, str) or import_string(path)(request.user, reference) is not True:
         words = _("You may not use this merchant reference.")
         hint = "the option API_REFERENCE_CHECK says who may use which"

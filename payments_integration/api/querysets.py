@@ -1,4 +1,4 @@
-"""Which rows a user may see: the functions for API_QUERYSET.
+"""Decide which rows a user may see: the functions for API_QUERYSET.
 
 A project's own function has the same signature: ``f(queryset, user) -> queryset``, for querysets of Payment, Payout,
 Refund, DepositReference, Balance, Event and Operation. A row that it leaves out does not exist for that user (404).
@@ -18,15 +18,15 @@ from payments_integration.services import operations
 
 
 def visible(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
-    """All rows for staff, whom the permission classes let in; for other users their own rows. The default."""
+    """Return all rows for staff, whom the permission classes let in, and own rows for other users. The default."""
     return queryset if permissions.is_staff(user) else own(queryset, user)
 
 
 def own(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
-    """The rows that the user requested: payments, their refunds, deposit references, payouts and operations.
+    """Return the rows that the user requested: payments, their refunds, deposit references, payouts and operations.
 
-    The operation's ``actor`` is the owner. Balances, events, and rows without an operation (such as a payment by a
-    transfer to a deposit reference) have no owner.
+    The operation's ``actor`` is the owner. Balances and events have no owner, nor do rows without an operation, such
+    as a payment by a transfer to a deposit reference.
     """
     owner = permissions.user_id(user)
     if not owner:
@@ -43,7 +43,7 @@ def own(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
 
 
 def with_owner(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
-    """The same rows, with ``is_own``: whether this user requested the row."""
+    """Return the same rows with ``is_own``, which is True if this user requested the row."""
     owner = permissions.user_id(user)
     names, field = _created_by(queryset.model)
     if not owner or not names:
@@ -56,7 +56,7 @@ def with_owner(queryset: QuerySet[Any], user: Any) -> QuerySet[Any]:
 
 
 def _created_by(model: type[Any]) -> tuple[Collection[str], str]:
-    """The operations that create a row's owner's object, and the field of the row that holds that object's id."""
+    """Return the operations whose actor owns a row, and the row's field with the id of what they create."""
     if not issubclass(model, Mirror):
         return (), "pk"
     if model.kind == Kind.REFUND:

@@ -1,7 +1,7 @@
-"""The request bodies, for the description and for the parameter names that a route accepts.
+"""Describe the request bodies, for OpenAPI and for the parameter names that a route accepts.
 
-They validate nothing: the services do, for all callers. Django REST framework's fields would also convert values,
-such as the text "5" to an amount.
+They validate nothing, because the services do that for all callers. Django REST framework's fields would also convert
+values, such as the text "5" to an amount.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Routes, and the OpenAPI description: of each route, and of the whole API under any prefix."""
+"""Declare routes, and write the OpenAPI description of each route and of the whole API under any prefix."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ recorded and not finished. To learn the result, repeat the call with the same ke
 Every error has the same envelope.
 """
 
-#: Of the API; it changes only if a client that knew the last one could break.
+#: The API's version. It changes only if a client of the last version could break.
 VERSION = "1"
-#: All settings that affect the result: the project's own SPECTACULAR_SETTINGS are for its own API. For the command
+#: All settings that affect the result, because the project's own SPECTACULAR_SETTINGS are for its own API. Also for
 #: ``spectacular --urlconf payments_integration.api.urls --custom-settings payments_integration.api.schema.SETTINGS``.
 SETTINGS: dict[str, Any] = {
     **{name: value for name, value in SPECTACULAR_DEFAULTS.items() if not name.startswith(("SERVE_", "DEFAULT_"))},
@@ -42,10 +42,10 @@ SETTINGS: dict[str, Any] = {
     "SCHEMA_PATH_PREFIX": "",
     "POSTPROCESSING_HOOKS": ["payments_integration.api.types.complete"],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
-    # Docstrings are for developers of this app.
+    # Docstrings are for developers of this app, not for clients of the API.
     "DISABLE_DOCSTRING_DESCRIPTIONS": True,
 }
-#: drf-spectacular's settings are patched for the whole process.
+#: Held while drf-spectacular's settings are patched, because the patch affects the whole process.
 _lock = Lock()
 
 _ERRORS = (400, 401, 403, 404, 406, 429, 500, 502, 503)
@@ -54,25 +54,25 @@ _ERRORS_OF_POST = (409, 413, 415, 422)
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One HTTP method of one path. ``permissions`` decides by it, and the description shows it."""
+    """One HTTP method of one path. ``permissions`` reads it to decide, and the description shows it."""
 
     #: The operationId in the description, and the name in generated clients.
     id: str
-    #: The codename of the permission that a member of staff needs; empty: every member of staff may call it.
+    #: The codename of the permission that a member of staff needs. Empty if every member of staff may call it.
     permission: str
     _: KW_ONLY
     description: str = ""
-    #: Whether a customer, who is not staff, may call it for their own rows.
+    #: True if a customer, who is not staff, may call it for their own rows.
     customers: bool = False
-    #: The body, if it takes one. It describes only; the service validates.
+    #: The body, if it takes one. It only describes; the service validates.
     body: type[Serializer[Any]] | None = None
     #: A body that the sandbox accepts.
     example: Mapping[str, Any] | None = None
-    #: Whether the answer is a list.
+    #: True if the answer is a list.
     many: bool = False
 
-    #: A POST that settles an operation, and makes no object. The operation's state says whether it was done: it takes
-    #: no key.
+    #: True for a POST that settles an operation and creates no object. It takes no key, because the operation's state
+    #: says if it was done.
     changes_operation: bool = False
 
     @property
@@ -122,7 +122,7 @@ class RouteSchema(AutoSchema):
 
 
 def describe(patterns: Sequence[Any], base: str) -> dict[str, Any]:
-    """OpenAPI 3.1 of these URL patterns, found below ``base`` (a path without the last slash)."""
+    """Return the OpenAPI 3.1 document of these URL patterns below ``base``, a path without the last slash."""
     with _lock, translation.override("en"), patched_settings({**SETTINGS, "SERVERS": [{"url": base or "/"}]}):
         generator = SchemaGenerator(patterns=[*patterns])  # type: ignore[no-untyped-call]
         document: dict[str, Any] = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]

@@ -1,6 +1,6 @@
-"""What the answers show: the provider's names and types (spec, "Resources and their fields"), and ``account``.
+"""Serialize the answers: the provider's names and types (spec, "Resources and their fields"), and ``account``.
 
-Amounts are integers in minor units, times are ISO 8601 in UTC; a field that the provider left out is null. A user
+Amounts are integers in minor units. Times are ISO 8601 in UTC. A field that the provider left out is null. A user
 without the permission for personal data does not get the fields that hold it (``Mirror.personal``). Fields of the
 provider that this version does not know are not shown, because they may hold personal data.
 """
@@ -41,7 +41,7 @@ class AmountField(serializers.IntegerField):
 
 
 class TimeField(serializers.DateTimeField):
-    """ISO 8601 in UTC; the project's format for its own API does not apply."""
+    """ISO 8601 in UTC. The project's format for its own API does not apply."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(format=ISO_8601, default_timezone=UTC, **options)
@@ -49,7 +49,7 @@ class TimeField(serializers.DateTimeField):
 
 @extend_schema_field(OpenApiTypes.OBJECT)
 class ObjectField(serializers.JSONField):
-    """JSON as the provider sent it; null for the empty object that an erasure leaves in some columns."""
+    """JSON as the provider sent it. Null for the empty object that an erasure leaves in some columns."""
 
     def to_representation(self, value: Any) -> Any:
         return None if value == {} and self.field_name in EMPTY_VALUES else super().to_representation(value)
@@ -57,7 +57,7 @@ class ObjectField(serializers.JSONField):
 
 @extend_schema_field({"type": ["string", "null"], "format": "uri"})
 class AddressField(serializers.CharField):
-    """The address of a page; null where it has none."""
+    """The address of a page; null if there is none."""
 
 
 def _object(kind: str) -> serializers.ChoiceField:
@@ -65,7 +65,7 @@ def _object(kind: str) -> serializers.ChoiceField:
 
 
 class RowSerializer(serializers.ModelSerializer[Any]):
-    """One row. The context's ``sees_personal(row)`` decides whether it has the fields listed in ``personal``."""
+    """One row. The fields listed in ``personal`` are left out unless the context's ``sees_personal(row)`` is True."""
 
     serializer_field_mapping: ClassVar[
         dict[type[models.Field[Any, Any]], type[serializers.Field[Any, Any, Any, Any]]]
@@ -78,7 +78,7 @@ class RowSerializer(serializers.ModelSerializer[Any]):
     personal: ClassVar[tuple[str, ...]] = ()
 
     def get_extra_kwargs(self) -> dict[str, dict[str, Any]]:
-        # The description says that read-only fields are always there.
+        # The description says that read-only fields are always present, so personal fields are not read-only.
         about = {"required": False, "help_text": "Personal data: left out for users without the permission to see it."}
         return {name: about if name in self.personal else {"read_only": True} for name in self.Meta.fields}
 
@@ -97,7 +97,7 @@ class DisplaySerializer(serializers.Serializer[Any]):
 
 
 class PaymentSerializer(RowSerializer):
-    # Anyone who has the address of the status page sees how to pay.
+    # The addresses are personal because the pages behind them need no login.
     personal = (*Payment.personal, "status_url", "receipt_url")
     object = _object("payment")
     is_final = serializers.SerializerMethodField(
@@ -136,7 +136,7 @@ class PaymentSerializer(RowSerializer):
             try:
                 shown["status_url"] = address = status_url(request, instance)
             except NoReverseMatch:
-                # The project includes the app's URLs in a namespace of its own, where the page has no known name.
+                # The project includes the app's URLs in its own namespace, where the page's name is unknown.
                 shown["status_url"] = shown["receipt_url"] = None
             else:
                 receipt = receipt_path(address.rstrip("/").rpartition("/")[2]) if has_receipt(instance) else ""
@@ -159,7 +159,7 @@ class TotalSerializer(serializers.Serializer[Any]):
     refunded_amount = AmountField(help_text="Given back, in minor units.")
 
     def to_representation(self, instance: Any) -> dict[str, Any]:
-        # A sum of no value is null; some databases sum integers to decimals.
+        # A sum without values is null, and some databases sum integers to decimals.
         return {"object": "total", **instance, **{name: int(instance[name] or 0) for name in self.SUMS}}
 
 
@@ -223,7 +223,7 @@ class EventSerializer(RowSerializer):
         )  # fmt: skip
 
     def get_data(self, event: Event) -> dict[str, Any] | None:
-        """The object in an event's bytes, with the fields that this version knows."""
+        """Return the object in an event's bytes, with the fields that this version knows."""
         if event.state == EventState.QUARANTINED or not event.body:
             return None
         try:
@@ -259,7 +259,7 @@ class OperationSerializer(RowSerializer):
         required=False,
         help_text="What the caller may do with it now: `approve`, `reject`, and the decisions. Not in lists.",
     )
-    # Not the row's own attribute: reading it in a list would load the bodies.
+    # The source is not the row's own attribute, because reading that in a list would load the bodies.
     request = serializers.JSONField(
         source="shown_request",
         required=False,
@@ -289,7 +289,7 @@ class OperationSerializer(RowSerializer):
 
 
 def _actions(operation: Operation, user: Any) -> list[str]:
-    """What the services would let this member of staff do, as far as the ledger knows."""
+    """Return the actions that the services would allow this member of staff, as far as the ledger knows."""
     found = set()
     is_own = services.is_requester(operation, user)
     if operation.state == OperationState.AWAITING_APPROVAL:

@@ -1,6 +1,6 @@
-"""Rate limits per user, separate for reads and writes, at the rates of API_THROTTLE_RATES.
+"""Limit the rates of reads and writes per user, to API_THROTTLE_RATES.
 
-Counted in Django's default cache: several processes must share it.
+Requests are counted in Django's default cache, which all processes must share.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class _Throttle(UserRateThrottle):
     cache_format = "payments_integration_api_%(scope)s_%(ident)s"
 
     def get_rate(self) -> str | None:
-        """From the app's option, not from the project's ``DEFAULT_THROTTLE_RATES``."""
+        """Return the rate in the app's option, not in the project's ``DEFAULT_THROTTLE_RATES``."""
         return conf.current().API_THROTTLE_RATES[self.scope]
 
     def allow_request(self, request: Request, view: Any) -> bool:

@@ -1,8 +1,8 @@
-"""The types and descriptions of the OpenAPI description, which the serializers alone do not give.
+"""Add to the OpenAPI description the types and descriptions that the serializers do not give.
 
-The provider's shapes and closed sets are those of its description in ``sandbox/openapi.json``, which is written from
-the specification: they are read from there and not repeated here. Answers keep what this version does not know, so
-their enums are open: a value of the enum, or any other text.
+The provider's shapes and closed sets are read from its description in ``sandbox/openapi.json``, which is written from
+the specification, and are not repeated here. Answers keep values that this version does not know, so their enums are
+open: a value of the enum, or any other text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from payments_integration.api.errors import CODES
 Schema = dict[str, Any]
 
 _PROVIDER = Path(__file__).parents[1] / "sandbox" / "openapi.json"
-#: What answers refer to: the property of any component, or of one, to the provider's schema.
+#: Maps a property, of any component or of one, to the provider's schema that it refers to.
 _TYPES: Mapping[str, str] = {
     "currency": "Currency", "country": "Country", "method_family": "MethodFamily", "payer": "Payer",
     "next_action": "NextAction", "details": "NextAction", "metadata": "Metadata",
@@ -31,7 +31,7 @@ _TYPES: Mapping[str, str] = {
 _SHAPES = (
     *dict.fromkeys(_TYPES.values()), "NextActionType", "Document", "DocumentType", "AccountType", "ErrorType",
 )  # fmt: skip
-#: Their fields that the specification does not show where.
+#: Descriptions of fields that the specification does not show in an example.
 _NOT_SHOWN = {
     "reference": "What the payer must include in the transfer.",
     "expires_at": "Until when the payer can do it; ISO 8601.",
@@ -39,7 +39,7 @@ _NOT_SHOWN = {
 _PERSONAL = "Personal data: left out for users without the permission to see it."
 _MINOR = "In minor units."
 
-#: What a field or a parameter means, by its name, or by ``component.name`` where that differs.
+#: Maps a field or a parameter to its meaning, by name, or by ``component.name`` if it differs there.
 DESCRIPTIONS: Mapping[str, str] = {
     "account": "The alias of the account at the provider.",
     "account_holder": "The name that the account is in.",
@@ -133,7 +133,7 @@ DESCRIPTIONS: Mapping[str, str] = {
 
 @cache
 def shapes() -> Schema:
-    """The provider's schemas that answers refer to, as components."""
+    """Return the provider's schemas that answers refer to, as components."""
     known = json.loads(_PROVIDER.read_bytes())["components"]["schemas"]
     found = {name: _as_answered(known[name]) for name in _SHAPES}
     codes = sorted({*CODES, *known["ErrorCode"]["enum"]})
@@ -142,7 +142,7 @@ def shapes() -> Schema:
 
 @cache
 def _payment_method() -> Schema:
-    """What a payment method has, besides its code, if the provider shows it."""
+    """Return the properties that a payment method may have in addition to its code."""
     known = json.loads(_PROVIDER.read_bytes())["components"]["schemas"]["PaymentMethod"]["properties"]
     found: Schema = _as_answered({name: schema for name, schema in known.items() if name not in ("object", "code")})
     about = {
@@ -154,20 +154,20 @@ def _payment_method() -> Schema:
 
 
 def _open(schema: Schema) -> Schema:
-    """The closed set as the first alternative, so that clients get its values, and any other text as the second."""
+    """Return the closed set as the first alternative, so that clients get its values, and any text as the second."""
     about = {name: schema[name] for name in ("description",) if name in schema}
     return {"anyOf": [{"type": "string", "enum": schema["enum"]}, {"type": "string"}], **about}
 
 
 def _as_answered(schema: Any) -> Any:
-    """A schema of the provider's, for what a mirror may hold of it."""
+    """Return one of the provider's schemas, opened for everything that a mirror may hold."""
     if isinstance(schema, list):
         return [_as_answered(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
     if isinstance(schema.get("enum"), list):
         return _open(schema)
-    # Its limits are for what is sent.
+    # The limits apply only to requests.
     limits = ("x-not-shown", "pattern", "maxProperties", "maxLength")
     found = {name: _as_answered(value) for name, value in schema.items() if name not in limits}
     if isinstance(found.get("properties"), dict):
@@ -179,7 +179,7 @@ def _as_answered(schema: Any) -> Any:
 
 
 def _described(schema: Schema, about: str) -> Schema:
-    """The schema with a description: its own, or this one."""
+    """Return the schema with its own description, otherwise with this one."""
     return {**schema, "description": schema.get("description") or about}
 
 
@@ -189,7 +189,7 @@ def _reference(name: str, *, nullable: bool) -> Schema:
 
 
 def complete(result: Schema, **kwargs: Any) -> Schema:
-    """A hook of drf-spectacular's: the description with types and descriptions."""
+    """Add types and descriptions to the document. A post-processing hook of drf-spectacular."""
     components = result["components"]["schemas"]
     for component, schema in components.items():
         is_answer = not component.endswith(("Input", "List", "Error"))
@@ -201,7 +201,7 @@ def complete(result: Schema, **kwargs: Any) -> Schema:
                 about = found.get("description", "")
                 found = {**_reference(wanted, nullable=nullable), "description": about}
             about = DESCRIPTIONS.get(f"{component}.{name}", DESCRIPTIONS.get(name, ""))
-            # An answer's personal fields are described as such, and what they are as well.
+            # The text for a personal field repeats the serializer's note, so it replaces it. Other own texts stay.
             own = found.get("description", "")
             schema["properties"][name] = found if own and own not in about else {**found, "description": about}
     components |= deepcopy(shapes())
@@ -219,7 +219,7 @@ def complete(result: Schema, **kwargs: Any) -> Schema:
 
 
 def _describe_event(components: Schema) -> None:
-    """The object in an event: the fields that its event had, without those that this app adds."""
+    """Describe the object in an event: the fields that the provider sent, without the fields that this app adds."""
     variants = []
     for kind in schemas.EVENT_RESOURCES:
         component = kind.title()

@@ -1,4 +1,4 @@
-"""URLs of the API, included under ``api/`` if the extra ``api`` is installed."""
+"""Route the API's URLs, included under ``api/`` if the extra ``api`` is installed."""
 
 from django.urls import URLPattern, path, re_path
 
@@ -58,6 +58,6 @@ urlpatterns: list[URLPattern] = [
     path("", IndexView.as_view(patterns=described), name="api-index"),
     path("schema/", SchemaView.as_view(patterns=described), name="api-schema"),
     path("try/", TryView.as_view(), name="api-try"),
-    # Otherwise Django would answer with its HTML page, or redirect to the slash, which loses a POST.
+    # Otherwise Django would answer with its HTML page, or redirect to the slash and lose a POST.
     re_path("", UnknownPathView.as_view()),
 ]

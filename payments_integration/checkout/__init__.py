@@ -1,7 +1,7 @@
-"""What a payer sees of a payment: template tags, a status page and a return page.
+"""Show a payment to its payer: template tags, a status page and a return page.
 
-The tags are ``{% load payments_integration %}``. ``return_url`` and ``status_url`` make the pages' addresses; you
-can subclass the views. The other names are for an order's page of your own. See ``docs/checkout.md``.
+Load the tags with ``{% load payments_integration %}``. ``return_url`` and ``status_url`` make the pages' addresses.
+You can subclass the views. The other names are for an order page of your own. See ``docs/checkout.md``.
 """
 
 from payments_integration.checkout.attempts import (

@@ -1,6 +1,6 @@
-"""What the payer must do next, checked and formatted for a template.
+"""Check what the payer must do next, and format it for a template.
 
-The values are the provider's (spec, "Shared shapes"), read leniently by :mod:`payments_integration.next_action`.
+The values are the provider's (spec, "Shared shapes"). :mod:`payments_integration.next_action` reads them leniently.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FOLDER = "payments_integration/next_action"
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Until when a payer can pay."""
+    """The time until which a payer can pay."""
 
     #: In UTC.
     at: datetime
@@ -41,7 +41,7 @@ class Deadline:
 
     @property
     def iso(self) -> str:
-        """For ``<time datetime>``."""
+        """The value for ``<time datetime>``."""
         return self.at.isoformat(timespec="seconds")
 
 
@@ -51,9 +51,9 @@ class ShownAction:
 
     #: One of ActionType, or ``unknown``.
     type: str
-    #: An http or https address to follow; empty if the address is neither.
+    #: The address to follow. Empty unless it is http or https.
     link: str
-    #: The same as text.
+    #: The address as text, of any scheme.
     address: Snippet
     #: An ``<svg>``; empty if none can be drawn, or the extra ``checkout`` is not installed.
     qr: SafeString
@@ -65,12 +65,12 @@ class ShownAction:
     bank_name: Snippet
     account_number: Snippet
     account_holder: Snippet
-    #: What the payer must include.
+    #: The text that the payer must include in the transfer.
     reference: Snippet
-    #: What is still to be paid, formatted; empty if the payer chooses the amount.
+    #: The amount still to be paid, formatted. Empty if the payer chooses the amount.
     amount: str
     until: Deadline | None
-    #: Where the payer pays; empty if that is not known. Words differ: a voucher is a "cupón", and in Mexico a "ficha".
+    #: The payer's country; empty if unknown. Words depend on it: a voucher is a "cupón", but in Mexico a "ficha".
     country: str
 
     @property
@@ -79,10 +79,10 @@ class ShownAction:
 
 
 def shown_action(obj: Payment | DepositReference | Any) -> ShownAction | None:
-    """What to show for a payment, a deposit reference, or a ``next_action`` itself (a dict).
+    """Return the action to show for a payment, a deposit reference, or a ``next_action`` itself (a dict).
 
-    None if the payer has nothing more to do: the payment has ended or its money is on its way, or the deposit
-    reference is disabled. So a code that could still be paid by mistake is not shown.
+    Returns None if the payer has nothing more to do: the payment has ended or its money is on its way, or the deposit
+    reference is disabled. A code that could still be paid by mistake is therefore not shown.
     """
     action = current_action(obj)
     if action is None:
@@ -93,7 +93,7 @@ def shown_action(obj: Payment | DepositReference | Any) -> ShownAction | None:
         type=action.type if is_known else "unknown",
         link=action.redirect_url if is_payer_link(action.redirect_url) else "",
         address=snippet(action.redirect_url),
-        # Only the code that the type needs is drawn.
+        # Draw only the code that the type needs.
         qr=qr_code(action.qr_payload) if action.type == ActionType.QR else SafeString(""),
         qr_payload=snippet(action.qr_payload),
         voucher_code=snippet(action.voucher_code),
@@ -110,7 +110,7 @@ def shown_action(obj: Payment | DepositReference | Any) -> ShownAction | None:
 
 
 def current_action(obj: Payment | DepositReference | Any) -> NextAction | None:
-    """The action to show now, as the provider wrote it."""
+    """Return the action to show now, as the provider wrote it; None if there is nothing to do."""
     if isinstance(obj, Payment):
         if obj.status not in PAYABLE or obj.gone_at is not None or obj.erased_at is not None:
             return None
@@ -127,9 +127,9 @@ def current_action(obj: Payment | DepositReference | Any) -> NextAction | None:
 
 
 def fingerprint(payment: Payment | None) -> str:
-    """A text that changes when the action changes; empty if there is nothing to do.
+    """Return a text that changes when the action changes; empty if there is nothing to do.
 
-    It draws nothing and is the same in every language.
+    It is the same in every language, and cheap because no code is drawn.
     """
     action = current_action(payment) if payment is not None else None
     if payment is None or action is None:
@@ -145,7 +145,7 @@ def _amount(obj: Any) -> str:
 
 
 def _rest(payment: Payment) -> int:
-    """Minor units that are still to be paid."""
+    """Return the minor units that are still to be paid."""
     is_in_part = payment.status == PaymentStatus.PARTIALLY_PAID
     return payment.amount - payment.amount_received if is_in_part else payment.amount
 
@@ -155,20 +155,20 @@ def _expires_at(obj: Any) -> datetime | None:
 
 
 def _country(obj: Any) -> str:
-    """Where the payer is; empty for a ``next_action`` alone."""
+    """Return the payer's country; empty for a bare ``next_action``."""
     return obj.country if isinstance(obj, Payment | DepositReference) else ""
 
 
 def deadline(*candidates: str | datetime | None, country: str = "") -> Deadline | None:
-    """The first candidate that is ISO 8601 text with an offset, or an aware datetime.
+    """Return the first candidate that is ISO 8601 text with an offset, or an aware datetime; None if there is none.
 
-    A time without a zone is skipped: it may mean any of many moments.
+    Skips a time without a zone, because it is ambiguous.
     """
     for candidate in candidates:
         at = _moment(candidate) if isinstance(candidate, str) else candidate
         if at is None or timezone.is_naive(at):
             continue
-        # Times at the ends of the calendar cannot be expressed in every zone.
+        # Some zones cannot express times at the ends of the calendar.
         with contextlib.suppress(OverflowError, ValueError):
             return Deadline(at.astimezone(UTC), with_zone(at, country), at <= timezone.now())
     return None

@@ -1,4 +1,4 @@
-"""What an order's page says to its payer and asks of them, from all its attempts."""
+"""Decide what an order's page tells its payer and asks for, from all attempts to pay."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from payments_integration.money import format_for_payer
 from payments_integration.payable import WAITING, OrderStatus, Payable, current_payment, find_attempt, may_begin
 from payments_integration.payer.links import receipt_url
 
-#: Seconds after which a waiting page without scripts reloads; longer while there is something to type.
+#: Seconds after which a waiting page without scripts reloads. Longer while the payer has details to copy.
 RELOAD_SECONDS, RELOAD_SECONDS_WITH_DETAILS = 3, 15
 
 
 @dataclass(frozen=True, slots=True)
 class OrderPage:
-    """For the page's template. It says nothing about who may do it: compare with your login or session."""
+    """The values for an order page's template. They do not check who asks: compare with your login or session."""
 
-    #: The attempt that is open, or the newest one; None until the mirror has one.
+    #: The open attempt, otherwise the newest one; None until the mirror has one.
     payment: Payment | None
-    #: The attempt that was paid.
+    #: The attempt that was paid; None if there is none.
     paid: Payment | None
-    #: For ``{% next_action %}``: the attempt that the payer is asked to pay now.
+    #: The attempt that the payer is asked to pay now, for ``{% next_action %}``.
     asked: Payment | None
-    #: ``create_payment`` was never called: offer to pay.
+    #: True if ``create_payment`` was never called. Offer to pay.
     is_unsent: bool
-    #: Its outcome is not known: "please wait", and no other attempt.
+    #: True if the attempt's outcome is unknown. Say "please wait", and offer no other attempt.
     is_checking: bool
-    #: The payer came back a moment ago, or the payment is not in the mirror: do not ask for the money yet.
+    #: True if the payer came back a moment ago or the mirror lacks the payment. Do not ask for the money yet.
     is_looking: bool
-    #: The provider may still ask the payer.
+    #: True if the provider may still ask the payer for money.
     is_open: bool
     may_cancel: bool
     may_pay_again: bool
-    #: Formatted; empty for none.
+    #: Formatted; empty for nothing. The same holds for the next two.
     received: str
     missing: str
-    #: More than the price, which you will give back.
+    #: The amount above the price, which you will give back.
     surplus: str
-    #: Empty without a paid attempt, or without ``contrib.receipts``.
+    #: Empty without a paid attempt or without ``contrib.receipts``.
     receipt_url: str
-    #: For a page without scripts; None if nothing will change by itself.
+    #: Seconds until a page without scripts reloads; None if nothing will change by itself.
     reload_seconds: int | None
 
 
 def order_page(request: HttpRequest, order: Payable, status: str, key: str, *, refusal: str = "") -> OrderPage:
-    """The page of an order as it is now. It reads the mirror only.
+    """Return the page of an order as it is now. Reads only the mirror.
 
     Args:
-        status: Of ``decide_status``.
+        status: The status that ``decide_status`` returned.
         key: The idempotency key of the order's current attempt.
         refusal: As for ``find_attempt``.
 
@@ -67,7 +67,7 @@ def order_page(request: HttpRequest, order: Payable, status: str, key: str, *, r
     payment = current_payment(payments)
     attempt, totals = find_attempt(order, key, refusal), order.totals_in(currency)
     is_new, is_open = status == OrderStatus.NEW, payment is not None and payment.status in OPEN_PAYMENT_STATUSES
-    # Also if the provider has the money and the handler was not called yet.
+    # True even if the provider has the money but the handler was not called yet.
     is_awaited = status in (OrderStatus.NEW, OrderStatus.PARTIALLY_PAID)
     _account, reference = order._key()
     is_looking = (is_awaited and has_returned(request, reference)) or (is_new and not is_open)

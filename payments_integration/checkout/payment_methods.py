@@ -1,6 +1,6 @@
-"""Payment methods as a payer chooses them: those that fit, with a name in the payer's language and a drawing.
+"""Offer a payer the payment methods that fit, each with a drawing and a name in the payer's language.
 
-The spec guarantees only a method's code ("Fields of a payment method record: not shown"), so every other field of the
+The spec guarantees only a method's code ("Fields of a payment method record: not shown"). Every other field of the
 provider's listing is used if it is there.
 """
 
@@ -33,21 +33,21 @@ class Method:
     """One payment method that a form offers."""
 
     code: str
-    #: The provider's name for it, as listed; empty if it lists none.
+    #: The name that the provider lists; empty if it lists none.
     listed_name: str
     #: One of MethodFamily, or empty.
     family: str
-    #: Its purposes: ``payment``, ``payout``, ``deposit_reference``.
+    #: Its purposes: ``payment``, ``payout`` or ``deposit_reference``.
     uses: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """In the active language, as far as the name is made of words."""
+        """The name in the active language. Proper names are not translated."""
         return names.method_name(self.code, self.listed_name)
 
     @property
     def logo(self) -> str:
-        """The static path of a drawing of its family."""
+        """The static path of its family's drawing."""
         return logo_of(self.family)
 
     @property
@@ -65,10 +65,10 @@ def methods(
     use: str = "payment",
     account: str = conf.DEFAULT_ACCOUNT,
 ) -> list[Method]:
-    """The methods that the provider offers there now, for ``amount`` minor units, in its order.
+    """Return the methods that the provider offers there now for ``amount`` minor units, in the provider's order.
 
-    Read once a minute; Django's cache keeps them. ``use``: ``payment`` or ``deposit_reference``. Raises the same as
-    ``services.list_payment_methods``.
+    Reads them once a minute at most and keeps them in Django's cache. ``use`` is ``payment`` or ``deposit_reference``.
+    Raises what ``services.list_payment_methods`` raises.
     """
     listed = listed_methods(country=country, currency=currency, amount=amount, account=account)
     found = (_method(record) for record in listed if record.extra.get("available") is not False)
@@ -76,7 +76,7 @@ def methods(
 
 
 def method_field(found: Sequence[Method], label: StrOrPromise = "") -> forms.ChoiceField:
-    """Radio buttons with the drawings and names of these methods; the first one is chosen."""
+    """Return radio buttons with the drawings and names of these methods. The first one is selected."""
     return forms.ChoiceField(
         label=label or _("Pay with"),
         choices=[(method.code, method.label) for method in found],
@@ -87,12 +87,12 @@ def method_field(found: Sequence[Method], label: StrOrPromise = "") -> forms.Cho
 
 
 def method_name(code: str) -> str:
-    """A method's name in the active language: the one that was last listed, otherwise words made of its code."""
+    """Return a method's name in the active language: the name that was last listed, or words made from its code."""
     return names.method_name(code, listed_name(code))
 
 
 def logo_of(family: str) -> str:
-    """The static path of the drawing for a method's family; a neutral one for a family that is not known."""
+    """Return the static path of the drawing for a method's family; a neutral drawing for an unknown family."""
     return f"payments_integration/methods/{family if family in _LOGOS else 'other'}.svg"
 
 

@@ -1,4 +1,4 @@
-"""Why a payment was not created, in the payer's words."""
+"""Tell a payer in plain words why a payment was not created."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _WORDS: dict[str, StrOrPromise] = {
 
 
 def explain(error: PaymentsError | ValidationError) -> str:
-    """A refusal of ``create_payment``, or of :func:`methods`, in the active language; the log gets the details.
+    """Return a refusal of ``create_payment`` or :func:`methods` in the active language. Log the details.
 
-    Not for OutcomeUnknown: the payment may exist, so show the order's page instead.
+    Do not use it for OutcomeUnknown: the payment may exist, so show the order's page instead.
     """
     if isinstance(error, ValidationError):
         return " ".join(error.messages)

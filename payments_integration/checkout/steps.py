@@ -1,4 +1,4 @@
-"""What happened to an order's payments, for its payer: newest first."""
+"""List for a payer what happened to an order's payments, newest first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 _BEGUN = gettext_lazy("Payment started")
-#: The step of the beginning says the same.
+#: Statuses without a step, because the first step says the same.
 _UNSAID = frozenset({PaymentStatus.CREATED, PaymentStatus.REQUIRES_ACTION})
 _TRANSFER_STATUSES = frozenset({PaymentStatus.PARTIALLY_PAID, PaymentStatus.SUCCEEDED, PaymentStatus.OVERPAID})
 _REFUND_WORDS: dict[str, StrOrPromise] = {
@@ -39,48 +39,48 @@ _REFUND_TONES: dict[str, str] = {
     RefundStatus.CREATED: "open",
     RefundStatus.PROCESSING: "open",
 }
-#: What follows on the other, of two with the same time, stands above it.
+#: Order the steps of the same time: a later rank stands above.
 _BEGINNING, _CHANGE, _REFUND = range(3)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One entry. Everything in it may be shown to the payer."""
+    """One step. Everything in it may be shown to the payer."""
 
     at: datetime
-    #: The time in words, with its zone: the zone of the payment's country.
+    #: The time in words, in the zone of the payment's country, with the zone.
     when: str
     words: str
     #: ``good``, ``bad``, ``quiet`` or ``open``.
     tone: str
-    #: Formatted; empty if the step is about no amount.
+    #: Formatted; empty if the step has no amount.
     amount: str = ""
-    #: The method's name and the static path of its drawing, for the beginning of a payment.
+    #: The method's name and the static path of its drawing, for a payment's first step.
     method: str = ""
     logo: str = ""
     #: The provider's id of the payment, for a payer who asks about it.
     payment_id: str = ""
-    #: Of a refund.
+    #: The refund's status; empty for other steps.
     refund_status: str = ""
     rank: int = _CHANGE
 
     @property
     def iso(self) -> str:
-        """For ``<time datetime>``."""
+        """The value for ``<time datetime>``."""
         return self.at.isoformat(timespec="seconds")
 
 
 def timeline(order: Payable) -> list[Step]:
-    """The steps of all attempts to pay for an order and of its refunds: three statements.
+    """Return the steps of all attempts to pay for an order and of its refunds, in three statements.
 
-    A refund is one step, with its status as it is now.
+    A refund is one step with its current status.
     """
     payments = {payment.pk: payment for payment in order.payments}
     refunds = list(order.refunds)
     steps = [_begun(payment) for payment in payments.values()]
     steps += [_changed(row, payments[row.object_id]) for row in _changes(payments.values()) if _is_told(row)]
     steps += [_refunded(refund, payments.get(refund.payment_id or "")) for refund in refunds]
-    # The provider may name whole seconds only.
+    # Compare whole seconds first, because the provider may send only those.
     return sorted(steps, key=lambda step: (step.at.replace(microsecond=0), step.rank, step.at), reverse=True)
 
 
@@ -88,7 +88,7 @@ def _changes(payments: Iterable[Payment]) -> list[StatusChange]:
     wanted = Q()
     for payment in payments:
         wanted |= Q(account=payment.account, object_kind=payment.kind, object_id=payment.pk)
-    # Without a payment the condition would be empty, and match every row.
+    # Without a payment the condition would be empty and match every row.
     return list(StatusChange.objects.filter(wanted).defer("error").order_by("at", "pk")) if wanted else []
 
 
@@ -111,7 +111,7 @@ def _begun(payment: Payment) -> Step:
 
 
 def _changed(row: StatusChange, payment: Payment) -> Step:
-    # The mirror keeps an amount of now, not of then: it belongs to the status that the payment has now.
+    # The mirror keeps only the current amount, which belongs to the payment's current status.
     came = payment.amount_received if row.status == payment.status and row.status in _TRANSFER_STATUSES else 0
     words = HEADLINES.get(row.status, gettext_lazy("Your payment is being checked"))
     tone = TONES.get(row.status, "open")

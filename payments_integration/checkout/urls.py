@@ -1,4 +1,4 @@
-"""The checkout pages, included by ``payments_integration.urls`` under ``checkout/``."""
+"""Route the checkout pages. ``payments_integration.urls`` includes them under ``checkout/``."""
 
 from django.urls import path
 

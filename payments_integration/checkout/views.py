@@ -1,8 +1,8 @@
-"""The pages that a payer sees: the payment's status, the next action, and where the provider sends the payer back to.
+"""Serve the payer's pages: the payment's status with the next action, and the return from the provider.
 
-They show what the mirror says and ignore the query string. They change nothing but the mirror, and that only by
-reading the payment from the provider when its payer comes back: limited in number and time, so that reloading the
-page does not flood the provider.
+They show what the mirror says and ignore the query string. They change only the mirror, by reading the payment from
+the provider when its payer comes back. These reads are limited in number and time, so that reloading the page does not
+flood the provider.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ THIRTY_DAYS = 30 * 86400
 
 
 class CheckoutView(View):
-    """What the pages have in common: a token in the address, and no caching or indexing."""
+    """The base of the pages: a token in the address, and no caching or indexing."""
 
     http_method_names = ["get", "head", "options"]
     #: Seconds after which an address answers 404.
@@ -50,34 +50,34 @@ class CheckoutView(View):
         for alias in connections:
             # The provider is never read within a transaction, so ATOMIC_REQUESTS must not open one.
             view = transaction.non_atomic_requests(using=alias)(view)
-        # A project's own post() may change something, and keeps the protection.
+        # A project's own post() may change something, so it keeps the CSRF protection.
         view.csrf_exempt = getattr(cls, "post", None) is ReturnByPost.post
         return view  # type: ignore[no-any-return]
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         response = super().dispatch(request, *args, **kwargs)
         add_never_cache_headers(response)
-        # The address is the key, so other sites do not get it as referrer.
+        # The address grants access, so other sites must not get it as referrer.
         response.headers["Referrer-Policy"] = "same-origin"
         response.headers["X-Robots-Tag"] = "noindex, nofollow"
         return response
 
     def read_token(self, token: str) -> Subject:
-        """What the page is about; Http404 for a token that is wrong or too old."""
+        """Return the subject of the page. Raises Http404 for a token that is wrong or too old."""
         try:
             return links.read_status_token(token, max_age=self.max_age)
         except InvalidToken:
             raise Http404 from None
 
     def get_payment(self) -> Payment | None:
-        """The payment of ``self.subject``: the attempt that is paid, or the newest. None until the mirror has one."""
+        """Return the payment of ``self.subject``: the paid attempt, or the newest; None until the mirror has one."""
         return find_payment(self.subject)
 
 
 class ReturnByPost(CheckoutView):
-    """A page that a payer may come back to with POST, from a bank's own page: it then redirects to its GET.
+    """A page that accepts a payer's return by POST from a bank's own page, and redirects to its GET.
 
-    It reads nothing of the body and changes nothing, so it needs no CSRF token, which the bank does not have.
+    It ignores the body and changes nothing, so it needs no CSRF token, which the bank does not have.
     """
 
     http_method_names = ["get", "head", "post", "options"]
@@ -88,7 +88,7 @@ class ReturnByPost(CheckoutView):
 
 
 class CheckoutStatusView(ReturnByPost, TemplateView):
-    """The payment's status and what the payer must do; the page updates itself.
+    """The payment's status and what the payer must do. The page updates itself.
 
     Templates get ``payment`` (None until the mirror has it), ``status``, ``amount``, ``reference``, ``receipt_url``
     (empty unless the project has receipts), ``has_receipt`` and ``pay_again_url``. For a page of your own, subclass it
@@ -96,7 +96,7 @@ class CheckoutStatusView(ReturnByPost, TemplateView):
     """
 
     template_name: str = "payments_integration/checkout/status.html"
-    #: Seconds after which a page without JavaScript reloads; longer while there is something to type.
+    #: Seconds after which a page without JavaScript reloads. Longer while the payer has details to copy.
     reload_seconds: ClassVar[int] = 5
     reload_seconds_with_action: ClassVar[int] = 20
 
@@ -127,15 +127,15 @@ class CheckoutStatusView(ReturnByPost, TemplateView):
         )
 
     def get_pay_again_url(self, payment: Payment | None) -> str:
-        """Where the button "Pay again" leads: what the address was made with; empty for no button.
+        """Return the target of the button "Pay again", which the page's address contains; empty for no button.
 
-        The page shows it once the payment has failed, expired or was canceled.
+        The page shows the button when the payment has failed, has expired or was canceled.
         """
         return self.subject.pay_again_url
 
 
 class CheckoutStatusDataView(CheckoutView):
-    """The same as JSON, for the page's script: ``{status, headline, message, tone, final, action, receipt}``.
+    """The status as JSON for the page's script: ``{status, headline, message, tone, final, action, receipt}``.
 
     ``action`` changes when the payer has to do something else, and is empty if there is nothing to do.
     """
@@ -158,7 +158,7 @@ class CheckoutStatusDataView(CheckoutView):
 
 
 class CheckoutReturnView(ReturnByPost):
-    """Where the provider sends the payer: reads the payment, then redirects to the status page.
+    """Receive the payer from the provider: read the payment, then redirect to the status page.
 
     A visit does not prove that the payer has paid. For a page of your own, subclass it and override
     :meth:`get_next_url`.
@@ -183,5 +183,5 @@ class CheckoutReturnView(ReturnByPost):
         return HttpResponseRedirect(self.get_next_url(payment))
 
     def get_next_url(self, payment: Payment | None) -> str:
-        """The status page. ``payment``: as it is now; None until the mirror has it."""
+        """Return the status page. ``payment`` is as it is now; None until the mirror has it."""
         return links.path(self.status_url_name, links.status_token(self.subject))

@@ -1,4 +1,4 @@
-"""What the commands share: arguments for accounts and times, how they end without tables or provider."""
+"""Share between commands the arguments for accounts and times, and the errors for missing tables or provider."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from payments_integration import conf, dates
 from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE
 from payments_integration.models import Operation, ReconciliationRun, RunState
 
-#: Exit codes. 1 stands for any other failure, 2 for wrong arguments or settings.
+#: Exit codes. 1 is any other failure, and 2 wrong arguments or settings.
 EXIT_KEY_REFUSED = 3
 EXIT_UNREACHABLE = 4
 
@@ -27,7 +27,7 @@ def add_account_argument(parser: Any) -> None:
 
 
 def chosen_accounts(account: str | None) -> list[str]:
-    """The chosen aliases. Raises CommandError (exit code 2) for an unknown alias or a wrong setting."""
+    """Return the chosen aliases. Raises CommandError (exit code 2) for an unknown alias or a wrong setting."""
     try:
         found = conf.aliases(account)
     except ImproperlyConfigured as error:
@@ -38,7 +38,7 @@ def chosen_accounts(account: str | None) -> list[str]:
 
 
 def time_argument(text: str) -> datetime:
-    """A date or date-time in ISO 8601, in the site's time zone if it names none."""
+    """Parse a date or date-time in ISO 8601, in the site's time zone if it names none."""
     try:
         value = parse_datetime(text)
         day = parse_date(text) if value is None else None
@@ -59,14 +59,14 @@ def require_tables() -> None:
 
 
 def exit_code(error: str) -> int:
-    """The exit code for a recorded error (``exceptions.recorded_error``)."""
+    """Return the exit code for a recorded error (``exceptions.recorded_error``)."""
     if error.startswith(KEY_REFUSED):
         return EXIT_KEY_REFUSED
     return EXIT_UNREACHABLE if error.startswith(UNREACHABLE) else 1
 
 
 def provider_failure(runs: Iterable[ReconciliationRun]) -> CommandError | None:
-    """The error to end with if the provider refused the API key of an account, or could not be reached."""
+    """Return the error to end with if the provider refused an account's API key or could not be reached."""
     failed = [run for run in runs if run.state == RunState.FAILED]
     for code, what in (
         (EXIT_KEY_REFUSED, "The provider refuses the API key of account"),

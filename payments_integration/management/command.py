@@ -1,4 +1,4 @@
-"""The base of all commands. It needs no models, as ``payments_sandbox`` runs without a database."""
+"""Give all commands a base class. It needs no models, because ``payments_sandbox`` runs without a database."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from django.core.management.base import CommandParser
 
 
 class PaymentsCommand(BaseCommand):
-    """A command that prints on every terminal: ``\\u2013`` for a dash that its encoding, such as ASCII, lacks.
+    """A command that can print on every terminal. It prints ``\\u2013`` if the encoding, such as ASCII, lacks a dash.
 
-    The environment variable NO_COLOR (https://no-color.org) counts as ``--no-color``; ``--force-color`` overrides it.
+    The environment variable NO_COLOR (https://no-color.org) counts as ``--no-color``. ``--force-color`` overrides it.
     """
 
     def __init__(self, stdout: Any = None, stderr: Any = None, no_color: bool = False, force_color: bool = False):
@@ -22,7 +22,7 @@ class PaymentsCommand(BaseCommand):
         )
 
     def create_parser(self, *args: Any, **kwargs: Any) -> CommandParser:
-        # Comes before everything that is printed, also before --help.
+        # Django calls this before anything is printed, even before --help.
         stream: Any = sys.stdout
         if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""The files that ``payments_quickstart --order`` adds to the app of the model that payments are for."""
+"""Write the files that ``payments_quickstart --order`` adds to the app of the model that payments are for."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from django.db import models
 from payments_integration import money
 from payments_integration.management.order_model import OrderModel, has_atomic_requests
 
-#: A card method of the sandbox for each currency, to begin with.
+#: The country and a card method of the sandbox for each currency, to start with.
 METHODS = {
     "CLP": ("CL", "cl_webpay_card"), "COP": ("CO", "co_card"), "USD": ("EC", "ec_card"),
     "PEN": ("PE", "pe_card"), "MXN": ("MX", "mx_card"), "BRL": ("BR", "br_card"),
 }  # fmt: skip
-#: The name of a proxy of an installed package's order.
+#: The name of the proxy of an installed package's order.
 PROXY = "PaidOrder"
-#: What an order of the test costs, in minor units.
+#: The price of the test's order, in minor units.
 TEST_PRICE = 11_990
 
 
 def proxy(order: OrderModel) -> str:
-    """A class without a table of its own: the rows of an installed package's order, with their payments."""
+    """Return a proxy class that adds payments to the rows of an installed package's order, without a table."""
     lines = [
         f"from {order.model.__module__} import {order.name}",
         "from payments_integration.payable import Payable",
@@ -41,7 +41,7 @@ def proxy(order: OrderModel) -> str:
 
 
 def views(order: OrderModel) -> str:
-    """A view where the payer pays."""
+    """Return a module with a view where the payer pays."""
     decorators, imports, lookup, note = [], [], "pk=pk", []
     if has_atomic_requests():
         imports.append("from django.db import transaction")
@@ -111,7 +111,7 @@ def urls(order: OrderModel) -> str:
 
 
 def tests(order: OrderModel) -> str:
-    """A test of the whole way. Both Django's runner and pytest find it."""
+    """Return a test module for the whole way of an order. Both Django's runner and pytest find it."""
     code = order.constant or "USD"
     values = {**_needed(order), order.amount: _price(order, code)}
     if order.currency:
@@ -188,13 +188,13 @@ def _price(order: OrderModel, code: str) -> str:
 
 
 def _user() -> str:
-    """Arguments for a user of the project's model: its name, and what else has to be unique."""
+    """Return the arguments for a user of the project's model: its login name."""
     model: Any = get_user_model()
     return f'{model.USERNAME_FIELD}="ana@example.com"'
 
 
 def _needed(order: OrderModel) -> dict[str, str]:
-    """The other fields that a row must have, with a value each, as Python."""
+    """Return the other fields that a row must have, each with an example value as Python source."""
     found = {}
     for each in order.model._meta.concrete_fields:
         has_value = each.has_default() or each.null or getattr(each, "auto_now", False) or each.auto_created
@@ -223,4 +223,4 @@ def _example(each: Any) -> str:
         return repr(str(each.choices[0][0])) if each.choices else '"x"'
     if isinstance(each, models.JSONField):
         return "{}"
-    return "..."  # only the project knows
+    return "..."  # only the project knows a value

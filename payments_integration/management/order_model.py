@@ -1,4 +1,4 @@
-"""What ``payments_quickstart --order`` finds out about the model that payments are for."""
+"""Find out for ``payments_quickstart --order`` which fields of a model payments need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from payments_integration import money
 from payments_integration.payable import Payable
 from payments_integration.payable.models import hidden_names
 
-#: How fields are called that have an order's number, its price and its currency, the likeliest first.
+#: Usual names of the fields with an order's number, price and currency, the likeliest first.
 NUMBERS = ("number", "order_number", "reference", "code")
 AMOUNTS = ("amount", "total", "total_amount", "amount_total", "grand_total", "total_price", "price", "total_incl_tax")
 CURRENCIES = ("currency", "currency_code")
@@ -23,15 +23,15 @@ CURRENCIES = ("currency", "currency_code")
 
 @dataclass(frozen=True, slots=True)
 class OrderModel:
-    """The model's fields as far as payments need them."""
+    """The model's fields that payments need."""
 
     model: type[models.Model]
     reference: str
     amount: str
-    #: The field; empty if all rows have ``constant``.
+    #: The field with the currency; empty if all rows have ``constant``.
     currency: str
     constant: str
-    #: The field with the user whose order it is; empty if there is none.
+    #: The field with the user who placed the order; empty if there is none.
     owner: str
 
     @property
@@ -48,7 +48,7 @@ class OrderModel:
 
     @property
     def options(self) -> list[str]:
-        """The lines that the class needs, without those that it has."""
+        """The lines that the class needs and does not have yet."""
         wanted = {
             "merchant_reference_field": self.reference,
             "payments_amount_field": self.amount,
@@ -65,7 +65,7 @@ class OrderModel:
 
 
 def read(model: type[models.Model], *, amount: str | None, currency: str | None) -> OrderModel:
-    """Raises CommandError, which says what to name, if the model does not tell."""
+    """Return the model's fields that payments need. Raises CommandError with the option to add if one is unclear."""
     label = model._meta.label
     if not issubclass(model, Payable) and (hidden := hidden_names(model)):
         raise CommandError(
@@ -106,7 +106,7 @@ def _amount(model: type[models.Model]) -> str:
 
 
 def _numeric(model: type[models.Model]) -> list[str]:
-    """An integer in minor units, or a decimal number in whole units."""
+    """Return the fields that may have a price: integers in minor units, or decimals in whole units."""
     return [
         each.name
         for each in model._meta.concrete_fields

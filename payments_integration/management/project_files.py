@@ -1,4 +1,4 @@
-"""Additions to a project's own files: by line, so that all other bytes stay; compiled before they are written."""
+"""Add lines to a project's own files. All other bytes stay, and Python is compiled before it is written."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 
 Edit = Callable[[str], str]
 
-#: Other modules that have the same names.
+#: Other modules that offer the same names.
 ALIASES = {"django.urls": ("django.urls.conf", "django.conf.urls")}
 
 
 class NotUnderstood(Exception):
-    """The file is not of a form that can be changed safely. The message says why, and nothing was written."""
+    """The file has a form that cannot be changed safely. The message says why. Nothing was written."""
 
 
 def change(path: Path, edit: Edit) -> None:
-    """Replace the file by what ``edit`` makes of its text, at once. Raises NotUnderstood, and OSError.
+    """Replace the file atomically with what ``edit`` makes of its text. Raises NotUnderstood and OSError.
 
-    ``edit`` sees and returns lines that end with "\\n"; the file keeps its own line ends. A missing file is empty.
+    ``edit`` gets and returns lines that end with "\\n". The file keeps its own line ends. A missing file is empty.
     """
     path = path.resolve()  # a link stays a link
     try:
@@ -40,9 +40,9 @@ def change(path: Path, edit: Edit) -> None:
 
 
 def with_settings(text: str, lines: Iterable[str], *, imports: Mapping[str, str]) -> str:
-    """A settings module with these lines at its end, and with ``imports`` (name: module). Raises NotUnderstood.
+    """Return a settings module with these lines at its end and with ``imports`` (name: module).
 
-    The lines may change ``INSTALLED_APPS`` and ``DATABASES``.
+    The lines may change ``INSTALLED_APPS`` and ``DATABASES``. Raises NotUnderstood if the module does not set them.
     """
     bound = _bound(_parsed(text).body)
     for name in ("INSTALLED_APPS", "DATABASES"):
@@ -53,14 +53,14 @@ def with_settings(text: str, lines: Iterable[str], *, imports: Mapping[str, str]
 
 
 def with_url(text: str, entry: str) -> str:
-    """A URLconf with this call of ``path`` as the first entry of ``urlpatterns``. Raises NotUnderstood.
+    """Return a URLconf with this call of ``path`` as the first entry of ``urlpatterns``. Raises NotUnderstood.
 
-    As the first it is above any pattern that matches everything.
+    As the first entry it stands above any pattern that matches everything.
     """
     patterns = _patterns(text)
     lines = text.split("\n")
     row = patterns.lineno - 1
-    # The parser counts bytes.
+    # The parser counts bytes, not characters.
     column = len(lines[row].encode()[: patterns.col_offset].decode()) + 1
     first = patterns.elts[0] if patterns.elts else None
     if first is not None and first.lineno > patterns.lineno:
@@ -76,11 +76,11 @@ def with_url(text: str, entry: str) -> str:
 
 
 def with_payable(text: str, name: str, lines: Iterable[str], *, is_payable: bool = False) -> str:
-    """A module whose model of this name inherits from ``Payable``, with these lines first in its body.
+    """Return a module whose model of this name inherits from ``Payable``, with these lines first in its body.
 
-    Only ``models.Model`` is replaced as its base: with other bases, it may get another manager. Raises NotUnderstood.
-    The text cannot tell which class a name means, so ask the class itself first. ``is_payable``: it inherits from
-    ``Payable`` already, and keeps its bases.
+    Only the base ``models.Model`` is replaced, because a model with other bases may get another manager. The text does
+    not tell which class a name means, so ask the class itself first. If ``is_payable`` is True, the model inherits
+    from ``Payable`` already and keeps its bases. Raises NotUnderstood.
     """
     found = [node for node in _parsed(text).body if isinstance(node, ast.ClassDef) and node.name == name]
     if len(found) != 1:
@@ -105,24 +105,24 @@ def with_payable(text: str, name: str, lines: Iterable[str], *, is_payable: bool
 
 
 def binds(text: str, name: str) -> bool:
-    """Whether the module gives this name a value. One that is not valid Python gives none."""
+    """Return True if the module gives this name a value. False if it is not valid Python."""
     return name in _bound(_body(text))
 
 
 def sets(text: str, name: str, value: str) -> bool:
-    """Whether the module gives this name this value, as a literal."""
+    """Return True if the module gives this name this value, as a literal."""
     return any(isinstance(node, ast.Assign) and ast.unparse(node) == f"{name} = {value!r}" for node in _body(text))
 
 
 def with_variables(text: str, variables: Mapping[str, str], *, comment: str) -> str:
-    """A file ``.env`` with these variables. One that has a value keeps it."""
+    """Return a file ``.env`` with these variables. A variable that has a value keeps it."""
     added = []
     for name, value in variables.items():
         line = re.compile(rf"^([ \t]*(?:export[ \t]+)?{name}[ \t]*=)[ \t'\"]*$", re.MULTILINE)
         if name in variables_of(text):
             continue
         if line.search(text):
-            # Of two lines the first counts, so an empty one is filled in.
+            # The first of two lines counts, so fill in an empty line instead of adding another.
             text = line.sub(lambda match, value=value: match[1] + value, text, count=1)  # type: ignore[misc]
         else:
             added.append(f"{name}={value}")
@@ -132,7 +132,7 @@ def with_variables(text: str, variables: Mapping[str, str], *, comment: str) -> 
 
 
 def with_changed_variables(text: str, variables: Mapping[str, str]) -> str:
-    """A file ``.env`` in which these variables, which it has, have other values."""
+    """Return a file ``.env`` with new values for these variables, which it already has."""
     for name, value in variables.items():
         line = re.compile(rf"^([ \t]*(?:export[ \t]+)?{name}[ \t]*=).*$", re.MULTILINE)
         text = line.sub(lambda match, value=value: match[1] + value, text)  # type: ignore[misc]
@@ -140,7 +140,7 @@ def with_changed_variables(text: str, variables: Mapping[str, str]) -> str:
 
 
 def variables_of(text: str) -> dict[str, str]:
-    """The variables of a file ``.env`` that are not empty."""
+    """Return the variables of a file ``.env`` that are not empty."""
     pairs = re.findall(r"^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=[ \t]*(.*)$", text, re.MULTILINE)
     return {name: value for name, raw in pairs if (value := raw.strip().strip("'\""))}
 
@@ -161,7 +161,7 @@ def _body(text: str) -> list[ast.stmt]:
 
 
 def _patterns(text: str) -> ast.List:
-    """The list that ``urlpatterns`` begins with."""
+    """Return the list that ``urlpatterns`` begins with. Raises NotUnderstood if there is none."""
     found = [
         node.value for node in _parsed(text).body if isinstance(node, ast.Assign | ast.AnnAssign) and _is_urls(node)
     ]
@@ -181,7 +181,7 @@ def _is_urls(node: ast.Assign | ast.AnnAssign) -> bool:
 
 
 def _with_imports(text: str, imports: Mapping[str, str]) -> str:
-    """The module with these names imported at its top. Raises NotUnderstood if one of them means something else."""
+    """Return the module with these names imported at its top. Raises NotUnderstood if a name means something else."""
     for name, module in imports.items():
         tree = _parsed(text)
         nodes = [node for node in tree.body if isinstance(node, ast.ImportFrom) and not node.level]
@@ -211,7 +211,7 @@ def _with_import(text: str, tree: ast.Module, name: str, module: str) -> str:
             return "\n".join(lines)
         is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if not is_docstring and not isinstance(node, ast.Import | ast.ImportFrom):
-            # Without imports, above the first statement; its decorators stand above it.
+            # Without imports, insert above the first statement and its decorators.
             row = row or min(item.lineno for item in (node, *getattr(node, "decorator_list", []))) - 1
             break
         row = node.end_lineno or node.lineno
@@ -220,7 +220,7 @@ def _with_import(text: str, tree: ast.Module, name: str, module: str) -> str:
 
 
 def _bound(body: Iterable[ast.AST]) -> set[str]:
-    """The names that the statements of a module give a value, and ``*`` where it imports a star."""
+    """Return the names that the statements of a module give a value, and ``*`` if it imports a star."""
     return set(_names(body))
 
 
@@ -237,13 +237,13 @@ def _names(body: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """As a whole or not at all, with the permissions that the file had."""
+    """Write the file completely or not at all, with the permissions that it had."""
     mode = path.stat().st_mode & 0o777 if path.exists() else None
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        # What is new is readable as any other new file; only secrets are not.
+        # A new file is readable like any other new file, except ``.env``, which holds secrets.
         Path(name).chmod(mode if mode is not None else 0o600 if path.name == ".env" else 0o644)
         Path(name).replace(path)
     except BaseException:

@@ -1,8 +1,8 @@
-"""The loops of ``payments_worker``: work at a wake-up, and everything that is due at the schedule's interval.
+"""Run the loops of ``payments_worker``: work at each wake-up, and do what is due at the schedule's interval.
 
-The thread that starts it does what a wake-up asks for. It sleeps until PostgreSQL notifies it, or looks for work with
-one statement. A second thread does what ``payments_process`` does, because a pass of reconciliation may take hours and
-must not delay events. Claims in the database keep the two, and any other process, out of each other's way.
+The calling thread handles wake-ups. It sleeps until PostgreSQL notifies it, or looks for work with one statement. A
+second thread does what ``payments_process`` does, because a reconciliation pass may take hours and must not delay
+events. Claims in the database keep the two threads and other processes apart.
 """
 
 from __future__ import annotations
@@ -27,23 +27,22 @@ from payments_integration.schedule import BEAT_SCHEDULE
 
 logger = logging.getLogger(__name__)
 
-#: Each step of a pass stops after about so many seconds, so that accounts take turns and a stop is soon noticed.
+#: Each step of a pass stops after about this many seconds, so that accounts take turns and a stop is noticed soon.
 TURN_SECONDS = 2.0
-#: With notifications, the worker looks this often for work that none is about, such as a retry.
+#: Seconds between looks while notifications arrive, for work that they do not announce, such as a retry.
 LISTENING_SECONDS = 5.0
-#: Work that a look finds and a pass leaves, such as a dispatch that waits for a read, is tried again after so many
-#: seconds, each time after twice as many.
+#: Seconds until a pass tries again work that it left, such as a dispatch that waits for a read. Doubled each time.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-#: After a failure, such as a lost connection, the worker waits so many seconds, each time twice as many.
+#: Seconds to wait after a failure, such as a lost connection. Doubled each time.
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 1.0, 30.0
-#: A signal is noticed after so many seconds at most.
+#: The most seconds until a signal is noticed.
 _SLICE = 0.5
-#: The file of the heartbeat is touched this often at most.
+#: The least seconds between two touches of the heartbeat file.
 HEARTBEAT_SECONDS = 5.0
 
 
 class Counts(telemetry.Observer):
-    """What this process has done."""
+    """Counts of what this process has done."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -76,12 +75,19 @@ class Counts(telemetry.Observer):
 
 
 class Worker:
-    """Works until the process is asked to stop."""
+    """The worker of one process. It works until the process is asked to stop."""
 
     def __init__(
         self, accounts: Sequence[str], *, is_every_account: bool, poll_seconds: float, heartbeat: Path | None = None
     ) -> None:
-        """``poll_seconds``: how often to look for work where nothing notifies. ``heartbeat``: a file to touch."""
+        """Prepare the worker.
+
+        Args:
+            accounts: The aliases to work for.
+            is_every_account: True if these are all accounts. The worker then also serves accounts that were removed.
+            poll_seconds: Seconds between looks for work if the database does not notify.
+            heartbeat: A file to touch while the worker lives.
+        """
         self._accounts = accounts
         self._is_every_account = is_every_account
         self._poll_seconds = poll_seconds
@@ -93,18 +99,18 @@ class Worker:
         #: Accounts that have work, in the order in which they take turns.
         self._woken: dict[str, None] = {}
         self._look_at = 0.0
-        #: By account and kind of work that a pass has left: when to try again, and the pause after that.
+        #: Maps an account and a kind of work that a pass left to the time of the next try and the pause after it.
         self._pauses: dict[tuple[str, str], tuple[float, float]] = {}
-        #: What ended the thread of the schedule.
+        #: The exception that ended one of the two threads.
         self._fault: BaseException | None = None
-        #: Both threads end. The request to stop is the process's, which may live on.
+        #: True when both threads end. ``stopping`` is about the process, which may live on.
         self._is_ending = False
         self._counts = Counts()
 
     def run(self) -> None:
-        """Work until the process is asked to stop; the items in hand are finished.
+        """Work until the process is asked to stop, and finish the items in hand.
 
-        Raises SystemExit at a second signal, and what a handler raised to end the process.
+        Raises SystemExit at a second signal, and any exception that a handler raised to end the process.
         """
         begun = time.monotonic()
         logger.info("payments_worker has started for %s", ", ".join(self._accounts))
@@ -171,7 +177,7 @@ class Worker:
             if stopping.is_requested():
                 return
             self._beat()
-            # Taken off the list first: a wake-up that comes during the pass counts.
+            # Remove it before the pass, so that a wake-up during the pass counts.
             del self._woken[account]
             steps = self._counts.steps
             try:
@@ -185,7 +191,7 @@ class Worker:
             if is_more:
                 self._woken[account] = None
             if self._counts.steps > steps:
-                # What the next look finds is new work, and not what this pass has left.
+                # The pass made progress, so the next look starts without pauses.
                 self._pauses = {work: pause for work, pause in self._pauses.items() if work[0] != account}
 
     def _look(self) -> None:
@@ -216,7 +222,7 @@ class Worker:
                 "No notification arrives through this connection: is it a pooler's? Looking for work every %g s",
                 self._poll_seconds,
             )
-        self._look_at = 0.0  # what came before it listened
+        self._look_at = 0.0  # find work that came before it listened
 
     def _close_listener(self) -> None:
         if self._listener is not None:
@@ -239,7 +245,7 @@ class Worker:
                 begun = time.monotonic()
                 try:
                     if self._is_every_account:
-                        # Also for accounts that the setting no longer has.
+                        # Includes accounts that the setting no longer has.
                         send_overdue()
                     reconciliation.each(self._accounts, partial(reconciliation.run_due, turn_seconds=TURN_SECONDS))
                 except Exception as error:
@@ -255,7 +261,7 @@ class Worker:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGINT ask the process to stop; a second one raises SystemExit in the main thread."""
+    """Ask the process to stop at SIGTERM or SIGINT. A second signal raises SystemExit in the main thread."""
     signals = 0
 
     def stop(number: int, frame: Any) -> None:
@@ -274,7 +280,7 @@ def stopped_by_signals() -> Iterator[None]:
         yield
     finally:
         for number, handler in previous.items():
-            # None: it was installed by code that is not Python's.
+            # None if code outside Python installed it.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         stopping.clear()
 
@@ -309,14 +315,14 @@ def logged_to(output: Any) -> Iterator[None]:
 
 def _report(error: Exception) -> None:
     if isinstance(error, AnyDatabaseError):
-        # Without the message: it may show a row.
+        # Leave out the message, because it may show a row.
         logger.warning("The database failed with %s; connecting again", type(error).__name__)
     else:
         logger.error("A pass failed; it is tried again", exc_info=error)
 
 
 def _close_connections() -> None:
-    """This thread's; the next statement opens a new one. The database rolls back what was not committed."""
+    """Close this thread's connections. The database rolls back open work, and the next statement connects again."""
     for connection in connections.all(initialized_only=True):
         with suppress(AnyDatabaseError):
             connection.close()

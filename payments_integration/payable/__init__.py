@@ -1,4 +1,4 @@
-"""The merchant's own models with their payments, joined by ``merchant_reference``.
+"""Join the merchant's own models with their payments by ``merchant_reference``.
 
 class Order(Payable):
     number = models.CharField(max_length=32, unique=True)

@@ -1,4 +1,4 @@
-"""For the admin of a merchant's orders: a filter, and columns with their payments."""
+"""Add payment columns and a filter to the admin of a merchant's orders."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ _EMPTY = "-"
 class PaymentColumns(AnyAdmin):
     """Columns for the ``ModelAdmin`` of a ``Payable``: name them in ``list_display`` or ``fields``.
 
-    ``payment_price``, ``payment_link`` (the newest payment, without a query per row), ``payment_links`` (every
-    attempt) and ``payment_totals``. Put the class before ``ModelAdmin``, and in ``readonly_fields`` what a form shows.
+    The columns are ``payment_price``, ``payment_link`` (the newest payment, without a query per row),
+    ``payment_links`` (every attempt) and ``payment_totals``. Put the class before ``ModelAdmin``. A form needs its
+    columns in ``readonly_fields``.
     """
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -59,13 +60,13 @@ class PaymentColumns(AnyAdmin):
 
     @admin.display(description=_("payments"))
     def payment_links(self, order: Any) -> str:
-        """Every attempt, newest first."""
+        """Return a link to every attempt, newest first."""
         links = ((_link(payment.pk, payment.status),) for payment in order.payments)
         return format_html_join(", ", "{}", links) or _EMPTY
 
     @admin.display(description=_("money"))
     def payment_totals(self, order: Any) -> str:
-        """The totals of all attempts, in each currency."""
+        """Return the totals of all attempts, in each currency."""
         return "; ".join(map(_sums, order.totals().values())) or _EMPTY
 
 
@@ -87,24 +88,27 @@ def _sums(totals: Any) -> str:
 
 
 class PaidFilter(admin.SimpleListFilter):
-    """``list_filter = [PaidFilter, "created_at"]``: which orders of a day are not paid. The model names its price."""
+    """Filter orders by paid, not paid and overpaid. The model must name its price.
+
+    ``list_filter = [PaidFilter, "created_at"]`` shows which orders of a day are not paid.
+    """
 
     title: StrOrPromise = _("payments")
     parameter_name: str | None = "paid"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Iterable[tuple[str, StrOrPromise]]:
-        # Otherwise the first click on it would fail.
+        # Fail when the page opens, not at the first click on the filter.
         prices.require(model_admin.model)
         return [("yes", _("paid")), ("no", _("not paid")), ("over", _("overpaid"))]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        # The model admin may have a queryset of its own, which stays.
+        # Keep the model admin's own queryset, if it has one.
         found = {"yes": sql.paid, "no": sql.unpaid, "over": sql.overpaid}.get(str(self.value()))
         return found(_beside_payments(queryset)) if found else queryset
 
 
 def _beside_payments(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """The rows in the payments' database, if they are written to it: a router may read them from a replica."""
+    """Return the rows in the payments' database if they are written to it. A router may read them from a replica."""
     payments = Payment.objects.all().db
     is_elsewhere = rows.db != payments and router.db_for_write(rows.model) == payments
     return rows.using(payments) if is_elsewhere else rows

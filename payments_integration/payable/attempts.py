@@ -1,6 +1,6 @@
-"""The idempotency key of an order's current attempt to be paid, counted in the ledger.
+"""Find the idempotency key of an order's current payment attempt, by counting attempts in the ledger.
 
-The mirror cannot count attempts: it has none whose outcome is unknown, and none that the provider refused.
+The mirror cannot count attempts: it lacks attempts with an unknown outcome and attempts that the provider refused.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from payments_integration.enums import PAID_PAYMENT_STATUSES, VAIN_PAYMENT_STATU
 from payments_integration.models import Operation, OperationState, Payment
 from payments_integration.payable.queries import Key
 
-#: ``Operation.operation`` of the call that begins an attempt. The registry of calls is in a layer above this one.
+#: ``Operation.operation`` of the call that begins an attempt. Not imported: the registry of calls is a layer above.
 CREATES_PAYMENT = "create_payment"
-#: The longest beginning of a key: it leaves room for a number in the 255 characters that a key may have.
+#: The longest prefix of a key. It leaves room for a number in the 255 characters that a key may have.
 _LONGEST = 240
-#: Characters of the readable part of a key whose reference does not fit into one.
+#: Characters of the readable part, for a reference that does not fit into a key.
 _READABLE = 100
 _SALT = "payments_integration.payable.attempt"
 
 
 def attempt_key(of: Key) -> str:
-    """The key of the attempt that is open or paid, or that a passing refusal closed; otherwise that of the next one.
+    """Return the key of the attempt that is open or paid, or that a temporary refusal closed; otherwise the next key.
 
-    Its number is one more than the attempts that have ended, so that calls at the same time get the same key.
+    The next key's number is one more than the attempts that have ended, so calls at the same time get the same key.
     """
     prefix = _prefix(of)
     ended, current = 0, []
@@ -42,7 +42,7 @@ def attempt_key(of: Key) -> str:
             ended += 1
         elif _number(operation.idempotency_key, prefix):
             current.append((status in PAID_PAYMENT_STATUSES, operation.created_at, operation.idempotency_key))
-    # Late money may pay an attempt that was given up, while the next one is open: the paid one is the order's.
+    # Late money may pay an abandoned attempt while the next one is open. The paid attempt wins.
     return max(current)[-1] if current else f"{prefix}-{ended + 1}"
 
 
@@ -51,7 +51,7 @@ def sign(key: str) -> str:
 
 
 def unsign(of: Key, signed: str) -> str:
-    """The key of a form. Raises ValidationError if this site did not sign it for this order."""
+    """Return the key of a form. Raises ValidationError if this site did not sign it for this order."""
     try:
         key = signing.Signer(salt=_SALT).unsign(signed)
     except signing.BadSignature:
@@ -70,16 +70,16 @@ def _operations(of: Key) -> list[Operation]:
 
 
 def _statuses(operations: Iterable[Operation]) -> dict[str, str]:
-    """The status of each payment that the mirror has, by its id."""
+    """Return the status of each mirrored payment by its id."""
     ids = [operation.result_id for operation in operations if operation.result_id]
     rows = Payment.objects.using(ledger_database()).filter(pk__in=ids)
     return dict(rows.values_list("pk", "status")) if ids else {}
 
 
 def _has_ended(operation: Operation, status: str) -> bool:
-    """Whether no money can be expected from it, so that the payer may try again. ``status``: of its payment.
+    """Return True if no money can be expected from it, so that the payer may try again.
 
-    Everything else is still open or paid, also a status that this version does not know.
+    ``status`` is its payment's. Any other attempt is open or paid, even if this version does not know the status.
     """
     if operation.state == OperationState.DONE:
         return status in VAIN_PAYMENT_STATUSES
@@ -89,7 +89,7 @@ def _has_ended(operation: Operation, status: str) -> bool:
 
 
 def _prefix(of: Key) -> str:
-    """The beginning of the keys of an order: ASCII, whatever its reference has, and of no other order."""
+    """Return the prefix of an order's keys: unique to the order, and ASCII for any reference."""
     account, reference = of
     if account == "" or not reference:
         raise ValueError("an attempt to pay needs an order with an account and a merchant_reference")
@@ -98,11 +98,11 @@ def _prefix(of: Key) -> str:
         return f"order-{name}"
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     readable = "".join(character for character in plain if character.isprintable())[:_READABLE]
-    # With another separator, no order whose reference looks like this one has the same key.
+    # The other separator keeps it apart from an order whose reference looks like this prefix.
     return f"order~{readable}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 def _number(key: str, prefix: str) -> int:
-    """The number of the attempt; 0 for a key that is none of this order's."""
+    """Return the number of the attempt; 0 for a key of another order."""
     text = key.removeprefix(f"{prefix}-")
     return int(text) if text != key and text.isascii() and text.isdigit() and len(text) < 10 else 0

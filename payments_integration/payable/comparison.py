@@ -1,7 +1,7 @@
-"""Orders that do not match their payments: paid for and yet unpaid, or paid without a payment.
+"""Find orders that do not match their payments: unpaid although money came, or paid without a payment.
 
-A ``Payable`` does not know what it costs. Its option ``payments_paid`` says which rows the project treats as paid. The
-work is limited: the newest payments of an account and the newest rows of each model are compared, in sets.
+The option ``payments_paid`` of a ``Payable`` says which rows the project treats as paid. The work is limited: it
+compares the newest payments of an account and the newest rows of each model, in sets.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from payments_integration.models import Payment, Refund, rest_after
 from payments_integration.payable.models import Payable
 from payments_integration.payable.queries import CHUNK, REFUND_FIELDS, is_deposit, with_references
 
-#: How many payments, and how many rows of each model, are compared: the newest.
+#: The newest payments, and the newest rows of each model, that are compared.
 LIMIT = 1_000
-#: A handler has this long to make the order paid. It covers the retries of a handler that fails.
+#: The time that a handler has to mark the order as paid. It covers the retries of a failing handler.
 GRACE = timedelta(minutes=15)
 
-#: What is read of a payment that is compared.
+#: The columns that a comparison reads.
 PAYMENT_FIELDS = (
     "account", "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at",
     "flow", "method_family", "created_at", "succeeded_at",
@@ -39,7 +39,7 @@ PAYMENT_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class OrderRow:
-    """A row of a merchant's model, as far as it is compared."""
+    """The compared values of a row of a merchant's model."""
 
     model: type[Payable]
     pk: Any
@@ -48,7 +48,7 @@ class OrderRow:
 
 
 def compared_models(account: str) -> list[type[Payable]]:
-    """The models that say which rows are paid, and have payments of the account."""
+    """Return the models that say which rows are paid and that have payments of the account."""
     found = [
         model
         for model in apps.get_models()
@@ -57,16 +57,17 @@ def compared_models(account: str) -> list[type[Payable]]:
     return [
         model
         for model in found
-        # The rows of a child are rows of its parent too.
+        # A child's rows are also rows of its parent, so comparing both would report them twice.
         if not set(model._meta.all_parents).intersection(found)
         and (model.payments_account_field or model.payments_account in (None, account))
     ]
 
 
 def paid_for_and_unpaid(account: str, since: datetime) -> list[tuple[Payment, OrderRow]]:
-    """Payments created at ``since`` or later whose money came and is still there, with their order that is not paid.
+    """Return payments that still hold received money although their order is not paid, each with its order.
 
-    Newest first. A payment that is refunded in full, or is being refunded in full, is not among them.
+    Compares payments created at ``since`` or later and returns the newest first. Leaves out a payment that was
+    refunded in full or is being refunded in full.
     """
     compared = compared_models(account)
     if not compared:
@@ -91,10 +92,10 @@ def paid_for_and_unpaid(account: str, since: datetime) -> list[tuple[Payment, Or
 
 
 def paid_without_payment(model: type[Payable], account: str, since: datetime) -> list[OrderRow]:
-    """The newest rows that are paid although none of their payments has received money, newest first.
+    """Return rows that are paid although none of their payments has received money, newest first.
 
-    The newest are those of ``Meta.get_latest_by``, otherwise those with the highest keys. If it names a time, only
-    rows since ``since`` are compared. Rows whose money was refunded or charged back received some.
+    ``Meta.get_latest_by`` decides which rows are the newest, otherwise the highest keys. If it names a time, only rows
+    since ``since`` are compared. Rows whose money was refunded or charged back have received money.
     """
     rows = [row for row in _newest(model, account, since) if row.is_paid and row.reference]
     of_account = None if model.payments_account is None and not model.payments_account_field else account
@@ -107,20 +108,20 @@ def paid_without_payment(model: type[Payable], account: str, since: datetime) ->
 
 
 def _rows_of(model: type[Payable], account: str, references: list[str]) -> Iterator[OrderRow]:
-    """The rows with one of the references, byte for byte: the merchant's column may compare loosely."""
+    """Yield the rows with one of the references, byte for byte, because the merchant's column may compare loosely."""
     for wanted, asked in conditions(model, references):
         yield from (row for row in _read(model, account, asked) if row.reference in wanted)
 
 
 def conditions(model: type[Payable], references: list[str]) -> Iterator[tuple[set[str], Q]]:
-    """Up to ``CHUNK`` of the references, with the condition that finds at least the model's rows with them."""
+    """Yield up to ``CHUNK`` references with a condition that finds at least the model's rows with them."""
     field: Any = model._meta.get_field(model.merchant_reference_field)
     values = {}
     for reference in references:
         with suppress(ValidationError):
             values[reference] = field.to_python(reference)
     if isinstance(field, models.IntegerField):
-        # A database may refuse a number that no row can have.
+        # Leave out numbers that no row can have, because a database may refuse them.
         low, high = connections[model._default_manager.db].ops.integer_field_range(field.get_internal_type())
         values = {
             reference: value
@@ -147,11 +148,12 @@ def _newest(model: type[Payable], account: str, since: datetime) -> Iterator[Ord
 def _read(
     model: type[Payable], account: str, asked: Q, *, order_by: Sequence[str] | None = None
 ) -> Iterator[OrderRow]:
-    """Rows of the account, in one statement. With ``order_by`` the first ``LIMIT``."""
+    """Yield the rows of the account, in one statement. With ``order_by``, only the first ``LIMIT``."""
     rows: Any = model._default_manager.filter(asked)
     if model.payments_account_field:
         rows = rows.filter(**{model.payments_account_field: account})
-    # The project's condition may join other tables: it must neither multiply rows nor be read for all of them.
+    # The project's condition may join other tables. As a subquery it cannot multiply rows, and only the rows that are
+    # read evaluate it.
     paid = Exists(model._default_manager.filter(model.payments_paid, pk=OuterRef("pk")).order_by())
     rows = rows.order_by(*order_by)[:LIMIT] if order_by else rows.order_by()
     for pk, reference, is_paid in rows.values_list("pk", model.merchant_reference_field, paid):
@@ -159,7 +161,7 @@ def _read(
 
 
 def with_money_left(payments: list[Payment]) -> set[str]:
-    """The keys of payments of which something is left, also after the refunds in progress: see ``Totals.paid``."""
+    """Return the keys of payments that still hold money after the refunds in progress: see ``Totals.paid``."""
     refunds: dict[str, list[Refund]] = defaultdict(list)
     for chunk in _chunks(sorted({payment.pk for payment in payments})):
         for refund in Refund.objects.filter(payment__in=chunk).only(*REFUND_FIELDS):

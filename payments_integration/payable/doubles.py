@@ -1,7 +1,7 @@
-"""Orders that were paid for more than once: two payments of a reference hold money in one currency.
+"""Find orders that were paid more than once: two payments of a reference hold money in one currency.
 
-A late voucher after another attempt, or two tabs. If the order's model knows what it costs, payments in parts are no
-fault: then only an order that is overpaid counts. Transfers to a deposit reference never count.
+A voucher may be paid late, after another attempt, or the payer may use two tabs. If the order's model knows its price,
+paying in parts is fine and only an overpaid order counts. Transfers to a deposit reference never count.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Paid = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Double:
-    """An order that was paid for more than once."""
+    """An order that was paid more than once."""
 
     merchant_reference: str
     currency: str
-    #: Those that hold money, oldest first.
+    #: The payments that hold money, oldest first.
     payments: tuple[Payment, ...]
 
 
 def find_doubles(account: str, paid: Iterable[Paid]) -> list[Double]:
-    """Those of the references and currencies that are paid for more than once now, in alphabetical order."""
+    """Return the references and currencies that are paid more than once now, in alphabetical order."""
     wanted = sorted(set(paid))
     found: list[Double] = []
     for start in range(0, len(wanted), CHUNK):
@@ -61,7 +61,7 @@ def _find(account: str, wanted: set[Paid]) -> Iterator[Double]:
 
 
 def _paid_in_parts(account: str, paid: set[Paid]) -> set[Paid]:
-    """Those whose orders say what they cost, and are not overpaid."""
+    """Return the references and currencies whose orders know their price and are not overpaid."""
     surplus: dict[Paid, int] = defaultdict(int)
     for model in _priced(account):
         try:
@@ -94,7 +94,7 @@ def _priced(account: str) -> list[type[Payable]]:
 
 
 def _overpaid(order: Payable, account: str) -> Iterator[tuple[str, int]]:
-    """The currency of its price, and the minor units that are too much; nothing if it does not know its price."""
+    """Yield the currency of its price and the surplus in minor units; nothing if it does not know its price."""
     try:
         price = order.payments_price()
         if price is not None:

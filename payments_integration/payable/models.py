@@ -1,4 +1,4 @@
-"""The abstract model, manager and queryset for a merchant's orders."""
+"""Define the abstract model, manager and queryset for a merchant's orders."""
 
 from __future__ import annotations
 
@@ -30,18 +30,20 @@ class PayableQuerySet(models.QuerySet[OrderT]):
     _totals_wanted = False
 
     def with_totals(self) -> Self:
-        """Read the totals of all rows together, so that ``totals()`` of a row needs no query: two statements for up to
-        500 rows (per account, if ``payments_account_field`` is set). Not with ``values()`` and ``iterator()``.
+        """Read the totals of all rows together, so that ``totals()`` of a row needs no query.
+
+        Needs two statements for up to 500 rows (per account, if ``payments_account_field`` is set). Has no effect with
+        ``values()`` and ``iterator()``.
         """
         clone = self.all()
         clone._totals_wanted = True
         return clone
 
     def of(self, obj: Referring | Refund | None) -> OrderT | None:
-        """The row that a payment, a refund's payment, or another object with a ``merchant_reference`` belongs to.
+        """Return the row that a payment, a refund's payment or another object with a ``merchant_reference`` is for.
 
-        None if the object has no reference of the merchant's, is a deposit or of another account, or if the refund's
-        payment is not mirrored yet. Raises MultipleObjectsReturned if several rows have the reference.
+        Returns None if the object has no merchant reference, is a deposit, or belongs to another account, or if the
+        refund's payment is not mirrored yet. Raises MultipleObjectsReturned if several rows have the reference.
         """
         found = _payment_of(obj) if isinstance(obj, Refund) else obj
         if found is None or not found.merchant_reference:
@@ -61,20 +63,20 @@ class PayableQuerySet(models.QuerySet[OrderT]):
         return rows[0] if rows else None
 
     def paid(self) -> Self:
-        """The rows whose ``is_paid`` is true for their price, in SQL: with filters, ``count()`` and pages.
+        """Return the rows whose ``is_paid`` is True for their price, in SQL: with filters, ``count()`` and pages.
 
-        Rows without a price are in none of ``paid()``, ``unpaid()`` and ``overpaid()``. A price that ``is_paid``
-        refuses is unpaid. Raises ImproperlyConfigured if the model names no ``payments_amount_field``, or if its rows
-        are in another database than the payments.
+        ``paid()``, ``unpaid()`` and ``overpaid()`` leave out rows without a price. A price that ``is_paid`` refuses is
+        unpaid. Raises ImproperlyConfigured if the model names no ``payments_amount_field``, or if its rows are in
+        another database than the payments.
         """
         return sql.paid(self)
 
     def unpaid(self) -> Self:
-        """The rows with a price that are not ``paid()``."""
+        """Return the rows with a price that are not ``paid()``."""
         return sql.unpaid(self)
 
     def overpaid(self) -> Self:
-        """The rows of whose payments something can be refunded so that their price is kept."""
+        """Return the rows with a refundable surplus: their price is kept if it is refunded."""
         return sql.overpaid(self)
 
     def _clone(self) -> Self:
@@ -109,7 +111,7 @@ class PayableManager(models.Manager[OrderT]):
         return self.get_queryset().overpaid()
 
     if TYPE_CHECKING:
-        # Django passes these on to the queryset. According to its stubs they return one without ``with_totals``.
+        # Django passes these calls on to the queryset, but its stubs return a type without ``with_totals``.
         def all(self) -> PayableQuerySet[OrderT]: ...
         def exclude(self, *args: Any, **kwargs: Any) -> PayableQuerySet[OrderT]: ...
         def filter(self, *args: Any, **kwargs: Any) -> PayableQuerySet[OrderT]: ...
@@ -119,17 +121,19 @@ class PayableManager(models.Manager[OrderT]):
 
 
 class Payable(models.Model):
-    """An order, an invoice: anything that payments are made for. Pass the value of ``merchant_reference_field`` to
-    ``create_payment`` as ``merchant_reference``. It must be unique, not empty, and not change after that.
+    """An order, an invoice, or anything else that payments are made for.
+
+    Pass the value of ``merchant_reference_field`` to ``create_payment`` as ``merchant_reference``. It must be unique
+    and not empty, and must not change after that.
     """
 
     #: The field with the reference. Numbers and UUIDs are converted by ``str``.
     merchant_reference_field: ClassVar[str] = ""
-    #: The account whose payments count; None: all accounts. Another account may have the same reference.
+    #: The account whose payments count; None for all accounts. Another account may have the same reference.
     payments_account: ClassVar[str | None] = conf.DEFAULT_ACCOUNT
     #: The field with the account's alias, if rows are paid through different accounts.
     payments_account_field: ClassVar[str] = ""
-    #: Whether transfers to a deposit reference count, too. Its reference usually names the payer, not an order.
+    #: True to count transfers to a deposit reference too. Its reference usually names the payer, not an order.
     payments_include_deposits: ClassVar[bool] = False
     #: The field with the price: an integer in minor units, or a DecimalField in whole units. ``payments_price()`` and
     #: the querysets ``paid()``, ``unpaid()`` and ``overpaid()`` read it.
@@ -148,10 +152,11 @@ class Payable(models.Model):
         abstract = True
 
     def payments_price(self) -> tuple[int, str] | None:
-        """What it costs: minor units and the currency; None if the model does not know.
+        """Return the price: minor units and the currency; None if the model does not know it.
 
-        It comes from ``payments_amount_field``, which may be in whole units. Override it if the price is in no field:
-        ``return money.to_minor(self.total(), self.currency), self.currency``. Raises ValueError as ``money.to_minor``.
+        Reads ``payments_amount_field``, which may be in whole units. Override the method if no field has the price:
+        ``return money.to_minor(self.total(), self.currency), self.currency``. Raises ValueError as ``money.to_minor``
+        does.
         """
         return prices.of(self)
 
@@ -172,37 +177,38 @@ class Payable(models.Model):
         return found.order_by("-created_at", "-pk")
 
     def totals(self) -> dict[str, Totals]:
-        """Totals by currency, of the currencies that occur. Reads them each time, except after ``with_totals()``."""
+        """Return the totals of each currency that occurs. Reads them each time, except after ``with_totals()``."""
         if _READ_AHEAD not in self.__dict__:
             key = self._key()
             return totals_by_key([key], deposits=self.payments_include_deposits).get(key, {})
         return dict(self.__dict__[_READ_AHEAD])
 
     def totals_in(self, currency: str) -> Totals:
-        """Totals in one currency; all zero if there is no payment in it.
+        """Return the totals in one currency; all zero if there is no payment in it.
 
-        Raises ValueError for a currency that is none of the spec's, such as ``"usd"``.
+        Raises ValueError for a currency that the spec does not have, such as ``"usd"``.
         """
         totals = self.totals()
         # A payment may have a currency that this version does not know.
         return totals[currency] if currency in totals else Totals(checked_currency(currency))
 
     def is_paid(self, amount: int, currency: str) -> bool:
-        """Whether ``amount`` minor units are paid: see ``Totals.paid``.
+        """Return True if ``amount`` minor units are paid: see ``Totals.paid``.
 
-        Raises TypeError for an amount that is not an int, such as a Decimal in whole units; ValueError for a negative
-        amount, and for a currency that is none of the spec's.
+        Raises TypeError for an amount that is not an int, such as a Decimal in whole units. Raises ValueError for a
+        negative amount and for a currency that the spec does not have.
         """
         return self.totals_in(currency).is_paid(amount)
 
     def attempt_key(self, signed: str | None = None) -> str:
-        """The idempotency key for ``create_payment``: the same one while an attempt is open and after it is paid.
+        """Return the idempotency key for ``create_payment``.
 
-        There is a new one after an attempt was refused or closed, or its payment failed, expired or was canceled.
+        It stays the same while an attempt is open and after it is paid. It is a new one after an attempt was refused
+        or closed, or its payment failed, expired or was canceled.
 
         Args:
-            signed: The value that ``signed_attempt_key`` gave to the payer's form. The key is then the form's, so that
-                a form sent twice is one attempt, even if that attempt failed in between.
+            signed: The value that ``signed_attempt_key`` gave to the payer's form. The key then comes from the form,
+                so a form that is sent twice makes one attempt, even if that attempt failed in between.
 
         Returns:
             1 to 255 printable ASCII characters, for any reference.
@@ -215,11 +221,11 @@ class Payable(models.Model):
         return attempts.attempt_key(key) if not signed else attempts.unsign(key, signed)
 
     async def aattempt_key(self, signed: str | None = None) -> str:
-        """``attempt_key`` for async views."""
+        """Return ``attempt_key``, for async views."""
         return await sync_to_async(self.attempt_key)(signed)
 
     def signed_attempt_key(self) -> str:
-        """``attempt_key()`` for a hidden field of the page where the payer pays. A payer cannot change it."""
+        """Return ``attempt_key()``, signed for a hidden field of the payment form. A payer cannot change it."""
         return attempts.sign(self.attempt_key())
 
     def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
@@ -234,7 +240,7 @@ class Payable(models.Model):
     def _account(self) -> str | None:
         if not self.payments_account_field:
             return self.payments_account
-        # A row without an account has no payments; None would mean all accounts.
+        # A row without an account has no payments. None would mean all accounts.
         return getattr(self, self.payments_account_field) or ""
 
     def _is_of(self, obj: Referring) -> bool:
@@ -260,7 +266,7 @@ def _read_ahead(rows: list[Any]) -> None:
 
 #: A field with one of these names would hide a part of Payable.
 _NAMES = frozenset(name for name in vars(Payable) if not name.startswith("_")) - {"objects", "check", "Meta"}
-#: What a class sets or overrides on purpose.
+#: Names that a class may set or override on purpose.
 _OVERRIDABLE = frozenset(name for name in _NAMES if name.startswith("payments_")) | {
     "merchant_reference_field", "refresh_from_db",
 }  # fmt: skip
@@ -270,9 +276,10 @@ ID = "payments_integration"
 
 
 def problems(model: Any, names: frozenset[str]) -> Iterator[checks.CheckMessage]:
-    """E020: an option names something that does not exist. E021: a field, property or method hides a part
-    of ``Payable`` (``names``). W020: two rows may have the same reference. W021: it has amounts that are not in minor
-    units.
+    """Yield the problems of a model's declaration.
+
+    E020: an option names something that does not exist. E021: a field, property or method hides a part of ``Payable``
+    (``names``). W020: two rows may have the same reference. W021: the model has amounts that are not in minor units.
     """
     raw = getattr(settings, conf.NAME, {})
     account = model.payments_account
@@ -322,10 +329,10 @@ def _wrong_condition(model: Any) -> Iterator[checks.CheckMessage]:
 
 
 def _whole_units(model: Any) -> Iterator[checks.CheckMessage]:
-    """A model that knows its price converts its amounts."""
+    """Yield W021 for a model with decimals or floats, unless it knows its price and so converts them."""
     if model._knows_price():
         return
-    # The name of a field does not say whether it is an amount.
+    # A field's name does not tell if it is an amount.
     names = [field.name for field in model._meta.fields if isinstance(field, models.DecimalField | models.FloatField)]
     if names:
         yield checks.Warning(
@@ -361,7 +368,7 @@ def _hidden(model: type[models.Model], names: frozenset[str]) -> Iterator[checks
 
 
 def hidden_names(model: type[models.Model], names: frozenset[str] = _NAMES) -> list[str]:
-    """The names of fields, properties, methods and relations to the model that would hide a part of ``Payable``."""
+    """Return the fields, properties, methods and relations to the model that would hide a part of ``Payable``."""
     found = [
         field.name if isinstance(field, models.Field) else getattr(field, "get_accessor_name", lambda: "")()
         for field in model._meta.get_fields()

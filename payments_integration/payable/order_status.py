@@ -1,4 +1,4 @@
-"""The status of an order, decided from all its payments as they are now, and not from the last event."""
+"""Decide the status of an order from all its payments as they are now, not from the last event."""
 
 from __future__ import annotations
 
@@ -15,32 +15,46 @@ from payments_integration.money import format_money
 from payments_integration.payable.models import Payable
 from payments_integration.payable.totals import Totals
 
-#: Characters. The provider writes the codes of refusals, so a long one is cut.
+#: Characters of a refusal's code. The provider writes the codes, so a long one is cut.
 MAX_CODE = 100
 
 
 class OrderStatus(TextChoices):
-    """What an order's payments make of it. Choices for a field of yours, in words for the payer."""
+    """The status that an order's payments give it. Choices for a field of yours, in words for the payer.
 
+    ``decide_status`` derives it from all payments, so any status may follow any other.
+    """
+
+    #: No money came yet: an attempt is open, its outcome is unknown, or there is none. Next: the attempt's outcome.
     NEW = "new", _("waiting for payment")
-    #: A person must look: the note says why.
+    #: Money came in a way that needs a person: on hold, in another currency, for an ended attempt, too little, or in
+    #: part and being refunded. The note says why, except for money on hold. Next: any status, when a person or the
+    #: provider has decided.
     REVIEW = "review", _("being reviewed")
+    #: A part of the price came and the rest is in progress. Next: PAID when the rest comes; otherwise REVIEW.
     PARTIALLY_PAID = "partially_paid", _("paid in part")
+    #: The price was received and is kept. The note warns if all of it is being refunded. Final, unless money is
+    #: refunded or charged back.
     PAID = "paid", _("paid")
+    #: The newest attempt failed without money. The payer may try again.
     FAILED = "failed", _("payment failed")
-    #: Not final: late money makes the order paid.
+    #: The newest attempt expired without money. Not final: late money makes the order paid. The payer may try again.
     EXPIRED = "expired", _("payment expired")
+    #: The newest attempt was canceled without money. The payer may try again.
     CANCELED = "canceled", _("canceled")
+    #: A part was refunded and a part is kept. Next: REFUNDED if the rest is refunded too.
     PARTIALLY_REFUNDED = "partially_refunded", _("refunded in part")
+    #: All received money was refunded. Stays, unless another payment brings money.
     REFUNDED = "refunded", _("refunded")
+    #: The payer's bank took money back and other payments do not pay the price. Stays, unless one does later.
     CHARGEBACK = "chargeback", _("charged back")
-    #: The provider refused to create a payment; no money can arrive.
+    #: The provider refused to create a payment, so no money can arrive. The payer may try again.
     REFUSED = "refused", _("not accepted")
 
 
-#: The order has or had its money; the payer is not asked for more.
+#: The order has or had its money, so the payer is not asked for more.
 SETTLED = frozenset({OrderStatus.PAID, OrderStatus.PARTIALLY_REFUNDED, OrderStatus.REFUNDED, OrderStatus.CHARGEBACK})
-#: The order changes by itself.
+#: The order may change without the payer starting again.
 WAITING = frozenset({OrderStatus.NEW, OrderStatus.REVIEW, OrderStatus.PARTIALLY_PAID})
 _VAIN: dict[str, OrderStatus] = {
     PaymentStatus.FAILED: OrderStatus.FAILED,
@@ -51,26 +65,27 @@ _VAIN: dict[str, OrderStatus] = {
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """``create_payment`` under one key of an order."""
+    """One call of ``create_payment``, under one key of an order."""
 
-    #: It was requested, or will be, and its payment is not known yet.
+    #: True if it was or will be requested and its payment is not known yet.
     is_pending: bool
-    #: It was never requested: the process stopped between placing the order and paying.
+    #: True if it was never requested: the process stopped between placing the order and paying.
     is_unsent: bool
-    #: Why there will be no payment, as a code; empty if there is one, or may be one.
+    #: The code that says why there will be no payment; empty if there is or may be one.
     refusal: str
 
 
 def current_payment(payments: Sequence[Payment]) -> Payment | None:
-    """Of ``list(order.payments)``: the attempt that is open, or the newest one."""
+    """Return the open attempt of ``list(order.payments)``, otherwise the newest one; None if there is none."""
     still_open = (payment for payment in payments if payment.status in OPEN_PAYMENT_STATUSES)
     return next(still_open, payments[0] if payments else None)
 
 
 def find_attempt(order: Payable, key: str, refusal: str = "") -> Attempt:
-    """What became of the attempt under this idempotency key.
+    """Return the state of the attempt under this idempotency key.
 
-    ``refusal``: what you noted when the call failed before it was recorded, as a ValidationError does.
+    ``refusal`` is the code that you noted when the call failed before it was recorded, for example by a
+    ValidationError.
     """
     account, _reference = order._key()
     found = Operation.objects.using(ledger_database()).filter(idempotency_key=key)
@@ -84,7 +99,7 @@ def find_attempt(order: Payable, key: str, refusal: str = "") -> Attempt:
 
 
 def may_begin(order: Payable, status: str, attempt: Attempt) -> bool:
-    """Whether the payer may try once more: the last attempt ended without money, and no other is open."""
+    """Return True if the payer may try again: the last attempt ended without money and no other is open."""
     if status not in (*_VAIN.values(), OrderStatus.REFUSED):
         return False
     return not attempt.is_pending and not order.payments.filter(status__in=OPEN_PAYMENT_STATUSES).exists()
@@ -93,10 +108,12 @@ def may_begin(order: Payable, status: str, attempt: Attempt) -> bool:
 def decide_status(
     order: Payable, key: str, *, refusal: str = "", payments: Sequence[Payment] | None = None
 ) -> tuple[OrderStatus, str]:
-    """The order's status, and a note for the shop's staff, in English: its words are in the app's catalogues.
+    """Return the order's status and a note for the shop's staff.
+
+    The note is in English. The app's catalogues translate its texts.
 
     Args:
-        order: It must know its price.
+        order: An order that knows its price.
         key: The idempotency key of its current attempt. Store it with the order (``attempt_key``).
         refusal: As for :func:`find_attempt`.
         payments: ``list(order.payments)``, if you have read them.
@@ -112,7 +129,7 @@ def decide_status(
     sums = order.totals()
     elsewhere = [each for each in sums.values() if each.currency != currency and (each.received or each.held)]
     if elsewhere:
-        # Otherwise a payer who could change the currency on the way would get the goods.
+        # Otherwise a payer who changes the currency on the way would get the goods.
         return OrderStatus.REVIEW, f"money came in {elsewhere[0].currency}, not in {currency}"
     totals = sums.get(currency, Totals(currency))
     if totals.is_paid(amount):
@@ -134,30 +151,30 @@ def decide_status(
 
 
 def _received(amount: int, totals: Totals) -> tuple[OrderStatus, str]:
-    """For money that came but does not make the order paid."""
+    """Return the status and note for received money that does not make the order paid."""
     if totals.kept >= amount:
-        # The order is paid until the money has left; the note keeps the goods here.
+        # The order is paid until the money has left. The note keeps the goods from being sent.
         return OrderStatus.PAID, gettext_noop("all of it is being refunded: do not deliver")
     if totals.kept == 0:
         return OrderStatus.REFUNDED, ""
     if totals.refunded:
         return OrderStatus.PARTIALLY_REFUNDED, ""
     if totals.refunding:
-        # Nothing has left yet, and the refund may fail; meanwhile the payer is not asked for the rest.
+        # Nothing has left yet and the refund may fail. Until then, do not ask the payer for the rest.
         return OrderStatus.REVIEW, gettext_noop("what came is being refunded")
     if totals.in_progress:
         return OrderStatus.PARTIALLY_PAID, ""
-    # Otherwise a payer who could change the amount on the way would get the goods for less.
+    # Otherwise a payer who changes the amount on the way would get the goods for less.
     return OrderStatus.REVIEW, gettext_noop("less came than the order's amount, and no more is asked for")
 
 
 def _paid_note(amount: int, totals: Totals, payments: Sequence[Payment]) -> str:
     surplus = totals.overpaid(amount)
     if not surplus:
-        # The payer sees no figure that includes it, and staff would not look for it in a paid order.
+        # No figure that the payer sees includes it, and staff would not look for it in a paid order.
         return gettext_noop("more money is held with another attempt") if totals.held else ""
     paying = [payment for payment in payments if payment.status in (PaymentStatus.SUCCEEDED, PaymentStatus.OVERPAID)]
     if len(paying) < 2:
         return gettext_noop("more was paid than asked: refund the rest")
-    # In the language of the code. It is stored, so it must not depend on the language of a request.
+    # Formatted in English: the note is stored, so it must not depend on the language of a request.
     return f"paid {len(paying)} times: refund {format_money(surplus, totals.currency, 'en')}"

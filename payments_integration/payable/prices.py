@@ -1,4 +1,4 @@
-"""What an order costs, as its model declares it: for Python, for SQL, and for the system checks."""
+"""Read the price that an order's model declares, in Python and in SQL, and check the declaration."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from django.db.models.lookups import Exact, GreaterThanOrEqual, In
 from payments_integration import money
 from payments_integration.payable.text import ExactText
 
-#: The abstract model, whose module imports this one.
+#: Any, because the module of the abstract model imports this one.
 Payable = Any
 
-#: What a model adds, for messages.
+#: The options that a model sets to declare its price, for messages.
 DECLARE = 'payments_amount_field = "total" and payments_currency_field = "currency" (or payments_currency = "USD")'
 
 
 def of(order: Payable) -> tuple[int, str] | None:
-    """The price that the row's fields have; None if one of them is empty. Raises ValueError as ``money.to_minor``."""
+    """Return the price in the row's fields: minor units and currency. None if one of the fields is empty.
+
+    Raises ValueError as ``money.to_minor`` does.
+    """
     model = type(order)
     if not model.payments_amount_field:
         return None
@@ -34,7 +37,7 @@ def of(order: Payable) -> tuple[int, str] | None:
 
 
 def column(model: type[models.Model], name: str) -> models.Field[Any, Any] | None:
-    """The model's field, or what a generated field holds; None if it has none of that name."""
+    """Return the model's field, or the output field of a generated field; None if the model has no such column."""
     try:
         found = model._meta.get_field(name)
     except FieldDoesNotExist:
@@ -57,7 +60,7 @@ def require(model: type[Payable]) -> None:
 
 
 def problems(model: Any) -> Iterator[checks.CheckMessage]:
-    """E020: an option of the price does not fit the model's fields."""
+    """Yield E020 if an option of the price does not fit the model's fields."""
     name = model.payments_amount_field
     if not name:
         return
@@ -90,14 +93,14 @@ def _problem(model: Any, message: str, hint: str) -> checks.CheckMessage:
 
 
 def currency_of(model: type[Payable], outer: type[F] = F) -> Any:
-    """The row's currency as exact text. ``outer``: OuterRef, from inside a subquery."""
+    """Return the row's currency as exact text. Inside a subquery, ``outer`` is OuterRef."""
     if not model.payments_currency_field:
         return Value(model.payments_currency)
     return ExactText(outer(model.payments_currency_field))
 
 
 def is_known(model: type[Payable]) -> Q:
-    """The rows that have a price, right or wrong."""
+    """Return the condition of rows that have a price, right or wrong."""
     known = Q(**{f"{model.payments_amount_field}__isnull": False})
     if name := model.payments_currency_field:
         known &= Q(**{f"{name}__isnull": False}) & ~Q(Exact(ExactText(F(name)), Value("")))
@@ -105,11 +108,11 @@ def is_known(model: type[Payable]) -> Q:
 
 
 def is_right(model: type[Payable]) -> Q:
-    """The rows whose price Python accepts; the currency of one in minor units is not looked at."""
+    """Return the condition of rows whose price Python accepts. Ignores the currency of a price in minor units."""
     amount = F(model.payments_amount_field)
     right = Q(GreaterThanOrEqual(amount, Value(0)))
     if _is_in_whole_units(model):
-        # Of another currency, and where rounding would lose a digit, to_minor refuses the amount.
+        # ``to_minor`` refuses another currency, and an amount that would lose a digit when rounded.
         rounded = by_exponent(
             model,
             lambda decimals: Func(
@@ -121,11 +124,11 @@ def is_right(model: type[Payable]) -> Q:
 
 
 def minor(model: type[Payable]) -> Any:
-    """The row's amount in minor units."""
+    """Return the row's amount in minor units, as an expression."""
     amount = F(model.payments_amount_field)
     if not _is_in_whole_units(model):
         return amount
-    # Rounded, because SQLite keeps decimals as floats.
+    # Round, because SQLite stores decimals as floats.
     return by_exponent(
         model,
         lambda decimals: Func(
@@ -135,7 +138,7 @@ def minor(model: type[Payable]) -> Any:
 
 
 def by_exponent(model: type[Payable], make: Callable[[int], Any], default: Any = None) -> Any:
-    """What ``make`` returns for the decimals of the row's currency; ``default`` if the spec does not have it."""
+    """Return ``make`` of the decimals of the row's currency; ``default`` if the spec does not have the currency."""
     if not model.payments_currency_field:
         return make(money.exponent(model.payments_currency))
     codes: dict[int, list[str]] = {}

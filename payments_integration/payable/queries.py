@@ -1,4 +1,4 @@
-"""Payments by the merchant's reference. The mirror's columns compare references byte for byte on every database."""
+"""Query payments by merchant reference. The mirror's columns compare references byte for byte on every database."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from payments_integration.enums import Flow, MethodFamily
 from payments_integration.models import DepositReference, Payment, Payout, Refund, promised_refunds
 from payments_integration.payable.totals import Totals, compute_totals
 
-#: References of one statement. SQLite takes 32,766 values in one, others more.
+#: References in one statement. SQLite takes 32,766 values per statement, other databases more.
 CHUNK = 500
 
-#: The columns that totals are computed from.
+#: The columns that totals need.
 _PAYMENT_FIELDS = (
     "account", "merchant_reference", "status", "amount", "amount_received", "refunded_amount", "currency", "state_at",
     "gone_at",
 )  # fmt: skip
 REFUND_FIELDS = ("account", "payment_id", "status", "amount", "currency", "state_at")
 
-#: A transfer to a deposit reference: its ``merchant_reference`` is that of the deposit reference, "e.g. an id of the
+#: A transfer to a deposit reference. Its ``merchant_reference`` comes from the deposit reference, "e.g. an id of the
 #: payer on the merchant side" (spec, "Deposit reference"), and may equal an order's number by chance.
 DEPOSITS = Q(flow=Flow.DEPOSIT_REFERENCE) | Q(method_family=MethodFamily.DEPOSIT_REFERENCE)
 
@@ -33,7 +33,7 @@ Key = tuple[str | None, str]
 
 
 def payments_of(account: str | None, reference: str, *, deposits: bool) -> QuerySet[Payment]:
-    """The payments of a reference, newest first. An empty reference has none: it does not name an order."""
+    """Return the payments of a reference, newest first. An empty reference names no order, so it has none."""
     if not reference:
         return Payment.objects.none()
     found = Payment.objects.filter(merchant_reference=reference)
@@ -41,12 +41,12 @@ def payments_of(account: str | None, reference: str, *, deposits: bool) -> Query
 
 
 def with_references(account: str | None, references: Sequence[str], *, deposits: bool) -> QuerySet[Payment]:
-    """The payments of up to ``CHUNK`` references, in no order."""
+    """Return the payments of up to ``CHUNK`` references, in no order."""
     return within(Payment.objects.filter(merchant_reference__in=references), account, deposits=deposits)
 
 
 def totals_by_key(keys: Iterable[Key], *, deposits: bool) -> dict[Key, dict[str, Totals]]:
-    """Totals by currency, of each key that has payments. Two statements for up to 500 keys of one account."""
+    """Return the totals by currency of each key that has payments. Two statements for up to 500 keys of an account."""
     references: dict[str | None, set[str]] = defaultdict(set)
     for account, reference in keys:
         if reference:
@@ -60,7 +60,7 @@ def totals_by_key(keys: Iterable[Key], *, deposits: bool) -> dict[Key, dict[str,
 
 
 def is_deposit(obj: Referring) -> bool:
-    """The same as ``DEPOSITS``, for one object. A payout is none."""
+    """Return True if ``DEPOSITS`` matches the object, or if it is a deposit reference. False for a payout."""
     if isinstance(obj, Payment):
         return obj.flow == Flow.DEPOSIT_REFERENCE or obj.method_family == MethodFamily.DEPOSIT_REFERENCE
     return isinstance(obj, DepositReference)
@@ -69,11 +69,11 @@ def is_deposit(obj: Referring) -> bool:
 def _totals(account: str | None, references: list[str], *, deposits: bool) -> dict[Key, dict[str, Totals]]:
     found = with_references(account, references, deposits=deposits)
     payments: dict[Key, list[Payment]] = defaultdict(list)
-    # What is promised is read with the payments, before the refunds: see ``refundable_rest``.
+    # Promised refunds are read with the payments, before the refunds: see ``refundable_rest``.
     for payment in found.only(*_PAYMENT_FIELDS).annotate(promised=promised_refunds()):
         payments[account, payment.merchant_reference or ""].append(payment)
     refunds: dict[str, list[Refund]] = defaultdict(list)
-    # By the payments' condition instead of their ids, of which there may be many.
+    # Repeat the payments' condition instead of listing their ids, because there may be many.
     for refund in Refund.objects.filter(payment__in=found.values("pk")).only(*REFUND_FIELDS):
         refunds[str(refund.payment_id)].append(refund)
     return {
@@ -83,7 +83,7 @@ def _totals(account: str | None, references: list[str], *, deposits: bool) -> di
 
 
 def within(payments: QuerySet[Payment], account: str | BaseExpression | None, *, deposits: bool) -> QuerySet[Payment]:
-    """Those of the account, or of all (None), that are no deposits unless these count."""
+    """Return the account's payments (None: all accounts), without deposits unless ``deposits`` is True."""
     if account is not None:
         payments = payments.filter(account=account)
     return payments if deposits else payments.exclude(DEPOSITS)

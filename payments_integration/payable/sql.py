@@ -1,7 +1,7 @@
-"""The decisions of ``totals`` in SQL, so that a list can be filtered by them.
+"""Make the decisions of ``totals`` in SQL, to filter lists by them.
 
-Each row's payments are found by the index of references, so a list that other conditions make short reads only the
-payments of its rows. The rules are those of ``Totals.paid`` and ``Totals.refundable``; a property test compares them.
+The index of references finds each row's payments. If other conditions shorten a list, only the payments of the
+remaining rows are read. A property test compares the rules with ``Totals.paid`` and ``Totals.refundable``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def require(rows: QuerySet[Payable]) -> None:
 
 
 def paid(rows: RowsT) -> RowsT:
-    """``PayableQuerySet.paid()`` of any queryset of the model."""
+    """Apply ``PayableQuerySet.paid()`` to any queryset of the model."""
     require(rows)
     return rows.filter(prices.is_known(rows.model), is_paid(rows.model))
 
@@ -73,22 +73,25 @@ def overpaid(rows: RowsT) -> RowsT:
 
 
 def is_paid(model: type[Payable]) -> Case:
-    """Whether the payments of a row come to its price: ``Totals.is_paid``."""
+    """Return an expression that is true if a row's payments come to its price, as ``Totals.is_paid``."""
     return _where(model, GreaterThanOrEqual(_total(model, _paid()), prices.minor(model)))
 
 
 def is_overpaid(model: type[Payable]) -> Case:
-    """Whether more can be refunded than the price leaves: ``Totals.overpaid`` is above 0."""
+    """Return an expression that is true if more than the price is refundable: ``Totals.overpaid`` is above 0."""
     return _where(model, GreaterThan(_total(model, _refundable()), prices.minor(model)))
 
 
 def _where(model: type[Payable], condition: Any) -> Case:
-    # A CASE is never null, so that its opposite has all other rows.
+    # A CASE is never null, so its negation selects all other rows.
     return Case(When(prices.is_right(model) & Q(condition), then=True), default=False, output_field=BooleanField())
 
 
 def _total(model: type[Payable], part: Any) -> Coalesce:
-    """The sum of this part of the row's payments in its currency. -1: none, in a currency that the spec lacks."""
+    """Return the sum of this part of the row's payments in its currency.
+
+    Without payments it is 0, or -1 in a currency that the spec does not have.
+    """
     payments = payments_of_row(model).filter(currency=prices.currency_of(model, OuterRef))
     sums = payments.order_by().values("merchant_reference").annotate(_total=Sum(part)).values("_total")
     without = prices.by_exponent(model, lambda _decimals: Value(0), default=Value(-1))
@@ -96,7 +99,7 @@ def _total(model: type[Payable], part: Any) -> Coalesce:
 
 
 def payments_of_row(model: type[Payable]) -> QuerySet[Payment]:
-    """``Payable.payments``, newest first, for a subquery of the model's rows."""
+    """Return ``Payable.payments``, newest first, as a subquery of the model's rows."""
     account: Any = model.payments_account
     if model.payments_account_field:
         account = ExactText(OuterRef(model.payments_account_field))
@@ -116,17 +119,17 @@ def _reference(model: type[Payable]) -> ExactText:
     return ExactText(OuterRef(name), is_uuid=isinstance(field, models.UUIDField))
 
 
-# Of one payment
+# The parts below are computed for one payment.
 
 
 def _paid() -> Case:
-    """``Totals.paid``: as long as a part is left, all that was received."""
+    """Return ``Totals.paid``: everything that was received, while a part of it is left."""
     has_rest = Q(In(ExactText("status"), _COUNTED)) & Q(GreaterThan(F("amount_received"), _taken()))
     return Case(When(has_rest, then=F("amount_received")), default=Value(0), output_field=BigIntegerField())
 
 
 def _refundable() -> Case:
-    """``Totals.refundable``"""
+    """Return ``Totals.refundable``."""
     rest = Greatest(F("amount_received") - _taken(), Value(0), output_field=BigIntegerField())
     unpromised = Greatest(rest - Coalesce(promised_refunds(), Value(0)), Value(0), output_field=BigIntegerField())
     counts = Q(In(ExactText("status"), _COUNTED))
@@ -134,7 +137,7 @@ def _refundable() -> Case:
 
 
 def _taken() -> Greatest:
-    """What ``rest_after`` subtracts: the larger one of the provider's figure and the listed refunds."""
+    """Return what ``rest_after`` subtracts: the provider's figure or the listed refunds, if they are more."""
     status = ExactText(F("status"))
     returned = Q(In(status, [RefundStatus.RETURNED.value])) & Q(state_at__gt=OuterRef("state_at"))
     listed = ~Q(In(status, sorted(VOID_REFUND_STATUSES)))
@@ -143,7 +146,7 @@ def _taken() -> Greatest:
 
 
 def _refunds(condition: Q) -> Coalesce:
-    """The sum of the payment's refunds of this kind."""
+    """Return the sum of the payment's refunds that meet the condition."""
     found = Refund.objects.filter(
         condition, payment_id=OuterRef("pk"), account=OuterRef("account"), currency=ExactText(OuterRef("currency"))
     )

@@ -1,4 +1,4 @@
-"""A merchant's column as the text that Python makes of it, compared byte for byte: as the mirror's references are."""
+"""Compare a merchant's column byte for byte, as the text that ``str`` makes of it, like the mirror's references."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from django.db.models import Func
 
 from payments_integration.db import fields
 
-#: The parts of a UUID as ``str`` writes it: their first digits, and their lengths.
+#: The first digit and the length of each part of a UUID, as ``str`` writes it.
 _PARTS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
 
 
 class ExactText(Func):
-    """The text of a column. The collation is the mirror's, so that its index of references serves the comparison, and
-    the merchant's cannot conflict with it.
+    """The text of a column, in the mirror's collation.
+
+    The mirror's index of references then serves the comparison, and the merchant's collation cannot conflict with it.
     """
 
     arity: int | None = 1
@@ -34,7 +35,7 @@ class ExactText(Func):
         else:
             text, collation = f"CAST({sql} AS text)", "BINARY"
         if self.is_uuid and not connection.features.has_native_uuid_field:
-            # 32 digits, without hyphens
+            # The column holds 32 digits without hyphens.
             parts = [f"SUBSTR({text}, {first}, {length})" for first, length in _PARTS]
             joined = "CONCAT_WS('-', {})".format(", ".join(parts))
             text = joined if connection.vendor == "mysql" else " || '-' || ".join(parts)

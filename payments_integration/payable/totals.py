@@ -1,8 +1,9 @@
-"""The totals of an order's payments. One currency is never added to another.
+"""Compute the totals of an order's payments. One currency is never added to another.
 
-A payment's status says whether its money is the merchant's, ``amount_received`` how much came (spec, "Payment" and
-"States and transitions"). Two figures say what was refunded: the succeeded refunds, and the payment's
-``refunded_amount``, which follows later by a GET and also counts refunds that are not mirrored. The larger one counts.
+A payment's status decides if its money belongs to the merchant; ``amount_received`` says how much came (spec,
+"Payment" and "States and transitions"). Two figures say what was refunded: the succeeded refunds, and the payment's
+``refunded_amount``. The latter follows later by a GET and also counts refunds that are not mirrored. The larger
+figure counts.
 """
 
 from __future__ import annotations
@@ -28,24 +29,24 @@ class Totals:
     """Sums over the payments of one order in one currency, in minor units, each 0 or more."""
 
     currency: str
-    #: Asked for by all attempts except those that failed, expired or were canceled.
+    #: Asked for by all attempts, except attempts that failed, expired or were canceled.
     asked: int = 0
-    #: Received for the merchant: by succeeded, overpaid, partially paid and charged back payments.
+    #: Received for the merchant by succeeded, overpaid, partially paid and charged back payments.
     received: int = 0
     #: Refunded by refunds that succeeded and did not come back.
     refunded: int = 0
     #: Charged back, without amounts that were refunded before.
     charged_back: int = 0
-    #: In refunds that are in progress; ``kept`` includes it until they succeed.
+    #: In refunds that are in progress. ``kept`` includes it until they succeed.
     refunding: int = 0
     #: Still to come from open attempts.
     in_progress: int = 0
-    #: Received, but not the merchant's: under review, or for an attempt that failed, expired or was canceled.
+    #: Received, but not the merchant's yet: under review, or for an attempt that failed, expired or was canceled.
     held: int = 0
-    #: Received by payments of which a part is left. A partial refund is a price reduction, so the order stays paid; a
-    #: payment that was charged back or refunded in full, or is being refunded in full, counts as nothing.
+    #: Received by payments that still hold a part of their money. A partial refund is a price reduction, so the order
+    #: stays paid. A payment that was charged back or refunded in full, or is being refunded in full, counts as 0.
     paid: int = 0
-    #: Can still be refunded, after the refunds in progress and those that are asked for.
+    #: Can still be refunded, after the refunds in progress and the requested refunds.
     refundable: int = 0
 
     @property
@@ -54,18 +55,19 @@ class Totals:
         return self.received - self.refunded - self.charged_back
 
     def is_paid(self, amount: int) -> bool:
-        """Whether ``amount`` minor units are paid.
+        """Return True if ``amount`` minor units are paid.
 
-        Raises TypeError for an amount that is not an int, ValueError for a negative one; as the methods below.
+        Raises TypeError for an amount that is not an int, and ValueError for a negative one. The methods below raise
+        the same errors.
         """
         return self.missing(amount) == 0
 
     def missing(self, amount: int) -> int:
-        """Minor units of ``amount`` that are not paid yet. Payments in progress do not count as paid."""
+        """Return the minor units of ``amount`` that are not paid yet. Payments in progress do not count as paid."""
         return max(0, self._checked(amount) - self.paid)
 
     def overpaid(self, amount: int) -> int:
-        """Minor units that can be refunded so that ``amount`` is kept, after the refunds in progress."""
+        """Return the minor units that can be refunded so that ``amount`` is kept, after the refunds in progress."""
         return max(0, self.refundable - self._checked(amount))
 
     def _checked(self, amount: int) -> int:
@@ -75,7 +77,7 @@ class Totals:
 
 
 def compute_totals(payments: Iterable[Payment], refunds: Iterable[Refund]) -> dict[str, Totals]:
-    """Totals by currency, in alphabetical order, of the currencies that occur. ``refunds``: of these payments."""
+    """Return the totals of each currency that occurs, in alphabetical order. ``refunds`` belong to these payments."""
     by_payment: dict[tuple[str, str | None], list[Refund]] = defaultdict(list)
     for refund in refunds:
         by_payment[refund.account, refund.payment_id].append(refund)
@@ -94,7 +96,7 @@ def compute_totals(payments: Iterable[Payment], refunds: Iterable[Refund]) -> di
 def _of_payment(payment: Payment, refunds: list[Refund]) -> Totals:
     refunded = refunded_so_far(payment, refunds)
     refunding = sum(refund.amount for refund in refunds if _is_open(refund))
-    # A refunded amount was received, even if the payment's row is behind its refunds or no longer counts it.
+    # A refunded amount was received, even if the payment's row lags behind its refunds or no longer counts it.
     came = max(payment.amount_received, refunded)
     charged_back = payment.status == PaymentStatus.CHARGEBACK
     counts = charged_back or payment.status in RECEIVED_PAYMENT_STATUSES
@@ -130,7 +132,7 @@ def _is_done(refund: Refund) -> bool:
 
 
 def _is_open(refund: Refund) -> bool:
-    """A status that this version does not know counts too, as when ``services`` decides about a refund."""
+    """Return True if the refund is in progress. ``services`` counts unknown statuses in the same way."""
     return not _is_done(refund) and refund.status not in VOID_REFUND_STATUSES
 
 

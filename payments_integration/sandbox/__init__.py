@@ -1,7 +1,6 @@
 """A complete fake of the payment provider, for tests and for development.
 
-It shares no code with the rest of the app, so that the same mistake cannot be made on both sides. See
-``docs/sandbox.md``.
+It shares no code with the rest of the app, so that one mistake cannot be on both sides. See ``docs/sandbox.md``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m payments_integration.sandbox``, and ``payments-sandbox``: the sandbox without a Django project."""
+"""Run the sandbox without a Django project: ``python -m payments_integration.sandbox``, or ``payments-sandbox``."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .triggering import add_sandbox_arguments, add_trigger_arguments, trigger
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until Ctrl-C or SIGTERM, or trigger an event of a sandbox that runs. Returns the exit code."""
-    # A line of the log may have a character that the terminal's encoding lacks.
+    """Serve until Ctrl-C or SIGTERM, or trigger an event of a running sandbox. Returns the exit code."""
+    # A log line may have a character that the terminal's encoding lacks.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -45,7 +45,7 @@ def _serve(arguments: Sequence[str]) -> int:
     colours.add_argument("--force-color", action="store_true", help="print colours where there is no terminal")
     options = parser.parse_args(arguments)
     if not settings.configured:
-        # Without this, Django would import what DJANGO_SETTINGS_MODULE names, or fail.
+        # Otherwise Django would import the module in DJANGO_SETTINGS_MODULE, or fail.
         settings.configure(USE_I18N=False)
     is_plain = options.no_color and not options.force_color
     serve(options, sys.stdout, no_style() if is_plain else color_style(options.force_color))

@@ -1,4 +1,4 @@
-"""The WSGI application over an engine, with every address of the sandbox: the API, the pages and the controls.
+"""Serve an engine as a WSGI application with every address of the sandbox: the API, the pages and the controls.
 
 It uses no URLconf, middleware or database of the merchant.
 """
@@ -27,7 +27,7 @@ logger = logging.getLogger("payments_integration.sandbox")
 
 
 def _api(route: str, **operations: str) -> URLPattern:
-    """A path of the API, and its operations by HTTP method."""
+    """Return the route of an API path, with its operations by HTTP method."""
     return path(f"v1/{route}", api, {"operations": operations})
 
 
@@ -64,8 +64,8 @@ URL_PATTERNS: Final = [
 class SandboxApplication:
     """Serves one engine. Under a server other than the sandbox's own, a reset raises ConnectionResetError.
 
-    ``loopback_only``: refuse requests whose Host is another machine's name. The name of a site that a browser shows
-    can be made to lead to this machine (DNS rebinding), and its pages could then use the sandbox as their own.
+    If ``loopback_only`` is True, requests whose Host is another machine's name are refused. An attacker can point the
+    name of their site to this machine (DNS rebinding), and its pages could then use the sandbox as their own.
     """
 
     def __init__(self, engine: Engine, *, loopback_only: bool = False) -> None:
@@ -74,7 +74,7 @@ class SandboxApplication:
         self._resolver = URLResolver(RegexPattern(r"^/"), URL_PATTERNS)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Answer one request. The server finds the connection's fault in the environ under CONNECTION_FAULT_KEY."""
+        """Answer one request. The environ holds the connection's fault under CONNECTION_FAULT_KEY, for the server."""
         environ[ENGINE_KEY] = self.engine
         response = self._respond(WSGIRequest(environ))
         if problem := self.engine.checkpoint(environ["REQUEST_METHOD"] not in ("GET", "HEAD")):
@@ -84,7 +84,7 @@ class SandboxApplication:
         if fault is not None and fault.kind == "reset" and "payments_sandbox.server" not in environ:
             raise ConnectionResetError("the sandbox resets this connection")
         start_response(f"{response.status_code} {response.reason_phrase}", list(response.items()))
-        # The response is not closed: that would send request_finished to the merchant's receivers.
+        # Do not close the response, because that would send request_finished to the merchant's receivers.
         return [response.content]
 
     def _respond(self, request: WSGIRequest) -> HttpResponse:
@@ -106,7 +106,7 @@ class SandboxApplication:
             return render("message.html", {"title": "Error", "text": "The sandbox failed; see its log."}, 500)
 
     def _is_expected(self, host: str) -> bool:
-        """Whether a Host names this machine, or is that of the address in checkout links."""
+        """Return True if a Host names this machine, or is the host in checkout links."""
         if host == urlsplit(self.engine.base_url or "").netloc:
             return True
         try:

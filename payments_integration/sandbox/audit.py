@@ -1,4 +1,4 @@
-"""The accounting check: every invariant of a project's money, computed from its objects."""
+"""Check the accounts: every invariant of a project's money, computed from its objects."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .refunds import OPEN as OPEN_REFUNDS, Refunds
 from .resources import EventStore
 
 FUNDING = "funding"  # the reason of entries for money that no object brought in
-COUNTED_STATUSES = ("created", "processing", "succeeded")  # of refunds that reduce the refundable amount
+COUNTED_STATUSES = ("created", "processing", "succeeded")  # refunds in these statuses reduce the refundable amount
 
 
 def audit(ledger: Ledger, payments: Payments, payouts: Payouts, refunds: Refunds, events: EventStore) -> list[str]:
-    """The violated invariants as messages; empty when the money adds up."""
+    """Return the violated invariants as messages; empty if the money adds up."""
     return [
         *_balances(ledger),
         *_payments(payments),
@@ -108,7 +108,7 @@ def _holds(ledger: Ledger, payments: Payments, payouts: Payouts, refunds: Refund
 
 
 def _net_balance(ledger: Ledger, payments: Payments, payouts: Payouts, refunds: Refunds) -> Iterator[str]:
-    """Per currency, the balance less debt equals the incoming money less the outgoing money."""
+    """Check in each currency that the balance less debt equals the incoming less the outgoing money."""
     net: Counter[str] = Counter()
     for entry in ledger.entries:
         net[entry.currency] += entry.available if entry.reason == FUNDING else 0
@@ -132,14 +132,14 @@ def _net_balance(ledger: Ledger, payments: Payments, payouts: Payouts, refunds: 
 def _events(
     payments: Payments, payouts: Payouts, refunds: Refunds, ledger: Ledger, events: EventStore
 ) -> Iterator[str]:
-    """The last event of each object shows its current fields, except those that change without an event."""
+    """Check that the last event of each object shows its current fields. Some fields change without an event."""
     last: dict[str, Json] = {}
     for event in events.items:
         last[event["data"].get("id", event["data"]["currency"])] = event["data"]
     for item in (*payments.items, *payouts.items, *refunds.items):
         shown = last.get(item["id"])
         if shown is None:
-            continue  # deleted after 30 days
+            continue  # its events were deleted after 30 days
         silent = {"refunded_amount"} if item["object"] == "payment" else set()
         if item["object"] == "refund" and item["status"] == "canceled":
             silent = {"status"}

@@ -1,4 +1,4 @@
-"""The invented payment methods with their fees, limits and next actions, and the merchant's agreement about them.
+"""Define invented payment methods with fees, limits and next actions, and the merchant's agreement about them.
 
 Every country has every method family and every type of next action. See "Shared shapes" in the provider's document.
 """
@@ -28,13 +28,13 @@ FEE_BASIS_POINTS: Final = {
 # The fixed fee of a payout, and of a refund that runs as a payout, in minor units. A card refund is free.
 PAYOUT_FEES: Final = {"CLP": 300, "COP": 150_000, "PEN": 300, "MXN": 800, "BRL": 250, "USD": 100}
 
-# Seconds until a payment expires. A direct card payment needs no action of the payer and does not expire.
+# Seconds until a payment expires. A direct card payment needs no action by the payer and does not expire.
 LIFETIMES: Final = {"card": HOUR, "bank_redirect": HOUR, "wallet": HOUR, "bank_transfer": 3 * DAY, "cash": 3 * DAY}
 
 
 @dataclass(frozen=True)
 class Method:
-    """One payment method; ``uses`` says which requests accept its code."""
+    """One payment method. ``uses`` says which requests accept its code."""
 
     code: str
     name: str
@@ -56,7 +56,7 @@ class Method:
             raise ApiError("amount_out_of_range", problem, param="amount")
 
     def wire(self, *, available: bool) -> Json:
-        """An item of GET /payment-methods. The provider's document does not show its fields: these are our choice."""
+        """Return an item of GET /payment-methods. We chose the fields, because the provider's document shows none."""
         return {
             "object": "payment_method",
             "code": self.code,
@@ -135,17 +135,17 @@ METHODS: Final[dict[str, Method]] = {
 
 
 def payment_fee(family: str, received: int) -> int:
-    """The fee on the received amount; both in minor units."""
+    """Return the fee on the received amount, both in minor units."""
     return (received * FEE_BASIS_POINTS[family] + 5_000) // 10_000
 
 
 def payout_fee(currency: str) -> int:
-    """The fee that is reserved in addition to a payout's amount, in minor units."""
+    """Return the fee that is reserved in addition to a payout's amount, in minor units."""
     return PAYOUT_FEES[currency]
 
 
 def payout_method(country: str, currency: str) -> Method | None:
-    """The method for refunds to a bank account in this country and currency, or None."""
+    """Return the method for refunds to a bank account in this country and currency, or None."""
     for method in METHODS.values():
         if "payout" in method.uses and (method.country, method.currency) == (country, currency):
             return method
@@ -157,7 +157,7 @@ def _digits(count: int) -> str:
 
 
 def transfer_details(method: Method, holder: str = "Sandbox Payments Ltd") -> Json:
-    """A ``next_action`` with a bank account to transfer to and the reference that the payer must include."""
+    """Return a ``next_action`` with a bank account to transfer to and the reference that the payer must include."""
     return {
         "type": "bank_transfer_details",
         "bank_transfer": {
@@ -170,7 +170,7 @@ def transfer_details(method: Method, holder: str = "Sandbox Payments Ltd") -> Js
 
 
 def next_action(method: Method, page_url: str, expires_at: str | None) -> Json:
-    """The ``next_action`` of a payment in the s2s flow, with ``reference`` and ``expires_at`` at its top level."""
+    """Return the ``next_action`` of an s2s payment, with ``reference`` and ``expires_at`` at its top level."""
     action: Json = {"type": method.next_action}
     if method.next_action == "redirect":
         action["redirect_url"] = page_url
@@ -189,7 +189,7 @@ def next_action(method: Method, page_url: str, expires_at: str | None) -> Json:
 
 @dataclass
 class Terms:
-    """The provider's agreement with this merchant. Each field leads to the error code beside it."""
+    """The provider's agreement with this merchant. Each field causes the error code beside it."""
 
     active: bool = True  # False: merchant_not_active
     countries: set[str] = field(default_factory=lambda: set(COUNTRIES))  # others: country_not_allowed
@@ -201,7 +201,10 @@ class Terms:
     whitelist: dict[str, datetime] = field(default_factory=dict)  # account number -> active from
 
     def method(self, code: str, use: str, country: str, currency: str) -> Method:
-        """The method with this ``method_code``, if the merchant can use it this way in this country and currency."""
+        """Return the method with this ``method_code``.
+
+        Raises ApiError if the merchant cannot use it this way in this country and currency.
+        """
         if country not in self.countries:
             raise ApiError("country_not_allowed", "Your agreement does not cover this country.", param="country")
         method = METHODS.get(code)
@@ -218,7 +221,7 @@ class Terms:
         return method
 
     def check_payer(self, payer: Json | None) -> None:
-        """Raise blocked_payer for a payer on the block list, and for e-mails that begin with ``blocked@``."""
+        """Raise blocked_payer for a payer on the block list and for e-mails that begin with ``blocked@``."""
         payer = payer or {}
         email = payer.get("email", "")
         number = payer.get("document", {}).get("number", "")
@@ -230,7 +233,7 @@ class Terms:
         self.whitelist[account_number] = now + timedelta(seconds=DAY)
 
     def check_destination(self, destination: Json, now: datetime) -> None:
-        """Where the merchant needs a whitelist, raise parameter_invalid for an account that is not active on it."""
+        """Raise parameter_invalid if the merchant needs a whitelist and this account is not active on it."""
         active_from = self.whitelist.get(destination["account_number"])
         if self.require_whitelist and (active_from is None or active_from > now):
             problem = "This account is not whitelisted, or was added less than 24 hours ago."

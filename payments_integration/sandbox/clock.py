@@ -1,4 +1,4 @@
-"""The sandbox's own time, which can be moved by hand, and the thread that does what falls due."""
+"""Keep the sandbox's own time, which can be moved by hand, and run the thread that does what falls due."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ logger = logging.getLogger("payments_integration.sandbox")
 
 
 def iso(at: datetime) -> str:
-    """ISO 8601 in UTC, always with six decimals: ``2026-01-31T12:00:00.000001Z``."""
+    """Return ISO 8601 in UTC, always with six decimals: ``2026-01-31T12:00:00.000001Z``."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def parse_iso(text: str) -> datetime:
-    """The time in an ISO 8601 text. Raises ValueError if it has no time zone."""
+    """Return the time in an ISO 8601 text. Raises ValueError if it has no time zone."""
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise ValueError("a date-time needs a time zone")
@@ -27,7 +27,7 @@ def parse_iso(text: str) -> datetime:
 
 @dataclass(frozen=True)
 class ClockRecord:
-    """What is saved of a clock. ``offset``: seconds between real time and the clock's."""
+    """The saved state of a clock. ``offset`` is the seconds from real time to the clock's."""
 
     offset: float
     frozen_at: datetime | None
@@ -48,13 +48,14 @@ class Clock:
         self._listeners: list[WeakMethod[Callable[[], object]]] = []
 
     def now(self) -> datetime:
-        """The time on this clock, never before the last :meth:`stamp`."""
+        """Return the time on this clock, never before the last :meth:`stamp`."""
         with self._lock:
             return self._now()
 
     def stamp(self) -> datetime:
-        """A time later than every earlier stamp, by a microsecond if necessary, so that stamps show the order of
-        changes. Only moving the clock back makes stamps smaller again.
+        """Return a time later than every earlier stamp, by a microsecond if necessary.
+
+        Stamps therefore show the order of changes. Only moving the clock back makes stamps smaller again.
         """
         with self._lock:
             now = self._now()
@@ -64,7 +65,7 @@ class Clock:
             return now
 
     def advance(self, seconds: float) -> None:
-        """Move the time forward, frozen or not; a negative number moves it back."""
+        """Move the time forward, frozen or not. A negative number moves it back."""
         with self._lock:
             target = self._now() + timedelta(seconds=seconds)
             self._move_to(target, stay_frozen=self._frozen is not None)
@@ -85,7 +86,7 @@ class Clock:
         self._notify()
 
     def set_offset(self, seconds: float) -> None:
-        """Run at real time plus this many seconds (negative: behind). Ends a freeze."""
+        """Run at real time plus this many seconds; a negative number runs behind. Ends a freeze."""
         with self._lock:
             self._move_to(datetime.now(UTC) + timedelta(seconds=seconds), stay_frozen=False)
         self._notify()
@@ -103,12 +104,12 @@ class Clock:
                 self._listeners.append(reference)
 
     def record(self) -> ClockRecord:
-        """What :meth:`restore` needs."""
+        """Return the state for :meth:`restore`."""
         with self._lock:
             return ClockRecord(self._offset.total_seconds(), self._frozen, self._last_stamp)
 
     def restore(self, record: ClockRecord) -> None:
-        """Go on from a record: with the same offset from real time, or frozen at the same time."""
+        """Continue from a record: with the same offset from real time, or frozen at the same time."""
         with self._lock:
             self._offset = timedelta(seconds=record.offset)
             self._frozen = record.frozen_at
@@ -116,12 +117,12 @@ class Clock:
 
     @property
     def ahead(self) -> float:
-        """The seconds between real time and this clock's; negative if it is behind."""
+        """The seconds from real time to this clock's; negative if it is behind."""
         return (self.now() - datetime.now(UTC)).total_seconds()
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the clock is stopped."""
+        """True if the clock is stopped."""
         with self._lock:
             return self._frozen is not None
 
@@ -149,7 +150,7 @@ class Clock:
 class Scheduler:
     """A background thread that calls ``work`` at each interval, and at once when ``wake`` is set.
 
-    ``work`` takes a function that returns True when the thread is to stop.
+    ``work`` takes a function that returns True if the thread must stop.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class Scheduler:
 
     @property
     def running(self) -> bool:
-        """Whether the thread is alive."""
+        """True if the thread is alive."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""The sandbox as a process: its options, which ``payments-sandbox`` and ``manage.py payments_sandbox`` share."""
+"""Run the sandbox as a process, with the options of ``payments-sandbox`` and ``manage.py payments_sandbox``."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .server import SandboxServer
 from .state import StateError, StateFile
 
 DEFAULT_PORT = 8400
-#: If a port is in use, so many after it are tried.
+#: If a port is in use, this many ports after it are tried.
 OTHER_PORTS = 20
 
 
 class CommandFailedError(Exception):
-    """The command cannot do it; the text says why, and ``code`` is the exit code."""
+    """The command failed. The text says why, and ``code`` is the exit code."""
 
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
@@ -35,14 +35,14 @@ class CommandFailedError(Exception):
 
 
 def port(text: str) -> int:
-    """A port number; 0 for a free one."""
+    """Parse a port number; 0 means a free one."""
     if not text.isascii() or not text.isdigit() or int(text) > 65_535:
         raise ArgumentTypeError("give a port from 0 to 65535; 0 picks a free one")
     return int(text)
 
 
 def seconds(text: str) -> float:
-    """A finite number of seconds."""
+    """Parse a finite number of seconds."""
     try:
         number = float(text)
     except ValueError:
@@ -53,7 +53,7 @@ def seconds(text: str) -> float:
 
 
 def funding(text: str) -> tuple[str, int]:
-    """``CLP=100000`` as a currency and minor units."""
+    """Parse ``CLP=100000`` into a currency and minor units."""
     currency, separator, amount = text.partition("=")
     if not separator or not amount.isascii() or not amount.isdigit():
         raise ArgumentTypeError("give CURRENCY=AMOUNT with the amount in minor units, such as CLP=100000")
@@ -61,7 +61,7 @@ def funding(text: str) -> tuple[str, int]:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Add the options; all have defaults."""
+    """Add the options. All have defaults."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     parser.add_argument(
         "--port", type=port, default=DEFAULT_PORT,
@@ -97,7 +97,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 class Output(Protocol):
-    """Standard output, or what Django has in its place."""
+    """Standard output, or Django's replacement for it."""
 
     def write(self, text: str, /) -> object: ...
     def flush(self) -> object: ...
@@ -107,7 +107,7 @@ class Output(Protocol):
 def serve(options: Namespace, output: Output, style: Any) -> None:
     """Serve until SIGINT or SIGTERM, and print what happens, coloured in Django's ``style``.
 
-    Raises CommandFailedError.
+    Raises CommandFailedError if it cannot start, or cannot save its state.
     """
     stopping = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -128,7 +128,7 @@ def serve(options: Namespace, output: Output, style: Any) -> None:
 
 
 def start(options: Namespace, output: Output, log: LiveLog | None = None) -> SandboxServer:
-    """A started server with these options, after its welcome is printed. Raises CommandFailedError."""
+    """Start a server with these options, print its welcome and return it. Raises CommandFailedError."""
     if options.webhook_secret and not options.webhook_url:
         raise CommandFailedError("--webhook-secret needs --webhook-url")
     try:
@@ -161,9 +161,9 @@ def start(options: Namespace, output: Output, log: LiveLog | None = None) -> San
 
 
 def _listening(engine: Engine, options: Namespace) -> SandboxServer:
-    """A started server on the port, or on the next one that is free. Raises CommandFailedError.
+    """Start a server on the port or on the next free one, and return it. Raises CommandFailedError.
 
-    With a public address, or a file of an earlier run, it is this port or none: links contain it, and the process that
+    With a public address or a file of an earlier run, only this port is tried: links contain it, and the process that
     has the port may be another sandbox with the same file.
     """
     number = options.port
@@ -182,7 +182,7 @@ def _listening(engine: Engine, options: Namespace) -> SandboxServer:
 
 
 def _endpoint(engine: Engine, url: str, secret: str | None) -> Json:
-    """The endpoint with this address, which an earlier run may have added. A reset makes it again."""
+    """Return the endpoint with this address, from an earlier run or a new one. A reset creates it again."""
     with engine.lock:
         endpoints = engine.default_project.state.endpoints
         endpoint = next((found for found in endpoints.by_id.values() if found.url == url), None)
@@ -193,7 +193,7 @@ def _endpoint(engine: Engine, url: str, secret: str | None) -> Json:
 
 
 def _print(output: Output, text: str) -> None:
-    """Print at once. A reader that has gone is no error: ``head`` after the first lines, or a closed terminal."""
+    """Print at once. Ignore a reader that has gone: ``head`` after the first lines, or a closed terminal."""
     try:
         output.write(text)
         output.flush()
@@ -213,7 +213,7 @@ def _welcome(url: str, api_key: str, endpoint: Json | None, options: Namespace) 
         f"PAYMENTS_BASE_URL={url}",
         f"PAYMENTS_API_KEY={api_key}",
     ]
-    if endpoint is not None and not options.webhook_secret:  # whoever gave a secret knows it
+    if endpoint is not None and not options.webhook_secret:  # a person who gave a secret knows it
         lines.append(f"PAYMENTS_WEBHOOK_SECRETS={endpoint['secret']}")
     lines += [
         "",

@@ -1,4 +1,4 @@
-"""The rules of all requests: JSON bodies, idempotency keys and rate limits ("Common rules", "Limits")."""
+"""Apply the rules of all requests: JSON bodies, idempotency keys and rate limits ("Common rules", "Limits")."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RETENTION: Final = timedelta(seconds=DAY)
 
 
 def bearer_token(authorization: str) -> str | None:
-    """The API key in an Authorization header, if there is one."""
+    """Return the API key in an Authorization header, or None."""
     scheme, _, token = authorization.partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def idempotency_key(request: ApiRequest) -> str:
-    """The request's key. Raises parameter_missing and parameter_invalid."""
+    """Return the request's key. Raises parameter_missing and parameter_invalid."""
     key = request.headers.get("idempotency-key", "")
     if not key:
         raise ApiError("parameter_missing", "Every POST carries this header.", param="Idempotency-Key")
@@ -36,7 +36,7 @@ def idempotency_key(request: ApiRequest) -> str:
 
 
 def json_object(request: ApiRequest, *, bodiless: bool) -> Json:
-    """The JSON object in the body. ``bodiless``: the operation takes none; an empty object is accepted."""
+    """Return the JSON object in the body. If ``bodiless`` is True, only an empty object or no body is accepted."""
     if len(request.body) > MAX_BODY_BYTES:
         raise ApiError("parameter_invalid", f"The body has more than {MAX_BODY_BYTES} bytes.", status=413)
     if bodiless and not request.body:
@@ -76,7 +76,7 @@ class KeyUse:
 
 
 class IdempotencyKeys:
-    """The keys in use, oldest first. Not thread-safe: callers hold the engine's lock."""
+    """The keys in use, oldest first. Not thread-safe, so callers hold the engine's lock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -92,7 +92,7 @@ class IdempotencyKeys:
         fingerprint = hashlib.sha256(f"{method} {path}\n".encode() + body).hexdigest()
         use = self.uses.get(key)
         if use is not None and use.response is not None and now - use.since >= RETENTION:
-            del self.uses[key]  # so that the new use goes to the newest end
+            del self.uses[key]  # so that the new use is added as the newest
             use = None
         if use is None:
             self.uses[key] = KeyUse(fingerprint, now)
@@ -126,7 +126,7 @@ class IdempotencyKeys:
 
 @dataclass(frozen=True)
 class RateLimits:
-    """Requests per second, with bursts of ``burst`` times as many. ``enforced=False`` only sends the headers."""
+    """Requests per second, with bursts of ``burst`` times as much. ``enforced=False`` only sends the headers."""
 
     reads: float = 100.0
     writes: float = 20.0
@@ -143,7 +143,7 @@ class _Bucket:
 
 
 class RateLimiter:
-    """Counts real seconds, not those of the sandbox's clock, so that a frozen clock does not block all requests."""
+    """Counts real seconds, because on a frozen sandbox clock all requests would be blocked."""
 
     def __init__(self, limits: RateLimits, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.limits = limits
@@ -151,7 +151,7 @@ class RateLimiter:
         self._buckets: dict[tuple[str, bool], _Bucket] = {}
 
     def take(self, api_key: str, *, write: bool) -> tuple[bool, dict[str, str]]:
-        """Count one request of this key. Returns whether it is allowed, and the headers.
+        """Count one request of this key. Returns True if it is allowed, and the headers.
 
         Limit is the capacity of the bucket, Remaining its tokens, Reset the seconds until it is full again.
         """
@@ -168,12 +168,12 @@ class RateLimiter:
         return allowed, headers
 
     def forget(self, api_keys: Collection[str] | None) -> None:
-        """Give these keys full buckets; None: all keys."""
+        """Give these keys full buckets; None means all keys."""
         for used in [used for used in self._buckets if api_keys is None or used[0] in api_keys]:
             del self._buckets[used]
 
     def full_headers(self, *, write: bool) -> dict[str, str]:
-        """The headers of a full bucket, for a request without a valid key."""
+        """Return the headers of a full bucket, for a request without a valid key."""
         return self._headers(self._full_bucket(write, 0))
 
     def _full_bucket(self, write: bool, now: float) -> _Bucket:

@@ -1,4 +1,4 @@
-"""The control interface under ``/_sandbox/``: the engine's methods as JSON over HTTP, for other processes."""
+"""Serve the control interface under ``/_sandbox/``: the engine's methods as JSON over HTTP, for other processes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ OBJECT_ACTIONS: Final[dict[tuple[str, str], ObjectAction]] = {
 
 
 def _clock(engine: Engine, project: Project, data: Json) -> Json:
-    """Any of offset (seconds), freeze (true or a date-time), unfreeze (true) and advance (seconds), in this order."""
+    """Apply offset (seconds), freeze (true or a date-time), unfreeze (true) and advance (seconds), in this order."""
     clock = project.clock
     try:
         if "offset" in data:
@@ -151,7 +151,7 @@ PROJECT_ACTIONS: Final[dict[tuple[str, str], ProjectAction]] = {
 
 
 def _of_project(operation: str) -> Listing:
-    """A list of the provider's interface, with its filters."""
+    """Return a list of the provider's interface, with its filters."""
     return lambda engine, project, call: OPERATIONS[operation](project.state, call)[1]
 
 
@@ -168,7 +168,7 @@ def _endpoints(engine: Engine, project: Project, call: Call) -> Json:
 
 
 def _requests(engine: Engine, project: Project, call: Call) -> Json:
-    """Without API keys: a log ends up on screens and in bug reports."""
+    """Return the log without API keys, because logs end up on screens and in bug reports."""
     page = _page(
         engine.gateway.requests_of(project.state), call, "request_id", "method", "path", "operation", "status", "error"
     )
@@ -181,11 +181,11 @@ def _deliveries(engine: Engine, project: Project, call: Call) -> Json:
 
 
 def _page(items: Sequence[Json], call: Call, id_field: str, *filters: str) -> Json:
-    """A page as the provider's lists have it, newest first; a filter is the text of a field."""
+    """Return a page in the form of the provider's lists, newest first. A filter compares the text of a field."""
     call.only("limit", "starting_after", *filters)
     limit, after = call.integer("limit", 1, MAX_LIMIT) or DEFAULT_LIMIT, call.query.get("starting_after")
     wanted = {name: call.query[name] for name in filters if name in call.query}
-    newest = reversed(items)  # an iterator: the search for the cursor leaves the older ones
+    newest = reversed(items)  # an iterator, so that the search for the cursor leaves the older items
     if after is not None and all(item[id_field] != after for item in newest):
         raise ApiError("resource_not_found", "There is no such object to start after.", param="starting_after")
     found: list[Json] = []
@@ -210,7 +210,7 @@ LISTS: Final[dict[str, Listing]] = {
 
 
 def books(request: HttpRequest) -> HttpResponse:
-    """``GET /_sandbox/books``: the whole content of the sandbox, with the audit."""
+    """Answer ``GET /_sandbox/books`` with the whole content of the sandbox and the audit."""
     if request.method != "GET":
         return _not_allowed(["GET"])
     engine = engine_of(request)
@@ -219,7 +219,7 @@ def books(request: HttpRequest) -> HttpResponse:
 
 
 def object_action(request: HttpRequest, collection: str, object_id: str, action: str) -> HttpResponse:
-    """``POST /_sandbox/<collection>/<id>/<action>``: change one object; answers with the object."""
+    """Change one object and answer with it: ``POST /_sandbox/<collection>/<id>/<action>``."""
     run = OBJECT_ACTIONS.get((collection, action))
     if run is None:
         known = dict.fromkeys(name for name, _ in OBJECT_ACTIONS)
@@ -234,7 +234,7 @@ def object_action(request: HttpRequest, collection: str, object_id: str, action:
 
 
 def project_action(request: HttpRequest, action: str) -> HttpResponse:
-    """``/_sandbox/<action>``: act on a project or the engine, such as fund, clock or faults; or a list."""
+    """Act on a project or the engine, such as fund, clock or faults, or answer a list: ``/_sandbox/<action>``."""
     method = request.method or ""
     if method == "GET" and action in LISTS:
         return _list(request, LISTS[action])
@@ -249,7 +249,7 @@ def project_action(request: HttpRequest, action: str) -> HttpResponse:
     fields = PROJECT_FIELDS.get(action, {}) if method == "POST" else {}
 
     def act(engine: Engine, data: Json) -> Any:
-        # A program may send the key of the project that it is about to make.
+        # The request may carry the key of the project that it is about to make.
         project = engine.default_project if action == "projects" else _project(engine, request)
         return run(engine, project, check(data, fields))
 
@@ -257,7 +257,7 @@ def project_action(request: HttpRequest, action: str) -> HttpResponse:
 
 
 def one_project(request: HttpRequest, api_key: str) -> HttpResponse:
-    """``DELETE /_sandbox/projects/<api_key>``: reset the project of this key, and no other."""
+    """Reset only the project of this key: ``DELETE /_sandbox/projects/<api_key>``."""
     if request.method != "DELETE":
         return _not_allowed(["DELETE"])
 
@@ -282,7 +282,7 @@ def _list(request: HttpRequest, run: Listing) -> HttpResponse:
 
 
 def _project(engine: Engine, request: HttpRequest) -> Project:
-    """The project of the API key in ``?project=`` or in the Authorization header; else the default project."""
+    """Return the project of the API key in ``?project=`` or the Authorization header, or the default project."""
     key = query_params(request).get("project", bearer_token(request.headers.get("Authorization", "")))
     return engine.default_project if key is None else _project_with(engine, key)
 

@@ -1,4 +1,4 @@
-"""The fields of the control interface's bodies: what each may be. An error names the field and what is allowed."""
+"""Check the fields of the control interface's bodies. An error names the field and what is allowed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .project import MAX_FUNDING
 from .protocol import CATALOGUE, COUNTRIES, CURRENCIES, EVENT_TYPES, ApiError, Json
 from .validation import MAX_TEXT, is_web_url
 
-#: How far the clock can be moved at once, in seconds: a hundred years.
+#: The farthest that the clock can be moved at once: a hundred years, in seconds.
 MAX_SECONDS: Final = 3_155_760_000
 _KEY: Final = re.compile(r"[!-~]{1,255}")
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a body. ``allowed`` completes "This must be …". null counts as absent if it is not ``nullable``."""
+    """One field of a body. ``allowed`` completes "This must be …". null counts as absent unless it is ``nullable``."""
 
     allowed: str
     fits: Callable[[Any], bool]
@@ -35,7 +35,7 @@ Fields: TypeAlias = Mapping[str, Field]
 
 
 def check(data: Json, known: Fields) -> Json:
-    """The fields that are given. Raises parameter_invalid and parameter_missing."""
+    """Return the given fields. Raises parameter_invalid and parameter_missing."""
     for name in data:
         if name not in known:
             allowed = f"Use {', '.join(known)}." if known else "This request takes none."
@@ -56,13 +56,13 @@ def check(data: Json, known: Fields) -> Json:
 
 
 def one_of(options: Iterable[str]) -> Field:
-    """One text of a fixed set."""
+    """Accept one text of a fixed set."""
     known = tuple(options)
     return Field(f"one of {', '.join(known)}", lambda value: isinstance(value, str) and value in known)
 
 
 def some_of(options: Iterable[str], *, at_least: int = 0) -> Field:
-    """A list of texts of a fixed set."""
+    """Accept a list of texts of a fixed set."""
     known = tuple(options)
 
     def fits(value: Any) -> bool:
@@ -76,12 +76,12 @@ def some_of(options: Iterable[str], *, at_least: int = 0) -> Field:
 
 
 def integer(low: int, high: int, unit: str = "") -> Field:
-    """An integer within bounds."""
+    """Accept an integer within bounds."""
     return Field(f"an integer from {low} to {high}{unit}", lambda value: type(value) is int and low <= value <= high)
 
 
 def number(low: float, high: float, unit: str = "") -> Field:
-    """A finite number within bounds."""
+    """Accept a finite number within bounds."""
 
     def fits(value: Any) -> bool:
         return type(value) in (int, float) and low <= value <= high and math.isfinite(value)
@@ -121,11 +121,12 @@ METHOD_LIST: Final = some_of(METHODS)
 
 
 def required(field: Field) -> Field:
-    """The same field, which must be given."""
+    """Return the same field as a required one."""
     return replace(field, required=True)
 
 
-#: The bodies of the actions on an object; the other actions have none. A misspelt amount must not pay all of it.
+#: The bodies of the actions on an object. The other actions have none. Unknown fields are refused, because a misspelt
+#: amount must not pay the whole payment.
 OBJECT_FIELDS: Final[dict[tuple[str, str], Fields]] = {
     ("payments", "pay"): {"amount": integer(1, MAX_AMOUNT, MINOR_UNITS)},
     ("payments", "fail"): {"reason": TEXT},
@@ -151,12 +152,12 @@ FAULT_FIELDS: Final[Fields] = {
     "delay": number(0, MAX_SECONDS, " of seconds"),
     "count": integer(1, 1_000),
 }
-#: The bodies of the actions on a project; the other actions have none.
+#: The bodies of the actions on a project. The other actions have none.
 PROJECT_FIELDS: Final[dict[str, Fields]] = {
     "fund": {"currency": required(CURRENCY), "amount": required(integer(1, MAX_FUNDING, MINOR_UNITS))},
     "reserve": {"currency": required(CURRENCY), "amount": required(integer(0, MAX_FUNDING, MINOR_UNITS))},
     "clock": {"advance": SECONDS, "offset": SECONDS, "freeze": MOMENT, "unfreeze": TRUE},
-    # The event's own error suggests the type that was meant.
+    # Any text, because the trigger's own error suggests the type that was meant.
     "trigger": {
         "event": replace(STRING, allowed=f"one of {', '.join(EVENT_TYPES)}", required=True),
         "set": OBJECT,

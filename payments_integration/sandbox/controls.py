@@ -1,7 +1,7 @@
-"""The controls of a sandbox: the actions of payers, banks and the provider, called by hand.
+"""Control a sandbox by hand: the actions of payers, banks and the provider.
 
 A project (:class:`Project`) and the engine have the same methods. The engine finds the project of an object, and uses
-its default project where there is no object.
+its default project if there is no object.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ def _by_id(items: Iterable[Json]) -> dict[str, Json]:
 
 
 class Controls:
-    """Actions by hand. Each returns the changed object as the API shows it; amounts are in minor units.
+    """Actions by hand. Each returns the changed object as the API shows it. Amounts are in minor units.
 
-    Raises SandboxError (a ValueError) if the object's status does not allow the action, and UnknownObjectError.
+    They raise SandboxError (a ValueError) if the object's status does not allow the action, and UnknownObjectError if
+    there is no such object.
     """
 
     lock: threading.RLock
 
     def project_of(self, object_id: str | None) -> ProjectState:
-        """The project that owns an object; for None, the project that calls without an object id use."""
+        """Return the project that owns an object; for None, the project that calls without an object id use."""
         raise NotImplementedError
 
     def _apply(self, action: Callable[[ProjectState], Json], object_id: str | None) -> Json:
@@ -48,53 +49,53 @@ class Controls:
     # payments
 
     def open_checkout(self, payment_id: str) -> Json:
-        """The payer opens the checkout page: created becomes requires_action."""
+        """Open the checkout page as the payer: created becomes requires_action."""
         return self._apply(lambda project: project.payments.open_page(payment_id), payment_id)
 
     def pay(self, payment_id: str, amount: int | None = None) -> Json:
-        """The payer pays the missing amount, or any amount by transfer; also when expired or on_hold."""
+        """Pay the missing amount as the payer, or any amount by transfer, even if it is expired or on_hold."""
         return self._apply(lambda project: project.payments.pay(payment_id, amount), payment_id)
 
     def process(self, payment_id: str) -> Json:
-        """The payer has confirmed and the result is not known yet: processing."""
+        """Confirm as the payer while the result is unknown: the payment becomes processing."""
         return self._apply(lambda project: project.payments.process(payment_id), payment_id)
 
     def fail(self, payment_id: str, reason: str = "declined") -> Json:
-        """The payment fails with this ``failure_reason``."""
+        """Fail the payment with this ``failure_reason``."""
         return self._apply(lambda project: project.payments.fail(payment_id, reason), payment_id)
 
     def expire(self, payment_id: str) -> Json:
-        """The payer's time runs out."""
+        """Let the payer's time run out: the payment becomes expired."""
         return self._apply(lambda project: project.payments.expire(payment_id), payment_id)
 
     def hold(self, payment_id: str) -> Json:
-        """The money has arrived and is under review: on_hold, in the pending balance."""
+        """Put the received money under review: on_hold, in the pending balance."""
         return self._apply(lambda project: project.payments.hold(payment_id), payment_id)
 
     def chargeback(self, payment_id: str) -> Json:
-        """The cardholder takes the money back."""
+        """Take the money back as the cardholder."""
         return self._apply(lambda project: project.payments.chargeback(payment_id), payment_id)
 
     # payouts
 
     def process_payout(self, payout_id: str) -> Json:
-        """created or on_hold becomes processing."""
+        """Process the payout: created or on_hold becomes processing."""
         return self._apply(lambda project: project.payouts.process(payout_id), payout_id)
 
     def succeed_payout(self, payout_id: str) -> Json:
-        """The money arrives, by way of processing."""
+        """Let the money arrive, by way of processing."""
         return self._apply(lambda project: project.payouts.succeed(payout_id), payout_id)
 
     def fail_payout(self, payout_id: str, reason: str = "rejected_by_bank") -> Json:
-        """The bank refuses the payout."""
+        """Refuse the payout as the bank."""
         return self._apply(lambda project: project.payouts.fail(payout_id, reason), payout_id)
 
     def return_payout(self, payout_id: str, reason: str = "returned_by_bank") -> Json:
-        """After success, the bank sends the amount back."""
+        """Send the amount back as the bank, after success."""
         return self._apply(lambda project: project.payouts.return_(payout_id, reason), payout_id)
 
     def hold_payout(self, payout_id: str) -> Json:
-        """created or processing becomes on_hold."""
+        """Hold the payout: created or processing becomes on_hold."""
         return self._apply(lambda project: project.payouts.hold(payout_id), payout_id)
 
     def delay_payout(self, payout_id: str) -> Json:
@@ -104,35 +105,35 @@ class Controls:
     # refunds
 
     def process_refund(self, refund_id: str) -> Json:
-        """created becomes processing."""
+        """Process the refund: created becomes processing."""
         return self._apply(lambda project: project.refunds.process(refund_id), refund_id)
 
     def succeed_refund(self, refund_id: str) -> Json:
-        """The payer receives the money, by way of processing."""
+        """Let the payer receive the money, by way of processing."""
         return self._apply(lambda project: project.refunds.succeed(refund_id), refund_id)
 
     def fail_refund(self, refund_id: str) -> Json:
-        """The refund fails."""
+        """Fail the refund."""
         return self._apply(lambda project: project.refunds.fail(refund_id), refund_id)
 
     def return_refund(self, refund_id: str) -> Json:
-        """After success, the money comes back."""
+        """Send the money back, after success."""
         return self._apply(lambda project: project.refunds.return_(refund_id), refund_id)
 
     def cancel_refund(self, refund_id: str) -> Json:
-        """The provider cancels the refund, without an event."""
+        """Cancel the refund as the provider, without an event."""
         return self._apply(lambda project: project.refunds.cancel(refund_id), refund_id)
 
     # deposit references
 
     def transfer(self, deposit_reference_id: str, amount: int) -> Json:
-        """Money arrives at a deposit reference; returns the payment."""
+        """Transfer money to a deposit reference. Returns the payment."""
         return self._apply(
             lambda project: project.deposit_references.transfer(deposit_reference_id, amount), deposit_reference_id
         )
 
     def disable_deposit_reference(self, deposit_reference_id: str) -> Json:
-        """The reference accepts no more transfers."""
+        """Disable the reference, so that it accepts no more transfers."""
         return self._apply(
             lambda project: project.deposit_references.disable(deposit_reference_id), deposit_reference_id
         )
@@ -140,7 +141,7 @@ class Controls:
     # events
 
     def trigger(self, event: str, values: Json | None = None, object_id: str | None = None) -> Json:
-        """Make an object with these values and lead it to this event, or do that with an object that exists.
+        """Make an object with these values and lead it to this event, or lead an existing object to it.
 
         Returns ``{event, object, events, endpoints}``. Raises ApiError as the request that makes the object would.
         """
@@ -150,14 +151,14 @@ class Controls:
     # money
 
     def fund(self, currency: str, amount: int) -> Json:
-        """Add this much to the available balance; returns the balance.
+        """Add this much to the available balance. Returns the balance.
 
-        The first time it replaces what the project started with.
+        The first call replaces the money that the project started with.
         """
         return self._apply(lambda project: project.fund(currency, amount), None)
 
     def set_reserve(self, currency: str, amount: int) -> Json:
-        """Set the reserve against chargebacks to this amount, out of available money; returns the balance."""
+        """Set the reserve against chargebacks to this amount, out of available money. Returns the balance."""
 
         def set_reserve(project: ProjectState) -> Json:
             project.ledger.set_reserve(currency, amount, "reserve")
@@ -168,7 +169,7 @@ class Controls:
     # endpoints and events
 
     def add_endpoint(self, url: str, events: list[str] | None = None, secret: str | None = None) -> Json:
-        """Register an endpoint without a request; returns it with its secret. Every URL is accepted."""
+        """Register an endpoint without a request, with any URL. Returns it with its secret."""
         return self._apply(lambda project: project.endpoints.add(url, events, secret).wire(with_secret=True), None)
 
     def enable_endpoint(self, endpoint_id: str) -> Json:
@@ -176,7 +177,7 @@ class Controls:
         return self._apply(lambda project: project.endpoints.enable(endpoint_id).wire(), endpoint_id)
 
     def endpoint(self, endpoint_id: str) -> Endpoint:
-        """The endpoint with its secrets and health, which the API does not show."""
+        """Return the endpoint with its secrets and health, which the API does not show."""
         with self.lock:
             return self.project_of(endpoint_id).endpoints.find(endpoint_id)
 
@@ -269,7 +270,7 @@ class Controls:
             return copy.deepcopy(self.project_of(None).endpoints.notifications)
 
     def audit(self) -> list[str]:
-        """The accounting errors; empty when the money adds up."""
+        """Return the accounting errors; empty if the money adds up."""
         with self.lock:
             return self.project_of(None).audit()
 
@@ -278,7 +279,7 @@ class Project(Controls):
     """The controls of one project. It shares nothing with the other projects, not even the clock."""
 
     def __init__(self, state: ProjectState, lock: threading.RLock) -> None:
-        self.state = state  # another one after a reset
+        self.state = state  # replaced by a reset
         self.lock = lock
 
     @property
@@ -288,12 +289,12 @@ class Project(Controls):
 
     @property
     def clock(self) -> Clock:
-        """The project's own time. A reset sets it to real time; it stays the same object."""
+        """The project's own time. A reset sets it to real time and keeps the object."""
         return self.state.clock
 
     @property
     def faults(self) -> FaultRegistry:
-        """The project's faults: they affect its own requests and deliveries only."""
+        """The project's faults. They affect only its own requests and deliveries."""
         return self.state.faults
 
     @property
@@ -313,7 +314,7 @@ class Project(Controls):
         return self.state.dispatcher.pending()
 
     def project_of(self, object_id: str | None) -> ProjectState:
-        """This project; raises UnknownObjectError for an object of another project."""
+        """Return this project. Raises UnknownObjectError for an object of another project."""
         if object_id is not None and not self.state.owns(object_id):
             raise UnknownObjectError(f"there is no {object_id!r} in this project of the sandbox")
         return self.state

@@ -1,4 +1,4 @@
-"""Webhook deliveries: signature, HTTP request, queue, retries and log ("Webhook signature", "Delivery rules")."""
+"""Send webhook deliveries: signature, HTTP request, queue, retries and log ("Webhook signature", "Delivery rules")."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .resources import new_id
 logger = logging.getLogger("payments_integration.sandbox")
 
 ACK_TIMEOUT: Final = 10.0
-WAIT: Final = 0.05  # seconds between two looks whether to stop
+WAIT: Final = 0.05  # seconds between two checks for a stop
 LOG_SIZE: Final = 100_000
 WRONG_SECRET: Final = "whsec_" + "0" * 48
 
-# (url, headers, body) -> HTTP status; raises when there is no answer
+# (url, headers, body) -> HTTP status; raises if there is no answer
 Transport: TypeAlias = Callable[[str, dict[str, str], bytes], int]
 
 
@@ -38,7 +38,7 @@ class NotAcknowledgedError(Exception):
 
 
 def signature(body: bytes, secrets: list[str], unix_time: int) -> str:
-    """The value of ``Service-Signature``: ``t=…`` and one ``v1=…`` per secret, HMAC-SHA256 over ``<t>.<body>``."""
+    """Return ``Service-Signature``: ``t=…`` and one ``v1=…`` per secret, HMAC-SHA256 over ``<t>.<body>``."""
     signed = str(unix_time).encode() + b"." + body
     digests = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest() for secret in secrets]
     return ",".join([f"t={unix_time}", *(f"v1={digest}" for digest in digests)])
@@ -61,7 +61,7 @@ class HttpTransport:
         self._session.close()
 
     def __call__(self, url: str, headers: dict[str, str], body: bytes) -> int:
-        """The HTTP status of the answer, without waiting for its body. Raises NotAcknowledgedError."""
+        """Return the HTTP status of the answer, without waiting for its body. Raises NotAcknowledgedError."""
         began = time.monotonic()
         try:
             with self._session.post(
@@ -77,7 +77,7 @@ class HttpTransport:
 
 @dataclass(frozen=True)
 class DispatcherRecord:
-    """What is saved of a dispatcher. ``count``: the number of the newest delivery."""
+    """The saved state of a dispatcher. ``count`` is the number of the newest delivery."""
 
     count: int
     queue: list[Delivery]
@@ -86,9 +86,9 @@ class DispatcherRecord:
 
 
 class Outlet:
-    """How the deliveries of all projects leave the sandbox, and what is told of them.
+    """The way out for the deliveries of all projects, and the callbacks about them.
 
-    ``transport`` replaces HTTP when set: a callable ``(url, headers, body) -> status`` that may raise.
+    If ``transport`` is set, it replaces HTTP: a callable ``(url, headers, body) -> status`` that may raise.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Outlet:
 
 
 class Dispatcher:
-    """Sends the deliveries of one project, each endpoint's one after the other, and logs every attempt."""
+    """Sends the deliveries of one project, one after the other for each endpoint, and logs every attempt."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Dispatcher:
         self.ack_timeout = ACK_TIMEOUT
         self.old_signature_first = False
         self.queue = DeliveryQueue()
-        #: Changes with everything that is queued, sent or given up.
+        #: Counts everything that is queued, sent or given up.
         self.changes = 0
         self._api_key = api_key
         self._clock = clock
@@ -133,13 +133,13 @@ class Dispatcher:
         self._endpoints = endpoints
         self._outlet = outlet
         self._count = 0
-        #: What is under way, with the thread that sends it.
+        #: The deliveries under way, each with the thread that sends it.
         self._in_flight: list[tuple[Delivery, int]] = []
         self._one_settled = threading.Condition(lock)
         self._lanes: set[str] = set()  # the endpoints that have a thread
 
     def enqueue(self, endpoint: Endpoint, event: Json, body: bytes) -> None:
-        """Queue this event for this endpoint; it is due at once."""
+        """Queue this event for this endpoint, due at once."""
         with self._lock:
             self._count += 1
             now = self._clock.now()
@@ -147,7 +147,7 @@ class Dispatcher:
         self._outlet.wake.set()
 
     def pending(self) -> list[Json]:
-        """The queue, next first: ``{event_id, endpoint_id, attempts, due_at}``."""
+        """Return the queue, next first: ``{event_id, endpoint_id, attempts, due_at}``."""
         with self._lock:
             return [
                 {
@@ -160,13 +160,13 @@ class Dispatcher:
             ]
 
     def record(self) -> DispatcherRecord:
-        """What :meth:`restore` needs, with the deliveries that are under way."""
+        """Return the state for :meth:`restore`, with the deliveries that are under way."""
         with self._lock:
             queue = [*self.queue, *(delivery for delivery, _ in self._in_flight)]
             return DispatcherRecord(self._count, queue, self.log, self.old_signature_first)
 
     def restore(self, record: DispatcherRecord) -> None:
-        """Take the queue and the log of an earlier run."""
+        """Load the queue and the log of an earlier run."""
         with self._lock:
             self._count = record.count
             self.queue.restore(record.queue)
@@ -174,10 +174,10 @@ class Dispatcher:
             self.old_signature_first = record.old_signature_first
 
     def deliver_due(self, stopped: Callable[[], bool] = lambda: False, endpoint_id: str | None = None) -> int:
-        """Send in this thread all deliveries that are due, or become due meanwhile. Returns the number of attempts.
+        """Send in this thread all deliveries that are due or become due meanwhile. Returns the number of attempts.
 
-        With an ``endpoint_id`` only those to this endpoint. Without one it also waits for those that another thread
-        sends.
+        With an ``endpoint_id``, sends only deliveries to this endpoint. Without one, also waits for deliveries that
+        another thread sends.
         """
         sent = 0
         with HttpTransport(self.ack_timeout) as http:
@@ -190,7 +190,7 @@ class Dispatcher:
         return sent
 
     def start_due(self, stopped: Callable[[], bool]) -> None:
-        """Send what is due in a thread for each endpoint: a receiver that answers late delays only its own."""
+        """Send due deliveries in a thread for each endpoint, so that a slow receiver delays only its own."""
         with self._lock:
             for endpoint_id in self.queue.due_endpoints(self._clock.now()):
                 if endpoint_id not in self._lanes:
@@ -205,7 +205,7 @@ class Dispatcher:
                     lane.start()
 
     def close(self) -> None:
-        """Send nothing more, except what is under way."""
+        """Send nothing more, except the deliveries under way."""
         with self._lock:
             self.queue = DeliveryQueue()
 
@@ -225,7 +225,7 @@ class Dispatcher:
         self.queue.push(delivery)
 
     def _next(self, stopped: Callable[[], bool], endpoint_id: str | None) -> Delivery | None:
-        """Take the next delivery that is due from the queue. Two threads never send to one endpoint at a time."""
+        """Take the next due delivery from the queue. Two threads never send to one endpoint at a time."""
         own = threading.get_ident()
         with self._one_settled:
             while True:
@@ -243,14 +243,14 @@ class Dispatcher:
                     return None
 
     def _is_sent_now(self, delivery: Delivery) -> bool:
-        """False if its endpoint takes none any more, or if a fault drops, delays or reorders it."""
+        """Return False if its endpoint is no longer active, or if a fault drops, delays or reorders it."""
         endpoint = self._endpoints.by_id.get(delivery.endpoint_id)
         if endpoint is None or endpoint.status != "active":
             return False
         return not self._postpone(delivery, endpoint)
 
     def _postpone(self, delivery: Delivery, endpoint: Endpoint) -> bool:
-        """Draw the fault of a first attempt. True if the fault drops, delays or reorders the delivery."""
+        """Draw the fault of a first attempt. Returns True if the fault drops, delays or reorders the delivery."""
         if delivery.fault_drawn:
             return False
         delivery.fault_drawn = True
@@ -284,7 +284,7 @@ class Dispatcher:
             headers = {
                 "Content-Type": "application/json",
                 "User-Agent": "payments-sandbox",
-                # In real time, wherever the sandbox's clock stands: a receiver compares it with its own clock.
+                # In real time, even if the sandbox's clock was moved: a receiver compares it with its own clock.
                 "Service-Signature": signature(delivery.body, secrets, int(datetime.now(UTC).timestamp())),
             }
         copies = 2 if delivery.attempt_fault == "duplicate" else 1
@@ -296,13 +296,13 @@ class Dispatcher:
         return copies
 
     def _land(self, delivery: Delivery) -> None:
-        """It is under way no more."""
+        """Note that the delivery is no longer under way."""
         with self._one_settled:
             self._in_flight = [entry for entry in self._in_flight if entry[0] is not delivery]
             self._one_settled.notify_all()
 
     def settle(self, delivery: Delivery, endpoint: Endpoint, *, acknowledged: bool) -> None:
-        """Note what came of an attempt: without an acknowledgement there is another one later."""
+        """Note the result of an attempt. Without an acknowledgement, queue another one for later."""
         self.changes += 1
         if acknowledged:
             self._endpoints.record_success(endpoint)
@@ -320,7 +320,7 @@ class Dispatcher:
             status = transport(endpoint.url, headers, delivery.body)
         except NotAcknowledgedError as error:
             problem = str(error)
-        except Exception as error:  # a test's transport: any exception means that there was no answer
+        except Exception as error:  # any exception of a test's transport means that there was no answer
             problem = f"{type(error).__name__}: {error}"
         acknowledged = status is not None and 200 <= status < 300
         with self._lock:

@@ -1,4 +1,4 @@
-"""Deposit references, which yield payments ("Deposit references")."""
+"""Create deposit references, and payments from transfers to them ("Deposit references")."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DepositReferences:
         return item
 
     def transfer(self, deposit_reference_id: str, amount: int) -> Json:
-        """Money arrives at the reference; returns the new payment."""
+        """Receive money at the reference. Returns the new payment."""
         reference = self.items.find(deposit_reference_id)
         if reference["status"] != "active":
             raise SandboxError("the deposit reference is disabled")

@@ -1,4 +1,4 @@
-"""Webhook endpoints: registration, secret rotation and health ("Webhook endpoint", "Webhook endpoints")."""
+"""Register webhook endpoints, rotate secrets and watch their health ("Webhook endpoint", "Webhook endpoints")."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Endpoint:
     failing: bool = False
 
     def wire(self, *, with_secret: bool = False) -> Json:
-        """The endpoint as the API shows it, with the secret only on creation and rotation."""
+        """Return the endpoint as the API shows it, with the secret only on creation and rotation."""
         item: Json = {
             "id": self.id,
             "object": "webhook_endpoint",
@@ -46,7 +46,7 @@ class Endpoint:
         return {**item, "secret": self.secret} if with_secret else item
 
     def health(self) -> Json:
-        """The endpoint's health, which the API does not show."""
+        """Return the endpoint's health, which the API does not show."""
         return {
             "id": self.id,
             "failing": self.failing,
@@ -54,7 +54,7 @@ class Endpoint:
         }
 
     def secrets_at(self, now: datetime) -> list[str]:
-        """The secrets that sign a delivery: the new one, and for 24 hours after a rotation the old one."""
+        """Return the secrets that sign a delivery: the new one, and for 24 hours after a rotation the old one."""
         if self.old_secret is not None and self.old_secret_until is not None and now < self.old_secret_until:
             return [self.secret, self.old_secret]
         return [self.secret]
@@ -71,7 +71,7 @@ class Endpoints:
     # requests of the API
 
     def create(self, body: Json) -> Json:
-        """POST /webhook-endpoints. Required: url. Without events it subscribes to all types.
+        """POST /webhook-endpoints. Required: url. Without events, the endpoint subscribes to all types.
 
         Raises limit_exceeded if ten endpoints are active.
         """
@@ -82,7 +82,7 @@ class Endpoints:
         return self.add(url, events).wire(with_secret=True)
 
     def rotate(self, endpoint_id: str) -> Json:
-        """POST /webhook-endpoints/{id}/rotate-secret: for 24 hours deliveries are signed with both secrets."""
+        """POST /webhook-endpoints/{id}/rotate-secret. For 24 hours, deliveries are signed with both secrets."""
         endpoint = self.get_or_404(endpoint_id)
         endpoint.old_secret = endpoint.secret
         endpoint.old_secret_until = self._clock.now() + OLD_SECRET_VALIDITY
@@ -90,19 +90,19 @@ class Endpoints:
         return endpoint.wire(with_secret=True)
 
     def delete(self, endpoint_id: str) -> Json:
-        """DELETE /webhook-endpoints/{id}: its queued deliveries are never sent."""
+        """DELETE /webhook-endpoints/{id}. Its queued deliveries are never sent."""
         endpoint = self.get_or_404(endpoint_id)
         del self.by_id[endpoint_id]
         return {"id": endpoint.id, "object": "webhook_endpoint", "deleted": True}
 
     def get_or_404(self, endpoint_id: str) -> Endpoint:
-        """The endpoint, for the API. Raises resource_not_found."""
+        """Return the endpoint, for the API. Raises resource_not_found."""
         if endpoint_id not in self.by_id:
             raise ApiError("resource_not_found", f"There is no object with the id {endpoint_id!r}.")
         return self.by_id[endpoint_id]
 
     def subscribers(self, event_type: str) -> list[Endpoint]:
-        """The active endpoints that take this event type."""
+        """Return the active endpoints that take this event type."""
         return [item for item in self.by_id.values() if item.status == "active" and event_type in item.events]
 
     # controls
@@ -122,7 +122,7 @@ class Endpoints:
         return endpoint
 
     def find(self, endpoint_id: str) -> Endpoint:
-        """The endpoint, for the controls. Raises UnknownObjectError."""
+        """Return the endpoint, for the controls. Raises UnknownObjectError."""
         if endpoint_id not in self.by_id:
             raise UnknownObjectError(f"there is no {endpoint_id!r} in the sandbox")
         return self.by_id[endpoint_id]
@@ -130,11 +130,11 @@ class Endpoints:
     # health
 
     def record_success(self, endpoint: Endpoint) -> None:
-        """An acknowledged delivery ends a series of failures."""
+        """End a series of failures after an acknowledged delivery."""
         endpoint.failing, endpoint.failing_since = False, None
 
     def record_failure(self, endpoint: Endpoint) -> None:
-        """A failed delivery starts or continues a series of failures, which disables the endpoint after 7 days."""
+        """Start or continue a series of failures, which disables the endpoint after 7 days."""
         now = self._clock.now()
         endpoint.failing_since = endpoint.failing_since or now
         self.mark_failing()
@@ -143,7 +143,7 @@ class Endpoints:
             self._notify(endpoint, "disabled")
 
     def mark_failing(self) -> None:
-        """Mark endpoints that have failed for 3 days without a success."""
+        """Mark the endpoints that have failed for 3 days without a success."""
         now = self._clock.now()
         for endpoint in self.by_id.values():
             since = endpoint.failing_since
@@ -157,5 +157,5 @@ class Endpoints:
 
 
 def new_secret() -> str:
-    """A new signing secret."""
+    """Return a new signing secret."""
     return f"whsec_{secrets.token_hex(24)}"

@@ -1,4 +1,4 @@
-"""The provider in memory: projects, API, deliveries, time and faults behind one lock."""
+"""Run the provider in memory: projects, API, deliveries, time and faults behind one lock."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .protocol import ApiRequest, ApiResponse, Json
 from .resources import UnknownObjectError
 
 DEFAULT_API_KEY = "sk_test_sandbox"
-#: What a project can spend before its first payment, in minor units. Otherwise the first refund would be refused: a
-#: payment brings its amount less a fee, and a refund needs its amount, and a fee if it runs as a payout.
+#: The money that a project can spend before its first payment, in minor units. Without it the first refund would be
+#: refused: a payment brings its amount less a fee, but a refund needs the amount, and a fee if it runs as a payout.
 DEFAULT_FUNDS: Final[Mapping[str, int]] = {
     "CLP": 10_000_000, "COP": 4_000_000_000, "PEN": 4_000_000, "MXN": 20_000_000, "BRL": 5_000_000, "USD": 1_000_000,
 }  # fmt: skip
@@ -33,13 +33,19 @@ Checkpoint: TypeAlias = Callable[[bool], str]
 
 
 class Engine(Controls):
-    """A fake of the payment provider. Thread-safe; all state is in memory, amounts in minor units, times in UTC.
+    """A fake of the payment provider. Thread-safe. All state is in memory, amounts in minor units, times in UTC.
 
-    ``auto_progress``: seconds, on the clock, between the steps of a payout or refund, and until a payment in
-    processing succeeds (None: only by hand). ``rate_limits``: True for the documented limits, False for none, or a
-    RateLimits. ``seed`` is for the probabilities of faults. ``base_url`` is the address in checkout links; a server
-    sets it. ``transport`` replaces HTTP for deliveries. ``funds``: what each project has at first, by currency (None:
-    nothing; the command and ProviderSandbox use DEFAULT_FUNDS).
+    Args:
+        api_key: The API key of the default project.
+        clock: The clock of the default project; None for real time.
+        auto_progress: Seconds, on the clock, between the steps of a payout or refund, and until a payment in
+            processing succeeds; None for steps only by hand.
+        rate_limits: True for the documented limits, False for none, or a RateLimits.
+        seed: The seed for the probabilities of faults.
+        base_url: The address in checkout links. A server sets it.
+        transport: Replaces HTTP for deliveries.
+        funds: The money of each project at the start, by currency; None for nothing. The command and ProviderSandbox
+            use DEFAULT_FUNDS.
     """
 
     def __init__(
@@ -57,19 +63,19 @@ class Engine(Controls):
         self.lock = threading.RLock()
         self.auto_progress = auto_progress
         self.base_url = base_url
-        #: Called before an answer or a delivery leaves the sandbox: it saves the content. Its argument says whether
+        #: Saves the content. Called before an answer or a delivery leaves the sandbox. Its argument is True if
         #: something may have changed without a new time stamp. Returns "" or why it cannot save.
         self.checkpoint: Checkpoint = lambda changed: ""
         self.outlet = Outlet()
         self.outlet.transport = transport
         self.outlet.checkpoint = lambda: self.checkpoint(False)
-        #: The address and the secret of an endpoint that the default project has after a reset too.
+        #: The address and the secret of an endpoint that the default project gets again after a reset.
         self.first_endpoint: tuple[str, str] | None = None
         limits = rate_limits if isinstance(rate_limits, RateLimits) else RateLimits(enforced=rate_limits)
         self.limiter = RateLimiter(limits)
         self.gateway = Gateway(self, self.lock, self.limiter)
         self.scheduler = Scheduler(self._run_due, self.outlet.wake)
-        #: Faults of the requests and deliveries of every project; each has its own beside them.
+        #: Faults of the requests and deliveries of every project, in addition to each project's own faults.
         self.faults = FaultRegistry(seed)
         self._seed = seed
         self._funds = dict(funds or {})
@@ -92,7 +98,7 @@ class Engine(Controls):
             return self._projects[api_key]
 
     def reset(self, project: Project | None = None) -> None:
-        """Make a project what it was at first, or everything: then the projects that were added are gone.
+        """Reset one project to its start, or everything. In the latter case, added projects are removed.
 
         A project keeps the API key that it was created with. Its clock shows real time.
         """
@@ -128,9 +134,9 @@ class Engine(Controls):
             return dict(self._projects)
 
     def restore_projects(self, records: list[ProjectRecord]) -> None:
-        """Replace all projects by those of an earlier run; the first is the default project."""
+        """Replace all projects by the projects of an earlier run. The first one is the default project."""
         with self.lock:
-            clock = self.clock  # stays that of the default project
+            clock = self.clock  # the default project keeps it
             self._projects.clear()
             for record in records:
                 project = self.add_project(record.api_key, clock=None if self._projects else clock)
@@ -150,18 +156,18 @@ class Engine(Controls):
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """What sends the default project's deliveries."""
+        """The sender of the default project's deliveries."""
         return self.default_project.state.dispatcher
 
     def project_with_key(self, api_key: str) -> ProjectState | None:
-        """The project of an API key, valid or revoked."""
+        """Return the project of an API key, valid or revoked; None for an unknown key."""
         for project in self._projects.values():
             if api_key in project.state.keys:
                 return project.state
         return None
 
     def project_of(self, object_id: str | None) -> ProjectState:
-        """The project that owns an object; the default project for None. Raises UnknownObjectError."""
+        """Return the project that owns an object; the default project for None. Raises UnknownObjectError."""
         if object_id is None:
             return self.default_project.state
         for project in self._projects.values():
@@ -170,18 +176,18 @@ class Engine(Controls):
         raise UnknownObjectError(f"there is no {object_id!r} in the sandbox")
 
     def page_url(self, payment_id: str) -> str:
-        """The address of a payment's checkout page."""
+        """Return the address of a payment's checkout page."""
         return f"{(self.base_url or 'http://127.0.0.1').rstrip('/')}/checkout/{payment_id}"
 
     def all_faults(self) -> list[Fault]:
-        """The faults of every project, and those of all projects."""
+        """Return the common faults and every project's own faults."""
         registries = (self.faults, *(project.faults for project in self.projects.values()))
         return [fault for registry in registries for fault in registry.all()]
 
     # the API
 
     def handle(self, request: ApiRequest) -> ApiResponse:
-        """The response to one API request."""
+        """Return the response to one API request."""
         return self.gateway.handle(request)
 
     @property
@@ -200,7 +206,7 @@ class Engine(Controls):
 
     @property
     def transport(self) -> Transport | None:
-        """A callable ``(url, headers, body) -> status`` that replaces HTTP for deliveries; None: HTTP."""
+        """A callable ``(url, headers, body) -> status`` that replaces HTTP for deliveries; None for HTTP."""
         return self.outlet.transport
 
     @transport.setter
@@ -208,7 +214,7 @@ class Engine(Controls):
         self.outlet.transport = transport
 
     def deliver_due(self, project: Project | None = None) -> int:
-        """Send every delivery that is due, or those of one project, in this thread. Returns the number of attempts."""
+        """Send every due delivery, or only one project's, in this thread. Returns the number of attempts."""
         self.tick()
         projects = self.projects.values() if project is None else [project]
         sent = 0
@@ -247,7 +253,7 @@ class Engine(Controls):
     # content
 
     def books(self) -> dict[str, Any]:
-        """The whole content as plain JSON: objects, money, events, logs, faults and the audit, per project."""
+        """Return the whole content as plain JSON: objects, money, events, logs, faults and the audit, per project."""
         with self.lock:
             return {
                 "now": iso(self.clock.now()),

@@ -1,4 +1,4 @@
-"""Faults on demand: which request or delivery goes wrong, how, and how often."""
+"""Make faults on demand: which request or delivery goes wrong, how, and how often."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from .protocol import CATALOGUE, EVENT_TYPES, ApiError, ApiResponse, ConnectionFault, Json, encode_json, error_response
 from .resources import new_id
 
-# Faults of API requests. For the first group, ``work`` says whether the request is executed.
+# Faults of API requests. In the first group, ``work=True`` executes the request.
 REQUEST_KINDS: Final = (
     "reset",  # the connection is reset without a response
     "error",  # an error envelope with ``code`` (internal_error) and ``status``
@@ -48,11 +48,11 @@ OTHER_KINDS: Final = {"payment": ("payout", "pout"), "event": ("payment", "pay")
 
 @dataclass
 class Fault:
-    """One fault. It applies to the first ``times`` requests or deliveries that match all of its filters.
+    """One fault. It applies to the first ``times`` requests or deliveries that match all its filters.
 
-    With ``times=None`` it applies until it is cleared. ``path`` is a prefix, with or without ``/v1``; ``operation`` is
+    With ``times=None`` it applies until it is cleared. ``path`` is a prefix, with or without ``/v1``. ``operation`` is
     a name such as ``create_payout``. ``retry_after`` is sent unchanged: "-1", "999999", "soon". ``delay`` is in
-    seconds. Raises ValueError for an unknown kind, code or event type.
+    seconds. Raises ValueError for an unknown kind, code or event type, and for a probability outside 0 to 1.
     """
 
     kind: str
@@ -89,19 +89,19 @@ class Fault:
             self.count = DEFAULT_COUNTS.get(self.kind, 1)
 
     def wire(self) -> Json:
-        """The fault as a dict, with ``used``: how often it has applied."""
+        """Return the fault as a dict. ``used`` says how often it has applied."""
         return asdict(self)
 
     @property
     def spent(self) -> bool:
-        """Whether it has applied ``times`` times."""
+        """True if it has applied ``times`` times."""
         return self.times is not None and self.used >= self.times
 
 
 class FaultRegistry:
     """The active faults, in the order they were added. Only the first match applies to a request or delivery.
 
-    ``common``: the faults of all projects, which apply where this project's own ones do not.
+    ``common`` holds the faults of all projects. They apply if none of this project's own faults does.
     """
 
     def __init__(self, seed: int = 0, common: FaultRegistry | None = None) -> None:
@@ -112,7 +112,7 @@ class FaultRegistry:
         self._random = random.Random(seed)
 
     def add(self, fault: Fault) -> Fault:
-        """Activate a fault; its ``used`` counts how often it has applied."""
+        """Activate a fault. Its ``used`` counts how often it has applied."""
         with self._lock:
             self._faults.append(fault)
         return fault
@@ -123,13 +123,13 @@ class FaultRegistry:
             self._faults.clear()
 
     def reset(self) -> None:
-        """Remove all faults, and draw again from the seed."""
+        """Remove all faults, and start the random numbers again from the seed."""
         with self._lock:
             self._faults.clear()
             self._random = random.Random(self._seed)
 
     def all(self) -> list[Fault]:
-        """All faults since the last clear, spent or not."""
+        """Return all faults since the last clear, spent or not."""
         with self._lock:
             return list(self._faults)
 
@@ -139,7 +139,7 @@ class FaultRegistry:
             self._faults = list(faults)
 
     def take_for_request(self, method: str, path: str, operation: str | None, api_key: str | None) -> Fault | None:
-        """The fault that applies to this API request, counted as used."""
+        """Return the fault that applies to this API request, and count it as used; None if there is none."""
         short = path.removeprefix("/v1")
 
         def matches(fault: Fault) -> bool:
@@ -154,7 +154,7 @@ class FaultRegistry:
         return self._take(matches)
 
     def take_for_delivery(self, event_type: str, endpoint_id: str, api_key: str) -> Fault | None:
-        """The fault that applies to the first attempt of this delivery, counted as used."""
+        """Return the fault that applies to the first attempt of this delivery, and count it as used; or None."""
 
         def matches(fault: Fault) -> bool:
             return (
@@ -179,7 +179,7 @@ class FaultRegistry:
 
 
 def apply_fault(response: ApiResponse, fault: Fault, request_id: str) -> ApiResponse:
-    """The response that is sent in place of this one."""
+    """Return the response to send in place of this one."""
     if fault.kind in ("reset", "truncate", "drip"):
         return ApiResponse(
             response.status,

@@ -1,4 +1,4 @@
-"""The steps of one API request: key, rate limit, route, idempotency, operation ("Common rules")."""
+"""Take the steps of one API request: key, rate limit, route, idempotency, operation ("Common rules")."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .protocol import ApiError, ApiRequest, ApiResponse, Json, encode_json, erro
 from .resources import new_id
 
 LOG_SIZE: Final = 100_000
-#: The newest requests whose bodies are kept, and how much of each body.
+#: The number of the newest requests whose bodies are kept, and the bytes that are kept of each.
 BODIES: Final = 200
 BODY_BYTES: Final = 64 * 1024
 
@@ -29,10 +29,10 @@ class Host(Protocol):
     """The part of the engine that the gateway uses."""
 
     def project_with_key(self, api_key: str) -> ProjectState | None:
-        """The project of an API key, valid or revoked."""
+        """Return the project of an API key, valid or revoked; None for an unknown key."""
 
     def project_of(self, object_id: str | None) -> ProjectState:
-        """The default project, for None."""
+        """Return the default project, for None."""
 
     def tick(self) -> None:
         """Do everything that is due on the clock."""
@@ -40,7 +40,7 @@ class Host(Protocol):
 
 @dataclass
 class LogEntry:
-    """What the log says about a request, in addition to method, path, key and status."""
+    """The log's data about a request, in addition to method, path, key and status."""
 
     request_id: str
     operation: str | None = None
@@ -51,7 +51,7 @@ class LogEntry:
 
 
 class Gateway:
-    """Answers API requests. It computes one response at a time; it waits out pauses without the lock."""
+    """Answers API requests. It computes one response at a time, but waits out pauses without the lock."""
 
     def __init__(self, host: Host, lock: AbstractContextManager[object], limiter: RateLimiter) -> None:
         self.log: deque[Json] = deque(maxlen=LOG_SIZE)
@@ -65,13 +65,13 @@ class Gateway:
         self._limiter = limiter
 
     def handle(self, request: ApiRequest) -> ApiResponse:
-        """The response to one request. Never raises: an unexpected exception becomes an internal_error."""
+        """Return the response to one request. Never raises: an unexpected exception becomes an internal_error."""
         entry = LogEntry(new_id("req"), request.operations.get(request.method))
         token = bearer_token(request.headers.get("authorization", ""))
         with self._lock:
             project = None if token is None else self._host.project_with_key(token)
             if project is not None:
-                entry.api_key = token  # no other text is kept: it could be a live key
+                entry.api_key = token  # keep no other text, because it could be a live key
             owner = project or self._host.project_of(None)
         fault = owner.faults.take_for_request(request.method, request.path, entry.operation, token)
         entry.fault = None if fault is None else fault.kind
@@ -93,7 +93,7 @@ class Gateway:
         return response
 
     def requests_of(self, project: ProjectState) -> list[Json]:
-        """The log of one project; that of the default project includes the requests without a valid API key."""
+        """Return the log of one project. The default project's includes the requests without a valid API key."""
         keys: set[str | None] = set(project.keys)
         if project is self._host.project_of(None):
             keys.add(None)
@@ -101,7 +101,7 @@ class Gateway:
             return [entry for entry in self.log if entry["api_key"] in keys]
 
     def forget(self, api_keys: Collection[str] | None) -> None:
-        """Delete the log of these keys; None: all of it."""
+        """Delete the log of these keys; None means the whole log."""
         with self._lock:
             kept = [] if api_keys is None else [entry for entry in self.log if entry["api_key"] not in api_keys]
             self.log.clear()
@@ -162,8 +162,8 @@ class Gateway:
     ) -> ApiResponse:
         """Run a POST under its idempotency key.
 
-        Successes and the operation's own 4xx errors are stored under the key. Errors raised before the operation (API
-        key, rate limit, syntax) and 5xx are not.
+        Successes and the operation's own 4xx errors are stored under the key. A 5xx, and an error raised before the
+        operation (API key, rate limit, syntax), are not stored.
         """
         key = idempotency_key(request)
         body = json_object(request, bodiless=operation in BODILESS)
@@ -214,7 +214,7 @@ class Gateway:
 
 
 def _error_code(response: ApiResponse) -> str | None:
-    """The code of the error that is sent, if it is the provider's envelope."""
+    """Return the code of the sent error if it is in the provider's envelope, otherwise None."""
     if response.status < 400 or not response.body.startswith(b'{"error":'):
         return None
     code = json.loads(response.body)["error"]["code"]

@@ -1,4 +1,4 @@
-"""The home page in a browser: what the sandbox holds, received and sent, with forms for the controls."""
+"""Show the home page in a browser: what the sandbox holds, received and sent, with forms for the controls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIVE_SCRIPT: Final = TEMPLATES / "payments_sandbox" / "live.js"
 ROWS: Final = 20
 MAX_TIMES: Final = 1_000
 MAX_SECONDS: Final = 3_600
-#: The choices of the two forms for faults: what the page says, and the fault. The control interface has all faults.
+#: The choices of the two forms for faults: the page's text and the fault. The control interface has all faults.
 REQUEST_FAULTS: Final[dict[str, tuple[str, Json]]] = {
     "internal": ("fails: 500 internal_error", {"kind": "error", "code": "internal_error"}),
     "unavailable": ("fails: 503 service_unavailable", {"kind": "error", "code": "service_unavailable"}),
@@ -44,7 +44,7 @@ DELIVERY_FAULTS: Final[dict[str, tuple[str, Json]]] = {
     "bad_signature": ("has a wrong signature", {"kind": "bad_signature"}),
 }
 MAX_ADVANCE: Final = 31_536_000
-#: The only script is live.js, and there is no frame: no page of another site can show this one and catch clicks.
+#: Allow only the script live.js, and no frame, so that no page of another site can show this one and catch clicks.
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; img-src data:; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -52,7 +52,7 @@ POLICY: Final = (
 
 
 def home(request: HttpRequest) -> HttpResponse:
-    """``/``: GET shows the page, POST does what a form says and leads back to the page."""
+    """Show the page at ``/`` for a GET. For a POST, do what a form says and redirect to the page."""
     if request.method in ("GET", "HEAD"):
         return _page(request)
     if request.method != "POST":
@@ -71,7 +71,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def live_script(request: HttpRequest) -> HttpResponse:
-    """``/live.js``: what makes the page refresh by itself."""
+    """Return the script ``/live.js``, which refreshes the page by itself."""
     if request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(["GET"])
     response = HttpResponse(LIVE_SCRIPT.read_bytes(), content_type="text/javascript; charset=utf-8")
@@ -81,7 +81,7 @@ def live_script(request: HttpRequest) -> HttpResponse:
 
 
 def _act(engine: Engine, fields: Mapping[str, str]) -> str:
-    """Do it, and return the address to go to. Raises ApiError and SandboxError."""
+    """Do what the form says, and return the address to go to. Raises ApiError and SandboxError."""
     action = fields.get("action")
     if action == "trigger":
         lines = [line for line in fields.get("set", "").splitlines() if line.strip()]
@@ -132,7 +132,7 @@ def _chosen_project(engine: Engine, fields: Mapping[str, str]) -> Project:
 
 
 def _page(request: HttpRequest, typed: Mapping[str, str] | None = None, problem: str = "") -> HttpResponse:
-    """The page; with what was typed, and why it was refused."""
+    """Return the page, with the typed values and why they were refused."""
     engine = engine_of(request)
     engine.tick()
     with engine.lock:
@@ -161,7 +161,7 @@ def _page(request: HttpRequest, typed: Mapping[str, str] | None = None, problem:
 
 
 def _active_faults(engine: Engine) -> Iterator[tuple[Fault, str]]:
-    """Each fault that can still apply, and its project's API key where there are several projects."""
+    """Return each fault that can still apply, with its project's API key if there are several projects."""
     registries = [(engine.faults, "")]
     registries += [
         (project.faults, project.api_key if len(engine.projects) > 1 else "") for project in engine.projects.values()
@@ -175,7 +175,7 @@ def _bodies(engine: Engine, entry: Json) -> dict[str, str]:
 
 
 def readable(body: bytes) -> str:
-    """A body as people read it: JSON in lines, without webhook secrets, which are shown once."""
+    """Return a body for people: JSON in lines, without webhook secrets, which are shown only once."""
     try:
         return json.dumps(_without_secrets(json.loads(body)), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
@@ -191,7 +191,7 @@ def _without_secrets(data: Any) -> Any:
 
 
 def _pace(clock: Clock) -> str:
-    """How the clock goes, beside real time."""
+    """Return how the clock compares with real time, in words."""
     if clock.is_frozen:
         return "frozen"
     seconds = round(clock.ahead)
@@ -201,7 +201,7 @@ def _pace(clock: Clock) -> str:
 
 
 def _done(engine: Engine, event_id: str | None) -> Json | None:
-    """The event of the form before, and how many endpoints it goes to. None for an id that does not exist."""
+    """Return the event that the last form sent, and how many endpoints get it; None for an unknown id."""
     for project in engine.projects.values():
         event = project.state.events.items.get(event_id or "")
         if event is not None:

@@ -1,4 +1,4 @@
-"""A project's money: one balance per currency, and an entry for every change to it ("Balance")."""
+"""Keep a project's money: one balance per currency, and an entry for every change to it ("Balance")."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Entry:
         return self.available + self.pending + self.reserve + self.hold - self.debt
 
     def wire(self) -> Json:
-        """The entry as a dict."""
+        """Return the entry as a dict."""
         return {**asdict(self), "outside": self.outside}
 
 
 class Ledger:
-    """Balances that change only through entries; each change emits ``balance.updated``.
+    """Balances that change only through entries. Each change emits ``balance.updated``.
 
     Incoming money pays off debt first, so there is never debt and available money at the same time.
     """
@@ -52,19 +52,19 @@ class Ledger:
         }
 
     def start_with(self, currency: str, amount: int, reason: str, object_id: str) -> None:
-        """Add available money as if the project had it from the start: no event reports it. A negative amount goes."""
+        """Add available money as if the project always had it: no event reports it. A negative amount removes it."""
         self._record(Entry(iso(self._clock.now()), currency, reason, object_id, available=amount))
 
     def available(self, currency: str) -> int:
-        """The money that can be paid out, in minor units."""
+        """Return the money that can be paid out, in minor units."""
         return int(self.balances[currency]["available"])
 
     def debt(self, currency: str) -> int:
-        """The debt after chargebacks, in minor units. Payouts and refunds are blocked while it is above zero."""
+        """Return the debt after chargebacks, in minor units. Above zero, it blocks payouts and refunds."""
         return int(self.balances[currency]["debt"])
 
     def check_funds(self, currency: str, needed: int) -> None:
-        """Raise insufficient_balance if there is a debt, or if less than this is available."""
+        """Raise insufficient_balance if there is a debt or less than this is available."""
         problem = ""
         if self.debt(currency) > 0:
             problem = f"There is a debt in {currency}; it blocks payouts and refunds."
@@ -76,7 +76,7 @@ class Ledger:
     def credit(
         self, currency: str, amount: int, reason: str, object_id: str, *, from_hold: int = 0, from_pending: int = 0
     ) -> None:
-        """Make money available, after paying off debt: new money, or money from hold or pending."""
+        """Pay off debt and make the rest available: new money, or money from hold or pending."""
         repaid = min(self.debt(currency), amount)
         self._post(
             currency, reason, object_id,
@@ -84,7 +84,7 @@ class Ledger:
         )  # fmt: skip
 
     def add_pending(self, currency: str, amount: int, reason: str, object_id: str) -> None:
-        """Add new money to pending; a negative amount removes it."""
+        """Add new money to pending. A negative amount removes it."""
         self._post(currency, reason, object_id, pending=amount)
 
     def place_hold(self, currency: str, amount: int, reason: str, object_id: str) -> None:
@@ -96,7 +96,7 @@ class Ledger:
         self._post(currency, reason, object_id, hold=-amount)
 
     def set_reserve(self, currency: str, amount: int, object_id: str) -> None:
-        """Set the reserve to this amount; the difference comes from, or goes to, available money."""
+        """Set the reserve to this amount. The difference comes from available money, or goes to it after any debt."""
         change = amount - int(self.balances[currency]["reserve"])
         if change < 0:
             repaid = min(self.debt(currency), -change)
@@ -105,7 +105,7 @@ class Ledger:
             self._post(currency, "reserve", object_id, reserve=change, available=-change)
 
     def charge_back(self, currency: str, amount: int, reason: str, object_id: str) -> None:
-        """Take the amount from the reserve, then from available money; the rest becomes debt."""
+        """Take the amount from the reserve, then from available money. The rest becomes debt."""
         from_reserve = min(int(self.balances[currency]["reserve"]), amount)
         from_available = min(self.available(currency), amount - from_reserve)
         self._post(

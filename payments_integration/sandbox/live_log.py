@@ -1,4 +1,4 @@
-"""What happens in a sandbox, line by line, for the person who watches its process."""
+"""Print what happens in a sandbox, line by line, for the person who watches its process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from .protocol import Json
 
-#: Lines that wait for a terminal that is paused.
+#: The most lines that wait for a paused terminal.
 CAPACITY: Final = 10_000
 STOP_SECONDS: Final = 2.0
 
@@ -17,11 +17,11 @@ STOP_SECONDS: Final = 2.0
 class LiveLog:
     """Prints a line for each API request and each delivery, coloured by its result.
 
-    A thread of its own prints: a paused terminal, or a pipe that nobody reads, must not stop the sandbox.
+    A separate thread prints, because a paused terminal or an unread pipe must not stop the sandbox.
     """
 
     def __init__(self, write: Callable[[str], object], style: Any) -> None:
-        """``style``: Django's, see ``django.core.management.color``."""
+        """Start the thread. ``style`` is Django's: see ``django.core.management.color``."""
         self._write, self._style = write, style
         self._lines: queue.Queue[str | None] = queue.Queue(CAPACITY)
         self._left_out = 0
@@ -42,7 +42,7 @@ class LiveLog:
         if entry["status"] is not None:
             text += str(entry["status"])
         elif entry["error"]:
-            # The whole text is on the sandbox's page; its first word says what went wrong.
+            # The first word says what went wrong. The sandbox's page has the whole text.
             text += f"no answer: {entry['error'].partition(':')[0]}"
         else:
             text += "not sent"
@@ -50,7 +50,7 @@ class LiveLog:
         self._show(text, self._style.SUCCESS if entry["acknowledged"] else self._style.ERROR, entry["fault"])
 
     def stop(self, last: str) -> None:
-        """Print what waits and this line, if the reader takes it within STOP_SECONDS."""
+        """Print the waiting lines and this one, if the reader takes them within STOP_SECONDS."""
         try:
             if text := f"{self._gap()}{last}":
                 self._lines.put(text, timeout=STOP_SECONDS)
@@ -61,7 +61,7 @@ class LiveLog:
 
     def _show(self, text: str, colour: Callable[[str], str], fault: str | None) -> None:
         text += f" [fault: {fault}]" if fault else ""
-        # Paths and addresses come from outside; a terminal must not take them for commands.
+        # Paths and addresses come from outside, and a terminal must not take them for commands.
         shown = "".join(character if character.isprintable() else "?" for character in text)
         try:
             self._lines.put_nowait(f"{self._gap()}{colour(shown)}\n")
@@ -83,5 +83,5 @@ class LiveLog:
 
 
 def _time(entry: Json) -> str:
-    """The time on the sandbox's clock, in UTC."""
+    """Return the time on the sandbox's clock, in UTC."""
     return str(entry["at"])[11:19]

@@ -1,4 +1,4 @@
-"""Payments that go their way by themselves, for tests without a payer: one table of values, like test cards.
+"""Let payments proceed by themselves, for tests without a payer: one table of values, like test cards.
 
 A payment whose ``payer.email``, ``merchant_reference`` or ``amount`` is in the table takes the row's steps. The page
 and docs/sandbox.md show the table.
@@ -21,9 +21,9 @@ CARDS: Final = ("card",)
 
 @dataclass(frozen=True)
 class Magic:
-    """One row. ``steps``: seconds after the payment's creation, on the sandbox's clock, and what then happens.
+    """One row. ``steps`` holds seconds after the payment's creation, on the sandbox's clock, and what happens then.
 
-    ``families``: the method families that can take these steps; empty for all.
+    ``families`` holds the method families that can take these steps. Empty for all families.
     """
 
     name: str
@@ -34,12 +34,12 @@ class Magic:
 
     @property
     def email(self) -> str:
-        """The e-mail that chooses this row, whatever its case."""
+        """The e-mail that chooses this row, in any case."""
         return f"{self.name}@{DOMAIN}"
 
     @property
     def reference(self) -> str:
-        """The beginning of the references that choose this row, so that each can be another one."""
+        """The prefix of the references that choose this row. A prefix, so that each reference can be unique."""
         return f"sandbox-{self.name}"
 
 
@@ -60,14 +60,17 @@ TABLE: Final = (
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a payment that is still to come."""
+    """A future step of a payment."""
 
     at: datetime
     action: str
 
 
 def steps_of(payment: Json, method: Method, created_at: datetime) -> list[Step]:
-    """The steps of a new payment, next first. Raises parameter_invalid if its method cannot take them."""
+    """Return the steps of a new payment, next first.
+
+    Raises parameter_invalid if its method cannot take them, and amount_out_of_range if the amount has no half.
+    """
     for row, param in _matches(payment):
         if row.families and method.family not in row.families:
             message = f"This is a value of the sandbox for {' and '.join(row.families)}: such a payment {row.effect}."
@@ -82,7 +85,7 @@ def steps_of(payment: Json, method: Method, created_at: datetime) -> list[Step]:
 
 
 def _matches(payment: Json) -> Iterator[tuple[Magic, str]]:
-    """The rows that a payment's values choose, and the parameter: the e-mail before the reference and the amount."""
+    """Yield the rows that a payment's values choose, and the parameter: the e-mail, then the reference, the amount."""
     email = ((payment.get("payer") or {}).get("email") or "").lower()
     reference = payment.get("merchant_reference") or ""
     yield from ((row, "payer.email") for row in TABLE if email == row.email)

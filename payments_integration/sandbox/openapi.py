@@ -1,7 +1,7 @@
-"""The provider's interface as an OpenAPI 3.1 document, written from the provider's own description.
+"""Read the provider's interface as an OpenAPI 3.1 document, written from the provider's own description.
 
-It is the file ``openapi.json``, and shares nothing with the rest of the sandbox; tests compare the two. See
-``docs/architecture.md``.
+The document is the file ``openapi.json``. It shares nothing with the rest of the sandbox, and tests compare the two.
+See ``docs/architecture.md``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ _FILE = Path(__file__).with_suffix(".json")
 
 
 def document(base_url: str | None = None) -> dict[str, Any]:
-    """The OpenAPI document.
+    """Return the OpenAPI document.
 
-    ``base_url``: the address of the service without ``/v1``; empty for relative URLs, None for a variable.
+    ``base_url`` is the address of the service without ``/v1``; empty for relative URLs, None for a variable.
     """
     found: dict[str, Any] = json.loads(_FILE.read_bytes())
     if base_url is not None:

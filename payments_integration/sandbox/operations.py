@@ -1,4 +1,4 @@
-"""The 21 operations of the API: each takes a project and a call, and returns an HTTP status and an object."""
+"""Run the 21 operations of the API. Each takes a project and a call, and returns an HTTP status and an object."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Call:
                 raise ApiError("parameter_invalid", f"This parameter is not known. {allowed}", param=name)
 
     def option(self, name: str, options: tuple[str, ...]) -> str | None:
-        """A query parameter with a fixed set of values."""
+        """Return a query parameter with a fixed set of values; None if it is absent."""
         value = self.query.get(name)
         if value is not None and value not in options:
             raise ApiError("parameter_invalid", f"This must be one of {', '.join(options)}.", param=name)
         return value
 
     def integer(self, name: str, low: int, high: int) -> int | None:
-        """A query parameter that is an integer from ``low`` to ``high``."""
+        """Return a query parameter that is an integer from ``low`` to ``high``; None if it is absent."""
         value = self.query.get(name)
         if value is None:
             return None
@@ -48,7 +48,7 @@ class Call:
         return int(value)
 
     def moment(self, name: str) -> datetime | None:
-        """A query parameter that is a date-time with a time zone."""
+        """Return a query parameter that is a date-time with a time zone; None if it is absent."""
         value = self.query.get(name)
         if value is None:
             return None
@@ -62,17 +62,17 @@ class Call:
             ) from error
 
     def page(self, items: Collection, *wanted: Callable[[Json], bool]) -> Result:
-        """The page of a list for the parameters ``limit`` and ``starting_after``."""
+        """Return the page of a list for the parameters ``limit`` and ``starting_after``."""
         limit = self.integer("limit", 1, MAX_LIMIT) or DEFAULT_LIMIT
         starting_after = self.query.get("starting_after")
         return 200, items.page(limit, starting_after, lambda item: all(test(item) for test in wanted))
 
     def equal(self, field_name: str, value: str | None) -> Callable[[Json], bool]:
-        """A filter: the field has this value, or no value was given."""
+        """Return a filter that accepts items with this value in the field; all items if no value was given."""
         return lambda item: value is None or item.get(field_name) == value
 
     def created_between(self) -> Callable[[Json], bool]:
-        """The filter of ``created_from`` and ``created_to``, both inclusive."""
+        """Return the filter of ``created_from`` and ``created_to``, both inclusive."""
         first, last = self.moment("created_from"), self.moment("created_to")
         if first is None and last is None:
             return lambda item: True
@@ -85,7 +85,7 @@ class Call:
 
 
 def _list_payment_methods(project: ProjectState, call: Call) -> Result:
-    """The methods of the merchant's agreement for this country, currency and amount."""
+    """Return the methods of the merchant's agreement for this country, currency and amount."""
     call.only("country", "currency", "amount")
     country, currency = call.option("country", COUNTRIES), call.option("currency", CURRENCIES)
     amount = call.integer("amount", MIN_AMOUNT, INT64_MAX)

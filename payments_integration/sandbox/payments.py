@@ -1,4 +1,4 @@
-"""Payments, with all that payers and the provider can do ("Payments")."""
+"""Create payments, and do all that payers and the provider can do with them ("Payments")."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class PaymentInternals:
 
     return_url: str | None = None
     in_pending: int = 0  # net amount under review, in the pending balance
-    refund_total: int = 0  # of all refunds that are not failed, canceled or returned
+    refund_total: int = 0  # the sum of all refunds that are not failed, canceled or returned
     charged_back: int = 0
-    steps: list[Step] = field(default_factory=list)  # of the table of magic values, next first
+    steps: list[Step] = field(default_factory=list)  # from the table of magic values, next first
 
 
 def check_minor_units(amount: object) -> int:
-    """The amount of a control if it is an int from 1 to MAX_AMOUNT. Raises SandboxError."""
+    """Return the amount of a control. Raises SandboxError unless it is an int from 1 to MAX_AMOUNT."""
     if type(amount) is not int or not 0 < amount <= MAX_AMOUNT:
         raise SandboxError(f"an amount is an integer from 1 to {MAX_AMOUNT}, in minor units")
     return amount
@@ -94,7 +94,7 @@ class Payments(Resources):
         return payment
 
     def cancel(self, payment_id: str) -> Json:
-        """POST /payments/{id}/cancel: 422 invalid_state unless created or requires_action."""
+        """POST /payments/{id}/cancel. Raises invalid_state (422) unless created or requires_action."""
         payment = self._require_cancelable(payment_id, CANCELABLE)
         self._set_status(payment, "canceled")
         return payment
@@ -102,14 +102,14 @@ class Payments(Resources):
     # actions of the payer and the provider
 
     def open_page(self, payment_id: str) -> Json:
-        """The payer opens the checkout page: created becomes requires_action."""
+        """Open the checkout page as the payer: created becomes requires_action."""
         payment = self.items.find(payment_id)
         if payment["status"] == "created":
             self._set_status(payment, "requires_action", action=payment["next_action"])
         return payment
 
     def pay(self, payment_id: str, amount: int | None = None) -> Json:
-        """Money arrives: the missing amount, or any amount by transfer; also after expiry.
+        """Receive the missing amount, or any amount by transfer, even after expiry.
 
         Releases a payment that is on hold.
         """
@@ -132,13 +132,13 @@ class Payments(Resources):
         return payment
 
     def process(self, payment_id: str) -> Json:
-        """The payer has confirmed and the result is not known yet; the payment can no longer be canceled."""
+        """Confirm as the payer while the result is unknown. The payment can no longer be canceled."""
         payment = self._require(payment_id, CANCELABLE, "be processed")
         self._set_status(payment, "processing")
         return payment
 
     def fail(self, payment_id: str, reason: str = "declined") -> Json:
-        """The payment fails; money under review goes back to the payer."""
+        """Fail the payment. Money under review goes back to the payer."""
         payment = self._require(payment_id, (*WAITING, "on_hold"), "fail")
         pending = self._internals(payment).in_pending
         self._internals(payment).in_pending = 0
@@ -147,13 +147,13 @@ class Payments(Resources):
         return payment
 
     def expire(self, payment_id: str) -> Json:
-        """The payer's time runs out."""
+        """Let the payer's time run out."""
         payment = self._require(payment_id, CANCELABLE, "expire")
         self._set_status(payment, "expired")
         return payment
 
     def hold(self, payment_id: str) -> Json:
-        """The money has arrived and is under review: received and pending. pay() releases it, fail() returns it."""
+        """Put the money under review when it arrives: received and pending. pay() releases it, fail() returns it."""
         payment = self._require(payment_id, WAITING, "be put on hold")
         amount = payment["amount"]
         fee = payment_fee(payment["method_family"], amount)
@@ -163,7 +163,7 @@ class Payments(Resources):
         return payment
 
     def chargeback(self, payment_id: str) -> Json:
-        """The cardholder takes back the amount that is not refunded yet. A shortfall becomes debt."""
+        """Take back, as the cardholder, the amount that is not refunded yet. A shortfall becomes debt."""
         payment = self._require(payment_id, ("succeeded",), "be charged back")
         if payment["method_family"] != "card":
             raise SandboxError("only card payments are charged back")
@@ -187,14 +187,14 @@ class Payments(Resources):
         return payment
 
     def take_due_steps(self) -> None:
-        """Take the steps of magic values that are due. One that the status does not allow ends them."""
+        """Take the due steps of magic values. A step that the status does not allow ends them."""
         while self._next_steps and self._next_steps[0][0] <= self._context.clock.now():
             payment_id = heapq.heappop(self._next_steps)[1]
             steps = self._internals(self.items.find(payment_id)).steps
             try:
                 self._take_step(payment_id, steps.pop(0).action)
             except SandboxError:
-                steps.clear()  # a person, or a request, has done something else
+                steps.clear()  # a person or a request has done something else
             self._plan(payment_id, steps)
 
     def _take_step(self, payment_id: str, action: str) -> None:
@@ -220,7 +220,7 @@ class Payments(Resources):
                 self._set_status(payment, "expired")
 
     def restore(self, payments: list[Json], internals: dict[str, PaymentInternals]) -> None:
-        """Take the payments of an earlier run, oldest first."""
+        """Load the payments of an earlier run, oldest first."""
         for payment in payments:
             self.items.add(payment)
             if payment["expires_at"] is not None and payment["status"] in CANCELABLE:
@@ -232,16 +232,16 @@ class Payments(Resources):
     # for refunds
 
     def refundable(self, payment: Json) -> int:
-        """The refundable rest, in minor units."""
+        """Return the refundable rest, in minor units."""
         internals = self._internals(payment)
         return int(payment["amount_received"]) - internals.refund_total - internals.charged_back
 
     def add_refund(self, payment: Json, amount: int) -> None:
-        """Count a new refund of this amount; a negative amount takes back a refund that did not succeed."""
+        """Count a new refund of this amount. A negative amount takes back a refund that did not succeed."""
         self._internals(payment).refund_total += amount
 
     def count_refunded(self, payment: Json, amount: int) -> None:
-        """Add the amount of a succeeded refund (negative: a returned one) to refunded_amount, without an event."""
+        """Add a succeeded refund to refunded_amount, without an event. For a returned one, the amount is negative."""
         payment["refunded_amount"] += amount
 
     def _internals(self, payment: Json) -> PaymentInternals:

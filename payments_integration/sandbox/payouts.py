@@ -1,4 +1,4 @@
-"""Payouts of the merchant, and payouts that execute a refund ("Payout", "Payouts")."""
+"""Make payouts for the merchant, and payouts that execute a refund ("Payout", "Payouts")."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .validation import Fields
 CREATE_FIELDS: Final = (
     "amount", "currency", "country", "method_code", "merchant_reference", "destination", "metadata",
 )  # fmt: skip
-OPEN: Final = ("created", "processing", "on_hold")  # amount plus fee are in hold
+OPEN: Final = ("created", "processing", "on_hold")  # amount plus fee are on hold in the balance
 
 
 class Payouts(Resources):
@@ -29,7 +29,7 @@ class Payouts(Resources):
     def create(self, body: Json) -> Json:
         """POST /payouts. Required: amount, currency, country, method_code, destination.
 
-        Reserves amount plus fee. Raises insufficient_balance if that is not available.
+        Reserves amount plus fee. Raises insufficient_balance if less is available.
         """
         fields = Fields(body, CREATE_FIELDS)
         fields.require("amount", "currency", "country", "method_code", "destination")
@@ -58,7 +58,7 @@ class Payouts(Resources):
         metadata: Json | None = None,
         refund_id: str | None = None,
     ) -> Json:
-        """Create a payout from checked values. ``refund_id``: the refund that it executes."""
+        """Create a payout from checked values. ``refund_id`` names the refund that it executes."""
         payout: Json = {
             "id": new_id("pout"),
             "object": "payout",
@@ -83,27 +83,27 @@ class Payouts(Resources):
         return payout
 
     def cancel(self, payout_id: str) -> Json:
-        """POST /payouts/{id}/cancel: 422 invalid_state unless created. Releases the money."""
+        """POST /payouts/{id}/cancel. Releases the money. Raises invalid_state (422) unless created."""
         self._require_cancelable(payout_id, ("created",))
         return self.withdraw(payout_id)
 
     # actions of the provider and the bank
 
     def withdraw(self, payout_id: str) -> Json:
-        """created becomes canceled; the reserved money is available again."""
+        """Cancel the payout: created becomes canceled. The reserved money is available again."""
         payout = self._require(payout_id, ("created",), "be canceled")
         self._set_status(payout, "canceled")
         self._release(payout, "payout_canceled")
         return payout
 
     def process(self, payout_id: str) -> Json:
-        """created or on_hold becomes processing."""
+        """Process the payout: created or on_hold becomes processing."""
         payout = self._require(payout_id, ("created", "on_hold"), "be processed")
         self._set_status(payout, "processing")
         return payout
 
     def succeed(self, payout_id: str) -> Json:
-        """The money arrives, by way of processing; the reserved money is spent."""
+        """Let the money arrive, by way of processing. The reserved money is spent."""
         payout = self._require(payout_id, OPEN, "succeed")
         if payout["status"] != "processing":
             self._set_status(payout, "processing")
@@ -114,21 +114,21 @@ class Payouts(Resources):
         return payout
 
     def fail(self, payout_id: str, reason: str = "rejected_by_bank") -> Json:
-        """The bank refuses the payout; the reserved money is available again."""
+        """Refuse the payout as the bank. The reserved money is available again."""
         payout = self._require(payout_id, OPEN, "fail")
         self._set_status(payout, "failed", failure_reason=reason)
         self._release(payout, "payout_failed")
         return payout
 
     def return_(self, payout_id: str, reason: str = "returned_by_bank") -> Json:
-        """After success, the bank sends the amount back; the fee is not returned."""
+        """Send the amount back as the bank, after success. The fee is not returned."""
         payout = self._require(payout_id, ("succeeded",), "be returned")
         self._set_status(payout, "returned", failure_reason=reason)
         self._context.ledger.credit(payout["currency"], payout["amount"], "payout_returned", payout_id)
         return payout
 
     def hold(self, payout_id: str) -> Json:
-        """created or processing becomes on_hold, for a review."""
+        """Hold the payout for a review: created or processing becomes on_hold."""
         payout = self._require(payout_id, ("created", "processing"), "be put on hold")
         self._set_status(payout, "on_hold")
         return payout

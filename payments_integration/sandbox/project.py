@@ -1,4 +1,4 @@
-"""The state of one project of the provider: its API keys, objects, money, endpoints and events."""
+"""Hold the state of one project of the provider: its API keys, objects, money, endpoints and events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_FUNDING = 1_000_000_000_000_000
 
 @dataclass(frozen=True)
 class ProjectRecord:
-    """What is saved of a project. Objects and events are as the API shows them, oldest first."""
+    """The saved state of a project. Objects and events are as the API shows them, oldest first."""
 
     api_key: str
     clock: ClockRecord
@@ -55,7 +55,7 @@ class ProjectRecord:
 class ProjectState:
     """All that one project holds. Use :class:`~payments_integration.sandbox.controls.Project` to change it by hand.
 
-    ``keys`` maps each API key to whether it is valid (False: revoked). The engine's lock protects it.
+    ``keys`` maps each API key to True if it is valid, and to False if it is revoked. The engine's lock protects it.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ProjectState:
             self.ledger.start_with(currency, amount, auditing.FUNDING, "fund")
 
     def record(self) -> ProjectRecord:
-        """What :meth:`restore` needs. A request that still runs is left out: it has changed nothing yet."""
+        """Return the state for :meth:`restore`, without running requests, which have changed nothing yet."""
         return ProjectRecord(
             api_key=self.api_key,
             clock=self.clock.record(),
@@ -114,7 +114,7 @@ class ProjectState:
         )
 
     def restore(self, record: ProjectRecord) -> None:
-        """Take the content of an earlier run; this project is new and has no funds."""
+        """Load the content of an earlier run. This project must be new and without funds."""
         self.clock.restore(record.clock)
         self.faults.restore(record.faults)
         self.dispatcher.restore(record.dispatcher)
@@ -144,7 +144,7 @@ class ProjectState:
         return {"payments": self.payments, "payouts": self.payouts, "refunds": self.refunds}
 
     def owns(self, object_id: str) -> bool:
-        """Whether the project has an object, endpoint or event with this id."""
+        """Return True if the project has an object, endpoint or event with this id."""
         collections: tuple[Collection, ...] = (
             self.payments.items,
             self.payouts.items,
@@ -157,7 +157,7 @@ class ProjectState:
     def fund(self, currency: str, amount: int) -> Json:
         """Add money to the available balance, without a payment. Returns the balance.
 
-        The first call replaces the money that the project started with: the balance is then exactly what a test added.
+        The first call replaces the money that the project started with, so a test has exactly the money that it added.
         """
         _check_funding(currency, amount)
         if left := min(self._first_funds.pop(currency, 0), self.ledger.available(currency)):
@@ -180,7 +180,7 @@ class ProjectState:
         return len(endpoints)
 
     def audit(self) -> list[str]:
-        """The accounting errors of the project; empty when its money adds up."""
+        """Return the accounting errors of the project; empty if its money adds up."""
         return auditing.audit(self.ledger, self.payments, self.payouts, self.refunds, self.events)
 
     def run_due(self, auto_progress: float | None) -> None:
@@ -195,7 +195,7 @@ class ProjectState:
         self.idempotency.prune()
 
     def _due_steps(self, wait: timedelta, now: datetime) -> Iterator[tuple[Callable[[str], Json], str]]:
-        """The next step of each object whose status has not changed for ``wait``.
+        """Yield the next step of each object whose status has not changed for ``wait``.
 
         After a long jump of the clock two steps are due: a created payout then succeeds at once, by way of processing.
         """

@@ -1,6 +1,6 @@
-"""The provider's interface as data: enums, limits, event types, error codes, requests and responses.
+"""Describe the provider's interface as data: enums, limits, event types, error codes, requests and responses.
 
-It is copied by hand from the provider's document and not shared with the app: a mistake in one copy shows up as a
+It is copied by hand from the provider's document and not shared with the app, so a mistake in one copy shows up as a
 disagreement between the two.
 """
 
@@ -90,7 +90,7 @@ MESSAGES: Final[dict[str, str]] = {
 class ApiError(Exception):
     """An error of the API: a code of the catalogue, a message, and the parameter that caused it.
 
-    ``status`` and ``kind`` (the envelope's ``type``) default to those of the catalogue.
+    ``status`` and ``kind`` (the envelope's ``type``) default to the catalogue's values.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ApiError(Exception):
         super().__init__(f"{self.code}: {self.message}")
 
     def envelope(self, request_id: str) -> Json:
-        """``{"error": {type, code, message, request_id}}``, with ``param`` if a parameter caused the error."""
+        """Return ``{"error": {type, code, message, request_id}}``, with ``param`` if a parameter caused the error."""
         error: Json = {"type": self.kind, "code": self.code, "message": self.message, "request_id": request_id}
         if self.param is not None:
             error["param"] = self.param
@@ -135,7 +135,7 @@ class ApiRequest:
 
 @dataclass(frozen=True)
 class ConnectionFault:
-    """What the server does to the connection: ``reset``, ``truncate``, or ``drip`` in pieces with pauses."""
+    """A fault that the server applies to the connection: ``reset``, ``truncate``, or ``drip`` in slow pieces."""
 
     kind: str
     delay: float = 0.0
@@ -144,7 +144,7 @@ class ConnectionFault:
 
 @dataclass
 class ApiResponse:
-    """One HTTP response. ``connection_fault`` is for the server; None means that it sends the response normally."""
+    """One HTTP response. If ``connection_fault`` is None, the server sends the response normally."""
 
     status: int
     body: bytes
@@ -153,10 +153,10 @@ class ApiResponse:
 
 
 def encode_json(data: Json) -> bytes:
-    """JSON as the API sends it."""
+    """Return JSON as the API sends it."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def error_response(error: ApiError, request_id: str) -> ApiResponse:
-    """The response that carries an error's envelope."""
+    """Return the response that carries an error's envelope."""
     return ApiResponse(error.status, encode_json(error.envelope(request_id)), dict(error.headers))

@@ -1,4 +1,4 @@
-"""Dataclasses as JSON and back, by the types of their fields. Reading checks every type."""
+"""Write dataclasses as JSON and read them back by the types of their fields. Reading checks every type."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 from .clock import iso, parse_iso
 
 T = TypeVar("T")
-# bool is an int for Python, but not here.
+# A bool is an int in Python, but not in a record.
 SCALARS: Final[dict[Any, tuple[type, ...]]] = {
     str: (str,), bool: (bool,), int: (int,), float: (float, int), NoneType: (NoneType,),
 }  # fmt: skip
 
 
 class RecordError(ValueError):
-    """The data does not have the shape of the record; the text says where."""
+    """The data does not have the shape of the record. The text says where."""
 
 
 def dump(record: object) -> bytes:
-    """The record as JSON. Times are ISO 8601, bytes are UTF-8 text, sets and tuples are lists."""
+    """Return the record as JSON. Times are ISO 8601, bytes are UTF-8 text, sets and tuples are lists."""
     return json.dumps(record, default=_plain, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def load(kind: type[T], data: Any, where: str = "record") -> T:
-    """The record of this type from parsed JSON. Raises RecordError with the path of the field that is wrong."""
+    """Return the record of this type from parsed JSON. Raises RecordError with the path of the wrong field."""
     loaded: T = _load(kind, data, where)
     return loaded
 
@@ -66,7 +66,7 @@ def _load(kind: Any, data: Any, where: str) -> Any:
 
 def _load_generic(kind: Any, data: Any, where: str) -> Any:
     origin, kinds = get_origin(kind), get_args(kind)
-    if origin is UnionType:  # only with None
+    if origin is UnionType:  # records have unions only with None
         return None if data is None else _load(kinds[0], data, where)
     if origin is dict:
         _require(isinstance(data, dict), kind, where)

@@ -1,4 +1,4 @@
-"""Refunds: of card payments to the card, of all others as a payout to the payer ("Refund", "Refunds")."""
+"""Refund card payments to the card, and all other payments by a payout to the payer ("Refund", "Refunds")."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .validation import Fields
 
 CREATE_FIELDS: Final = ("payment_id", "amount", "destination", "reason")
 OPEN: Final = ("created", "processing")
-# The statuses that a refund takes over from its payout. A payout on hold does not change its refund.
+# A refund copies these statuses from its payout. A payout on hold does not change its refund.
 FOLLOWED_STATUSES: Final = ("processing", "succeeded", "failed", "canceled", "returned")
 
 
@@ -31,7 +31,7 @@ class Refunds(Resources):
     def create(self, body: Json) -> Json:
         """POST /refunds. Required: payment_id, and destination unless the payment was made by card.
 
-        Without an amount it refunds the refundable rest. Reserves the amount, and the fee if it runs as a payout.
+        Without an amount, refunds the refundable rest. Reserves the amount, and the fee if it runs as a payout.
         """
         fields = Fields(body, CREATE_FIELDS)
         fields.require("payment_id")
@@ -65,7 +65,7 @@ class Refunds(Resources):
     # actions of the provider and the bank
 
     def process(self, refund_id: str) -> Json:
-        """created becomes processing."""
+        """Process the refund: created becomes processing."""
         refund = self._require(refund_id, ("created",), "be processed")
         if refund["payout_id"] is not None:
             self._payouts.process(refund["payout_id"])
@@ -74,7 +74,7 @@ class Refunds(Resources):
         return refund
 
     def succeed(self, refund_id: str) -> Json:
-        """The payer receives the money, by way of processing."""
+        """Let the payer receive the money, by way of processing."""
         refund = self._require(refund_id, OPEN, "succeed")
         if refund["payout_id"] is not None:
             self._payouts.succeed(refund["payout_id"])
@@ -86,7 +86,7 @@ class Refunds(Resources):
         return refund
 
     def fail(self, refund_id: str) -> Json:
-        """The refund fails; the money is available again."""
+        """Fail the refund. The money is available again."""
         refund = self._require(refund_id, OPEN, "fail")
         if refund["payout_id"] is not None:
             self._payouts.fail(refund["payout_id"])
@@ -96,7 +96,7 @@ class Refunds(Resources):
         return refund
 
     def cancel(self, refund_id: str) -> Json:
-        """The provider cancels a created refund, without an event; the money is available again."""
+        """Cancel a created refund as the provider, without an event. The money is available again."""
         refund = self._require(refund_id, ("created",), "be canceled")
         if refund["payout_id"] is not None:
             self._payouts.withdraw(refund["payout_id"])
@@ -106,7 +106,7 @@ class Refunds(Resources):
         return refund
 
     def return_(self, refund_id: str) -> Json:
-        """After success, the money comes back and can be refunded again."""
+        """Send the money back, after success. It can be refunded again."""
         refund = self._require(refund_id, ("succeeded",), "be returned")
         if refund["payout_id"] is not None:
             self._payouts.return_(refund["payout_id"])

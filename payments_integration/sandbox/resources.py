@@ -1,4 +1,4 @@
-"""What the resources of one project share: ids, lists with cursor pagination, events, and changes of status.
+"""Share between the resources of a project the ids, the paged lists, the events and the changes of status.
 
 See "List endpoints" and "Events" in the provider's document.
 """
@@ -22,7 +22,7 @@ RETENTION = timedelta(seconds=30 * DAY)
 
 
 class SandboxError(ValueError):
-    """A control was called that the state does not allow, such as paying a canceled payment."""
+    """The state does not allow the control that was called, such as paying a canceled payment."""
 
 
 class UnknownObjectError(SandboxError, LookupError):
@@ -30,12 +30,12 @@ class UnknownObjectError(SandboxError, LookupError):
 
 
 def new_id(prefix: str) -> str:
-    """A new identifier such as ``pay_5f0c…``. Never seeded, because two sandboxes may use the same database."""
+    """Return a new id such as ``pay_5f0c…``. Never seeded, because two sandboxes may use the same database."""
     return f"{prefix}_{secrets.token_hex(12)}"
 
 
 class Collection:
-    """Objects by id, oldest first. The cost of a page depends only on the objects it looks at."""
+    """Objects by id, oldest first. The cost of a page depends only on the objects that it reads."""
 
     def __init__(self) -> None:
         self._items: dict[str, Json] = {}
@@ -50,17 +50,17 @@ class Collection:
         self._items[item["id"]] = item
 
     def get(self, object_id: str) -> Json | None:
-        """The object itself, not a copy, or None."""
+        """Return the object itself, not a copy; None if there is none."""
         return self._items.get(object_id)
 
     def find(self, object_id: str) -> Json:
-        """The object itself, for the controls. Raises UnknownObjectError."""
+        """Return the object itself, for the controls. Raises UnknownObjectError."""
         if object_id not in self._items:
             raise UnknownObjectError(f"there is no {object_id!r} in the sandbox")
         return self._items[object_id]
 
     def get_or_404(self, object_id: str) -> Json:
-        """The object itself, for the API. Raises resource_not_found."""
+        """Return the object itself, for the API. Raises resource_not_found."""
         if object_id not in self._items:
             raise ApiError("resource_not_found", f"There is no object with the id {object_id!r}.")
         return self._items[object_id]
@@ -77,11 +77,11 @@ class Collection:
         self._dropped += count
 
     def since(self, count: int) -> list[Json]:
-        """The objects themselves that were added since there were ``count``, oldest first, if none were removed."""
+        """Return the objects added since there were ``count``, oldest first. Works only if none were removed."""
         return [self._items[object_id] for object_id in self._order[count:]]
 
     def page(self, limit: int, starting_after: str | None, wanted: Callable[[Json], bool]) -> Json:
-        """A page, newest first: ``{object, has_more, data}``. Raises resource_not_found for an unknown cursor."""
+        """Return a page, newest first: ``{object, has_more, data}``. Raises resource_not_found for a wrong cursor."""
         index = len(self._order)
         if starting_after is not None:
             if starting_after not in self._position:
@@ -117,7 +117,7 @@ class EventStore:
         self._on_emit = on_emit
 
     def emit(self, event_type: str, data: Json) -> None:
-        """Store and send an event for an object. The times of events are in the order of the changes."""
+        """Store and send an event for an object. The times of events follow the order of the changes."""
         if event_type not in EVENT_TYPES:
             raise ValueError(f"{event_type!r} is not an event type")
         event: Json = {
@@ -139,7 +139,7 @@ class EventStore:
             self._bodies[event["id"]] = encode_json(event)
 
     def body(self, event_id: str) -> bytes | None:
-        """The bytes that are delivered, equal at every attempt; None if the event is deleted."""
+        """Return the bytes to deliver, equal at every attempt; None if the event is deleted."""
         return self._bodies.get(event_id)
 
     def prune(self) -> None:
@@ -154,7 +154,7 @@ class EventStore:
 
 @dataclass
 class ProjectContext:
-    """The shared parts of one project; ``page_url`` returns the address of a payment's checkout page."""
+    """The shared parts of one project. ``page_url`` returns the address of a payment's checkout page."""
 
     clock: Clock
     events: EventStore
@@ -167,7 +167,7 @@ class ProjectContext:
         self.events.emit(f"{item['object']}.{item['status']}", item)
 
     def stamp(self) -> str:
-        """The time of a change, in the format of the API."""
+        """Return the time of a change, in the format of the API."""
         return iso(self.clock.stamp())
 
 
@@ -187,7 +187,7 @@ class Resources:
         return item
 
     def _require_cancelable(self, object_id: str, statuses: tuple[str, ...]) -> Json:
-        """The object, for the API. Raises resource_not_found and invalid_state."""
+        """Return the object, for the API. Raises resource_not_found and invalid_state."""
         item = self.items.get_or_404(object_id)
         if item["status"] not in statuses:
             raise ApiError("invalid_state", f"A {item['object']} that is {item['status']} cannot be canceled.")

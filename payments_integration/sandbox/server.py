@@ -1,4 +1,4 @@
-"""A threaded HTTP/1.1 server with keep-alive, which can reset, truncate and slow down connections on demand."""
+"""Serve HTTP/1.1 with threads and keep-alive, and reset, truncate and slow down connections on demand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IDLE_SECONDS: Final = 60.0
 class SandboxServer:
     """Serves an engine on a port of this machine (0: a free one) and delivers its events, until it is stopped.
 
-    With ``deliver=False`` you call ``engine.deliver_due()`` and ``engine.tick()`` yourself. Use it as a context
+    With ``deliver=False``, call ``engine.deliver_due()`` and ``engine.tick()`` yourself. Use the server as a context
     manager, or with start() and stop().
     """
 
@@ -49,7 +49,7 @@ class SandboxServer:
 
     @property
     def url(self) -> str:
-        """The address without ``/v1``, such as ``http://127.0.0.1:4567``. RuntimeError if it does not run."""
+        """The address without ``/v1``, such as ``http://127.0.0.1:4567``. Raises RuntimeError if it does not run."""
         if self._server is None:
             raise RuntimeError("the sandbox's server is not running")
         host, port = self._server.server_address[:2]
@@ -62,7 +62,7 @@ class SandboxServer:
         if self._server is not None:
             raise RuntimeError("the sandbox's server is running already")
         if not settings.configured and ENVIRONMENT_VARIABLE not in os.environ:
-            settings.configure(USE_I18N=False)  # a process without Django settings: Django's defaults are enough
+            settings.configure(USE_I18N=False)  # Django's defaults are enough for a process without settings
         self.engine.gateway.closing.clear()
         application = SandboxApplication(self.engine, loopback_only=is_loopback(self._address[0]))
         self._server = SandboxTCPServer(self._address, application)
@@ -106,7 +106,7 @@ class UnreadableBodyError(Exception):
 
 
 class SandboxTCPServer(TCPServer):
-    """One daemon thread per connection. All connections can be closed and all threads joined."""
+    """A server with one daemon thread per connection. All connections can be closed and all threads joined."""
 
     allow_reuse_address = True
     request_queue_size = 128
@@ -154,12 +154,12 @@ class SandboxTCPServer(TCPServer):
             try:
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:
-                continue  # the client has closed it
+                continue  # the client has closed the connection
         for thread in connections.values():
             thread.join()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log errors, except that a client has closed the connection."""
+        """Log errors, unless a client has closed the connection."""
         if not isinstance(sys.exc_info()[1], OSError):
             logger.exception("A connection to the sandbox failed")
 
@@ -305,7 +305,8 @@ class SandboxRequestHandler(BaseHTTPRequestHandler):
     ) -> None:
         if fault is not None and fault.kind == "reset":
             self.close_connection = True
-            # A client may repeat a request by itself if its connection ends before the first byte of the answer.
+            # Send a few bytes first. A client may repeat a request by itself if its connection ends before the first
+            # byte of the answer.
             with suppress(OSError):
                 self.wfile.write(b"HTTP/1.1 ")
                 self.wfile.flush()

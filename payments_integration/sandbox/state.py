@@ -1,4 +1,4 @@
-"""The content of a sandbox in a file, so that a restart keeps it: see "Keep the state" in docs/sandbox.md."""
+"""Keep the content of a sandbox in a file across restarts: see "Keep the state" in docs/sandbox.md."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class StateError(Exception):
-    """A file cannot be used as the state of a sandbox; the text names the file and says what to do."""
+    """A file cannot be used as the state of a sandbox. The text names the file and says what to do."""
 
 
 @dataclass(frozen=True)
 class State:
-    """All that is saved of an engine."""
+    """The saved state of an engine."""
 
     faults: list[Fault]
     projects: list[ProjectRecord]
 
 
 class StateFile:
-    """Saves an engine's content to a file before each answer and each delivery, so that nothing known outside is lost.
+    """Saves an engine's content to a file before each answer and delivery, so that nothing known outside is lost.
 
     Each save replaces the whole file. Only its owner can read it, because it contains secrets.
     """
@@ -71,7 +71,7 @@ class StateFile:
         self._problem = ""
 
     def open(self) -> bool:
-        """Restore a new engine if the file exists, and save with each of its checkpoints. Returns whether it existed.
+        """Restore a new engine if the file exists, and save at each of its checkpoints. Returns True if it existed.
 
         Writes nothing yet. Raises StateError if the file cannot be read, is damaged or is something else.
         """
@@ -89,7 +89,7 @@ class StateFile:
     def save(self, changed: bool) -> str:
         """Write the file if the content differs. Returns "" or why it cannot be written.
 
-        ``changed=False`` does nothing unless an object has changed or a delivery was made or a fault applied.
+        ``changed=False`` does nothing unless an object has changed, a delivery was made or a fault applied.
         """
         with self._lock:
             with self._engine.lock:
@@ -107,7 +107,7 @@ class StateFile:
             return problem
 
     def _write(self, content: bytes) -> str:
-        """Replace the file at once: a reader finds the old or the new content, also after a crash."""
+        """Replace the file atomically. A reader finds the old or the new content, even after a crash."""
         if self._identity() not in (None, self._written):
             return (
                 f"another program has changed {self.path}; the sandbox does not overwrite it. Restart one of the two"
@@ -156,14 +156,14 @@ def _state(engine: Engine) -> State:
 
 
 def _marker(engine: Engine) -> object:
-    """Differs after every change except those that only a request other than GET can make."""
+    """Return a value that differs after every change, except changes that only a request other than GET can make."""
     states = [project.state for project in engine.projects.values()]
     used = sum(fault.used for fault in engine.all_faults())
     return used, [(state.clock.record(), state.dispatcher.changes) for state in states]
 
 
 def _apply(engine: Engine, state: State) -> None:
-    """Fill a new engine, and try whether it works. Raises one of DAMAGES if the state contradicts itself."""
+    """Fill a new engine, and test it. Raises one of DAMAGES if the state contradicts itself."""
     if not state.projects:
         raise ValueError("it has no project")
     for project in state.projects:

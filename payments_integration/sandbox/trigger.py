@@ -1,7 +1,7 @@
 """Make an object and lead it to an event, by requests and actions that the provider's document allows ("Events").
 
-What happens on the way is what happens at the provider: a triggered ``refund.succeeded`` creates a payment, has it
-paid, and refunds it. Every change sends its webhooks.
+The steps are the same as at the provider: a triggered ``refund.succeeded`` creates a payment, lets it be paid, and
+refunds it. Every change sends its webhooks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEFAULT_DESTINATION: Final[Json] = {
     "holder_name": "Ana Soto",
     "holder_document": {"type": "RUT", "number": "11111111-1"},
 }
-#: The events that only some families have, with those families ("States and transitions").
+#: Maps an event that only some families have to these families ("States and transitions").
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "payment.partially_paid": TRANSFERS,
     "payment.overpaid": TRANSFERS,
@@ -40,8 +40,8 @@ DEPOSIT_EVENTS: Final = ("payment.created", "payment.succeeded", "payment.overpa
 DIRECT_EVENTS_MISSED: Final = ("payment.requires_action", "payment.expired", "payment.canceled")
 
 
-#: The steps from a new object to each event: methods of its collection, or of OWN_STEPS. An existing object takes the
-#: last one.
+#: The steps from a new object to each event: methods of its collection, or OWN_STEPS. An existing object takes only
+#: the last one.
 STEPS: Final[dict[str, tuple[str, ...]]] = {
     "payment.created": (),
     "payment.requires_action": ("open_page",),
@@ -94,7 +94,7 @@ OWN_STEPS: Final[dict[str, Callable[[Payments, str], Json]]] = {
 def trigger(project: ProjectState, event: str, values: Json | None = None, object_id: str | None = None) -> Json:
     """Make an object, or take the one with ``object_id``, and lead it to this event type.
 
-    ``values``: fields of the request that creates the object; the others have defaults. Returns ``{event, object,
+    ``values`` are fields of the request that creates the object. Other fields have defaults. Returns ``{event, object,
     events, endpoints}``: the object as it is now, all events that were sent on the way, and the ids of the active
     webhook endpoints that take the event. Raises ApiError as a request would, and SandboxError if the object's status
     does not allow the change. Callers hold the engine's lock.
@@ -135,9 +135,10 @@ def _resources(project: ProjectState) -> dict[str, Resources]:
 
 
 def parse_assignments(lines: Iterable[str]) -> Json:
-    """``["amount=11980", "payer.email=ana@example.cl"]`` as a JSON object. Raises ApiError that names the key.
+    """Parse ``["amount=11980", "payer.email=ana@example.cl"]`` into a JSON object.
 
-    A value that is JSON (``11980``, ``true``, ``null``, ``"11"``, ``{…}``) is what it says; any other is a text.
+    A value that is JSON (``11980``, ``true``, ``null``, ``"11"``, ``{…}``) is parsed. Any other value is a text.
+    Raises ApiError that names the key.
     """
     found: Json = {}
     for line in lines:
@@ -215,7 +216,7 @@ def _payment_body(values: Json, families: tuple[str, ...]) -> Json:
 
 
 def _check_payment(event: str, body: Json) -> None:
-    """Refuse what would fail after the payment exists. The request itself refuses wrong values."""
+    """Refuse values that would fail only after the payment exists. The request itself refuses wrong values."""
     method, amount = METHODS.get(str(body["method_code"])), body["amount"]
     if method is None or type(amount) is not int:
         return
@@ -233,7 +234,7 @@ def _check_payment(event: str, body: Json) -> None:
 
 
 def _new_deposit(project: ProjectState, event: str, values: Json) -> Json:
-    """The payment that a transfer to a new deposit reference makes."""
+    """Return the payment that a transfer to a new deposit reference makes."""
     if event not in DEPOSIT_EVENTS:
         message = f"A transfer to a deposit reference is paid at once, and never comes to {event}."
         raise ApiError("parameter_invalid", message, param="flow")
@@ -247,7 +248,7 @@ def _new_deposit(project: ProjectState, event: str, values: Json) -> Json:
 
 
 def _new_refund(project: ProjectState, values: Json) -> Json:
-    """A refund of the payment in ``payment_id``, or of a new one that is paid."""
+    """Return a refund of the payment in ``payment_id``, or of a new paid payment."""
     body = dict(values)
     if "destination" in body:
         body["destination"] = _merged(DEFAULT_DESTINATION, body["destination"])
@@ -297,7 +298,7 @@ def _call(project: ProjectState, operation: str, body: Json) -> Json:
 
 
 def _where(use: str, values: Json, families: tuple[str, ...] = ()) -> Json:
-    """A country, currency and method that fit what is given, of one of these families if possible."""
+    """Return a country, currency and method that fit the given values, of one of these families if possible."""
     fitting = [
         {"country": method.country, "currency": method.currency, "method_code": method.code}
         for method in sorted(METHODS.values(), key=lambda method: method.family not in families)
@@ -310,7 +311,7 @@ def _where(use: str, values: Json, families: tuple[str, ...] = ()) -> Json:
 
 
 def _merged(base: Json, changes: Any) -> Any:
-    """A deep copy of an object with these changes; anything but an object replaces it."""
+    """Return a deep copy of an object with these changes. Anything but an object replaces it."""
     if not isinstance(changes, dict):
         return changes
     merged = copy.deepcopy(base)

@@ -1,4 +1,4 @@
-"""``payments-sandbox trigger``: have a sandbox that runs make an object and send an event."""
+"""``payments-sandbox trigger``: let a running sandbox make an object and send an event."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .trigger import parse_assignments
 from .validation import is_loopback, is_web_url
 
 TIMEOUT = 30
-#: Exit codes of a wrong argument, and of a sandbox that does not answer.
+#: Exit codes for a wrong argument and for a sandbox that does not answer.
 EXIT_USAGE, EXIT_UNREACHABLE = 2, 4
 
 
 def add_trigger_arguments(parser: ArgumentParser) -> None:
-    """Add the event, and what the object is made of."""
+    """Add the arguments for the event and the object."""
     parser.add_argument("event", help="event type, such as payment.succeeded")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="values",
@@ -31,7 +31,7 @@ def add_trigger_arguments(parser: ArgumentParser) -> None:
 
 
 def add_sandbox_arguments(parser: ArgumentParser) -> None:
-    """Add which sandbox it is, and which of its projects."""
+    """Add the arguments for the sandbox and its project."""
     parser.add_argument(
         "--url", default=f"http://127.0.0.1:{DEFAULT_PORT}", help="address of the sandbox (http://127.0.0.1:8400)"
     )
@@ -53,7 +53,7 @@ def trigger(options: Namespace, output: Output) -> Sequence[str]:
 
 
 def run(url: str, options: Namespace, headers: dict[str, str], output: Output) -> Sequence[str]:
-    """The same for an address that is checked. ``headers`` may name the project."""
+    """Do the same for an address that is already checked. ``headers`` may name the project."""
     found = _post(url, options, headers)
     item = found["object"]
     output.write(f"{item.get('id', item['object'])}  {item.get('status', item['currency'])}\n")
@@ -65,7 +65,7 @@ def run(url: str, options: Namespace, headers: dict[str, str], output: Output) -
 
 
 def _post(url: str, options: Namespace, headers: dict[str, str]) -> Json:
-    """The answer of the sandbox. Raises CommandFailedError, which names the field that it refuses."""
+    """Return the answer of the sandbox. Raises CommandFailedError, which names a refused field."""
     body: Json = {"event": options.event}
     try:
         if values := parse_assignments(options.values):

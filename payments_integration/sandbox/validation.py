@@ -1,4 +1,4 @@
-"""Validation of request bodies, field by field: every error names its parameter ("Shared shapes", "Limits")."""
+"""Validate request bodies field by field. Every error names its parameter ("Shared shapes", "Limits")."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .protocol import (
 MAX_TEXT = 500
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]+")
 _E164 = re.compile(r"\+[1-9][0-9]{1,14}")
-# A URI as RFC 3986 defines it: ASCII only, each character only where it is allowed.
+# A URI by RFC 3986: only ASCII, and each character only in the places that allow it.
 _CHAR = r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})"
 _URI = re.compile(
     rf"[a-z]+://(?:{_CHAR}*|(?:{_CHAR}*@)?\[[0-9A-Fa-f:.]+\](?::[0-9]*)?)(?:/{_CHAR}*)*"
@@ -33,7 +33,7 @@ _URI = re.compile(
 
 
 class Fields:
-    """One JSON object of a request, read by name. ``null`` counts as absent; unknown names are refused."""
+    """One JSON object of a request, read by name. ``null`` counts as absent. Unknown names are refused."""
 
     def __init__(self, data: Json, known: Iterable[str], prefix: str = "") -> None:
         self._data = data
@@ -44,7 +44,7 @@ class Fields:
                 raise self.invalid(name, "This parameter is not known.")
 
     def invalid(self, name: str, message: str) -> ApiError:
-        """A parameter_invalid for this field."""
+        """Return a parameter_invalid for this field."""
         return ApiError("parameter_invalid", message, param=self._prefix + name)
 
     def require(self, *names: str) -> None:
@@ -54,7 +54,7 @@ class Fields:
                 raise ApiError("parameter_missing", "This parameter is required.", param=self._prefix + name)
 
     def text(self, name: str, *, max_length: int = MAX_TEXT) -> str | None:
-        """A string that is not blank."""
+        """Return a string that is not blank; None if absent."""
         value = self._data.get(name)
         if value is None:
             return None
@@ -65,14 +65,17 @@ class Fields:
         return value
 
     def choice(self, name: str, options: tuple[str, ...]) -> str | None:
-        """One of a fixed set of strings."""
+        """Return one of a fixed set of strings; None if absent."""
         value = self._data.get(name)
         if value is not None and (not isinstance(value, str) or value not in options):
             raise self.invalid(name, f"This must be one of {', '.join(options)}.")
         return value
 
     def amount(self, name: str = "amount") -> int | None:
-        """An integer in minor units: never a bool, a float or a string; above zero and within int64."""
+        """Return an integer in minor units, above zero and within int64; None if absent.
+
+        Refuses a bool, a float and a string.
+        """
         value = self._data.get(name)
         if value is None:
             return None
@@ -85,7 +88,7 @@ class Fields:
         return value
 
     def sub(self, name: str, known: Iterable[str]) -> Fields | None:
-        """A nested object."""
+        """Return a nested object; None if absent."""
         value = self._data.get(name)
         if value is None:
             return None
@@ -94,21 +97,21 @@ class Fields:
         return Fields(value, known, f"{self._prefix}{name}.")
 
     def present(self, *names: str) -> Json:
-        """A copy of those of the named fields that are present."""
+        """Return a copy of the named fields that are present."""
         return {name: self._data[name] for name in names if self._data.get(name) is not None}
 
     # fields and objects of the API
 
     def country(self) -> str:
-        """A supported country; empty if absent."""
+        """Return a supported country; empty if absent."""
         return self.choice("country", COUNTRIES) or ""
 
     def currency(self) -> str:
-        """A supported currency; empty if absent."""
+        """Return a supported currency; empty if absent."""
         return self.choice("currency", CURRENCIES) or ""
 
     def document(self, name: str) -> Json | None:
-        """``{type, number}``, both required."""
+        """Return ``{type, number}``, both required; None if absent."""
         fields = self.sub(name, ("type", "number"))
         if fields is None:
             return None
@@ -118,7 +121,7 @@ class Fields:
         return fields.present("type", "number")
 
     def payer(self) -> Json | None:
-        """The payer; every field is optional."""
+        """Return the payer, whose fields are all optional; None if absent."""
         names = ("name", "email", "phone", "document", "ip", "device_id")
         fields = self.sub("payer", names)
         if fields is None:
@@ -132,7 +135,7 @@ class Fields:
         return fields.present(*names)
 
     def destination(self) -> Json | None:
-        """A bank account. The provider's document shows no other type, so others are refused."""
+        """Return a bank account; None if absent. Refuses other types, because the provider's document shows none."""
         names = ("type", "bank_code", "account_number", "account_type", "holder_name", "holder_document")
         fields = self.sub("destination", names)
         if fields is None:
@@ -147,7 +150,7 @@ class Fields:
         return fields.present(*names)
 
     def metadata(self) -> Json:
-        """At most 20 string keys, each with a string of at most 500 characters; empty when absent."""
+        """Return at most 20 keys, each with a string of at most 500 characters; empty if absent."""
         value = self._data.get("metadata")
         if value is None:
             return {}
@@ -163,14 +166,14 @@ class Fields:
         return dict(value)
 
     def return_url(self) -> str | None:
-        """The URL that the payer returns to: http or https only, so that a browser never runs it as a script."""
+        """Return the URL for the payer's return. Only http or https, so that a browser never runs it as a script."""
         url = self.text("return_url", max_length=2_048)
         if url is not None and not is_web_url(url):
             raise self.invalid("return_url", "This must be an absolute http or https URL.")
         return url
 
     def endpoint_url(self) -> str:
-        """An https URL, or http for loopback hosts, so that local development works."""
+        """Return an https URL. Accepts http for loopback hosts, so that local development works."""
         self.require("url")
         url = self.text("url", max_length=2_048) or ""
         if not is_web_url(url):
@@ -181,7 +184,7 @@ class Fields:
         return url
 
     def event_types(self) -> list[str]:
-        """Known event types without repeats, in the given order; all types if absent."""
+        """Return known event types without repeats, in the given order; all types if absent."""
         value = self._data.get("events")
         if value is None:
             return list(EVENT_TYPES)
@@ -194,7 +197,7 @@ class Fields:
 
 
 def is_web_url(url: str) -> bool:
-    """Whether this is an absolute http(s) URL with a host that follows RFC 3986."""
+    """Return True if this is an absolute http(s) URL with a host that follows RFC 3986."""
     if not _URI.fullmatch(url):
         return False
     try:
@@ -205,7 +208,7 @@ def is_web_url(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name is this machine."""
+    """Return True if a host name is this machine."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

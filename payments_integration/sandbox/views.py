@@ -1,4 +1,4 @@
-"""The API's view, the OpenAPI document, and the checkout page, where you act as the payer."""
+"""Serve the API, the OpenAPI document, and the checkout page, where you act as the payer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .resources import SandboxError, UnknownObjectError
 ENGINE_KEY: Final = "payments_sandbox.engine"
 CONNECTION_FAULT_KEY: Final = "payments_sandbox.connection_fault"
 TEMPLATES: Final = Path(__file__).resolve().parent.parent / "templates"
-# Who writes the decimals with a point; the others write a comma.
+# The countries that write decimals with a point. The others write a comma.
 POINT_COUNTRIES: Final = ("PE", "MX")
-# Each country's own symbols, with the space that follows them. It writes any other currency as its code.
+# Each country's own symbols, with the space that follows them. Other currencies are written as their code.
 SYMBOLS: Final = {
     "CL": {"CLP": "$", "USD": "US$"},
     "CO": {"COP": "$", "USD": "US$"},
@@ -34,24 +34,24 @@ SYMBOLS: Final = {
     "BR": {"BRL": "R$\xa0", "USD": "US$\xa0", "MXN": "MX$\xa0"},
 }
 PAYABLE: Final = (*WAITING, "expired", "partially_paid", "on_hold")
-# Where a button of the checkout page leads. A second click finds the payment there.
+# The statuses after a button of the checkout page. After a second click, the payment has one of them.
 RESULTS: Final[dict[str, tuple[str, ...]]] = {
     "pay": ("succeeded", "overpaid"),
     "fail": ("failed",),
     "expire": ("expired",),
 }
 
-# An engine of its own, so that the pages do not depend on the merchant's TEMPLATES setting.
+# A separate engine, so that the pages do not depend on the merchant's TEMPLATES setting.
 _templates = TemplateEngine(dirs=[str(TEMPLATES)])
 
 
 def engine_of(request: HttpRequest) -> Engine:
-    """The engine that the WSGI application put into the request."""
+    """Return the engine that the WSGI application put into the request."""
     return cast("Engine", request.META[ENGINE_KEY])
 
 
 def render(name: str, context: dict[str, object], status: int = 200) -> HttpResponse:
-    """An HTML page from the sandbox's own templates."""
+    """Return an HTML page from the sandbox's own templates."""
     html = _templates.get_template(f"payments_sandbox/{name}").render(Context(context, use_l10n=False))
     response = HttpResponse(html, status=status, content_type="text/html; charset=utf-8")
     response.headers["Cache-Control"] = "no-store"
@@ -60,17 +60,17 @@ def render(name: str, context: dict[str, object], status: int = 200) -> HttpResp
 
 
 def query_params(request: HttpRequest) -> dict[str, str]:
-    """The query parameters, parsed without the merchant's settings. Of a repeated parameter the last value."""
+    """Return the query parameters, parsed without the merchant's settings. The last of repeated values counts."""
     return dict(parse_qsl(request.META.get("QUERY_STRING", ""), keep_blank_values=True))
 
 
 def form_fields(request: HttpRequest) -> dict[str, str]:
-    """The fields of a posted form."""
+    """Return the fields of a posted form."""
     return dict(parse_qsl(request.read().decode("utf-8", "replace"), keep_blank_values=True))
 
 
 def json_body(request: HttpRequest) -> Json:
-    """The JSON object in the body; empty if there is no body. Raises ValueError."""
+    """Return the JSON object in the body; empty if there is no body. Raises ValueError."""
     raw = request.read()
     data = json.loads(raw) if raw.strip() else {}
     if not isinstance(data, dict):
@@ -79,9 +79,10 @@ def json_body(request: HttpRequest) -> Json:
 
 
 def is_cross_site(request: HttpRequest) -> bool:
-    """Whether a browser sent this from another site's page; a page of another port is one.
+    """Return True if a browser sent this from another site's page. A page of another port is another site.
 
-    Every browser sends Origin with a POST. Sec-Fetch-Site is a second line; a link to a page may come from anywhere.
+    Every browser sends Origin with a POST. Sec-Fetch-Site is a second line of defence. It is ignored for a GET,
+    because a link to a page may be on any site.
     """
     origin = request.headers.get("Origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("Host"):
@@ -91,24 +92,27 @@ def is_cross_site(request: HttpRequest) -> bool:
 
 
 def format_amount(amount: int, currency: str, country: str = "") -> str:
-    """Minor units as the country writes them: 14990 CLP is ``$14.990`` in Chile. Without a country, ``CLP 14,990``."""
+    """Format minor units as the country writes them: 14990 CLP is ``$14.990`` in Chile.
+
+    Without a country, the result is ``CLP 14,990``.
+    """
     symbol = SYMBOLS.get(country, {}).get(currency, f"{currency}\xa0")
     return f"{symbol}{format_number(amount, currency, country)}"
 
 
 def format_number(amount: int, currency: str, country: str = "") -> str:
-    """The same without the symbol, as the field of the checkout page shows it."""
+    """Format minor units without the symbol, as the field of the checkout page shows them."""
     exponent = EXPONENTS.get(currency, 2)
     text = f"{amount:,}"
     if exponent:
         whole, rest = divmod(amount, 10**exponent)
-        # Nobody in Colombia writes the decimals of a whole number of pesos.
+        # Colombians do not write the decimals of a whole number of pesos.
         text = f"{whole:,}" if currency == "COP" and not rest else f"{whole:,}.{rest:0{exponent}d}"
     return text if country in ("", *POINT_COUNTRIES) else text.translate(str.maketrans(",.", ".,"))
 
 
 def api(request: HttpRequest, operations: Mapping[str, str], object_id: str = "") -> HttpResponse:
-    """Any path under ``/v1``. ``operations`` maps HTTP methods to operations; it is empty for unknown paths."""
+    """Answer any path under ``/v1``. ``operations`` maps HTTP methods to operations; empty for unknown paths."""
     api_response = engine_of(request).handle(
         ApiRequest(
             method=request.method or "",
@@ -126,7 +130,7 @@ def api(request: HttpRequest, operations: Mapping[str, str], object_id: str = ""
 
 
 def openapi(request: HttpRequest) -> HttpResponse:
-    """``GET /openapi.json``: the OpenAPI document for this address, without key, faults and rate limits."""
+    """Answer ``GET /openapi.json`` with the OpenAPI document of this address, without key, faults and rate limits."""
     if request.method not in ("GET", "HEAD"):
         return HttpResponseNotAllowed(["GET"])
     content = encode_json(document(engine_of(request).base_url or ""))
@@ -134,7 +138,7 @@ def openapi(request: HttpRequest) -> HttpResponse:
 
 
 def checkout(request: HttpRequest, payment_id: str) -> HttpResponse:
-    """GET shows the page and marks a created payment as requires_action; POST executes the button that was pressed."""
+    """Show the page for a GET, execute the pressed button for a POST. A created payment becomes requires_action."""
     engine = engine_of(request)
     engine.tick()
     try:
@@ -152,7 +156,7 @@ def checkout(request: HttpRequest, payment_id: str) -> HttpResponse:
     try:
         _act(engine, payment, action, fields.get("amount", ""))
     except SandboxError as error:
-        payment = engine.open_checkout(payment_id)  # as it is now
+        payment = engine.open_checkout(payment_id)  # read its current status
         if payment["status"] not in RESULTS.get(action, ()):
             return _checkout_page(engine, payment, str(error), typed=fields.get("amount", ""))
     return HttpResponse(status=303, headers={"Location": _return_url(engine, payment_id) or request.path_info})
@@ -173,9 +177,9 @@ def _act(engine: Engine, payment: Json, action: str, amount: str) -> None:
 
 
 def parse_amount(text: str, currency: str, country: str) -> int:
-    """The minor units of a typed amount: ``12.34`` or ``12,34`` USD is 1234, ``1234`` CLP is 1234.
+    """Return the minor units of a typed amount: ``12.34`` or ``12,34`` USD is 1234, ``1234`` CLP is 1234.
 
-    Thousands separators must be those of the country, because ``1.000`` can mean one or one thousand. Raises
+    Accepts only the country's thousands separators, because ``1.000`` can mean one or one thousand. Raises
     SandboxError.
     """
     exponent = EXPONENTS[currency]
@@ -192,7 +196,7 @@ def parse_amount(text: str, currency: str, country: str) -> int:
 
 
 def _return_url(engine: Engine, payment_id: str) -> str | None:
-    """The merchant's return_url with the payment's id added to its query."""
+    """Return the merchant's return_url with the payment's id added to its query; None if there is none."""
     with engine.lock:
         url = engine.project_of(payment_id).payments.internals[payment_id].return_url
     if url is None:

@@ -1,4 +1,4 @@
-"""For merchants' own tests: a running sandbox of the provider, and signed deliveries.
+"""Give merchants' own tests a running sandbox of the provider, and signed deliveries.
 
     def test_order_is_paid(client, db, payments_sandbox):
         payment = create_payment(amount=1000, currency="CLP", country="CL", method_code="cl_webpay_card")
@@ -8,7 +8,8 @@
         assert payment.status == "succeeded"
 
 The fixture belongs to a pytest plugin, which pytest loads by itself. In a ``TestCase``, use
-``with ProviderSandbox() as sandbox``. A test without either reaches no provider: the client stays on this machine.
+``with ProviderSandbox() as sandbox``. A test without either cannot reach a provider, because the client stays on this
+machine.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def signed_delivery(event: Mapping[str, Any] | bytes, secret: str, *, now: float
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        # Loaded on first use: pytest imports this package for its plugin before Django is configured.
+        # Load it on first use, because pytest imports this package for its plugin before Django is configured.
         if name != "ProviderSandbox":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return import_module("payments_integration.testing.provider").ProviderSandbox

@@ -1,4 +1,4 @@
-"""The pytest plugin. Pytest loads it automatically if the app is installed."""
+"""Offer the sandbox as a pytest fixture. Pytest loads this plugin automatically if the app is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def payments_sandbox(settings: Any) -> Iterator[Any]:
-    """A running sandbox that the account "default" uses. See ``payments_integration.testing``."""
-    # Not at the top, because the plugin is loaded before Django is configured.
+    """Run a sandbox that the account "default" uses. See ``payments_integration.testing``."""
+    # Imported here because the plugin is loaded before Django is configured.
     with import_module("payments_integration.testing.provider").ProviderSandbox(settings=settings) as sandbox:
         yield sandbox

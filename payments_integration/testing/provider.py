@@ -1,4 +1,4 @@
-"""The sandbox as a context manager that changes the settings to use it."""
+"""Run the sandbox as a context manager that changes the settings to use it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,23 @@ from payments_integration.sandbox.engine import DEFAULT_FUNDS
 
 API_KEY = "sk_test_sandbox"
 WEBHOOK_SECRET = "whsec_sandbox"  # noqa: S105  (a test's provider)
-#: The host in the endpoint's URL. Deliveries reach the webhook view through Django's test client.
+#: The host in the endpoint's URL. Django's test client carries the deliveries to the webhook view.
 MERCHANT = "https://testserver"
 
 
 class ProviderSandbox:
     """A sandbox on a free port of this machine. Inside the ``with`` block the account's settings use it.
 
-    It sends nothing on its own: :meth:`deliver` posts the due deliveries to your project's webhook view, and
-    :meth:`settle` also does the work of a worker. ``webhook_url``: deliver over HTTP to this URL instead (a live
-    server). ``options`` overrides keys of PAYMENTS_INTEGRATION. ``settings``: pytest-django's fixture, in a fixture of
-    your own; then the changes of the sandbox and of the test are undone in the right order. Other arguments go to the
-    sandbox's ``Engine``. It has money in every currency; ``funds={}`` starts without any, for tests of a refusal.
+    It sends nothing on its own. :meth:`deliver` posts the due deliveries to your project's webhook view, and
+    :meth:`settle` also does the work of a worker. The sandbox has money in every currency.
+
+    Args:
+        account: The alias of the account that uses the sandbox.
+        webhook_url: Deliver over HTTP to this URL instead, for a live server.
+        options: Override keys of PAYMENTS_INTEGRATION.
+        settings: pytest-django's fixture, if you call this in a fixture of your own. The changes of the sandbox and of
+            the test are then undone in the right order.
+        engine: Other arguments for the sandbox's ``Engine``. ``funds={}`` starts without money, to test a refusal.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""The views, by the kind of object."""
+"""Serve the API. Each module has the views of one kind of object."""

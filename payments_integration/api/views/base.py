@@ -1,4 +1,4 @@
-"""The base classes of all views: the app's own settings, one call of a service, the provider's error envelope."""
+"""Give all views the app's own settings, one call of a service, and the provider's error envelope."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ logger = logging.getLogger(__name__)
 
 KEY_HEADER = "Idempotency-Key"
 REQUEST_ID_HEADER = "Request-Id"
-#: Marks the answer to a call that an earlier request with the same key made.
+#: Marks the answer to a call that an earlier request made with the same key.
 REPLAYED_HEADER = "Idempotent-Replayed"
-#: What changes with each answer although the row does not.
+#: Fields that change with each answer although the row does not.
 _SIGNED = ("status_url", "receipt_url")
 #: Spec, "Limits".
 MAX_KEY = 255
 
 
 def _classes(option: str) -> list[type[Any]]:
-    """The classes that an option such as API_PERMISSION_CLASSES names; importing them again costs a look-up.
+    """Return the classes that an option such as API_PERMISSION_CLASSES names. Repeated imports only cost a look-up.
 
     Raises ImportError for a wrong path, which a system check reports (E014).
     """
@@ -67,7 +67,7 @@ def _classes(option: str) -> list[type[Any]]:
 
 
 class ObjectParser(BaseParser):
-    """A JSON object of at most 256 KB.
+    """Parse a JSON object of at most 256 KB.
 
     Django REST framework's ``JSONParser`` limits neither size nor depth, and accepts text that no database stores.
     """
@@ -81,20 +81,20 @@ class ObjectParser(BaseParser):
         try:
             found = schemas.decode_object(body)
         except schemas.WireError:
-            # The message of WireError may quote the body.
+            # ``from None``, because the message of WireError may quote the body.
             raise ParseError(_("This is not a JSON object in UTF-8.")) from None
         parser_context["view"].body_is_read = True
         return found
 
 
 class ByAccept(DefaultContentNegotiation):
-    """By the Accept header alone. A project's URL_FORMAT_OVERRIDE does not apply."""
+    """Negotiate by the Accept header alone. A project's URL_FORMAT_OVERRIDE does not apply."""
 
     settings = SimpleNamespace(URL_FORMAT_OVERRIDE=None)  # type: ignore[assignment]
 
 
 class CompactJSON(JSONRenderer):
-    """Compact JSON in UTF-8. Neither a project's settings nor the Accept header change it."""
+    """Render compact JSON in UTF-8. Neither a project's settings nor the Accept header change it."""
 
     compact, ensure_ascii, strict = True, False, True
 
@@ -103,14 +103,14 @@ class CompactJSON(JSONRenderer):
 
 
 class ApiView(GenericAPIView[Any]):
-    """A path of the API; ``routes`` has its methods.
+    """A path of the API. ``routes`` has its methods.
 
-    Everything that affects security is set here or by an option of this app: a project's defaults for Django REST
-    framework are for its own API, and must not open this one.
+    Everything that affects security is set here or by an option of this app. A project's defaults for Django REST
+    framework are for its own API and must not open this one.
     """
 
     routes: ClassVar[Mapping[str, Route]] = {}
-    #: The query parameters, if they are no filters.
+    #: The query parameters, if they are not filters.
     query_serializer: ClassVar[type[Serializer[Any]] | None] = None
     filterset_class: ClassVar[Any] = None
 
@@ -124,13 +124,13 @@ class ApiView(GenericAPIView[Any]):
     pagination_class: type[SinglePage] = SinglePage
     schema = RouteSchema()
 
-    #: The names in the body or the query whose values are not null: an error tells a missing one from a wrong one.
+    #: The names in the body or the query with a value that is not null. An error says "missing" for other names.
     sent: Collection[str] = ()
     _throttles: Sequence[BaseThrottle] = ()
     request_id = ""
     #: Set by the parser.
     body_is_read = False
-    #: Whether the call was recorded by an earlier request.
+    #: True if an earlier request recorded the call.
     is_replay = False
 
     @classmethod
@@ -147,7 +147,7 @@ class ApiView(GenericAPIView[Any]):
         method = self.request.method or ""
         return self.routes.get("GET" if method == "HEAD" else method)
 
-    # set by options
+    # Set by options
 
     def get_authenticators(self) -> list[BaseAuthentication]:
         return [each() for each in _classes("API_AUTHENTICATION_CLASSES")]
@@ -160,12 +160,12 @@ class ApiView(GenericAPIView[Any]):
         return self._throttles
 
     def get_authenticate_header(self, request: Request) -> str:
-        # Without this header, as with sessions, Django REST framework answers 403 to a caller who is not signed in.
+        # Without this header, which sessions do not have, Django REST framework answers 403 instead of 401.
         return super().get_authenticate_header(request) or 'Session realm="api"'
 
-    # the steps of a request
+    # The steps of a request
 
-    @sensitive_variables()  # of every step: a report of an error would show the payer
+    @sensitive_variables()  # for every step: an error report would show the payer
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         self.request_id = f"req_{uuid.uuid4().hex}"
         try:
@@ -183,7 +183,7 @@ class ApiView(GenericAPIView[Any]):
         return response
 
     def _if_changed(self, request: HttpRequest, response: Any) -> Any:
-        """304 for a GET with the ETag of the same answer. Caches keep nothing; a client that polls reads less."""
+        """Return a 304 for a GET with the ETag of the same answer. A client that polls then reads less."""
         data = getattr(response, "data", None)
         if request.method not in SAFE_METHODS or response.status_code != 200 or data is None:
             return response
@@ -195,10 +195,10 @@ class ApiView(GenericAPIView[Any]):
         return get_conditional_response(request, etag=etag, response=response) or response
 
     def _rate_limit(self) -> dict[str, int]:
-        """The provider's headers about the throttle that counted the request (spec, "Limits")."""
+        """Return the rate limit headers of the throttle that counted the request (spec, "Limits")."""
         for each in self._throttles:
             counted: Any = each
-            # Of Django REST framework's own kind. A throttle that did not count the request has no history.
+            # Only Django REST framework's own kind has these attributes. Without a history it counted nothing.
             if isinstance(each, SimpleRateThrottle) and getattr(each, "history", None):
                 limit, used = counted.num_requests, len(counted.history)
                 reset = max(1, math.ceil(counted.duration - (counted.now - counted.history[-1])))
@@ -211,16 +211,19 @@ class ApiView(GenericAPIView[Any]):
         size = self._size_of_body(request) if self.route is not None and request.method == "POST" else 0
         super().initial(request, *args, **kwargs)
         if self.route is not None:
-            # Django REST framework takes some bodies that it could not read for empty ones, for instance if reading
-            # breaks off in the check of the CSRF token. A refund with an empty body is a refund of everything.
+            # Django REST framework treats some unreadable bodies as empty, for example if reading breaks off during
+            # the check of the CSRF token. A refund with an empty body would refund everything.
             if size and request.data is not None and not self.body_is_read:
                 raise errors.broke_off()
             self._check_query(self.query_parameters() if request.method in SAFE_METHODS else [])
 
     def _size_of_body(self, request: Request) -> int:
-        """The size that the caller names. Raises Problem if there is a body without one, and for another type."""
+        """Return the body's size as the caller states it. Raises Problem for a body without a stated size.
+
+        Raises UnsupportedMediaType for another content type.
+        """
         if request.content_type and self.get_content_negotiator().select_parser(request, self.get_parsers()) is None:
-            # Also without content: a form is never meant here.
+            # Refused even without content, because a form is never meant here.
             raise UnsupportedMediaType(request.content_type[:64])
         length = request.META.get("CONTENT_LENGTH") or ""
         if length.isascii() and length.isdigit():
@@ -230,8 +233,9 @@ class ApiView(GenericAPIView[Any]):
         return 0
 
     def _check_query(self, known: Collection[str]) -> None:
-        """Raise Problem for a query parameter that is unknown, empty or given twice: to ignore a filter would show
-        rows that it excludes.
+        """Raise Problem for a query parameter that is unknown, empty or given twice.
+
+        An ignored filter would show rows that it should exclude.
         """
         for name, values in self.request.GET.lists():
             if name not in known:
@@ -241,7 +245,7 @@ class ApiView(GenericAPIView[Any]):
                 raise errors.invalid(name, _("This must be given once, and not be empty."))
 
     def query_parameters(self) -> list[str]:
-        """The names of the query parameters of a GET."""
+        """Return the names of the query parameters of a GET."""
         if self.query_serializer is not None:
             return [*self.query_serializer().fields]
         filters = self.filterset_class.base_filters if self.filterset_class else ()
@@ -266,13 +270,13 @@ class ApiView(GenericAPIView[Any]):
         return errors.respond(problem, self.request_id)
 
     def _has_stale_session(self) -> bool:
-        """Whether the caller sent the cookie of a session that is over: Django has then dropped its key."""
+        """Return True if the caller sent the cookie of an ended session. Django has then dropped its key."""
         session = getattr(self.request, "session", None)
         sent = self.request.COOKIES.get(settings.SESSION_COOKIE_NAME)
         return bool(sent) and session is not None and session.is_empty()
 
     def _failed(self, request: HttpRequest, error: Exception) -> Response:
-        """The envelope for an unexpected exception, which is reported as Django reports any other."""
+        """Return the envelope for an unexpected exception, and report it as Django reports any other."""
         got_request_exception.send(sender=type(self), request=request)
         response = self.finalize_response(self.request, errors.respond(errors.internal(), self.request_id))
         reason = response.reason_phrase
@@ -281,19 +285,19 @@ class ApiView(GenericAPIView[Any]):
 
     @property
     def _route_id(self) -> str:
-        """For the log."""
+        """The route's id, for the log."""
         return self.route.id if self.route is not None else "no route"
 
-    # rows, and how they are shown
+    # Rows, and how they are shown
 
     def rows(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """The rows that the caller may see; each row says whether it is the caller's own."""
+        """Return the rows that the caller may see. For callers who are not staff, each row has ``is_own``."""
         user = self.request.user
         current = conf.current()
         found: QuerySet[Any] = import_string(current.API_QUERYSET)(queryset, user)
         if self.request.method not in SAFE_METHODS or current.API_ACCOUNT_CHECK:
-            # An object in an account that the caller may not use cannot be changed. A project that decides about
-            # accounts also hides the rows of the others.
+            # A caller cannot change an object in an account that they may not use. If the project decides about
+            # accounts, the rows of the other accounts are hidden too.
             found = found.filter(account__in=accounts.usable(user))
         return found if permissions.is_staff(user) else querysets.with_owner(found, user)
 
@@ -301,8 +305,8 @@ class ApiView(GenericAPIView[Any]):
         return self.rows(super().get_queryset())
 
     def find(self, rows: QuerySet[Any], pk: object, param: str | None = None) -> Any:
-        """The row with this id. Raises Problem (404) if it does not exist or this caller may not see it."""
-        # No database takes every text.
+        """Return the row with this id. Raises Problem (404) if it does not exist or this caller may not see it."""
+        # Databases raise errors for some texts, such as one with a NUL character.
         is_id = isinstance(pk, str) and pk.isascii() and pk.isprintable()
         row = rows.filter(pk=pk).first() if is_id else None
         if row is None:
@@ -314,7 +318,7 @@ class ApiView(GenericAPIView[Any]):
         return {**super().get_serializer_context(), "sees_personal": self._sees_personal}
 
     def _sees_personal(self, row: Any) -> bool:
-        """Staff by permission; other users in their own rows."""
+        """Return True for staff with the permission, and for other users in their own rows."""
         user = self.request.user
         if permissions.is_staff(user):
             return permissions.may(user, "view_personal_data")
@@ -328,7 +332,7 @@ class ListView(ApiView):
         return self.respond_with(self.filter_queryset(self.get_queryset()))
 
     def respond_with(self, found: Any) -> Response:
-        """One page of them."""
+        """Return one page of the rows."""
         page = self.paginate_queryset(found)
         return self.get_paginated_response(self.get_serializer(page, many=True).data)
 
@@ -342,7 +346,7 @@ class SendingView(ApiView):
     """A path whose POST changes something at the provider."""
 
     def body(self) -> dict[str, Any]:
-        """The parameters in the body. Raises Problem for an unknown one, and for a missing or wrong key."""
+        """Return the parameters in the body. Raises Problem for an unknown one, and for a missing or wrong key."""
         if not self.routes["POST"].changes_operation:
             self.key()
         body = dict(self.request.data)
@@ -360,7 +364,7 @@ class SendingView(ApiView):
         return {**{name: None for name, field in known.items() if field.required}, **body}
 
     def key(self) -> str:
-        """The caller's key as the outbox stores it: equal keys of two users are different keys."""
+        """Return the caller's key as the outbox stores it. Equal keys of two users are different keys."""
         key = self.request.headers.get(KEY_HEADER)
         if not key:
             raise errors.missing(KEY_HEADER, _("Every POST needs the header Idempotency-Key."))
@@ -368,12 +372,12 @@ class SendingView(ApiView):
             raise errors.invalid(KEY_HEADER, _("This must have at most %(max)d characters.") % {"max": MAX_KEY})
         owner = getattr(self.request.user, "pk", None)
         if owner is None:
-            # A project may let anonymous callers in, but a key needs an owner.
+            # A project may admit anonymous callers, but a key needs an owner.
             raise NotAuthenticated
         return services.scoped_key(key, owner)
 
     def send(self, function: Callable[..., Any], *target: Any, **arguments: Any) -> Response:
-        """Call a service and show the result. A repeated call with the same key gets the same answer."""
+        """Call a service and return its result. A repeated call with the same key gets the same answer."""
         route = self.routes["POST"]
         arguments = {"idempotency_key": self.key(), **arguments}
         account = arguments.get("account") or (target[0].account if target else conf.DEFAULT_ACCOUNT)
@@ -389,11 +393,11 @@ class SendingView(ApiView):
         return Response(self.get_serializer(self._as_seen(row)).data, status=route.status, headers=headers)
 
     def _as_seen(self, row: Model) -> Any:
-        """The row as the caller would read it. The result of the caller's own call is shown in any case."""
+        """Return the row as the caller would read it. If they may not, return it: it is their own call's result."""
         return self.rows(type(row)._default_manager.all()).filter(pk=row.pk).first() or row
 
     def _accepted(self, operation: Any) -> Response:
-        """202: recorded and not finished. It waits for a second person, or its outcome is unknown."""
+        """Return a 202: the call is recorded, but it waits for a second person or its outcome is unknown."""
         extra = {"account": operation.account, "operation_id": operation.pk, "api_request_id": self.request_id}
         outcome = f"{operation.pk} is {operation.state}"
         logger.info("API request %s, %s: %s", self.request_id, self._route_id, outcome, extra=extra)
@@ -407,7 +411,7 @@ class SendingView(ApiView):
 
 
 class UnknownPathView(ApiView):
-    """404 for all other paths below the API."""
+    """Answer 404 for all other paths below the API."""
 
     http_method_names = ["get", "head", "post", "put", "patch", "delete", "options", "trace"]
     schema = None  # type: ignore[assignment]  # not part of the description

@@ -1,4 +1,4 @@
-"""What a person decides about an operation: its approval by a second person, and what became of an open one.
+"""Let a person decide about an operation: approve or reject it, or settle an open one.
 
 Each call is one function of ``services``, which checks the permission and the state again under its locks.
 """
@@ -30,7 +30,7 @@ class _DecisionView(SendingView):
         return found
 
     def decide(self, operation: Operation, function: Callable[..., Any], *arguments: Any, **named: Any) -> Response:
-        """Call the service and show the operation as it is then; 202 while its outcome is not known."""
+        """Call the service and return the operation as it is then; a 202 while its outcome is unknown."""
         try:
             function(operation.pk, *arguments, **named)
         except OutcomeUnknown as error:
@@ -45,7 +45,7 @@ class _DecisionView(SendingView):
         return Response(self.get_serializer(operation).data)
 
     def _refuse(self, error: ValidationError) -> None:
-        """Raise Problem for what no field of the body is wrong about: the operation's state, and the person."""
+        """Raise Problem for an error that is not about the body: the person (403) or the operation's state (422)."""
         named = getattr(error, "error_dict", {})
         if "actor" in named:
             raise Problem(403, PERMISSION, "permission_denied", " ".join(error.messages)) from error
@@ -75,7 +75,7 @@ class ApproveView(_DecisionView):
             operation.refresh_from_db()
             if not operation.approved_by.startswith(f"{request.user.pk}:"):
                 raise
-            # Their answer was lost, or they pressed twice.
+            # The answer to their approval was lost, or they pressed twice.
             self.is_replay = True
             return self._shown(operation)
 
@@ -97,7 +97,7 @@ class RejectView(_DecisionView):
         return self.decide(self.operation(), services.reject, request.user, body["comment"])
 
 
-#: What a person may say or ask for, and the permission for it; the services check it of staff only.
+#: The decisions, each with its permission and its arguments. The services check the permission only for staff.
 _DECISIONS: dict[str, tuple[str, Callable[[dict[str, Any]], tuple[Any, ...]]]] = {
     "look_up": ("change_operation", lambda body: ()),
     "retry": ("change_operation", lambda body: ()),

@@ -1,4 +1,4 @@
-"""Payments, refunds, payouts and deposit references: what moves money, and its lists (spec, same names)."""
+"""Serve payments, refunds, payouts and deposit references: calls that move money, and lists (spec, same names)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ class PaymentsView(ListView, SendingView):
         return self.send(services.create_payment, **body)
 
     def _body_of_customer(self) -> dict[str, Any]:
-        """The arguments that the project's API_PAYMENT makes of the request: a customer does not choose the amount."""
+        """Return the arguments that the project's API_PAYMENT makes of the request.
+
+        A customer must not choose the amount.
+        """
         self.key()
         path = conf.current().API_PAYMENT
         if not path:
@@ -90,7 +93,7 @@ class PaymentsView(ListView, SendingView):
             raise Problem(403, PERMISSION, "permission_denied", words, "amount", hint=hint)
         sent = dict(self.request.data)
         if "idempotency_key" in sent:
-            # A function that passes the body on would let a customer use the key of somebody else's payment.
+            # An API_PAYMENT that passes the body on would let a customer use the key of somebody else's payment.
             raise invalid("idempotency_key", _("Every POST needs the header Idempotency-Key."))
         self.sent = frozenset(name for name, value in sent.items() if value is not None)
         arguments = import_string(path)(self.request, sent)
@@ -100,7 +103,7 @@ class PaymentsView(ListView, SendingView):
                 f"API_PAYMENT ({path}) must return a dict with arguments of create_payment: {sorted(known)}"
             )
         accounts.require(self.request.user, arguments.get("account"))
-        # Without a key of the project's, the header's counts: with none at all, a repetition would pay again.
+        # Without a key from the project, use the header's. Without any key, a repeated call would pay again.
         optional = ("account", "idempotency_key")
         arguments = {name: value for name, value in arguments.items() if name not in optional or value is not None}
         # The service reports what is missing.

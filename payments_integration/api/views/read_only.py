@@ -1,4 +1,4 @@
-"""Routes that only read: balances, payment methods, events, operations and the description of the API itself."""
+"""Serve what can only be read: balances, payment methods, events, operations and the API's own description."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from payments_integration.models import Balance, Event, Operation
 from payments_integration.money import INT64_MAX
 from payments_integration.payer.methods import listed_methods
 
-#: Without large and internal columns, which no answer shows.
+#: Deferred: large and internal columns that no answer shows.
 _EVENTS = Event.objects.defer("error")
 _OPERATIONS = Operation.objects.defer("arguments", "body", "note", "request_ids")
 
@@ -57,7 +57,7 @@ class BalancesView(ListView):
     }
 
     def get_queryset(self) -> QuerySet[Balance]:
-        # After API_QUERYSET: its function may add rows that are gone.
+        # Filter after API_QUERYSET, whose function may add rows that are gone.
         return super().get_queryset().filter(gone_at=None).order_by("account", "currency")
 
 
@@ -117,7 +117,7 @@ class OperationView(DetailView):
 
 
 class IndexView(ApiView):
-    """Where everything is, and what the caller may do; not part of the description."""
+    """Links to everything, and what the caller may do. Not part of the description."""
 
     patterns: ClassVar[tuple[Any, ...]] = ()
     schema = None  # type: ignore[assignment]  # not part of the description
@@ -125,7 +125,7 @@ class IndexView(ApiView):
 
     def get(self, request: Request) -> Response:
         routes = [route for pattern in self.patterns for route in pattern.callback.cls.routes.values()]
-        # Each class decides by the route alone, as for the call itself.
+        # Each class decides by the route alone, as it does for the call itself.
         judges = self.get_permissions()
         calls = []
         for route in routes:
@@ -148,7 +148,7 @@ class IndexView(ApiView):
         )
 
     def _exports(self, lists: Sequence[Any]) -> dict[str, str]:
-        """Where the admin exports what these paths list, for staff, if contrib.backoffice is installed."""
+        """Return the admin's export addresses of these lists, for staff, if contrib.backoffice is installed."""
         found = {}
         for each in lists if permissions.is_staff(self.request.user) else []:
             queryset = each.callback.cls.queryset
@@ -160,7 +160,7 @@ class IndexView(ApiView):
 
 
 class SchemaView(ApiView):
-    """OpenAPI 3.1; not part of the description itself. YAML by ``Accept: application/yaml``."""
+    """The description in OpenAPI 3.1. Not part of itself. YAML by ``Accept: application/yaml``."""
 
     renderer_classes = [CompactJSON, OpenApiJsonRenderer, OpenApiYamlRenderer, OpenApiYamlRenderer2]
     patterns: ClassVar[tuple[Any, ...]] = ()
@@ -173,7 +173,7 @@ class SchemaView(ApiView):
 
 
 class TryView(ApiView):
-    """A page to try the calls, Swagger UI from the package drf-spectacular-sidecar; not part of the description."""
+    """A page to try the calls: Swagger UI from drf-spectacular-sidecar. Not part of the description."""
 
     schema = None  # type: ignore[assignment]  # not part of the description
     routes = {"GET": Route("get_try", "", customers=True)}
@@ -193,5 +193,5 @@ def _has_swagger() -> bool:
 
 @lru_cache(maxsize=8)
 def _described(patterns: tuple[Any, ...], base: str, authentication: tuple[str, ...]) -> dict[str, Any]:
-    """Cached: it takes a moment to generate, and depends on nothing else."""
+    """Return the description. Cached, because it takes a moment to generate and depends on nothing else."""
     return describe(patterns, base)

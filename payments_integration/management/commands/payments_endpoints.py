@@ -81,7 +81,7 @@ class Command(PaymentsCommand):
         )
 
     def _warn_of_other_views(self, url: str, account: str) -> None:
-        """The path may be another one behind a proxy, so this is no error."""
+        """Warn if the URL leads to another view. It is no error, because a proxy may change the path."""
         path = urlsplit(url).path
         target = webhook_urls.target(path)
         if target.account == account:
@@ -99,7 +99,7 @@ class Command(PaymentsCommand):
         )
 
     def _confirm_second(self, url: str, account: str, *, may_ask: bool) -> None:
-        """With two endpoints for one URL the provider delivers every event twice."""
+        """Ask before creating a second endpoint for a URL: the provider would deliver every event twice."""
         known = [row.pk for row in services.sync_webhook_endpoints(account=account) if row.url == url]
         if not known:
             return

@@ -146,7 +146,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _login() -> str:
-    """The user who runs the command, if the system knows."""
+    """Return the user who runs the command, if the system knows them."""
     try:
         return f"payments_erase by {getpass.getuser()}"
     except (KeyError, OSError):

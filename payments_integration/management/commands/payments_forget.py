@@ -1,4 +1,4 @@
-"""``payments_forget``: delete what one alias has mirrored, to start afresh."""
+"""``payments_forget``: delete everything that one alias has mirrored, to start afresh."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Command(PaymentsCommand):
         "first. Nothing changes at the provider, nor in the tables of your own apps. If it is interrupted, run it "
         "again."
     )
-    # One of them reports the rows that this command deletes.
+    # One of the checks reports the rows that this command deletes.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: Any) -> None:

@@ -20,9 +20,10 @@ VIEWER, SUPPORT, FINANCE, APPROVER, OPERATIONS = (
 
 
 def groups() -> dict[str, frozenset[str]]:
-    """Names of groups, and their permissions as ``app_label.codename``. Models must be loaded.
+    """Return the groups by name, with their permissions as ``app_label.codename``. Models must be loaded.
 
-    An optional app adds its own: the attribute ``payments_groups`` of its AppConfig, by the group's name.
+    An optional app adds its own permissions by the attribute ``payments_groups`` of its AppConfig (group name:
+    codenames).
     """
     models = apps.get_app_config(APP).get_models()
     everything = {f"view_{model._meta.model_name}" for model in models if "view" in model._meta.default_permissions}
@@ -43,10 +44,10 @@ def groups() -> dict[str, frozenset[str]]:
             "cancel_payout",
             "view_personal_data",
         },
-        # The second person: they see what they approve, and whose bank account it goes to. Who also starts payouts is
-        # in both groups; nobody approves their own.
+        # The second person sees what they approve and whose bank account gets the money. A person who also starts
+        # payouts is in both groups, but cannot approve their own.
         APPROVER: {*everything, "approve_operation", "view_personal_data"},
-        # They keep the system running; they neither move money nor see personal data.
+        # They keep the system running. They neither move money nor see personal data.
         OPERATIONS: {
             *everything,
             "replay_event",

@@ -1,4 +1,4 @@
-"""``payments_health``: whether anything needs attention, and what to do about it."""
+"""``payments_health``: show what needs attention and what to do about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from payments_integration.health import AccountReport, Report
 from payments_integration.management.arguments import add_account_argument, chosen_accounts
 from payments_integration.management.command import PaymentsCommand
 
-#: Of the app's docs.
+#: A page of the app's docs.
 RUNBOOK = "The runbook (docs/runbook.md)"
 
 
@@ -36,7 +36,7 @@ class Command(PaymentsCommand):
         try:
             report = health.examine(options["account"])
         except Error as error:
-            # Only the type: the message may show the database's address.
+            # Pass on only the type, because the message may show the database's address.
             report = health.unreachable(timezone.now(), type(error).__name__)
         if options["json"]:
             self.stdout.write(json.dumps(report.as_json(), indent=2))

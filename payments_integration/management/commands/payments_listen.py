@@ -60,7 +60,7 @@ class Command(PaymentsCommand):
         try:
             self._listen(account, since, options)
         except BrokenPipeError:
-            # The reader has gone, such as `head`. What Python still holds for it goes nowhere.
+            # The reader, such as `head`, has gone. Send what Python still buffers to nowhere.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.stdout.fileno())
             os.close(nowhere)
@@ -102,7 +102,7 @@ class Command(PaymentsCommand):
         self.stdout.flush()
 
     def _say(self, text: str) -> None:
-        """For a person: not into the stream of JSON."""
+        """Print a text for a person, outside the stream of JSON."""
         output = self.stderr if self.as_json else self.stdout
         output.write(text)
         output.flush()

@@ -1,4 +1,4 @@
-"""``payments_process``: everything that a worker and its schedule would do, once."""
+"""``payments_process``: do once everything that a worker and its schedule would do."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Command(PaymentsCommand):
         accounts = chosen_accounts(options["account"])
         require_tables()
         if options["account"] is None:
-            # Also for accounts that the setting no longer has.
+            # Includes accounts that the setting no longer has.
             send_overdue()
 
         def work(account: str) -> list[ReconciliationRun]:
@@ -61,7 +61,7 @@ class Command(PaymentsCommand):
 
 
 def _summary(done: Counter[str], runs: list[ReconciliationRun]) -> str:
-    """What was done in one line, such as “2 events applied, 3 dispatched; events: done, 2 seen, 1 recovered”."""
+    """Return one line such as “2 events applied, 3 dispatched; events: done, 2 seen, 1 recovered”."""
     counts = [f"{done[name]} {what}" for name, what in _WHAT.items() if done[name]]
     passes = [f"{run.kind}: {run.error or run.state}, {run.seen} seen, {run.recovered} recovered" for run in runs]
     return "; ".join([", ".join(counts)] * bool(counts) + passes) or "nothing was due"

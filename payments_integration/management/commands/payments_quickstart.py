@@ -1,4 +1,4 @@
-"""``payments_quickstart``: what a project still needs for its first payment, to copy or written."""
+"""``payments_quickstart``: show or write what a project still needs for its first payment."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from payments_integration.validation.urls import LOOPBACK_HOSTS
 ID = "payments_integration"
 BASE_URL = "PAYMENTS_BASE_URL"
 ENTRY = f'path("payments/", include("{ID}.urls"))'
-#: Where ``payments_sandbox`` listens, unless that port or the next ones are busy, and its API key.
+#: The first port that is tried for ``payments_sandbox``, and its API key.
 SANDBOX_PORT, SANDBOX_KEY = DEFAULT_PORT, DEFAULT_API_KEY
-#: What people work with in the admin. The first one is what the second one needs.
+#: The apps that people work with in the admin. The second one needs the first.
 BACK_OFFICE = ("payments_integration.contrib.finance", "payments_integration.contrib.backoffice")
-#: How many ports are tried.
+#: The number of ports that are tried.
 PORTS = 50
-#: How models are called that payments are for, the likeliest first.
+#: Usual names of models that payments are for, the likeliest first.
 ORDERS = ("Order", "Invoice", "Purchase", "Booking", "Reservation", "Sale", "Donation")
 COMMENT = (
     "The sandbox of python manage.py payments_sandbox. Going live: the provider's URL and key, no webhook secret."
@@ -67,7 +67,7 @@ def follow(obj, **kwargs):
 
 @dataclass(frozen=True)
 class Gap:
-    """Something that is missing: what, in which file, the lines to add, and how they are written (None: by hand)."""
+    """Something that is missing: what, in which file, the lines to add, and how to write them (None: by hand)."""
 
     what: str
     place: str
@@ -80,7 +80,7 @@ class Command(PaymentsCommand):
         "Shows what the project still needs to take payments: settings, URLs, handlers, .env. With --write adds it. "
         "Changes nothing that is there. Exit code 1 if something is missing."
     )
-    # They fail in a project that is not complete.
+    # The checks fail in a project that is not complete.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: Any) -> None:
@@ -136,7 +136,7 @@ class Command(PaymentsCommand):
 
 
 def _written(gap: Gap) -> str:
-    """Why the gap could not be closed; empty if it is."""
+    """Close the gap. Returns why it could not be closed; empty if it was."""
     if gap.write is None:
         return "not written, because only you can decide how"
     try:
@@ -149,10 +149,10 @@ def _written(gap: Gap) -> str:
 
 
 def _webhook_url() -> str:
-    """Where runserver takes deliveries."""
+    """Return the address at which runserver takes deliveries."""
     try:
         path = reverse(f"{ID}:webhook")
-    except NoReverseMatch:  # written just now
+    except NoReverseMatch:  # the route was written just now
         path = "/payments/webhook/"
     return f"http://127.0.0.1:8000{path}"
 
@@ -160,7 +160,7 @@ def _webhook_url() -> str:
 def missing(
     root: Path, *, model: str | None = None, port: int | None = None, order: OrderModel | None = None
 ) -> Iterator[Gap]:
-    """What the project in this folder lacks, in the order in which it must be written: ``.env`` before its reader."""
+    """Yield what the project in this folder lacks, in the order to write it: ``.env`` before its reader."""
     raw = getattr(settings, conf.NAME, None)
     if port is not None:
         yield from _port(root, port)
@@ -181,14 +181,14 @@ def missing(
 
 
 def _order(root: Path, order: OrderModel) -> Iterator[Gap]:
-    """What the app of the model that payments are for lacks. A file that is there stays as it is."""
+    """Yield what the app of the order's model lacks. A file that exists stays as it is."""
     yield from _model(root, order)
     folder = Path(_app_of(order).path)
     tests = folder / "tests" if (folder / "tests").is_dir() else folder
     views, urls = folder / "payment_views.py", folder / "payment_urls.py"
     has_view = not views.exists() or project_files.binds(_text(views), "pay")
     has_urls = not urls.exists() or project_files.sets(_text(urls), "app_name", "pay")
-    # A URLconf that imports what is not there would keep the site from starting.
+    # A URLconf that imports something missing would keep the site from starting.
     by_hand = not (has_view and has_urls)
     for what, path, text, lacking in (
         ("View", views, order_files.views(order), "" if has_view else "has no pay"),
@@ -206,7 +206,7 @@ def _order(root: Path, order: OrderModel) -> Iterator[Gap]:
 
 
 def _model(root: Path, order: OrderModel) -> Iterator[Gap]:
-    """The model as a Payable."""
+    """Yield the change that makes the model a Payable."""
     if not (lines := order.options):
         return
     source = _source(order.model.__module__)
@@ -225,7 +225,7 @@ def _model(root: Path, order: OrderModel) -> Iterator[Gap]:
 
 
 def _bases(order: OrderModel) -> str:
-    """The base classes that the model needs: those that it has, with Payable in the place of ``models.Model``."""
+    """Return the base classes that the model needs: its own, with Payable in the place of ``models.Model``."""
     found = list(order.model.__bases__)
     if not order.is_payable:
         found = [Payable if base is models.Model else base for base in found]
@@ -273,7 +273,7 @@ def _app_of(order: OrderModel) -> AppConfig:
 
 
 def _ordered(root: Path, named: str) -> type[models.Model]:
-    """The model that --order names, or the only one that it may be; with several, a person is asked."""
+    """Return the model that --order names, or the only candidate. If there are several, ask the person."""
     if named:
         try:
             return apps.get_model(named)
@@ -293,7 +293,7 @@ def _ordered(root: Path, named: str) -> type[models.Model]:
 
 
 def _candidates(own: list[AppConfig]) -> list[type[models.Model]]:
-    """The models that payments may be for: those that are a ``Payable``, otherwise by their names; likeliest first."""
+    """Return the models that payments may be for, likeliest first: every ``Payable``, otherwise by name."""
     found = [model for app in own for model in app.get_models()]
     payables = [model for model in found if issubclass(model, Payable)]
     likely = [model for name in ORDERS for model in found if model.__name__.endswith(name)]
@@ -305,7 +305,7 @@ def _sandbox_url(port: int | None) -> str:
 
 
 def _free_port() -> int:
-    """The first one on which nothing listens."""
+    """Return the first port on which nothing listens."""
     for port in range(SANDBOX_PORT, SANDBOX_PORT + PORTS):
         with socket.socket() as connection:
             if connection.connect_ex(("127.0.0.1", port)) != 0:
@@ -314,12 +314,12 @@ def _free_port() -> int:
 
 
 def _port(root: Path, port: int) -> Iterator[Gap]:
-    """The port that was asked for, in the sandbox's address that ``.env`` has."""
+    """Yield the change that puts the requested port into the sandbox's address in ``.env``."""
     path = root / ".env"
     url = project_files.variables_of(path.read_text(errors="replace")).get(BASE_URL, "") if path.is_file() else ""
     new = {BASE_URL: _sandbox_url(port)}
     if url in ("", new[BASE_URL]) and (url or not hasattr(settings, conf.NAME)):
-        return  # it is there, or written with the key
+        return  # the port is there, or is written with the key
     snippet = f"{BASE_URL}={new[BASE_URL]}"
     if urlsplit(url).hostname not in LOOPBACK_HOSTS:
         yield Gap("Port of the sandbox", ".env has no address of a sandbox; change it where it is", snippet)
@@ -331,10 +331,10 @@ def _port(root: Path, port: int) -> Iterator[Gap]:
 def _variables(root: Path, port: int | None) -> Iterator[Gap]:
     path = root / ".env"
     known = project_files.variables_of(path.read_text(errors="replace")) if path.is_file() else {}
-    known |= os.environ  # which counts first
+    known |= os.environ  # takes precedence over .env
     wanted = {BASE_URL: known.get(BASE_URL) or _sandbox_url(port), "PAYMENTS_API_KEY": SANDBOX_KEY}
     if urlsplit(wanted[BASE_URL]).hostname in LOOPBACK_HOSTS:
-        # Not a fixed one: if it stays there by mistake, only its owner can sign with it.
+        # A random secret: if it stays there by mistake, only its owner can sign with it.
         wanted["PAYMENTS_WEBHOOK_SECRETS"] = f"whsec_{secrets.token_urlsafe(24)}"
     if not known.get(BASE_URL) and known.get("PAYMENTS_API_KEY", SANDBOX_KEY) != SANDBOX_KEY:
         why = f".env; your PAYMENTS_API_KEY is not the sandbox's ({SANDBOX_KEY}), so name the provider's address"
@@ -372,7 +372,7 @@ def _settings(root: Path, *, is_set: bool) -> Iterator[Gap]:
 
     def write() -> None:
         if not is_set:
-            # Settings that raise would leave a project in which no command runs.
+            # Try it first: settings that raise would leave a project in which no command runs.
             conf.from_env(env_file=root / ".env")
         project_files.change(_writable(path), partial(project_files.with_settings, lines=lines, imports=imports))
 
@@ -422,7 +422,7 @@ def _handlers(root: Path, named: str | None, order: OrderModel | None) -> Iterat
         return
     mine = [path for found in own if (path := Path(found.path) / "payment_handlers.py").exists()]
     if mine and (event_received.receivers or status_changed.receivers):
-        return  # it may connect to the signals themselves
+        return  # the module may connect to the signals directly
     snippet = handler_module(model, is_priced=order is not None)
     mine_first = [found for found in own if model is not None and found.label == model._meta.app_label] + own
     if not mine_first:
@@ -438,7 +438,7 @@ def _handlers(root: Path, named: str | None, order: OrderModel | None) -> Iterat
 
 
 def _subject(own: list[AppConfig], named: str | None) -> tuple[type[models.Model] | None, str]:
-    """The model that payments are for, and what was assumed to find it."""
+    """Return the model that payments are for, and the assumption that found it."""
     if named:
         try:
             return apps.get_model(named), f"for {named}"
@@ -454,9 +454,9 @@ def _subject(own: list[AppConfig], named: str | None) -> tuple[type[models.Model
 
 
 def handler_module(model: type[models.Model] | None, *, is_priced: bool = False) -> str:
-    """A module with a handler for payments and refunds; it marks an order if the model has the fields to do so.
+    """Return a module with a handler for payments and refunds. It marks an order if the model has the fields for it.
 
-    ``is_priced``: it is a Payable with a price by the time when the module is imported.
+    ``is_priced`` is True if the model will be a Payable with a price when the module is imported.
     """
     imports = [f"from {ID}.handlers import on_status", f"from {ID}.models import Payment, Refund"]
     if model is None or not (is_priced or issubclass(model, Payable)):
@@ -500,7 +500,7 @@ def handler_module(model: type[models.Model] | None, *, is_priced: bool = False)
 
 
 def _price(model: type[Payable]) -> str:
-    """The arguments for ``is_paid``; empty if the model does not say what it costs."""
+    """Return the arguments for ``is_paid``; empty if the model does not say what it costs."""
     if model._knows_price():
         return "*order.payments_price()"
     currency = "order.currency" if _field(model, "currency") is not None else "obj.currency"
@@ -520,7 +520,7 @@ def _field(model: type[models.Model], name: str) -> Any:
 
 
 def _is_own(path: Path, root: Path) -> bool:
-    """Whether a file or folder is the project's, and not of an installed package."""
+    """Return True if a file or folder belongs to the project and not to an installed package."""
     return path.is_relative_to(root) and not _is_installed(path) and path.name != ID
 
 
@@ -529,7 +529,7 @@ def _is_installed(path: Path) -> bool:
 
 
 def _source(module: str | None) -> Path | None:
-    """The file of a module; None if it has none."""
+    """Return the file of a module; None if it has none."""
     try:
         spec = importlib.util.find_spec(module) if module else None
     except (ImportError, ValueError):

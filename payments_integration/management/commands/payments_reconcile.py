@@ -1,4 +1,4 @@
-"""``payments_reconcile``: find and repair what webhooks missed, now."""
+"""``payments_reconcile``: find and repair now what webhooks missed."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ class Command(PaymentsCommand):
 
 
 class RunProgress(Progress):
-    """How far a pass is. An interruption says how the next run goes on."""
+    """Progress of a pass. An interruption says how the next run goes on."""
 
     def __init__(self, command: BaseCommand, *, resumes: bool = True) -> None:
-        """``resumes``: the next pass goes on where an interrupted one stopped."""
+        """Set ``resumes`` to True if the next pass goes on where an interrupted one stopped."""
         super().__init__(command.stderr)
         self._resumes = resumes
         self._resumed = ""
@@ -123,7 +123,7 @@ class RunProgress(Progress):
 
 
 def _parts(run: ReconciliationRun, seconds: float) -> Iterator[str]:
-    """How many, how fast, how far the newest-first list is, and the time left, if there is one to expect."""
+    """Yield the count, the rate, how far back the newest-first list is, and the time left if it can be estimated."""
     rate = run.seen / seconds if seconds else 0.0
     yield f"{run.seen} objects"
     yield f"{rate:.0f}/s"

@@ -18,7 +18,7 @@ class Command(PaymentsCommand):
         "Gives every row of the account OLD the alias NEW, after you renamed it in the setting. Stop the site, "
         "workers and cron first. Tables of the optional apps are included, tables of your own apps are not."
     )
-    # One of them reports the rows that this command renames.
+    # One of the checks reports the rows that this command renames.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: Any) -> None:

@@ -17,8 +17,7 @@ from payments_integration.validation.urls import LOOPBACK_HOSTS
 
 
 class Command(PaymentsCommand):
-    """The same as ``payments-sandbox``, but it listens where the project's account looks for it, and deliveries are
-    signed with a secret that the project knows.
+    """Run ``payments-sandbox`` where the project's account calls it, with a webhook secret that the project knows.
 
     Uses no database and needs no migrations.
     """
@@ -27,7 +26,7 @@ class Command(PaymentsCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """The options; all have defaults."""
+        """Add the options. All have defaults."""
         add_options(parser)
         parser.set_defaults(port=None)
 
@@ -45,21 +44,21 @@ class Command(PaymentsCommand):
 
 
 def _port_of(api_key: str) -> int | None:
-    """The port on this machine that the project's account with this API key calls."""
+    """Return the port on this machine that the project's account with this API key calls; None if there is none."""
     found = next((account for account in _accounts() if account.api_key == api_key), None)
     address = urlsplit(found.base_url) if found is not None else None
     return address.port if address is not None and address.hostname in LOOPBACK_HOSTS else None
 
 
 def _secret_of(api_key: str) -> str | None:
-    """The first webhook secret of the project's account with this API key."""
+    """Return the first webhook secret of the project's account with this API key; None if there is none."""
     return next(
         (found.webhook_secrets[0] for found in _accounts() if found.api_key == api_key and found.webhook_secrets), None
     )
 
 
 def _accounts() -> list[conf.Account]:
-    """None with settings that are wrong: they keep nobody from a sandbox."""
+    """Return the accounts, or none if the settings are wrong: a sandbox must start even then."""
     try:
         return list(conf.current().ACCOUNTS.values())
     except ImproperlyConfigured:

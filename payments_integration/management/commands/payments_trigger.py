@@ -1,4 +1,4 @@
-"""``payments_trigger``: have the sandbox make an object and send an event."""
+"""``payments_trigger``: let the sandbox make an object and send an event."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Command(PaymentsCommand):
             )
 
     def _sandbox(self, options: dict[str, Any]) -> tuple[str, dict[str, str]]:
-        """The address, and the header that names the account's project. A key is sent to its own BASE_URL only."""
+        """Return the address, and the header that names the account's project. A key goes only to its own BASE_URL."""
         if options["url"]:
             return _loopback(options["url"], "--url"), {}
         (alias,) = chosen_accounts(options["account"])
@@ -58,7 +58,7 @@ class Command(PaymentsCommand):
 
 
 def _loopback(url: str, where: str) -> str:
-    """The address if it is this machine. Raises CommandError: nothing may be triggered at the real provider."""
+    """Return the address if it is on this machine. Otherwise raise CommandError: never trigger the real provider."""
     if not is_base_url(url) or urlsplit(url).hostname not in LOOPBACK_HOSTS:
         raise CommandError(
             f"{where} is {url}, not a sandbox on this machine such as http://127.0.0.1:8400. "

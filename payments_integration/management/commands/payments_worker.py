@@ -1,4 +1,4 @@
-"""``payments_worker``: a long-lived worker for projects without a broker."""
+"""``payments_worker``: run a long-lived worker, for projects without a broker."""
 
 from __future__ import annotations
 
