@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_documentation_has_every_case_under_its_title() -> None:
     page = (ROOT / "docs" / "reliability.md").read_text()
-    rows = re.findall(r"^\| (\d+)\. (.*?) \| .+? \|$", page, re.MULTILINE)
+    rows = re.findall(r"^(\d+)\. __(.*?)__: .+$", page, re.MULTILINE)
     assert {int(number): title for number, title in rows} == {case.number: case.title for case in CASES}
 
 
