@@ -1,4 +1,4 @@
-// A checkout on an origin of its own. docs/front-ends.md explains each step.
+// A checkout on an origin of its own. docs/rest-api.md explains each step.
 // The order's number is in the address: ?order=order-1001
 
 import type { components } from "./payments";

@@ -70,7 +70,7 @@ urlpatterns = [path("csrf/", csrf), path("payments/", include("payments_integrat
 
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Build a copy of SPA in ``folder``, with types from the API's description, as docs/front-ends.md says."""
+    """Build a copy of SPA in ``folder``, with types from the API's description, as docs/rest-api.md says."""
     shutil.copytree(
         SPA, folder, ignore=shutil.ignore_patterns("node_modules", "*.js", "payments.*"), dirs_exist_ok=True
     )

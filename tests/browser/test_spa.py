@@ -21,7 +21,7 @@ from tests.browser.visitor import TIMEOUT_MS, Visitor
 
 pytestmark = pytest.mark.urls("tests.browser.spa")
 
-#: As docs/front-ends.md has them.
+#: As docs/rest-api.md has them.
 HEADERS = {
     "CORS_ALLOW_HEADERS": [*DEFAULT_HEADERS, "idempotency-key"],
     "CORS_EXPOSE_HEADERS": ["request-id", "retry-after"],

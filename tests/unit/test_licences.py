@@ -1,4 +1,4 @@
-"""docs/comparison.md names every package that a user may get, why, and under which licence."""
+"""docs/install.md names every package that a user may get, why, and under which licence."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PAGE = (ROOT / "docs" / "comparison.md").read_text().partition("\n## Licences\n")[2]
+PAGE = (ROOT / "docs" / "install.md").read_text().partition("\n## Licences\n")[2]
+#: Each package with the extra that brings it, and its licence.
 ROWS = {
-    name: (extra, licence)
-    for name, extra, licence in re.findall(r"^\| ([\w-]+) \| `?([\w-]+)`? \| (.+) \|$", PAGE, re.M)
-    if name != "package"
+    name: (extra or "required", licence)
+    for licence, packages in re.findall(r"^\| (.+) \| (.+) \|$", PAGE, re.M)
+    if licence != "licence"
+    for name, extra in re.findall(r"([\w-]+)(?: \(`([\w-]+)`\))?(?:, |$)", packages)
 }
 _FAMILY = re.compile(r"AGPL|LGPL|GPL|MPL|BSD|MIT|Apache|ISC|PSF")
 

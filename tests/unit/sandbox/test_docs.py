@@ -35,8 +35,9 @@ def section(title: str) -> str:
 
 
 def test_the_docs_list_every_payment_method() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (\w+), (\w+) \|$", section("Payment methods"), re.MULTILINE)
-    assert rows == [(method.code, method.family, method.next_action) for method in METHODS.values()]
+    rows = re.findall(r"^\| (\w+), (\w+) \| (.+) \|$", section("Payment methods"), re.MULTILINE)
+    shown = [(code, family, action) for family, action, codes in rows for code in re.findall(r"`(\w+)`", codes)]
+    assert sorted(shown) == sorted((method.code, method.family, method.next_action) for method in METHODS.values())
 
 
 def test_the_country_currency_and_uses_of_a_method_are_as_the_docs_say() -> None:
