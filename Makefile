@@ -62,46 +62,46 @@ test-pgbouncer: $(VENV)/.ready-dev ## The same through PgBouncer in transaction 
 	$(RUN) -m tests.clusters pgbouncer -- $(RUN) -m pytest $(PYTEST_ARGS) --reuse-db -m "not own_session" $(SUITE)
 
 test-outages: $(VENV)/.ready-brokers ## Failover, restore, upgrade, replica, and load through PgBouncer, each small
-	$(RUN) -m pytest tests/outages
+	$(RUN) -m pytest tests/systems/outages
 
 test-brokers: $(VENV)/.ready-brokers ## Celery workers and beat over Redis and RabbitMQ, on PostgreSQL
-	$(RUN) -m pytest tests/brokers
+	$(RUN) -m pytest tests/systems/brokers
 
 test-deploy: $(VENV)/.ready-brokers ## The example under gunicorn
-	$(RUN) -m pytest tests/deploy
+	$(RUN) -m pytest tests/systems/deploy
 
 test-monitoring: $(VENV)/.ready-brokers ## Metrics of gunicorn and a Celery worker; alert rules and dashboard with promtool
 	@command -v promtool >/dev/null || { echo "promtool is not there; on Debian: apt-get download prometheus && dpkg -x prometheus_*.deb DIR, and put DIR/usr/bin into PATH"; exit 1; }
-	$(RUN) -m pytest tests/monitoring
+	$(RUN) -m pytest tests/systems/monitoring
 
 test-browser: $(VENV)/.ready-browser $(VENV)/.ready-node ## Admin, checkout and shop in a real browser; SCREENSHOTS=docs/images makes the pictures of the docs
 	$(RUN) -m pytest $(PYTEST_ARGS) tests/browser
 
 test-contract: $(VENV)/.ready-contract ## The REST API and the sandbox against their OpenAPI descriptions
-	$(RUN) -m pytest tests/contract
+	$(RUN) -m pytest tests/projects/contract
 
 test-bookkeeping: $(VENV)/.ready-bookkeeping ## The journal's files as beancount and hledger read them
 	@command -v hledger >/dev/null || { echo "hledger is not there; on Debian: apt-get install hledger"; exit 1; }
-	$(RUN) -m pytest tests/bookkeeping
+	$(RUN) -m pytest tests/systems/bookkeeping
 
 test-types: $(VENV)/.ready-types ## A user's project, as mypy and pyright see it
-	$(RUN) -m pytest tests/types
+	$(RUN) -m pytest tests/projects/types
 
 test-quickstart: $(VENV)/.ready-dev ## docs/quickstart.md and docs/add-to-your-shop.md, followed word for word to a paid order and a refund
-	$(RUN) -m pytest tests/quickstart
+	$(RUN) -m pytest tests/projects/quickstart
 
 test-sandbox: $(VENV)/.ready-dev ## The sandbox without a Django project: its Dockerfile's steps, and a payment taken in Node
 	@command -v node >/dev/null || { echo "node is not there; on Debian: apt-get install nodejs"; exit 1; }
-	$(RUN) -m pytest tests/standalone
+	$(RUN) -m pytest tests/projects/standalone
 
 test-office: $(VENV)/.ready-dev ## Exports of the admin, opened with LibreOffice
-	$(RUN) -m pytest tests/office
+	$(RUN) -m pytest tests/systems/office
 
 test-feeds: $(FEEDS)/.ready ## The app of docs/reports.md: Kafka, SNS and a warehouse, in this process; DATABASE=postgres
-	$(if $(DATABASE),$(FEEDS)/bin/python -m tests.servers $(DATABASE) --) $(FEEDS)/bin/python -W error -m pytest --ds=tests.feeds.settings tests/feeds
+	$(if $(DATABASE),$(FEEDS)/bin/python -m tests.servers $(DATABASE) --) $(FEEDS)/bin/python -W error -m pytest --ds=tests.systems.feeds.settings tests/systems/feeds
 
 test-foreign: $(VENV)/.ready-dev ## The built wheel in sites of Wagtail, Oscar and others; SITE=wagtail|oscar|busy takes one
-	$(RUN) -m pytest tests/foreign $(if $(SITE),-k "$(SITE)")
+	$(RUN) -m pytest tests/projects/foreign $(if $(SITE),-k "$(SITE)")
 
 matrix: $(VENV)/.ready-dev ## Every version that is claimed, for hours; writes docs/upgrading.md
 	RECORD_VERSIONS=1 $(BIN)/nox -s matrix
@@ -129,7 +129,7 @@ load: $(VENV)/.ready-brokers ## 10,000 webhooks while the worker is killed: guni
 	$(RUN) benchmarks/load.py $(ARGS)
 
 failover restore upgrade replica: $(VENV)/.ready-brokers
-	$(RUN) -m tests.outages.$@ $(ARGS)
+	$(RUN) -m tests.systems.outages.$@ $(ARGS)
 
 failover: ## PostgreSQL killed under load, with a synchronous standby; ARGS="--seconds 60" for longer, as for the next three
 restore: ## A dump taken under load, restored after a disaster
@@ -164,10 +164,10 @@ release-check: sbom $(VENV)/.ready-dev ## Build all that a release publishes, an
 	$(TOOLS)/bin/twine check --strict dist/*.whl dist/*.tar.gz
 	$(TOOLS)/bin/check-wheel-contents dist/*.whl
 	$(RUN) -m tests.installation build/bare/bin/python
-	$(RUN) -m pytest tests/release
+	$(RUN) -m pytest tests/projects/release
 
 docs: $(VENV)/.ready-docs ## The documentation site in build/site, and its tests
-	$(RUN) -m pytest tests/site
+	$(RUN) -m pytest tests/projects/site
 
 docs-serve: $(VENV)/.ready-docs ## The same while you write, on http://127.0.0.1:8000
 	$(BIN)/mkdocs serve

@@ -40,7 +40,7 @@ RUNS = (
     [*PYTEST, *SUITE],
     [sys.executable, "-m", "tests.servers", "postgres", "--", *PYTEST, *SUITE],
     [sys.executable, "-m", "tests.servers", "mariadb", "--", *PYTEST, *SUITE],
-    [*PYTEST, "-m", "case", "tests/brokers", "tests/deploy", "tests/outages"],
+    [*PYTEST, "-m", "case", "tests/systems/brokers", "tests/systems/deploy", "tests/systems/outages"],
 )
 
 #: By test: its cases, where it ran, whether it passed.

@@ -17,7 +17,7 @@ from payments_integration.models import Event
 from payments_integration.projection import forget_contacts, forget_keys, forget_secrets
 from payments_integration.signals import attention, event_received, status_changed
 from tests.databases import SQLITE, uses_database
-from tests.receivers.models import ReceiverCall
+from tests.factories.receivers.models import ReceiverCall
 
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("untimed", deadline=None)

@@ -36,7 +36,7 @@ INSTALLED_APPS = [
     "payments_integration.contrib.receipts",
     "payments_integration.contrib.reports",
     "health_check",
-    "tests.receivers",
+    "tests.factories.receivers",
     "example_project.shop",
     "example_project.demo",
 ]

@@ -14,7 +14,7 @@ from payments_integration.models import Event, Payment, StatusChange, deletion_a
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import body
-from tests.receivers.models import ReceiverCall
+from tests.factories.receivers.models import ReceiverCall
 
 pytestmark = [
     pytest.mark.django_db,

@@ -18,8 +18,8 @@ from payments_integration.db.transactions import repeatable
 from payments_integration.models import Event, EventState, ObjectDispatch
 from payments_integration.signals import event_received
 from tests import factories
+from tests.factories.receivers.models import ReceiverCall
 from tests.grouping import grouped, pytest_generate_tests  # noqa: F401  (the tests run with both)
-from tests.receivers.models import ReceiverCall
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken"), pytest.mark.promise(6)]
 

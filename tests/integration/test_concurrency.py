@@ -30,7 +30,7 @@ from tests import factories
 from tests.conftest import Receiver
 from tests.databases import AS_SET, LEVELS, MARIADB, REPEATABLE_READ, SQLITE, Once, at_once, execute, wait_for_inserts
 from tests.factories import body
-from tests.receivers.models import ReceiverCall
+from tests.factories.receivers.models import ReceiverCall
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -17,7 +17,7 @@ from payments_integration.models import Event, ObjectDispatch
 from payments_integration.signals import event_received
 from tests import factories
 from tests.databases import LEVELS, SQLITE, at_once
-from tests.receivers.models import ReceiverCall
+from tests.factories.receivers.models import ReceiverCall
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

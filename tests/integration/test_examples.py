@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from example_project import minimal
-from tests.quickstart.person import Person
+from tests.projects.quickstart.person import Person
 from tests.servers import free_port, listens, wait_until
 
 ROOT = Path(minimal.__file__).parents[2]

@@ -33,8 +33,8 @@ from payments_integration.reconciliation.runs import AlreadyRunning, claimed
 from tests import factories
 from tests.databases import LEVELS, Once, at_once
 from tests.factories import body, rows
+from tests.factories.receivers.models import ReceiverCall
 from tests.fake_provider import PAYOUT
-from tests.receivers.models import ReceiverCall
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

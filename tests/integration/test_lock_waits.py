@@ -17,7 +17,7 @@ from payments_integration.models import Event, Payment, StatusChange
 from tests import factories
 from tests.databases import LEVELS, SQLITE, at_once, wait_at_most
 from tests.factories import body
-from tests.receivers.models import ReceiverCall
+from tests.factories.receivers.models import ReceiverCall
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken")]
 

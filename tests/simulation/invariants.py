@@ -23,8 +23,8 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.reasons import Reason
+from tests.factories.receivers.models import ReceiverCall
 from tests.integration.mirror import plain, row_plain
-from tests.receivers.models import ReceiverCall
 from tests.simulation.accounting import MADE_BY, executions, objects_by_mark
 from tests.simulation.merchant import mark_of
 from tests.simulation.world import ACCOUNT, LARGE, World, history_ends_at, made_by_us

@@ -19,7 +19,7 @@ from payments_integration import services
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError
 from payments_integration.inbox.loading import Item
 from payments_integration.models import Event, Operation, StatusChange
-from tests.receivers.models import ReceiverCall
+from tests.factories.receivers.models import ReceiverCall
 from tests.simulation.database import BrokenConnection, conflict
 from tests.simulation.scheduler import GO, Killed
 

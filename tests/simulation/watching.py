@@ -19,7 +19,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.sandbox import Engine
-from tests.receivers.models import ReceiverCall
+from tests.factories.receivers.models import ReceiverCall
 
 _BUCKETS = ("available", "pending", "reserve", "hold", "debt")
 #: Per mirrored kind: the model, the fields that change, and the name of the id.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.release import ready
+from tests.projects.release import ready
 
 CHANGELOG = "# Changelog\n\n## [Unreleased]\n\n### Added\n\n## [1.2.0] - 2026-01-31\n\n- All of it.\n"
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 from payments_integration.models import DueRefresh, Event, ObjectDispatch, Operation, StatusChange
 from payments_integration.models.operations import OPEN_OPERATION_STATES
 from payments_integration.testing import ProviderSandbox
+from tests.factories.receivers.models import ReceiverCall
 from tests.integration.mirror import assert_mirror_equals_provider
-from tests.receivers.models import ReceiverCall
 
 
 def assert_all_in_order(sandbox: ProviderSandbox, *, dispatched: bool = True) -> None:

@@ -12,7 +12,7 @@ from django.test import Client
 from payments_integration import inbox, reconciliation, services, tasks
 from payments_integration.exceptions import OutcomeUnknown
 from payments_integration.models import Operation
-from tests.receivers.models import ReceiverCall
+from tests.factories.receivers.models import ReceiverCall
 
 
 def deliver(requests: list[tuple[str, str, str]]) -> list[int]:

@@ -12,9 +12,9 @@ import requests
 from payments_integration.models import Event, ObjectDispatch, Payment, StatusChange
 from payments_integration.sandbox import Fault
 from payments_integration.testing.provider import API_KEY
+from tests.factories.receivers.models import ReceiverCall
 from tests.integration.kill.consistency import assert_all_in_order
 from tests.integration.kill.site import Point, Site
-from tests.receivers.models import ReceiverCall
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 

@@ -14,9 +14,9 @@ from payments_integration import services
 from payments_integration.exceptions import ApprovalRequired
 from payments_integration.models import MIRRORS, AccountState, Operation
 from payments_integration.sandbox import Fault
+from tests.factories.receivers.models import ReceiverCall
 from tests.integration.kill.consistency import assert_all_in_order
 from tests.integration.kill.site import Point, Site
-from tests.receivers.models import ReceiverCall
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.promise(5)]

@@ -19,9 +19,9 @@ from payments_integration.models import (
     deletion_allowed,
 )
 from payments_integration.testing.provider import API_KEY
+from tests.factories.receivers.models import ReceiverCall
 from tests.integration.kill.consistency import assert_all_in_order
 from tests.integration.kill.site import Point, Site
-from tests.receivers.models import ReceiverCall
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.promise(4)]
 

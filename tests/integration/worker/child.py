@@ -29,7 +29,7 @@ from payments_integration import conf, stopping  # noqa: E402
 from payments_integration.models import Event  # noqa: E402
 from payments_integration.schedule import BEAT_SCHEDULE  # noqa: E402
 from payments_integration.signals import event_received, status_changed  # noqa: E402
-from tests.receivers.models import ReceiverCall  # noqa: E402
+from tests.factories.receivers.models import ReceiverCall  # noqa: E402
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ from django.db import connection
 
 from payments_integration.models import Event, ObjectDispatch
 from tests.databases import POSTGRES, SQLITE, execute
+from tests.factories.receivers.models import ReceiverCall
 from tests.integration.worker.conftest import NEVER, Site, done, until
-from tests.receivers.models import ReceiverCall
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 

@@ -23,7 +23,7 @@ from payments_integration.inbox import receiving
 from payments_integration.models import Event
 from tests import factories
 from tests.databases import SQLITE
-from tests.receivers.models import ReceiverCall
+from tests.factories.receivers.models import ReceiverCall
 
 
 class Cause(Exception):

@@ -30,8 +30,8 @@ from payments_integration.signals import event_received, status_changed
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import body, event
+from tests.factories.receivers.models import ReceiverCall
 from tests.grouping import grouped, pytest_generate_tests  # noqa: F401  (the tests run with both)
-from tests.receivers.models import ReceiverCall
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken"), pytest.mark.promise(6)]
 

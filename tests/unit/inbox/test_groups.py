@@ -27,7 +27,7 @@ from payments_integration.models import Event, EventState, Grouping, ObjectDispa
 from payments_integration.signals import are_database_only, event_received, status_changed
 from tests import factories
 from tests.factories import body
-from tests.receivers.models import ReceiverCall
+from tests.factories.receivers.models import ReceiverCall
 from tests.unit.inbox.test_dispatching import after_the_load, release_nothing
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("woken"), pytest.mark.promise(6)]

@@ -244,7 +244,7 @@ def test_files_elsewhere_are_not_changed(project: Project, monkeypatch: pytest.M
 
 def body(price: Any = None, **fields: models.Field[Any, Any]) -> str:
     """The handler for a Payable with these fields."""
-    with isolate_apps("tests.receivers"):
+    with isolate_apps("tests.factories.receivers"):
         options = {"payments_price": price} if price else {}
         meta = type("Meta", (), {"app_label": "receivers"})
         names = {"__module__": "orders.models", "Meta": meta, "__str__": lambda order: "", **options, **fields}

@@ -380,7 +380,7 @@ def test_rows_of_another_database_are_refused() -> None:
         Sale.objects.using("elsewhere").unpaid()
 
 
-@isolate_apps("tests.receivers")
+@isolate_apps("tests.factories.receivers")
 def test_options_of_the_price_are_checked() -> None:
     def model(**names: Any) -> Any:
         meta = type("Meta", (), {"app_label": "receivers"})

@@ -223,7 +223,7 @@ def test_a_wrong_condition_is_a_check_error(monkeypatch: pytest.MonkeyPatch, con
     assert [message.id for message in Order.check(databases=["default"])] == ["payments_integration.E020"]
 
 
-@isolate_apps("tests.receivers")
+@isolate_apps("tests.factories.receivers")
 def test_the_rows_of_a_child_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     class Parent(Payable):
         number = models.CharField(max_length=9, unique=True)

@@ -630,7 +630,7 @@ def found_ids(model: type[models.Model]) -> list[str]:
     return [str(message.id).rpartition(".")[2] for message in model.check()]
 
 
-@isolate_apps("tests.receivers")
+@isolate_apps("tests.factories.receivers")
 def test_options_that_name_missing_fields_are_check_errors() -> None:
     class Unnamed(Payable):
         class Meta:
@@ -656,7 +656,7 @@ def test_options_that_name_missing_fields_are_check_errors() -> None:
         assert found_ids(Elsewhere) == []  # the setting's own checks speak
 
 
-@isolate_apps("tests.receivers")
+@isolate_apps("tests.factories.receivers")
 def test_amounts_in_whole_units_are_warned_about() -> None:
     class Guessed(Payable):
         number = models.CharField(max_length=9, unique=True)
@@ -686,7 +686,7 @@ def test_amounts_in_whole_units_are_warned_about() -> None:
     assert Converted(amount=Decimal("119.90")).payments_price() == (11_990, "USD")
 
 
-@isolate_apps("tests.receivers")
+@isolate_apps("tests.factories.receivers")
 def test_fields_that_hide_a_part_of_payable_are_check_errors() -> None:
     class Hiding(Payable):
         number = models.CharField(max_length=9, unique=True)
@@ -716,7 +716,7 @@ def test_fields_that_hide_a_part_of_payable_are_check_errors() -> None:
     assert found_ids(Hidden) == ["E021"]
 
 
-@isolate_apps("tests.receivers")
+@isolate_apps("tests.factories.receivers")
 def test_properties_and_methods_that_hide_a_part_of_payable_are_check_errors() -> None:
     class Totaled:
         def totals(self) -> int:
@@ -760,7 +760,7 @@ def test_properties_and_methods_that_hide_a_part_of_payable_are_check_errors() -
     assert found_ids(Told) == []
 
 
-@isolate_apps("tests.receivers")
+@isolate_apps("tests.factories.receivers")
 def test_a_reference_that_is_not_unique_is_warned_about() -> None:
     class Loose(Payable):
         number = models.CharField(max_length=9)
@@ -805,8 +805,8 @@ def test_the_documented_examples_run(
     model, create, _decimal, _converted, handle, ask, listing, _filtered, _page, _status, _columns, _surplus = (
         re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     )
-    names: dict[str, Any] = {"__name__": "tests.receivers.models"}
-    with isolate_apps("tests.receivers"):
+    names: dict[str, Any] = {"__name__": "tests.factories.receivers.models"}
+    with isolate_apps("tests.factories.receivers"):
         exec(model, names)
     assert names["Order"].check() == []
     assert {field.name for field in names["Order"]._meta.fields} == {field.name for field in Order._meta.fields}
@@ -887,8 +887,8 @@ def test_order_payment_and_page_have_one_refundable_rest(
 @pytest.mark.django_db
 def test_the_documented_price_in_whole_units_is_converted(payments_sandbox: ProviderSandbox, woken: list[str]) -> None:
     model, convert = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)[2:4]
-    names: dict[str, Any] = {"__name__": "tests.receivers.models"}
-    with isolate_apps("tests.receivers"):
+    names: dict[str, Any] = {"__name__": "tests.factories.receivers.models"}
+    with isolate_apps("tests.factories.receivers"):
         exec(model, names)
     assert names["Order"].check() == []
     order = names["order"] = names["Order"](number="A-7", total=Decimal("119.90"), currency="USD")

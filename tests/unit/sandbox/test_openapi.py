@@ -1,6 +1,6 @@
 """The OpenAPI document describes what the sandbox does: paths, enums, fields, codes and events.
 
-tests/contract validates real requests and responses against it.
+tests/projects/contract validates real requests and responses against it.
 """
 
 from __future__ import annotations

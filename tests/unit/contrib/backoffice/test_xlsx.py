@@ -1,4 +1,4 @@
-"""Exports as Excel files, read back with openpyxl. ``tests/office`` opens them with LibreOffice."""
+"""Exports as Excel files, read back with openpyxl. ``tests/systems/office`` opens them with LibreOffice."""
 
 from __future__ import annotations
 

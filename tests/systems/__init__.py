@@ -1,0 +1,1 @@
+"""With the other programs of a site: brokers, servers, monitoring, offices, ledgers, outages."""

@@ -1,0 +1,62 @@
+"""Each proof, small: as the make targets run it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+#: Of a proof, on a busy machine.
+PATIENCE = 600
+
+
+def run(proof: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return finished(
+        [sys.executable, "-W", "error", "-m", f"tests.systems.outages.{proof}", "--seconds", "4", *arguments]
+    )
+
+
+def finished(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+@pytest.mark.case(115)
+@pytest.mark.promise(1)
+@pytest.mark.promise(2)
+def test_load_through_pgbouncer_loses_and_doubles_nothing() -> None:
+    load = [sys.executable, "-W", "error", "benchmarks/load.py", "--pgbouncer", "--webhooks", "1000", "--kills", "2"]
+    assert_true(finished(load))
+
+
+def assert_true(proof: subprocess.CompletedProcess[str]) -> None:
+    assert proof.returncode == 0, proof.stdout[-4000:] + proof.stderr[-8000:]
+    assert proof.stdout.endswith("nothing lost, nothing doubled\n")
+
+
+@pytest.mark.case(118)
+@pytest.mark.promise(1)
+@pytest.mark.promise(5)
+def test_a_failover_under_load_loses_and_doubles_nothing() -> None:
+    assert_true(run("failover"))
+
+
+@pytest.mark.promise(4)
+@pytest.mark.promise(5)
+def test_a_restored_dump_sends_nothing_twice() -> None:
+    assert_true(run("restore"))
+
+
+@pytest.mark.promise(1)
+@pytest.mark.promise(2)
+@pytest.mark.promise(5)
+def test_an_upgrade_under_load_loses_and_doubles_nothing() -> None:
+    assert_true(run("upgrade"))
+
+
+@pytest.mark.promise(2)
+@pytest.mark.promise(5)
+def test_the_app_decides_by_nothing_that_a_replica_says() -> None:
+    assert_true(run("replica"))
