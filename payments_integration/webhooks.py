@@ -47,16 +47,8 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
     settings = conf.current()
     if account not in settings.ACCOUNTS:
         raise Http404
-    length = request.META.get("CONTENT_LENGTH") or "0"
-    if not _DIGITS.fullmatch(length):
-        return _refused(account, 400, "length")
-    if int(length[-_MAX_DIGITS:]) > settings.MAX_WEBHOOK_BYTES or len(length) > _MAX_DIGITS:
-        return _refused(account, 413, "too_large")
     try:
-        # Only ASGI has a body of undeclared length. `body` would read it whole.
-        body = request.body if request.META.get("CONTENT_LENGTH") else request.read(settings.MAX_WEBHOOK_BYTES + 1)
-        if len(body) > settings.MAX_WEBHOOK_BYTES:
-            return _refused(account, 413, "too_large")
+        body = _read_body(request, settings.MAX_WEBHOOK_BYTES)
         signature = request.META.get(_SIGNATURE, "")
         _verify(account, body, signature)
         if is_nested(router.db_for_write(Event)):
@@ -65,16 +57,13 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
         with telemetry.during(telemetry.Delivery(account)), deadline:
             projection.note_contact(account, datetime.fromtimestamp(signed_at(signature), UTC))
             inbox.receive(account, body)
-    except RequestDataTooBig:
-        return _refused(account, 413, "too_large")
-    except RawPostDataException:
-        logger.error(
-            "The body of a delivery was read before the view: exempt the webhook URL from that middleware",
-            extra={"account": account},
-        )
-        return _refused(account, 503, "read_before")
-    except UnreadablePostError:
-        return _refused(account, 400, "unreadable")
+    except _Unreadable as unreadable:
+        if unreadable.status == 503:
+            logger.error(
+                "The body of a delivery was read before the view: exempt the webhook URL from that middleware",
+                extra={"account": account},
+            )
+        return _refused(account, unreadable.status, unreadable.reason)
     except SignatureError as error:
         logger.warning(
             "A delivery for account %s was refused: %s%s", account, error, _hint(request), extra={"account": account}
@@ -96,6 +85,37 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
 for _alias in connections:
     # The INSERT must be committed before the 200 is sent, even with ATOMIC_REQUESTS.
     webhook = transaction.non_atomic_requests(using=_alias)(webhook)
+
+
+class _Unreadable(Exception):
+    """The delivery has no body that can be stored."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+def _read_body(request: HttpRequest, most: int) -> bytes:
+    """Return the body. Raise _Unreadable for a length that is none, more than ``most`` bytes, or no readable body."""
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if not _DIGITS.fullmatch(length):
+        raise _Unreadable(400, "length")
+    if int(length[-_MAX_DIGITS:]) > most or len(length) > _MAX_DIGITS:
+        raise _Unreadable(413, "too_large")
+    try:
+        # Only ASGI has a body of undeclared length. `body` would read it whole.
+        body = request.body if request.META.get("CONTENT_LENGTH") else request.read(most + 1)
+    except RequestDataTooBig as error:
+        raise _Unreadable(413, "too_large") from error
+    except UnreadablePostError as error:
+        raise _Unreadable(400, "unreadable") from error
+    except RawPostDataException as error:
+        # A middleware has read it.
+        raise _Unreadable(503, "read_before") from error
+    if len(body) > most:
+        raise _Unreadable(413, "too_large")
+    return body
 
 
 @sensitive_variables()

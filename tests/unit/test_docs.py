@@ -222,6 +222,21 @@ def test_named_files_of_tests_benchmarks_and_example_exist(page: Path) -> None:
         assert (ROOT / name).exists(), name
 
 
+def test_an_evening_is_enough_to_read_what_a_webhook_and_a_refund_do() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    section = page.partition("\n## Read the code\n")[2].partition("\n## ")[0]
+    files = [ROOT / "payments_integration" / name for name in re.findall(r"`([\w/]+\.py)`", section)]
+    assert len(files) > 15
+    assert sum(len(file.read_text().splitlines()) for file in files) < 5000
+
+
+def test_the_docs_are_short() -> None:
+    """What is added to a page takes the place of something."""
+    pages = list((ROOT / "docs").glob("*.md"))
+    assert len(pages) <= 26
+    assert sum(len(page.read_text().split()) for page in pages) <= 45_000
+
+
 def test_the_glossary_is_in_alphabetical_order() -> None:
     terms = re.findall(r"^\| \*\*(.+?)\*\* \|", REFERENCE.partition("\n## Glossary\n")[2], re.MULTILINE)
     assert len(terms) > 25
