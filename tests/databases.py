@@ -12,6 +12,8 @@ import pytest
 from django.conf import settings
 from django.db import connection, connections
 
+from tests.servers import wait_until
+
 T = TypeVar("T")
 
 _ENGINE: str = settings.DATABASES["default"]["ENGINE"]
@@ -25,6 +27,16 @@ AS_SET, REPEATABLE_READ, SNAPSHOT = "as set", "repeatable read", "snapshot"
 #: understand it.
 LEVELS: list[str] = (
     [AS_SET] if SQLITE else [AS_SET, REPEATABLE_READ] if POSTGRES else [AS_SET, REPEATABLE_READ, SNAPSHOT]
+)
+
+#: How many other sessions wait for a lock. PostgreSQL can say that they wait for ours; in MariaDB it is a statement
+#: that writes or locks and takes so long.
+_BLOCKED = (
+    "SELECT COUNT(DISTINCT pid) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    if POSTGRES
+    # Not of innodb_trx: that is a copy, and stays as it is while somebody looks every few moments.
+    else "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+    " AND info REGEXP '^(INSERT|UPDATE|DELETE)|FOR UPDATE' AND time_ms > 200"
 )
 
 #: The suites that run on each database.
@@ -75,21 +87,32 @@ def wait_at_most(seconds: float) -> None:
         execute(f"SET innodb_lock_wait_timeout = {max(1, round(seconds))}")
 
 
-def wait_for_inserts(count: int, seconds: float = 30.0) -> None:
-    """Until so many INSERTs wait in MariaDB; elsewhere for the moment that they usually need to come so far."""
-    if not MARIADB:
+def wait_for_blocked(count: int = 1, seconds: float = 30.0) -> None:
+    """Wait until so many others wait for a lock that this thread's transaction holds.
+
+    SQLite does not show who waits: there it is the moment that they usually need to come so far.
+    """
+    if SQLITE:
         time.sleep(0.4)
         return
-    # Not of innodb_trx: that is a copy, and stays as it is while somebody looks every few moments.
-    waiting = (
-        "SELECT COUNT(*) FROM information_schema.processlist"
-        " WHERE db = DATABASE() AND info LIKE 'INSERT%' AND time_ms > 200"
-    )
-    end = time.monotonic() + seconds
-    with connection.cursor() as cursor:
-        while cursor.execute(waiting) and cursor.fetchone()[0] < count:
-            assert time.monotonic() < end, "they do not wait"
-            time.sleep(0.05)
+
+    def are_blocked() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(_BLOCKED)
+            return bool(cursor.fetchone()[0] >= count)
+
+    wait_until(are_blocked, seconds, f"{count} to wait for a lock")
+
+
+def wait_for_passer(passed: threading.Event, seconds: float = 30.0) -> None:
+    """Wait until another, who skips the rows that this thread's transaction has locked, is done.
+
+    SQLite has it wait for us, and does not show that: there it is the moment that it usually needs to come so far.
+    """
+    if SQLITE:
+        time.sleep(0.4)
+    else:
+        assert passed.wait(seconds), "it waits instead of skipping what is locked"
 
 
 def at_once(*works: Callable[[], Any], level: str = AS_SET) -> list[Any]:

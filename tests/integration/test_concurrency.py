@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -28,9 +27,21 @@ from payments_integration.signals import event_received
 from payments_integration.testing import signed_delivery
 from tests import factories
 from tests.conftest import Receiver
-from tests.databases import AS_SET, LEVELS, MARIADB, REPEATABLE_READ, SQLITE, Once, at_once, execute, wait_for_inserts
+from tests.databases import (
+    AS_SET,
+    LEVELS,
+    MARIADB,
+    REPEATABLE_READ,
+    SQLITE,
+    Once,
+    at_once,
+    execute,
+    wait_for_blocked,
+    wait_for_passer,
+)
 from tests.factories import body
 from tests.factories.receivers.models import ReceiverCall
+from tests.servers import wait_until
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -123,7 +134,7 @@ def test_eight_workers_apply_one_event_once(receiver: Receiver, level: str) -> N
 def test_a_locked_event_is_skipped_by_other_workers(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where rows cannot be skipped (SQLite ignores that silently), the second one waits, and finds nothing left."""
     inbox.receive("default", body(factories.life()[0]))
-    claimed = threading.Event()
+    claimed, passed = threading.Event(), threading.Event()
     applied: list[int] = []
     real = processing.apply_events
 
@@ -131,12 +142,14 @@ def test_a_locked_event_is_skipped_by_other_workers(level: str, monkeypatch: pyt
         events = list(events)
         applied.append(len(events))
         claimed.set()
-        time.sleep(0.4)
+        wait_for_passer(passed)
         return real(events)
 
     def second() -> int:
-        claimed.wait(10)
-        return inbox.process()
+        assert claimed.wait(30)
+        count = inbox.process()
+        passed.set()
+        return count
 
     monkeypatch.setattr(processing, "apply_events", slowly)
     assert at_once(inbox.process, second, level=level) == [1, 0]
@@ -152,16 +165,23 @@ def test_a_receiver_that_outlasts_its_claim_is_not_run_twice(
     monkeypatch.setattr(claiming, "CLAIM", Claims(timedelta(seconds=1)))
     inbox.receive("default", body(factories.life()[0]))
     inbox.process()
-    called = threading.Event()
+    called, ended, passed = threading.Event(), threading.Event(), threading.Event()
 
     def slow(**_: Any) -> None:
         called.set()
-        time.sleep(2)
+        assert ended.wait(30)
+        wait_for_passer(passed)
+
+    def has_ended() -> bool:
+        return ObjectDispatch.objects.filter(claimed_until__lte=timezone.now()).exists()
 
     def second() -> int:
-        called.wait(10)
-        time.sleep(1.2)
-        return inbox.dispatch()
+        assert called.wait(30)
+        wait_until(has_ended, 30, "the claim to end")
+        ended.set()
+        count = inbox.dispatch()
+        passed.set()
+        return count
 
     event_received.connect(slow)
     try:
@@ -211,7 +231,7 @@ def test_duplicates_are_stored_if_the_first_insert_is_rolled_back(
         with suppress(InterruptedError), transaction.atomic():
             receiving.read("default", item, source="webhook").save(force_insert=True)
             inserted.set()
-            wait_for_inserts(others)
+            wait_for_blocked(others)
             raise InterruptedError
 
     def other() -> Receipt:
@@ -277,7 +297,7 @@ def test_an_event_applied_while_an_answer_is_written_is_not_lost(level: str, mon
 
     def stay() -> None:
         held.set()
-        time.sleep(0.4)
+        wait_for_blocked()
 
     monkeypatch.setattr(projection_events, "_lock", Once(projection_events._lock, stay))
     stale = schemas.parse_resource(factories.payment(status="requires_action"), schemas.Payment)

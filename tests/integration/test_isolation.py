@@ -31,7 +31,7 @@ from payments_integration.projection import answers, events as projection_events
 from payments_integration.reconciliation import due
 from payments_integration.reconciliation.runs import AlreadyRunning, claimed
 from tests import factories
-from tests.databases import LEVELS, Once, at_once
+from tests.databases import LEVELS, Once, at_once, wait_for_blocked
 from tests.factories import body, rows
 from tests.factories.receivers.models import ReceiverCall
 from tests.fake_provider import PAYOUT
@@ -194,7 +194,7 @@ def test_two_operations_are_not_linked_to_one_object(level: str, monkeypatch: py
         )
         for _ in range(2)
     ]
-    monkeypatch.setattr(outcomes, "_is_linked", Once(outcomes._is_linked, lambda: time.sleep(0.4)))
+    monkeypatch.setattr(outcomes, "_is_linked", Once(outcomes._is_linked, wait_for_blocked))
 
     def link(operation: Operation) -> bool:
         claim = ledger.claim_to_resolve(operation, [OperationState.NEEDS_PERSON])
@@ -246,7 +246,7 @@ def test_eight_workers_refresh_one_object(level: str, monkeypatch: pytest.Monkey
 
     def read(mark: DueRefresh, *, hurry: bool) -> None:
         reads.append(mark.object_id)
-        time.sleep(0.1)
+        time.sleep(0.1)  # others have time to read it too, which must not happen
 
     monkeypatch.setattr(due, "_read", read)
     assert sum(at_once(*[lambda: due.refresh_due("default")] * 8, level=level)) == 1
@@ -277,7 +277,7 @@ def test_a_single_statement_is_retried_if_its_row_changes(level: str, change: st
         with transaction.atomic():
             ReceiverCall.objects.filter(pk=row.pk).update(what="b")
             taken.set()
-            time.sleep(0.4)
+            wait_for_blocked()
 
     def second() -> int:
         taken.wait(10)

@@ -51,7 +51,8 @@ def test_a_silent_broker_delays_no_answer(installation: Installation) -> None:
     installation.site()
     installation.paid()
     assert set(installation.deliver()) == {200}
-    time.sleep(3)  # so that beat and the worker meet the silence too
+    # So that beat and the worker meet the silence too; nothing shows that a worker waits in vain.
+    time.sleep(3)
     installation.broker.resume()
     installation.wait_settled()
     assert worker.is_running

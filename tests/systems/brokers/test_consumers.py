@@ -59,7 +59,7 @@ class TestConsumerTimeout:
         installation.paid(gate="long")
         assert set(installation.deliver()) == {200}
         installation.wait_entered("long")
-        time.sleep(6)
+        time.sleep(6)  # long enough for the broker to close a channel, which must not happen
         assert worker.is_running
         assert worker.count("PRECONDITION_FAILED|PreconditionFailed") == 0
         installation.open("long")
@@ -133,7 +133,7 @@ def test_a_worker_that_stopped_consuming_shows_in_the_health(installation: Insta
     assert set(installation.deliver()) == {200}
     first = health(installation)["accounts"]["default"]
     assert first["backlog"]["pending"]["count"] == Event.objects.filter(state=EventState.PENDING).count() > 0
-    time.sleep(3)
+    time.sleep(3)  # the event gets older by so much, and so comes to BACKLOG_ALERT
     later = health(installation, exit_code=1)["accounts"]["default"]
     assert later["backlog"]["age_seconds"] >= first["backlog"]["age_seconds"] + 3
     assert "events_pending" in {problem["code"] for problem in later["problems"]}

@@ -122,7 +122,7 @@ def test_a_lock_wait_limit_ends_with_its_block_and_never_makes_a_wait_longer() -
             assert not SQLITE or waits() <= short  # type: ignore[operator]
         with RetryDeadline(None, using="default"):
             assert not SQLITE or waits() <= short  # type: ignore[operator]
-        time.sleep(0.1)
+        time.sleep(0.1)  # less time is left
         assert not SQLITE or waits() <= 400  # type: ignore[operator]
     assert busy_timeout() == usual
     assert not SQLITE or (short is not None and usual is not None and short <= 500 < usual)
@@ -136,7 +136,7 @@ def test_the_waits_of_all_attempts_together_stay_within_the_limit() -> None:
 
     def locked_out() -> None:
         attempts.append(1)
-        time.sleep((busy_timeout() or 0) / 1000)
+        time.sleep((busy_timeout() or 0) / 1000)  # as SQLite waits for its lock
         raise error(text="database is locked")
 
     with connection.cursor() as cursor:
