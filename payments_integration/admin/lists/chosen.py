@@ -169,9 +169,9 @@ def _countable(request: HttpRequest, changelist: ChangeList, without: Collection
     ]
     if not all(isinstance(spec, Days | KnownValues) for spec in others) or getattr(request, "pi_is_cut", False):
         return None
-    # Each tab has an index for its statuses, which does not help with another filter.
-    is_bounded = changelist.query or any(isinstance(spec, Days) and spec.begins for spec in others)
-    if not is_bounded and any(isinstance(spec, KnownValues) for spec in others):
+    # Each tab has an index for its statuses in the order of creation, which does not help with another filter.
+    is_indexed = all(isinstance(spec, Days) and spec.field_name == "created_at" for spec in others)
+    if not changelist.query and not is_indexed:
         return None
     for spec in others:
         filtered = spec.queryset(request, rows)
