@@ -21,7 +21,7 @@ from payments_integration.admin.lists import chosen, filters
 from payments_integration.admin.lists.filters import Lookup
 from payments_integration.admin.shared import columns, display, masking, next_actions, orders, people, twins
 from payments_integration.admin.shared.buttons import Button, Tool, Weight, canceled, may
-from payments_integration.admin.shared.calculation import advice, calculation
+from payments_integration.admin.shared.calculation import advice, calculation, figures
 from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.methods import method_name
 from payments_integration.admin.shared.sections import Page, Section
@@ -35,7 +35,7 @@ from payments_integration.enums import (
     MethodFamily,
     PaymentStatus,
 )
-from payments_integration.models import Payment, payer_document, payer_email, refundable_rest
+from payments_integration.models import Payment, payer_document, payer_email, rest_after
 from payments_integration.money import format_money
 from payments_integration.payer import links
 
@@ -158,7 +158,7 @@ class PaymentAdmin(MirrorAdmin):
         yield people.name(page, obj, "payer")
 
     def links(self, request: HttpRequest, obj: Payment) -> Iterable[Tool]:
-        if self.has_refund_permission(request, obj) and refundable_rest(obj) > 0:
+        if self.has_refund_permission(request, obj) and rest_after(obj, *figures(obj)) > 0:
             url = self.object_url("refund", obj)
             yield Tool(pgettext_lazy("button", "Refund"), url, post=False, weight=Weight.MAIN)
         # Anyone who has the address of that page sees the payer's data.

@@ -125,7 +125,7 @@ class RefundAdmin(MirrorAdmin):
             (_("Created at"), display.moment(obj.created_at)),
         ]
         yield people.Facts(_("Refund"), facts)
-        if page.may_view(Payout) and (payout := _payouts(obj).first()):
+        if page.may_view(Payout) and (payout := _payout(obj)):
             yield from people.section(page, _("Recipient"), payout, "destination")
         if page.may_view(Operation):
             yield _people(page, obj)
@@ -135,7 +135,8 @@ class RefundAdmin(MirrorAdmin):
 
     def details(self, page: Page, obj: Refund) -> Iterable[Section]:
         yield from super().details(page, obj)
-        yield from page.payouts(_payouts(obj), obj.object_id)
+        if not page.may_view(Payout) or _payout(obj):
+            yield from page.payouts(_payouts(obj), obj.object_id)
         if obj.payment_id:
             others = Refund.objects.filter(account=obj.account, payment_id=obj.payment_id).exclude(pk=obj.pk)
             yield from page.refunds(others, obj.payment_id, title=_("Other refunds of this payment"))
@@ -155,6 +156,15 @@ def _payouts(obj: Refund) -> QuerySet[Payout]:
     return Payout.objects.filter(executing, account=obj.account).order_by("-created_at", "-pk")
 
 
+def _payout(obj: Refund) -> Payout | None:
+    """Return the newest of these payouts. The page asks more than once, so it is read only once."""
+    kept: dict[str, Any] = obj.__dict__
+    if "pi_payout" not in kept:
+        kept["pi_payout"] = _payouts(obj).first()
+    found: Payout | None = kept["pi_payout"]
+    return found
+
+
 def _rest(obj: Refund) -> int:
     """Return how much of the payment can still be refunded. The page asks more than once, so it is read only once."""
     kept: dict[str, Any] = obj.__dict__
@@ -171,8 +181,8 @@ def _sentences(page: Page, obj: Refund, payment: Payment | None, rest: int) -> I
     yield format_html(str(words), display.moment(_since(obj)))
     if obj.status not in VOID_REFUND_STATUSES:
         return
-    if page.may_view(Payout) and (reason := _payouts(obj).values_list("failure_reason", flat=True).first()):
-        yield gettext("The reason given: %(reason)s.") % {"reason": page.personal(reason_text(reason))}
+    if page.may_view(Payout) and (payout := _payout(obj)) and payout.failure_reason:
+        yield gettext("The reason given: %(reason)s.") % {"reason": page.personal(reason_text(payout.failure_reason))}
     if payment is None:
         return
     if rest <= 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.utils.html import format_html
 from django.utils.timesince import timeuntil
@@ -88,9 +88,18 @@ class Calculation(Section):
     title: StrOrPromise = _TITLE
 
 
+def figures(payment: Payment) -> tuple[list[RefundFigures], int]:
+    """Return ``refunds_and_promises`` of the row of a page. The page asks more than once, and reads them once."""
+    kept: dict[str, Any] = payment.__dict__
+    if "pi_figures" not in kept:
+        kept["pi_figures"] = refunds_and_promises(payment)
+    found: tuple[list[RefundFigures], int] = kept["pi_figures"]
+    return found
+
+
 def calculation(page: Page, payment: Payment) -> Calculation:
     """Return the calculation of a payment's page. Takes one query, and two more for a charged back payment."""
-    refunds, promised = refunds_and_promises(payment)
+    refunds, promised = figures(payment)
     amounts = compute_amounts(payment, refunds, promised)
     sentences = list(_sentences(page, payment, amounts, refunds, promised))
     less: list[str] = [
