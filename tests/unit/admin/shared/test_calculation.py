@@ -201,9 +201,14 @@ def test_the_calculation_takes_a_statement_and_three_of_a_chargeback() -> None:
     with CaptureQueriesContext(connection) as queries:
         calculation(shown_to, payment)
     assert len(queries) == 1 + locking
-    payment.status = "chargeback"
+    # Asked again for the same row, it reads nothing.
     with CaptureQueriesContext(connection) as queries:
         calculation(shown_to, payment)
+    assert not queries
+    charged_back = Payment.objects.get(pk=payment.pk)
+    charged_back.status = "chargeback"
+    with CaptureQueriesContext(connection) as queries:
+        calculation(shown_to, charged_back)
     assert len(queries) == 3 + locking
 
 
