@@ -6,7 +6,7 @@ Starts a PostgreSQL of its own (or uses the server of TEST_POSTGRES_URL), makes 
 payments, four events for each and in proportion what belongs to them, and opens every list as a person would: first
 and deep pages, each filter with common and rare values, searches, and pages of one row; in turns with each size.
 Prints a Markdown table. Exits 1 when a list takes more than 12 statements, when a page of one row or the dashboard
-(uncached) takes more than 22, or when a page grows with the tables: more than 5 times slower with the last size than
+(uncached) takes more than 17, or when a page grows with the tables: more than 5 times slower with the last size than
 with the first, and slower than 30 ms. A page that ten thousand payments do not fill is compared with the list itself.
 """
 
@@ -33,7 +33,7 @@ from tests.servers import database  # noqa: E402
 #: Of a list or a search.
 STATEMENTS = 12
 #: Of the page of one row, with its events, changes, operations, refunds and notes, and the merchant's orders.
-PAGE_STATEMENTS = 22
+PAGE_STATEMENTS = 17
 RATIO = 5.0
 #: Seconds; a page that is faster than this may be as many times slower as it likes.
 FLOOR = 0.03

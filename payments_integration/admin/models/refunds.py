@@ -76,24 +76,24 @@ class RefundAdmin(MirrorAdmin):
 
     @admin.display(description=_("merchant reference"))
     def payment_reference(self, obj: Refund) -> str:
-        payment = _payment(obj)
+        payment = people.known_payment(obj)
         return display.text(payment.merchant_reference if payment else None)
 
     @admin.display(description=_("payment"))
     def payment_shown(self, obj: Refund) -> str:
-        payment = _payment(obj)
+        payment = people.known_payment(obj)
         reference = payment.merchant_reference if payment else None
         return display.admin_link(self.admin_site, Payment, obj.payment_id, reference or None)
 
     @admin.display(description=_("payer"))
     def payer_name(self, obj: Refund) -> str:
-        payment = _payment(obj)
+        payment = people.known_payment(obj)
         return columns.person_in(payment, "payer") if payment else display.EMPTY
 
     def headline(self, page: Page, obj: Refund) -> Iterable[str]:
         yield display.money(obj.amount, obj.currency)
         yield display.status(obj.status, RefundStatus)
-        payment = _payment(obj)
+        payment = people.known_payment(obj)
         if payment is not None and page.may_view(Payment):
             yield people.name(page, payment, "payer")
             yield orders.order_link(page, payment)
@@ -108,7 +108,7 @@ class RefundAdmin(MirrorAdmin):
             yield people.name(page, payment, "payer")
 
     def links(self, request: HttpRequest, obj: Refund) -> Iterable[Tool]:
-        payment = _payment(obj)
+        payment = people.known_payment(obj)
         if payment is None or obj.status not in VOID_REFUND_STATUSES or _rest(obj) <= 0:
             return
         url = display.page_url(self.admin_site, Payment, "refund", payment.pk)
@@ -131,7 +131,7 @@ class RefundAdmin(MirrorAdmin):
             yield _people(page, obj)
 
     def lead(self, page: Page, obj: Refund) -> Iterable[Section]:
-        yield Advice(_("What became of it"), list(_sentences(page, obj, _payment(obj), _rest(obj))))
+        yield Advice(_("What became of it"), list(_sentences(page, obj, people.known_payment(obj), _rest(obj))))
 
     def details(self, page: Page, obj: Refund) -> Iterable[Section]:
         yield from super().details(page, obj)
@@ -140,14 +140,6 @@ class RefundAdmin(MirrorAdmin):
         if obj.payment_id:
             others = Refund.objects.filter(account=obj.account, payment_id=obj.payment_id).exclude(pk=obj.pk)
             yield from page.refunds(others, obj.payment_id, title=_("Other refunds of this payment"))
-
-
-def _payment(obj: Refund) -> Payment | None:
-    """Return the payment; None if it has not arrived yet. It may arrive after its refund."""
-    try:
-        return obj.payment
-    except Payment.DoesNotExist:
-        return None
 
 
 def _payouts(obj: Refund) -> QuerySet[Payout]:
@@ -169,7 +161,7 @@ def _rest(obj: Refund) -> int:
     """Return how much of the payment can still be refunded. The page asks more than once, so it is read only once."""
     kept: dict[str, Any] = obj.__dict__
     if "pi_rest" not in kept:
-        payment = _payment(obj)
+        payment = people.known_payment(obj)
         kept["pi_rest"] = max(0, refundable_rest(payment)) if payment is not None else 0
     found: int = kept["pi_rest"]
     return found

@@ -83,15 +83,22 @@ def name(page: Page, obj: Mirror, field: str) -> str:
 
 
 def payment_of(page: Page, refund: Refund) -> Payment | None:
-    """Return a refund's payment; None if the user may not see it or it has not arrived yet.
+    """Return a refund's payment; None if the user may not see it or it has not arrived yet."""
+    return known_payment(refund) if page.may_view(Payment) else None
 
-    A payment may arrive after its refund.
+
+def known_payment(refund: Refund) -> Payment | None:
+    """Return a refund's payment; None if it has not arrived yet. It may arrive after its refund.
+
+    A page asks more than once. Django keeps a payment that it found, and this keeps that there is none.
     """
-    if not page.may_view(Payment):
+    kept: dict[str, Any] = refund.__dict__
+    if "pi_has_no_payment" in kept:
         return None
     try:
         return refund.payment
     except Payment.DoesNotExist:
+        kept["pi_has_no_payment"] = True
         return None
 
 

@@ -186,3 +186,14 @@ def test_its_page_takes_as_many_statements_for_many_refunds_as_for_one(boss: Cli
         add()
     # The page asks every model of orders, also those of other tests.
     assert count() == one <= 24
+
+
+def test_a_payment_that_has_not_arrived_is_looked_for_once(boss: Client) -> None:
+    row = refund(payment())
+    Refund.objects.update(payment_id="pay_to_come")
+    with CaptureQueriesContext(connection) as queries:
+        page(boss, url("refund", "change", row.pk))
+    found = [
+        query["sql"] for query in queries if 'FROM "payments_integration_payment"' in query["sql"].replace("`", '"')
+    ]
+    assert len(found) == 1
