@@ -55,6 +55,7 @@ def webhook(request: HttpRequest, account: str = conf.DEFAULT_ACCOUNT) -> HttpRe
             return _refused_within(account)
         deadline = RetryDeadline(started + _STORE_SECONDS, using=router.db_for_write(Event))
         with telemetry.during(telemetry.Delivery(account)), deadline:
+            # What is from before the first contact is history: it is stored and not dispatched.
             projection.note_contact(account, datetime.fromtimestamp(signed_at(signature), UTC))
             inbox.receive(account, body)
     except _Unreadable as unreadable:

@@ -140,7 +140,7 @@ class PaymentFilters(_WithReference):
     )
 
     def of_payer(self, payments: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        """Filter by the payer. Refuse users who may not see payers, or a search would tell them if somebody paid."""
+        """Filter by the payer. Refuses users who may not see payers: a search would tell them if somebody has paid."""
         if not permissions.is_staff(self.request.user):
             raise PermissionDenied
         permissions.require(self.request.user, "view_personal_data")

@@ -31,7 +31,7 @@ _TYPES: Mapping[str, str] = {
 _SHAPES = (
     *dict.fromkeys(_TYPES.values()), "NextActionType", "Document", "DocumentType", "AccountType", "ErrorType",
 )  # fmt: skip
-#: Descriptions of fields that the specification does not show in an example.
+#: Descriptions of fields whose place in the object the specification does not show.
 _NOT_SHOWN = {
     "reference": "What the payer must include in the transfer.",
     "expires_at": "Until when the payer can do it; ISO 8601.",

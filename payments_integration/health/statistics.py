@@ -185,7 +185,7 @@ def _count_by_source(newest: list[_Arrival], source: str, now: datetime) -> int:
 
 
 def _lag(newest: list[_Arrival], offset: float, now: datetime) -> Lag:
-    """Return the lag of the newest deliveries. ``offset`` converts the provider's clock of creation to ours."""
+    """Return the lag of the newest deliveries. ``offset`` is the provider's clock minus ours, in seconds."""
     lags = [
         max(0.0, (received_at - created_at).total_seconds() + offset)
         for received_at, created_at, by in newest

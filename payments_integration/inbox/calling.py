@@ -130,7 +130,7 @@ def lost_by_receiver(error: Exception, item: Item) -> ReceiverFailed:
 
 
 def _lock(page: Page, work: Work) -> tuple[Any | None, str]:
-    """Lock the object and name the item after the next one.
+    """Lock the object with an UPDATE that writes what holds after the commit: the next item is in hand, or none is.
 
     Returns the mirror row as it is now and, on PostgreSQL, the id of this transaction. Raises ClaimLost, or
     WorkChanged if the row was written, the item no longer waits, or an earlier item came after the load. PostgreSQL

@@ -172,7 +172,7 @@ def unapplied(account: str | None = None, *, stuck: bool = False) -> QuerySet[Ev
     settings = conf.current()
     events = Event.objects.filter(state=EventState.PENDING)
     events = events.filter(attempts__gt=0) if stuck else events.filter(attempts=0)
-    # Their events wait while the key may be of another project.
+    # Their events wait while the account's API key may be of another project.
     events = filter_account_last(events, account).exclude(account__in=refused_accounts(account))
     if settings.PROCESSING == "celery" and settings.REORDER_WINDOW:
         long_enough = long_ago("received_at", timedelta(seconds=settings.REORDER_WINDOW))

@@ -1,4 +1,4 @@
-"""Share between commands the arguments for accounts and times, and the errors for missing tables or provider."""
+"""Provide what the commands share: arguments for accounts and times, and errors for missing tables or provider."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 #: Each step of a pass stops after about this many seconds, so that accounts take turns and a stop is noticed soon.
 TURN_SECONDS = 2.0
-#: Seconds between looks while notifications arrive, for work that they do not announce, such as a retry.
+#: Seconds between looks if PostgreSQL notifies the worker, for work that no notification announces, such as a retry.
 LISTENING_SECONDS = 5.0
 #: Seconds until a pass tries again work that it left, such as a dispatch that waits for a read. Doubled each time.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0

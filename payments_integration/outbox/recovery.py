@@ -92,7 +92,7 @@ def due_operations() -> QuerySet[Operation]:
     """Return the operations of all accounts that a worker should resume now."""
     now = timezone.now()
     due = Operation.objects.filter(ledger.claims().free(now=now), _due(now), state__in=RESUMABLE)
-    # Their operations wait while the key may be of another project.
+    # Their operations wait while the account's API key may be of another project.
     return due.exclude(account__in=projection.refused_accounts())
 
 

@@ -93,7 +93,9 @@ def send_now(operation: Operation) -> Any:
 
 
 def attempt(claim: Claim, *, max_wait: float, caller_waits: bool = False) -> Sent:
-    """Send once under a claim and write the outcome. ``caller_waits``: for the error, so it is not sent later.
+    """Send once under a claim and write the outcome.
+
+    ``caller_waits``: the caller gets the error, so an attempt that was not executed is closed, not sent later.
 
     Raises KeyExpired (nothing was sent, and the claim is kept), ClaimLost, and every error on our side.
     """

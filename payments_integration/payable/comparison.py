@@ -25,7 +25,7 @@ from payments_integration.models import Payment, Refund, rest_after
 from payments_integration.payable.models import Payable
 from payments_integration.payable.queries import CHUNK, REFUND_FIELDS, is_deposit, with_references
 
-#: The newest payments, and the newest rows of each model, that are compared.
+#: How many of the newest payments, and of the newest rows of each model, are compared.
 LIMIT = 1_000
 #: The time that a handler has to mark the order as paid. It covers the retries of a failing handler.
 GRACE = timedelta(minutes=15)
@@ -152,8 +152,8 @@ def _read(
     rows: Any = model._default_manager.filter(asked)
     if model.payments_account_field:
         rows = rows.filter(**{model.payments_account_field: account})
-    # The project's condition may join other tables. As a subquery it cannot multiply rows, and only the rows that are
-    # read evaluate it.
+    # The project's condition may join other tables. As a subquery, it cannot multiply rows, and the database evaluates
+    # it only for the rows that are read.
     paid = Exists(model._default_manager.filter(model.payments_paid, pk=OuterRef("pk")).order_by())
     rows = rows.order_by(*order_by)[:LIMIT] if order_by else rows.order_by()
     for pk, reference, is_paid in rows.values_list("pk", model.merchant_reference_field, paid):

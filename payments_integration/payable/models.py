@@ -368,7 +368,7 @@ def _hidden(model: type[models.Model], names: frozenset[str]) -> Iterator[checks
 
 
 def hidden_names(model: type[models.Model], names: frozenset[str] = _NAMES) -> list[str]:
-    """Return the fields, properties, methods and relations to the model that would hide a part of ``Payable``."""
+    """Return the names of fields, properties, methods and relations to the model that hide a part of ``Payable``."""
     found = [
         field.name if isinstance(field, models.Field) else getattr(field, "get_accessor_name", lambda: "")()
         for field in model._meta.get_fields()

@@ -31,7 +31,8 @@ class OrderStatus(TextChoices):
     #: part and being refunded. The note says why, except for money on hold. Next: any status, when a person or the
     #: provider has decided.
     REVIEW = "review", _("being reviewed")
-    #: A part of the price came and the rest is in progress. Next: PAID when the rest comes; otherwise REVIEW.
+    #: A part of the price came and the rest is in progress. Next: PAID when the rest comes; REVIEW if it does not; or
+    #: the status of a refund or chargeback.
     PARTIALLY_PAID = "partially_paid", _("paid in part")
     #: The price was received and is kept. The note warns if all of it is being refunded. Final, unless money is
     #: refunded or charged back.
@@ -110,7 +111,8 @@ def decide_status(
 ) -> tuple[OrderStatus, str]:
     """Return the order's status and a note for the shop's staff.
 
-    The note is in English. The app's catalogues translate its texts.
+    The note is in English. The app's catalogues translate its fixed texts, but no text with an amount or a currency,
+    and no refusal's code.
 
     Args:
         order: An order that knows its price.

@@ -138,7 +138,7 @@ def minor(model: type[Payable]) -> Any:
 
 
 def by_exponent(model: type[Payable], make: Callable[[int], Any], default: Any = None) -> Any:
-    """Return ``make`` of the decimals of the row's currency; ``default`` if the spec does not have the currency."""
+    """Return ``make(decimals)`` for the decimals of the row's currency; ``default`` if the spec does not have it."""
     if not model.payments_currency_field:
         return make(money.exponent(model.payments_currency))
     codes: dict[int, list[str]] = {}

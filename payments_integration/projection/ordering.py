@@ -13,9 +13,10 @@ from datetime import datetime, timedelta
 
 #: Added before and after an answer: Date has whole seconds, and the provider's own clocks may differ a little.
 MARGIN = timedelta(seconds=5)
-#: An event further ahead of the provider's clock than this orders nothing, and makes no other event stale.
+#: An event further ahead of the provider's clock than this orders nothing, and makes no other event stale. A Date
+#: further off than this, either way, makes its answer undated.
 MAX_AHEAD = timedelta(minutes=5)
-#: A Date further from our clock than this is wrong, and counts as missing.
+#: A Date further from the expected time than this is wrong, and counts as missing.
 MAX_DATE_OFF = timedelta(days=1)
 
 

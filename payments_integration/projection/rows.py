@@ -195,7 +195,7 @@ def goes_on(change: StatusChange, recorded: Recorded | None, row_at: datetime | 
 
     A row may be absent although changes of it are recorded, or be older than they are: its table was lost, or restored
     alone. It goes on from the newest of them, so that no receiver is called for the same status again. ``row_at`` is
-    the time of the row before the change; None: it is new.
+    the time of the row before the change; None: it is new. Sets ``previous_status`` to the recorded status.
     """
     if recorded is None or (row_at is not None and recorded.at <= row_at):
         return True

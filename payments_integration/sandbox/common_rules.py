@@ -126,7 +126,7 @@ class IdempotencyKeys:
 
 @dataclass(frozen=True)
 class RateLimits:
-    """Requests per second, with bursts of ``burst`` times as much. ``enforced=False`` only sends the headers."""
+    """Requests per second, with bursts of ``burst`` times as many. ``enforced=False`` only sends the headers."""
 
     reads: float = 100.0
     writes: float = 20.0

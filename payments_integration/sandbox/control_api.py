@@ -151,7 +151,7 @@ PROJECT_ACTIONS: Final[dict[tuple[str, str], ProjectAction]] = {
 
 
 def _of_project(operation: str) -> Listing:
-    """Return a list of the provider's interface, with its filters."""
+    """Return a function that lists objects like an operation of the provider's interface, with its filters."""
     return lambda engine, project, call: OPERATIONS[operation](project.state, call)[1]
 
 

@@ -69,7 +69,7 @@ class Controls:
         return self._apply(lambda project: project.payments.expire(payment_id), payment_id)
 
     def hold(self, payment_id: str) -> Json:
-        """Put the received money under review: on_hold, in the pending balance."""
+        """Receive the money and put it under review: on_hold, in the pending balance."""
         return self._apply(lambda project: project.payments.hold(payment_id), payment_id)
 
     def chargeback(self, payment_id: str) -> Json:
@@ -117,7 +117,7 @@ class Controls:
         return self._apply(lambda project: project.refunds.fail(refund_id), refund_id)
 
     def return_refund(self, refund_id: str) -> Json:
-        """Send the money back, after success."""
+        """Let the refunded money come back, after success."""
         return self._apply(lambda project: project.refunds.return_(refund_id), refund_id)
 
     def cancel_refund(self, refund_id: str) -> Json:

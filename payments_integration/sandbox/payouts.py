@@ -14,7 +14,7 @@ from .validation import Fields
 CREATE_FIELDS: Final = (
     "amount", "currency", "country", "method_code", "merchant_reference", "destination", "metadata",
 )  # fmt: skip
-OPEN: Final = ("created", "processing", "on_hold")  # amount plus fee are on hold in the balance
+OPEN: Final = ("created", "processing", "on_hold")  # amount plus fee are in the balance's ``hold``
 
 
 class Payouts(Resources):

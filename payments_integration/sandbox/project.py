@@ -89,7 +89,7 @@ class ProjectState:
             self.ledger.start_with(currency, amount, auditing.FUNDING, "fund")
 
     def record(self) -> ProjectRecord:
-        """Return the state for :meth:`restore`, without running requests, which have changed nothing yet."""
+        """Return the state for :meth:`restore`. Leaves out requests that still run: they have changed nothing yet."""
         return ProjectRecord(
             api_key=self.api_key,
             clock=self.clock.record(),

@@ -106,7 +106,7 @@ class Refunds(Resources):
         return refund
 
     def return_(self, refund_id: str) -> Json:
-        """Send the money back, after success. It can be refunded again."""
+        """Let the refunded money come back, after success. It can be refunded again."""
         refund = self._require(refund_id, ("succeeded",), "be returned")
         if refund["payout_id"] is not None:
             self._payouts.return_(refund["payout_id"])

@@ -1,4 +1,4 @@
-"""Share between the resources of a project the ids, the paged lists, the events and the changes of status.
+"""Provide what the resources of a project share: ids, lists with cursor pages, events and changes of status.
 
 See "List endpoints" and "Events" in the provider's document.
 """

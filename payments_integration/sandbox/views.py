@@ -34,7 +34,8 @@ SYMBOLS: Final = {
     "BR": {"BRL": "R$\xa0", "USD": "US$\xa0", "MXN": "MX$\xa0"},
 }
 PAYABLE: Final = (*WAITING, "expired", "partially_paid", "on_hold")
-# The statuses after a button of the checkout page. After a second click, the payment has one of them.
+# The statuses to which each button of the checkout page leads. If a second click finds the payment in one of them, it
+# is no error.
 RESULTS: Final[dict[str, tuple[str, ...]]] = {
     "pay": ("succeeded", "overpaid"),
     "fail": ("failed",),

@@ -49,6 +49,7 @@ def create_refund(
         ApprovalRequired: It has a destination and reaches ``APPROVAL_LIMITS``. Recorded; ``approve`` sends it.
     """
     validator = Validator(conf.current().DOCUMENT_CHECKS)
+    # Checked here, because ``find`` looks it up in the same statement.
     key = validator.key("idempotency_key", idempotency_key)
     annotations = outbox.operations.CALLS["create_refund"].target_annotations
     alias, payment_id, row = find(validator, "payment", Payment, payment, account, key=key, annotations=annotations)

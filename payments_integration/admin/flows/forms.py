@@ -100,7 +100,10 @@ class KeyedForm(TypedForm):
 
 
 def parse_amount(typed: str, currency: str) -> int:
-    """Return the minor units of an amount typed as the pages show it. The ValidationError says what to write."""
+    """Return the minor units of an amount typed as the pages show it.
+
+    Raises ValidationError, which says what to write.
+    """
     typed = typed_text(typed)
     try:
         amount = money.parse_amount(typed, currency)

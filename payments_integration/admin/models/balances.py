@@ -92,7 +92,7 @@ class BalanceAdmin(MirrorAdmin):
         yield Tool(gettext_lazy("Refresh"), url)
 
     def refresh_view(self, request: HttpRequest) -> HttpResponse:
-        """Read the balances of every account. It changes nothing there, so the view permission is sufficient."""
+        """Read the balances of every account. It changes nothing at the provider, so the view permission is enough."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         if request.method != "POST":

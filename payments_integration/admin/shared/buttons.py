@@ -131,7 +131,7 @@ def may_view(site: AdminSite, request: HttpRequest, model: type[Model]) -> bool:
 
 
 def hidden(site: AdminSite, request: HttpRequest, *models: type[Model]) -> list[StrOrPromise]:
-    """Return the names of the site's models whose rows the user may not see."""
+    """Return the names of the given models that are on the site and whose rows the user may not see."""
     unseen = (model for model in models if site.is_registered(model) and not may_view(site, request, model))
     return [model._meta.verbose_name_plural for model in unseen if model._meta.verbose_name_plural]
 

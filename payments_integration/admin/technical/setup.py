@@ -48,8 +48,8 @@ def steps(
 ) -> list[Step]:
     """Return the steps with their state while the installation is new. Later, health reports what is wrong.
 
-    An installation is new if nothing was ever reconciled, or, with ``is_empty``, if a step is not done. The result is
-    empty for users who may not see endpoints, events and runs. Takes no queries, because ``report`` has all the data.
+    An installation is new if nothing was ever reconciled, or, with ``is_empty``, if a step is not done. Users who may
+    not see all of endpoints, events and runs get no steps. Takes no queries, because ``report`` has all the data.
     """
     done = _done(account, report)
     is_reconciled = done[-1]

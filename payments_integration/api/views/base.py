@@ -393,7 +393,7 @@ class SendingView(ApiView):
         return Response(self.get_serializer(self._as_seen(row)).data, status=route.status, headers=headers)
 
     def _as_seen(self, row: Model) -> Any:
-        """Return the row as the caller would read it. If they may not, return it: it is their own call's result."""
+        """Return the row as the caller may read it; if they may not, ``row`` itself, the result of their own call."""
         return self.rows(type(row)._default_manager.all()).filter(pk=row.pk).first() or row
 
     def _accepted(self, operation: Any) -> Response:

@@ -160,7 +160,7 @@ class IndexView(ApiView):
 
 
 class SchemaView(ApiView):
-    """The description in OpenAPI 3.1. Not part of itself. YAML by ``Accept: application/yaml``."""
+    """The API's description in OpenAPI 3.1, which does not list this route. YAML by ``Accept: application/yaml``."""
 
     renderer_classes = [CompactJSON, OpenApiJsonRenderer, OpenApiYamlRenderer, OpenApiYamlRenderer2]
     patterns: ClassVar[tuple[Any, ...]] = ()

@@ -28,7 +28,7 @@ SNOOZES = (1, 3, 7)
 
 
 class AlreadyDone(Exception):
-    """Another person has done it. ``by`` names them, as in ``Operation.actor``."""
+    """The thing is already done. ``by`` is the person who did it, as in ``Operation.actor``."""
 
     def __init__(self, by: str) -> None:
         super().__init__(_("%(person)s has already done this.") % {"person": permissions.actor_name(by)})
@@ -45,7 +45,7 @@ def done(thing: Thing, note: str, *, author: object) -> Todo:
     Raises:
         ValidationError: ``note`` is blank or too long, or only a decision ends the ``thing``.
         PermissionDenied: The author is staff and may not.
-        AlreadyDone: Another person was faster, or the note is another one.
+        AlreadyDone: Another person was faster, or it is done with another note.
     """
     name = _author(author)
     if not thing.is_done_by_note:
@@ -72,7 +72,7 @@ def done(thing: Thing, note: str, *, author: object) -> Todo:
 def snooze(thing: Thing, days: int, *, author: object) -> Todo:
     """Hide a thing for a number of days from ``SNOOZES``; 0 shows it again.
 
-    Raises ValidationError for another number, and PermissionDenied and AlreadyDone like ``done``.
+    Raises ValidationError for another number, PermissionDenied like ``done``, and AlreadyDone if it is done.
     """
     _author(author)
     if days and days not in SNOOZES:
@@ -87,7 +87,8 @@ def snooze(thing: Thing, days: int, *, author: object) -> Todo:
 def assign(thing: Thing, person: Any | None, *, author: object) -> Todo:
     """Assign a thing to a member of staff who may handle it. None removes the assignment.
 
-    Raises ValidationError if that person may not handle it, and PermissionDenied and AlreadyDone like ``done``.
+    Raises ValidationError if that person may not handle it, PermissionDenied like ``done``, and AlreadyDone if it is
+    done.
     """
     _author(author)
     if person is not None and not (person.is_active and person.is_staff and permissions.may(person, HANDLE)):

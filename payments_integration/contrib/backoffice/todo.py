@@ -92,11 +92,13 @@ class Kind(TextChoices):
     ON_HOLD = "on_hold", _("payment on hold")
     #: A payment that was charged back. It ends after ``CHARGEBACK_DAYS``, or by a note.
     CHARGEBACK = "chargeback", _("chargeback")
-    #: An order whose money several payments hold. It ends when one payment is left, or by a note.
+    #: An order that several payments paid; if its price is known, it is overpaid. It ends when this is over, or by a
+    #: note.
     PAID_TWICE = "paid_twice", _("order paid twice")
     #: A paid payment whose order is not marked as paid. It ends when they match, or by a note.
     UNPAID = "unpaid", _("paid for, but the order is not paid")
-    #: An order that is marked as paid and has no payment. It ends when they match, or by a note.
+    #: An order that is marked as paid although none of its payments has received money. It ends when they match, or by
+    #: a note.
     WITHOUT_PAYMENT = "without_payment", _("paid order without a payment")
 
 

@@ -38,7 +38,7 @@ def record_movements(rows: Sequence[Any]) -> None:
 
 
 def close_months(**_: Any) -> None:
-    """Store the balances of closed months after a pass. Takes one statement if there is nothing to store."""
+    """Store the balances of closed months. Connected to ``pass_ended``. Takes one statement if no month is due."""
     import_module("payments_integration.contrib.finance.closing").close_months()
 
 

@@ -30,7 +30,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The days from ``since`` until before ``until``, of one account, or of all if it is None."""
+    """The days from ``since`` to the day before ``until``, of one account, or of all if ``account`` is None."""
 
     since: date
     until: date

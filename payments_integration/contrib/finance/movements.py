@@ -144,8 +144,8 @@ def _record(
 def _recorded(objects: Mapping[ObjectKey, Any]) -> dict[ObjectKey, _Recorded]:
     """Return the sums of the recorded movements, by object, then by kind and currency. Takes one statement."""
     sums: dict[ObjectKey, _Recorded] = defaultdict(dict)
-    # Read committed rows, because a snapshot may be older than the lock on the mirror row. The lock keeps other
-    # transactions from adding movements.
+    # Read the rows as they are committed now, because a snapshot may be older than the lock on the mirror row. The
+    # lock keeps other transactions from adding movements.
     rows = as_committed(Movement.objects.filter(of_objects(objects)))
     names = ("account", "object_kind", "object_id", "kind", "currency", "amount")
     # Add up in Python: a database may refuse a sum that leaves its range on the way.

@@ -23,7 +23,8 @@ class ReceiptState(models.TextChoices):
     SENT = "sent", _("sent")
     #: The attempt has not ended: the process died, or the mail server does not answer. A person may send it again.
     UNKNOWN = "unknown", _("outcome unknown")
-    #: The mail server refused it for good, or may have taken it although an error came. A person may send it again.
+    #: An attempt failed and is not repeated automatically: the mail server refused the mail for good or may have taken
+    #: it, or another error came. A person may send it again.
     FAILED = "failed", _("failed")
     #: It was not sent, for a reason in ``Why``. A person may send it again.
     SKIPPED = "skipped", _("not sent")

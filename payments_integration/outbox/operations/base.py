@@ -57,7 +57,7 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """A look-up cannot decide. A person does."""
+    """A look-up cannot decide. From ``look_up``: a person does. From ``look_first``: nothing is against sending."""
 
     note: str
 
@@ -100,7 +100,7 @@ class ProviderCall:
 
     # Optional: who may ask for it, and when
 
-    #: The permission that staff need. By default none: the admin takes no payments.
+    #: The permission that staff need. Empty by default: nothing is checked.
     permission: ClassVar[str] = ""
     #: The kind of the object that ``Operation.target_id`` names. By default there is no target.
     target: ClassVar[Kind | None] = None
@@ -123,11 +123,12 @@ class ProviderCall:
 
     # Optional: what an answer or an object means
 
-    #: A second request has no further effect, with any key. By default none is sent when the key may be forgotten.
+    #: True if a second request has no further effect, with any key. By default none is sent when the key may be
+    #: forgotten.
     repeat_is_harmless: ClassVar[bool] = False
-    #: The answer holds a signing secret, once. By default a missing secret is no trouble.
+    #: True if the answer holds a signing secret, once; if it is missing, attention is called. False by default.
     answers_with_secret: ClassVar[bool] = False
-    #: The object exists afterwards, and the call returns its row. This is the default.
+    #: False for a deletion, which returns None. True by default: the call returns the object's row.
     leaves_object: ClassVar[bool] = True
 
     def shows_effect(self, error: ProviderError) -> bool:

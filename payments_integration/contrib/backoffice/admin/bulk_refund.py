@@ -58,7 +58,7 @@ _RESULTS: dict[str, tuple[StrOrPromise, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One selected payment and the amount to refund in minor units, which is the whole rest."""
+    """One selected payment and the amount to refund, in minor units: all that is left of it."""
 
     payment: Payment
     amount: int

@@ -1,7 +1,8 @@
 """Export a list as an Excel file, with real numbers and times. Needs the extra ``xlsx``.
 
 XlsxWriter writes the sheet to a temporary file, row by row, and packs it after the last row. So memory use stays
-constant, but the download begins only then. The number of rows is limited, because the server limits this time.
+constant, but the download begins only after the last row. The number of rows is limited, because servers limit the
+time of a request.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ class Group:
     amount: int
     #: For payments only: the method's code.
     method: str = ""
-    #: For movements only: the part of the amount that moved before the present time of the day.
+    #: For movements only: the part of the amount that moved on today's weekday in an earlier week, before the present
+    #: time of the day. 0 for other days.
     early: int = 0
 
 
