@@ -36,6 +36,7 @@ from payments_integration.exceptions import (
     PermissionRefused,
     ProviderError,
     RateLimited,
+    is_passing,
     request_id_of,
 )
 from payments_integration.schemas import WireError
@@ -264,15 +265,19 @@ def _of_provider(error: ProviderError, sent: Collection[str], *, is_change: bool
         return not_found()
     if isinstance(error, RateLimited):
         wait = math.ceil(error.retry_after) if error.retry_after else _RETRY_AFTER
-        return _unavailable(503, {"Retry-After": str(wait)}, closed=is_change)
-    return _unavailable(502, closed=is_change)
+        return _unavailable(503, {"Retry-After": str(wait)}, advice=_key_for(error) if is_change else "")
+    return _unavailable(502, advice=_key_for(error) if is_change else "")
 
 
-def _unavailable(status: int, headers: Mapping[str, str] | None = None, *, closed: bool = False) -> Problem:
-    words = _("The payment provider cannot do this now.")
-    if closed:
-        # The outbox always gives the same answer to the same key.
-        words += " " + _("Nothing was done. Another try needs another Idempotency-Key.")
+def _key_for(error: ProviderError) -> str:
+    """Return which key another try needs. A passing refusal leaves it free; other answers are final for it."""
+    if is_passing(error.fields()):
+        return _("Nothing was done. Repeat the request with the same Idempotency-Key.")
+    return _("Nothing was done. Another try needs another Idempotency-Key.")
+
+
+def _unavailable(status: int, headers: Mapping[str, str] | None = None, *, advice: str = "") -> Problem:
+    words = " ".join(filter(None, [_("The payment provider cannot do this now."), advice]))
     return Problem(status, API_ERROR, "provider_unavailable", words, headers=headers)
 
 

@@ -15,7 +15,7 @@ from django.utils import translation
 from rest_framework.authentication import TokenAuthentication
 
 from payments_integration.api import errors
-from payments_integration.exceptions import InvalidRequest, InvalidState, PermissionRefused
+from payments_integration.exceptions import ApiError, InvalidRequest, InvalidState, PermissionRefused
 from payments_integration.models import Operation
 from payments_integration.testing import ProviderSandbox
 from payments_integration.validation.validator import NestedError, Validator
@@ -122,6 +122,14 @@ def test_a_refusal_of_access_is_not_the_callers() -> None:
     problem = errors.problem_of(refusal, (), is_change=True)
     assert problem is not None
     assert (problem.status, problem.code) == (502, "provider_unavailable")
+    # It leaves the key free.
+    assert problem.message.endswith("Repeat the request with the same Idempotency-Key.")
+
+
+def test_another_try_after_a_final_answer_needs_another_key() -> None:
+    refusal = ApiError("…", status_code=418, code="new_code")
+    [changed, read] = [errors._of_provider(refusal, (), is_change=is_change) for is_change in (True, False)]
+    assert changed.message == f"{read.message} Nothing was done. Another try needs another Idempotency-Key."
 
 
 def test_a_blocked_payer_reads_about_it_in_the_form(provider: ProviderSandbox, boss: Caller) -> None:
