@@ -222,7 +222,7 @@ def test_a_long_history_says_that_there_may_be_more(boss: Client) -> None:
     words = "There may be more than is shown here"
     assert words not in page(boss, url("payment", "change", payment.pk))
     for number in range(records.ENTRIES):
-        rows.event(payment, id=f"evt_{number}")
+        rows.event(payment, id=f"evt_long_{number}")
     assert words in page(boss, url("payment", "change", payment.pk))
 
 
