@@ -52,13 +52,13 @@ test: $(VENV)/.ready-dev ## The tests of each module; they need no server
 test-flows: $(VENV)/.ready-dev ## Flows through several modules, on SQLite: threads, kill -9, random schedules, the example shop
 	$(RUN) -m pytest $(PYTEST_ARGS) tests/integration
 
-test-postgres: $(VENV)/.ready-dev ## The tests that use a database, on PostgreSQL: TEST_POSTGRES_URL, or a server of its own
+test-postgres: $(VENV)/.ready-dev ## The tests that use a database, on PostgreSQL: TEST_POSTGRES_URL, or a new server
 	$(SERVERS) postgres -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
 
-test-mariadb: $(VENV)/.ready-mysql ## The tests that use a database, on MariaDB: TEST_MARIADB_URL, or a server of its own
+test-mariadb: $(VENV)/.ready-mysql ## The tests that use a database, on MariaDB: TEST_MARIADB_URL, or a new server
 	$(SERVERS) mariadb -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
 
-test-pgbouncer: $(VENV)/.ready-dev ## The same through PgBouncer in transaction mode, in front of a PostgreSQL of its own
+test-pgbouncer: $(VENV)/.ready-dev ## The same through PgBouncer in transaction mode, in front of a new PostgreSQL
 	$(RUN) -m tests.clusters pgbouncer -- $(RUN) -m pytest $(PYTEST_ARGS) --reuse-db -m "not own_session" $(SUITE)
 
 test-outages: $(VENV)/.ready-brokers ## Failover, restore, upgrade, replica, and load through PgBouncer, each small

@@ -122,7 +122,7 @@ FLOWS = dict(zip(LIMITS, (delivery, event_with_handler, event_with_declared_hand
 
 
 def run(flow: str, work: Work) -> None:
-    """In a process of its own; prints round trips and milliseconds of an item."""
+    """Print round trips and milliseconds of an item. Runs in a new process."""
     server, _, rest = work.database.rpartition("/")
     host, _, port = server.rpartition(":")
     proxy = Proxy(int(port))
