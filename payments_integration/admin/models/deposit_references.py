@@ -7,7 +7,6 @@ references"). Such a payment has the reference's flow, method, country, currency
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
@@ -19,6 +18,7 @@ from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display, next_actions, orders, people
 from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.methods import method_name
+from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import Page, Section, Table
 from payments_integration.enums import RECEIVED_PAYMENT_STATUSES, Country, DepositReferenceStatus, Flow
 from payments_integration.models import DepositReference, Operation, Payment
@@ -109,11 +109,7 @@ def _code(obj: DepositReference) -> str:
 
 def _payer(obj: DepositReference) -> str:
     """Return the payer it was made for. The provider does not return them, so read them once from our own request."""
-    kept: dict[str, Any] = obj.__dict__
-    if "pi_payer" not in kept:
-        kept["pi_payer"] = _read_payer(obj)
-    found: str = kept["pi_payer"]
-    return found
+    return once(obj, "pi_payer", lambda: _read_payer(obj))
 
 
 def _read_payer(obj: DepositReference) -> str:

@@ -19,6 +19,7 @@ from payments_integration.admin.shared.buttons import Tool, Weight, may
 from payments_integration.admin.shared.calculation import Calculation, Row
 from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.methods import reason_text
+from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import Advice, Page, Section, Table
 from payments_integration.enums import VOID_REFUND_STATUSES, MethodFamily, RefundStatus
 from payments_integration.models import Operation, Payment, Payout, Refund, StatusChange, refundable_rest
@@ -149,22 +150,14 @@ def _payouts(obj: Refund) -> QuerySet[Payout]:
 
 
 def _payout(obj: Refund) -> Payout | None:
-    """Return the newest of these payouts. The page asks more than once, so it is read only once."""
-    kept: dict[str, Any] = obj.__dict__
-    if "pi_payout" not in kept:
-        kept["pi_payout"] = _payouts(obj).first()
-    found: Payout | None = kept["pi_payout"]
-    return found
+    """Return the newest of these payouts."""
+    return once(obj, "pi_payout", lambda: _payouts(obj).first())
 
 
 def _rest(obj: Refund) -> int:
-    """Return how much of the payment can still be refunded. The page asks more than once, so it is read only once."""
-    kept: dict[str, Any] = obj.__dict__
-    if "pi_rest" not in kept:
-        payment = people.known_payment(obj)
-        kept["pi_rest"] = max(0, refundable_rest(payment)) if payment is not None else 0
-    found: int = kept["pi_rest"]
-    return found
+    """Return how much of the payment can still be refunded, in minor units."""
+    payment = people.known_payment(obj)
+    return once(obj, "pi_rest", lambda: max(0, refundable_rest(payment)) if payment is not None else 0)
 
 
 def _sentences(page: Page, obj: Refund, payment: Payment | None, rest: int) -> Iterator[str]:

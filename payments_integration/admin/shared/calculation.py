@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from django.utils.html import format_html
 from django.utils.timesince import timeuntil
@@ -18,6 +18,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import may
 from payments_integration.admin.shared.methods import reason_text
+from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import Advice, Page, Section
 from payments_integration.enums import (
     NEVER_REFUNDED_STATUSES,
@@ -89,12 +90,8 @@ class Calculation(Section):
 
 
 def figures(payment: Payment) -> tuple[list[RefundFigures], int]:
-    """Return ``refunds_and_promises`` of the row of a page. The page asks more than once, and reads them once."""
-    kept: dict[str, Any] = payment.__dict__
-    if "pi_figures" not in kept:
-        kept["pi_figures"] = refunds_and_promises(payment)
-    found: tuple[list[RefundFigures], int] = kept["pi_figures"]
-    return found
+    """Return ``refunds_and_promises`` of the row of a page."""
+    return once(payment, "pi_figures", lambda: refunds_and_promises(payment))
 
 
 def calculation(page: Page, payment: Payment) -> Calculation:

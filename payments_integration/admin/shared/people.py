@@ -11,6 +11,7 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration.admin.shared import display, masking
 from payments_integration.admin.shared.buttons import may
+from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import AccountType, DocumentType
 from payments_integration.models import Mirror, Payment, Refund
@@ -90,15 +91,15 @@ def payment_of(page: Page, refund: Refund) -> Payment | None:
 def known_payment(refund: Refund) -> Payment | None:
     """Return a refund's payment; None if it has not arrived yet. It may arrive after its refund.
 
-    A page asks more than once. Django keeps a payment that it found, and this keeps that there is none.
+    Django keeps a payment that it found, but not that there is none.
     """
-    kept: dict[str, Any] = refund.__dict__
-    if "pi_has_no_payment" in kept:
-        return None
+    return once(refund, "pi_payment", lambda: _read_payment(refund))
+
+
+def _read_payment(refund: Refund) -> Payment | None:
     try:
         return refund.payment
     except Payment.DoesNotExist:
-        kept["pi_has_no_payment"] = True
         return None
 
 

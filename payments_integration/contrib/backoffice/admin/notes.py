@@ -19,6 +19,7 @@ from payments_integration.admin.flows.forms import KeyedForm
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import new_key
 from payments_integration.admin.shared.display import validation_messages
+from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.records import about
 from payments_integration.admin.shared.sections import ROWS, Page, Section
 from payments_integration.admin.shared.story import Step
@@ -60,16 +61,9 @@ def note_steps(page: Page, obj: Any) -> Iterable[Step]:
 
 
 def _newest(page: Page, obj: Any) -> list[Note]:
-    """Return one note more than are shown; none if the user may not see them.
-
-    The page asks twice, so the notes are kept on the object and read once.
-    """
-    kept: dict[str, Any] = obj.__dict__
-    if "pi_notes" not in kept:
-        rows = about(Note, obj).order_by("-created_at", "-pk")[: ROWS + 1]
-        kept["pi_notes"] = list(rows) if page.may_view(Note) else []
-    found: list[Note] = kept["pi_notes"]
-    return found
+    """Return one note more than are shown; none if the user may not see them."""
+    rows = about(Note, obj).order_by("-created_at", "-pk")[: ROWS + 1]
+    return once(obj, "pi_notes", lambda: list(rows) if page.may_view(Note) else [])
 
 
 def notes_section(model_admin: Any, page: Page, obj: Any) -> Iterable[Section]:

@@ -30,6 +30,7 @@ from payments_integration.admin.models import (
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, Weight, may, may_view
 from payments_integration.admin.shared.menu import Entry, Place
+from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import STYLES, Page, Section
 from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin
 from payments_integration.contrib.backoffice.admin.since import StatusSince, SucceededDays, success_days
@@ -191,11 +192,7 @@ class PayoutAdmin(NotedAdmin, payouts.PayoutAdmin):
         from payments_integration.contrib.backoffice.admin import pay_again  # noqa: PLC0415
 
         # The page asks twice, for the button and for its sentences.
-        kept: dict[str, Any] = obj.__dict__
-        if "pi_obstacle" not in kept:
-            kept["pi_obstacle"] = pay_again.obstacle(self.admin_site, obj)
-        found: str = kept["pi_obstacle"]
-        return found
+        return once(obj, "pi_obstacle", lambda: pay_again.obstacle(self.admin_site, obj))
 
 
 @instead(Refund)
