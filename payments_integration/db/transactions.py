@@ -93,6 +93,12 @@ def repeatable(
     return result
 
 
+def first_run() -> Callable[[], bool]:
+    """Return a function that returns True once: for what a repeated transaction may assume in its first run only."""
+    runs = iter([True])
+    return lambda: next(runs, False)
+
+
 def is_nested(using: str) -> bool:
     """Return True if a transaction is open, other than the one that a test case opens around its test."""
     connection = connections[using]

@@ -24,6 +24,7 @@ from django.utils import timezone
 
 from payments_integration import telemetry
 from payments_integration.db import statements
+from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import is_transient, repeatable
 from payments_integration.inbox.claiming import DONE, Page, naming, release_others
 from payments_integration.inbox.finding import CLAIM
@@ -34,10 +35,6 @@ from payments_integration.signals import dispatching, event_received, status_cha
 
 class ReceiverFailed(Exception):
     """A receiver raised, or lost the transaction in which it ran. ``__cause__`` is the error."""
-
-
-class ClaimLost(Exception):
-    """Another worker has taken the object."""
 
 
 class WorkChanged(Exception):
@@ -157,8 +154,8 @@ def _lock(page: Page, work: Work) -> tuple[Any | None, str]:
         found = cursor.fetchone() if cursor.rowcount else None
     if found is None:
         raise ClaimLost
-    is_waiting, is_late, version, is_erased, transaction_id = found
-    if not is_waiting or is_late or (None if version is None else (version, bool(is_erased))) != work.seen:
+    is_waiting, is_overtaken, version, is_erased, transaction_id = found
+    if not is_waiting or is_overtaken or (None if version is None else (version, bool(is_erased))) != work.seen:
         raise WorkChanged
     instance = statements.from_values(model, work.values, using) if model is not None and work.values else None
     return instance, transaction_id

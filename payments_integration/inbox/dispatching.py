@@ -19,10 +19,11 @@ from django.db import Error as AnyDatabaseError, OperationalError, router
 
 from payments_integration import stopping, telemetry
 from payments_integration.attention import naming_trouble
+from payments_integration.db.claims import ClaimLost
 from payments_integration.db.statements import is_any_in_state
 from payments_integration.db.transactions import WriterPauses, drop_if_broken, is_transient, repeatable
 from payments_integration.exceptions import INTERRUPTIONS
-from payments_integration.inbox.calling import ClaimLost, ReceiverFailed, WorkChanged, call_receivers, is_refused
+from payments_integration.inbox.calling import ReceiverFailed, WorkChanged, call_receivers, is_refused
 from payments_integration.inbox.claiming import (
     Page,
     load_again,

@@ -181,8 +181,8 @@ def _lock(page: Page, group: Sequence[Work]) -> str:
     transaction_id = ""
     changed = []
     for work in group:
-        is_late, version, is_erased, transaction_id = found.get(work.row.pk, (True, None, None, ""))
-        if is_late or (None if version is None else (version, bool(is_erased))) != work.seen:
+        is_overtaken, version, is_erased, transaction_id = found.get(work.row.pk, (True, None, None, ""))
+        if is_overtaken or (None if version is None else (version, bool(is_erased))) != work.seen:
             changed.append(work)
     if changed:
         _dispatch_alone(changed)
@@ -207,10 +207,10 @@ def _lock_sql(kind: str, using: str, objects: int, events: int) -> tuple[str, st
     )
     transaction_id = TRANSACTION_ID if connection.vendor == "postgresql" else "NULL"
     not_these = f" AND e.id NOT IN ({placeholders(events)})" if events else ""
-    is_late = (
+    is_overtaken = (
         f"EXISTS (SELECT 1 FROM {quote(Event._meta.db_table)} e"  # noqa: S608  (names of ours)
         " WHERE e.account = d.account AND e.object_kind = d.object_kind AND e.object_id = d.object_id"
         f" AND {IS_WAITING} AND e.created_at < %s{not_these})"
     )
     version, is_erased = mirror_columns(kind, using, account="d.account", key="d.object_id")
-    return lock, f"d.id, {is_late}, {version}, {is_erased}, {transaction_id}"
+    return lock, f"d.id, {is_overtaken}, {version}, {is_erased}, {transaction_id}"

@@ -24,7 +24,7 @@ from payments_integration.inbox.receiving import quarantined, report_quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
 from payments_integration.projection import (
     TOO_OLD_TO_DISPATCH,
-    Applied,
+    BatchResult,
     apply_events,
     erased,
     is_history,
@@ -214,7 +214,7 @@ def _erased(foreign: list[Event]) -> set[str]:
     return {event.id for event in foreign if (event.account, event.object_kind, event.object_id) in keys}
 
 
-def _mark(events: list[Event], applied: Applied, erased_ids: set[str]) -> None:
+def _mark(events: list[Event], applied: BatchResult, erased_ids: set[str]) -> None:
     """Record the outcome of each event, with one UPDATE per distinct outcome: a few for any batch size.
 
     An event that no receiver wants is done, and never makes another event stale. The body of an event about an erased

@@ -23,7 +23,7 @@ from payments_integration import schemas, telemetry
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.refusals import condemns, described
-from payments_integration.db.transactions import inserted, repeatable
+from payments_integration.db.transactions import first_run, inserted, repeatable
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
 from payments_integration.projection import storable
@@ -90,19 +90,19 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
 
     def store() -> tuple[list[Event], dict[str, Event]]:
         # If a webhook stored one of them since, its key is taken. The retry reads the known events again.
-        fresh, strays = found.pop() if found else _sort(events)
-        rows = [*fresh, *strays.values()]
+        fresh, contradictions = found if is_first_run() else _sort(events)
+        rows = [*fresh, *contradictions.values()]
         statements.insert_many(rows)
         for event in rows:
             if event.state == EventState.QUARANTINED:
                 report_quarantined(event)
-        return fresh, strays
+        return fresh, contradictions
 
-    fresh, strays = _sort(events)
-    found = [(fresh, strays)]
-    if fresh or strays:
+    fresh, contradictions = found = _sort(events)
+    is_first_run = first_run()
+    if fresh or contradictions:
         try:
-            fresh, strays = repeatable(store, using=router.db_for_write(Event), durable=True)
+            fresh, contradictions = repeatable(store, using=router.db_for_write(Event), durable=True)
         except Exception as error:
             if isinstance(error, IntegrityError) or not condemns(error):
                 raise
@@ -111,8 +111,8 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
             counts.update(_told(event, Receipt.KNOWN) for event in repeated)
             return counts
     new = {event.id for event in fresh}
-    known = [event for event in events.values() if event.id not in new and event.id not in strays]
-    counts = Counter(_told(event, _receipt(event)) for event in (*fresh, *strays.values()))
+    known = [event for event in events.values() if event.id not in new and event.id not in contradictions]
+    counts = Counter(_told(event, _receipt(event)) for event in (*fresh, *contradictions.values()))
     counts.update(_told(event, Receipt.KNOWN) for event in (*known, *repeated))
     # Bodies that share an id: the first is stored by now, and each of the others is compared with it.
     counts.update(receive(account, body, source=source) for body in contradicting)
@@ -228,37 +228,40 @@ def _receive_known(event: Event) -> Receipt:
     if found is None:
         # The other delivery was rolled back, or the error had another cause. The provider sends the event again.
         raise IntegrityError(f"event {event.id} could be neither stored nor found")
-    for stray in _strays(event, _Known(event.id, *found)):
-        with suppress(IntegrityError):  # it is stored already
-            _store(stray)
-        return _told(stray, Receipt.QUARANTINED)
-    return _told(event, Receipt.KNOWN)
+    other = _contradiction(event, _Known(event.id, *found))
+    if other is None:
+        return _told(event, Receipt.KNOWN)
+    with suppress(IntegrityError):  # it is stored already
+        _store(other)
+    return _told(other, Receipt.QUARANTINED)
 
 
-def _strays(event: Event, known: _Known) -> list[Event]:
+def _contradiction(event: Event, known: _Known) -> Event | None:
     """Return a row for the quarantine if the id is known with another account or other content."""
     if event.state == EventState.QUARANTINED:
-        return []
+        return None
     if known.account != event.account:
         reason = "this event id belongs to another account"
     elif known.content_hash != event.content_hash:
         reason = "this event id came before with other content; the first is kept"
     else:
-        return []
-    return [quarantined(event.account, bytes(event.body or b""), source=event.source, reason=reason)]
+        return None
+    return quarantined(event.account, bytes(event.body or b""), source=event.source, reason=reason)
 
 
 def _sort(events: dict[str, Event]) -> tuple[list[Event], dict[str, Event]]:
     """Return the new events; and by id, quarantine rows for events that are known with other content."""
     known = {row.id: row for row in _known(events)}
     fresh = [event for event in events.values() if event.id not in known]
-    strays = {
-        event.id: stray for event in events.values() if event.id in known for stray in _strays(event, known[event.id])
+    contradictions = {
+        event.id: other
+        for event in events.values()
+        if event.id in known and (other := _contradiction(event, known[event.id]))
     }
-    if strays:
-        there = {row.id for row in _known([stray.id for stray in strays.values()])}
-        strays = {event_id: stray for event_id, stray in strays.items() if stray.id not in there}
-    return fresh, strays
+    if contradictions:
+        there = {row.id for row in _known([other.id for other in contradictions.values()])}
+        contradictions = {event_id: other for event_id, other in contradictions.items() if other.id not in there}
+    return fresh, contradictions
 
 
 def _known(ids: Iterable[str]) -> Iterable[_Known]:

@@ -360,9 +360,8 @@ class Claim:
 
     operation: Operation
     token: str
-    #: The column's value before this claim: an earlier attempt may have been executed. If so, a refusal now proves
-    #: nothing, and an answer may be old.
-    may_have_run: bool
+    #: An earlier attempt may have been executed. Then a refusal now proves nothing, and an answer may be old.
+    earlier_may_have_run: bool
     #: When it was claimed, on a clock that cannot be set.
     since: float = field(default_factory=time.monotonic, compare=False)
 

@@ -19,7 +19,7 @@ from payments_integration import projection, schemas, sync
 from payments_integration.attention import call_attention
 from payments_integration.client import Answer
 from payments_integration.db.statements import lock_row
-from payments_integration.db.transactions import ledger_database, repeatable
+from payments_integration.db.transactions import first_run, ledger_database, repeatable
 from payments_integration.exceptions import (
     NoAnswer,
     PagingError,
@@ -55,11 +55,11 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
     """
     operation, resource, call = claim.operation, answer.data, operations.of(claim.operation)
     secret = getattr(resource, "secret", None)
-    # Once only: when this transaction is repeated, an event may have created the row.
-    creations = iter([call.creates and not claim.may_have_run])
+    is_first_run = first_run()
 
     def write() -> Any:
-        is_new = next(creations, False)
+        # When this transaction is repeated, an event may have created the row.
+        is_new = is_first_run() and call.creates and not claim.earlier_may_have_run
         row = None if resource is None else _write_answer(claim, answer, before, is_new=is_new)
         # A row inserted by this transaction cannot belong to another operation. Any other row is locked here, so two
         # operations cannot both link to it.
@@ -67,14 +67,14 @@ def done(claim: Claim, answer: Answer[Any], before: Snapshot) -> Any:
             (not is_new and _is_linked(operation, resource.id)) or _is_asked_for(operation, resource)
         ):
             raise schemas.WireError("the answer names another operation's object")
-        _record(call.after_answer(operation, resource, may_have_run=claim.may_have_run))
-        if call.answers_with_secret and not secret and not claim.may_have_run:
+        _record(call.after_answer(operation, resource, earlier_may_have_run=claim.earlier_may_have_run))
+        if call.answers_with_secret and not secret and not claim.earlier_may_have_run:
             _attention(operation, Reason.SECRET_MISSING, "the provider sent no signing secret; rotate it")
         return row
 
     object_id = getattr(resource, "id", operation.target_id)
     row = _settle(claim, _result(claim, object_id, request_id=answer.request_id), write)
-    if claim.may_have_run and resource is not None:
+    if claim.earlier_may_have_run and resource is not None:
         row = _read_quietly(call.kind, operation.account, resource.id) or row
     if call.answers_with_secret:
         # The caller sees it once. It is not a field, so no repr shows it.
@@ -120,7 +120,7 @@ def rejected(claim: Claim, error: ProviderError) -> None:
     operation, call = claim.operation, operations.of(claim.operation)
 
     def write() -> None:
-        if call.shows_effect(error):
+        if call.refusal_shows_effect(error):
             _record(call.after_finding(operation, operation.target_id))
         if operation.deferred:
             # No caller waits for the answer of a deferred operation.
@@ -197,7 +197,7 @@ def late(claim: Claim) -> None:
 
 def _write_answer(claim: Claim, answer: Answer[Any], before: Snapshot, *, is_new: bool) -> Any:
     operation = claim.operation
-    if claim.may_have_run:
+    if claim.earlier_may_have_run:
         return projection.record_identity(operation.account, answer.data)
     return projection.write_answer(
         operation.account,

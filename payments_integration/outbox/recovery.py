@@ -101,22 +101,22 @@ def resume(operation: Operation) -> bool:
     if operation.account not in conf.aliases():
         # Without its account nothing can be asked or sent.
         why = f"the account {operation.account} is not configured any more"
-        return _resolved(operation, RESUMABLE, partial(outcomes.needs_person, why=why))
+        return _without_sending(operation, RESUMABLE, partial(outcomes.needs_person, why=why))
     if not operation.may_have_run:
         if timezone.now() - operation.created_at > SEND_WITHIN:
             why = "it could not be sent for 24 hours"
-            return _resolved(operation, RESUMABLE, partial(outcomes.needs_person, why=why))
+            return _without_sending(operation, RESUMABLE, partial(outcomes.needs_person, why=why))
         return send(operation, RESUMABLE)
     if sending.may_resend(operation):
         return send(operation, RESUMABLE)
-    return _resolved(operation, RESUMABLE, look_up)
+    return _without_sending(operation, RESUMABLE, look_up)
 
 
-def _resolved(operation: Operation, states: Collection[str], settle: Callable[[Claim], None]) -> bool:
-    """Claim the operation and settle it without sending it. Returns False if another worker holds it."""
+def _without_sending(operation: Operation, states: Collection[str], write: Callable[[Claim], None]) -> bool:
+    """Claim the operation and write an outcome without sending it. Returns False if another worker holds it."""
     claim = ledger.claim_to_resolve(operation, states)
     if claim is not None:
-        settle(claim)
+        write(claim)
     return claim is not None
 
 
@@ -132,11 +132,11 @@ def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
         if verdict is None and not operation.may_have_run:
             latest = sending.latest_answer(operation.account)
     except (ProviderError, NoAnswer, PagingError) as error:
-        return _resolved(operation, states, partial(outcomes.due, error=error))
+        return _without_sending(operation, states, partial(outcomes.due, error=error))
     except WireError as error:
         verdict = Verdict(f"what was found cannot be read: {error}")
     if verdict is not None:
-        return _resolved(operation, states, partial(settle, verdict=verdict))
+        return _without_sending(operation, states, partial(write_verdict, verdict=verdict))
     claim = ledger.claim_to_send(operation, states, latest)
     if claim is not None:
         try:
@@ -150,7 +150,7 @@ def look_up(claim: Claim) -> None:
     """Resolve an operation by reading, and write the outcome. It stays unknown if reading fails."""
     operation = claim.operation
     try:
-        _resolve(claim)
+        _look_up(claim)
     except (ProviderError, NoAnswer, PagingError) as error:
         why = error.code if isinstance(error, ProviderError) else str(error)
         if operation.first_sent_at and timezone.now() - operation.first_sent_at > GIVE_UP_AFTER:
@@ -161,7 +161,7 @@ def look_up(claim: Claim) -> None:
         outcomes.needs_person(claim, f"what was found cannot be read: {error}")
 
 
-def reopened(operation: Operation, *, is_same_call: bool) -> ledger.Reopened | None:
+def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopened | None:
     """Return an operation whose key is free, to be sent as a first attempt; or None if it was executed.
 
     An executed one is linked to its object. While the key is younger than 23 hours at the provider, it protects
@@ -178,7 +178,7 @@ def reopened(operation: Operation, *, is_same_call: bool) -> ledger.Reopened | N
     if claim is None:
         message = _("This may have been executed before: %(why)s. If it was not, use another key.")
         raise ValidationError({"idempotency_key": [message % {"why": verdict.note}]})
-    settle(claim, verdict)
+    write_verdict(claim, verdict)
     return None
 
 
@@ -234,7 +234,7 @@ def must_look_first(operation: Operation) -> bool:
     if operation.may_have_run:
         return False
     # Our clock may have been set back since.
-    return operations.is_late(operation) or abs(timezone.now() - operation.created_at) > LOOK_AFTER
+    return operations.asked_late(operation) or abs(timezone.now() - operation.created_at) > LOOK_AFTER
 
 
 def look_first(operation: Operation) -> Verdict | None:
@@ -254,7 +254,7 @@ def look_first(operation: Operation) -> Verdict | None:
     return replace(verdict, note=f"it was not sent: {verdict.note}") if verdict.result is None else verdict
 
 
-def settle(claim: Claim, verdict: Verdict) -> None:
+def write_verdict(claim: Claim, verdict: Verdict) -> None:
     """Write what a look-up found."""
     if verdict.took_effect:
         outcomes.happened(claim, verdict.note)
@@ -270,13 +270,13 @@ def link(claim: Claim, verdict: Verdict) -> bool:
     return outcomes.link(claim, found.id, verdict.note, resource=None if isinstance(found, Mirror) else found)
 
 
-def _resolve(claim: Claim) -> None:
+def _look_up(claim: Claim) -> None:
     operation = claim.operation
     finding = operations.of(operation).look_up(get_client(operation.account), operation)
     if isinstance(finding, operations.Candidates):
-        settle(claim, _judged(operation, finding, without_operation(operation, finding)))
+        write_verdict(claim, _judged(operation, finding, without_operation(operation, finding)))
     else:
-        settle(claim, Verdict(finding.note, took_effect=isinstance(finding, operations.Happened)))
+        write_verdict(claim, Verdict(finding.note, took_effect=isinstance(finding, operations.Happened)))
 
 
 def _judged(
@@ -409,7 +409,7 @@ def _failed(operation: Operation, error: Exception) -> str:
     since = operation.first_sent_at or operation.created_at
     if operation.state not in RESUMABLE or timezone.now() - since <= GIVE_UP_AFTER:
         return "failed"
-    claim = ledger.Claim(operation, operation.claim_token, may_have_run=operation.may_have_run)
+    claim = ledger.Claim(operation, operation.claim_token, earlier_may_have_run=operation.may_have_run)
     try:
         # The error's text may repeat what the operation holds; its type does not.
         outcomes.needs_person(claim, f"an error on our side keeps it from an end: {type(error).__name__}")

@@ -236,7 +236,7 @@ def mark_happened(operation: Operation | str, object_id: str, actor: object, com
     row = sync.read(call.kind, operation.account, object_id)
     if call.contradicts(operation, row) and not call.was_made_before(operation, row):
         refuse(_("The object has another amount, currency, payment or reference."))
-    if not call.shows_it(row):
+    if not call.is_in_effect(row):
         refuse(_("It did not happen: the object is %(status)s.") % {"status": row.status})
     with _claimed(operation, ledger.claim_to_resolve(operation, states)) as claim:
         if not outcomes.link(claim, row.pk, f"{who} linked it to {object_id}: {comment}"):
@@ -286,7 +286,7 @@ def _settled(operation: Operation, verdict: recovery.Verdict, note: str) -> Oper
     """Link an operation that must not be sent to its result. Refuse it if the result is not clear."""
     refuse_unclear(verdict)
     with _claimed(operation, ledger.claim_to_resolve(operation, _SENDABLE), note) as claim:
-        recovery.settle(claim, verdict)
+        recovery.write_verdict(claim, verdict)
     return operation
 
 

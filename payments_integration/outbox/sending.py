@@ -72,7 +72,7 @@ def send_now(operation: Operation) -> Any:
     resumed when the claim has ended.
     """
     # The commit that recorded the operation also claimed it.
-    claim = Claim(operation, operation.claim_token, may_have_run=False)
+    claim = Claim(operation, operation.claim_token, earlier_may_have_run=False)
     try:
         sent = attempt(claim, max_wait=INTERACTIVE_WAIT, caller_waits=True)
         wakeup.wake(operation.account)
@@ -104,7 +104,7 @@ def attempt(claim: Claim, *, max_wait: float, caller_waits: bool = False) -> Sen
     if not call.creates:
         before = projection.snapshot(call.kind, operation.account, operation.target_id)
     client = get_client(operation.account)
-    if claim.may_have_run and not call.repeat_is_harmless:
+    if claim.earlier_may_have_run and not call.repeat_is_harmless:
         try:
             date = _ask(client).date
         except (ProviderError, NoAnswer) as error:
@@ -128,7 +128,7 @@ def _send(client: Client, claim: Claim, before: projection.Snapshot, *, max_wait
     try:
         # Connecting takes time as well. The claim must last for the whole exchange when the first byte leaves.
         with (
-            telemetry.during(telemetry.Sending(operation, is_repeated=claim.may_have_run)),
+            telemetry.during(telemetry.Sending(operation, is_repeated=claim.earlier_may_have_run)),
             before_sending(claim.ensure_lasts),
         ):
             answer = call.send(client, operation, max_wait=max_wait)
@@ -137,7 +137,7 @@ def _send(client: Client, claim: Claim, before: projection.Snapshot, *, max_wait
         return Sent(error=error)
     except NoAnswer as error:
         claim = _of_exchange(claim, error)
-        if error.was_connected or claim.may_have_run:
+        if error.was_connected or claim.earlier_may_have_run:
             outcomes.unknown(claim, error)
         elif caller_waits:
             outcomes.closed(claim, error)
@@ -145,7 +145,7 @@ def _send(client: Client, claim: Claim, before: projection.Snapshot, *, max_wait
             outcomes.due(claim, error)
         return Sent(error=error)
     except UnsendableRequest as error:
-        if claim.may_have_run:
+        if claim.earlier_may_have_run:
             outcomes.needs_person(claim, f"it cannot be sent again: {error}")
         else:
             outcomes.closed(claim, error)
@@ -164,7 +164,7 @@ def _send(client: Client, claim: Claim, before: projection.Snapshot, *, max_wait
 
 def _of_exchange(claim: Claim, exchange: Answer[Any] | ProviderError | NoAnswer) -> Claim:
     """Return the claim for judging an answer or error. A request that the client repeated is a second attempt."""
-    return dataclasses.replace(claim, may_have_run=True) if exchange.was_repeated else claim
+    return dataclasses.replace(claim, earlier_may_have_run=True) if exchange.was_repeated else claim
 
 
 def may_resend(operation: Operation) -> bool:
@@ -211,15 +211,15 @@ def _ask(client: Client) -> LatestAnswer:
 def _judge(claim: Claim, error: ProviderError, *, caller_waits: bool) -> None:
     """Decide what an error envelope means for the operation."""
     operation = claim.operation
-    if error.code == "idempotency_conflict" and not claim.may_have_run and operation.attempts > 1:
+    if error.code == "idempotency_conflict" and not claim.earlier_may_have_run and operation.attempts > 1:
         # The provider keeps the key of an attempt that it refused, for other arguments than the present ones.
         outcomes.rejected(claim, error)
     elif error.code == "idempotency_conflict":
         # The key belongs to another request there. A person must find out which, and if ours ran.
         outcomes.needs_person(claim, "the provider knows this idempotency key for another request", error)
-    elif claim.may_have_run and operations.of(operation).shows_effect(error):
+    elif claim.earlier_may_have_run and operations.of(operation).refusal_shows_effect(error):
         outcomes.happened(claim, "the provider says that it has taken effect")
-    elif claim.may_have_run or not _is_refusal(error):
+    elif claim.earlier_may_have_run or not _is_refusal(error):
         outcomes.unknown(claim, error)
     elif is_passing(error.fields()):
         # Access or rate: the same call succeeds once that is mended.

@@ -61,7 +61,7 @@ def submit(intent: Intent, progress: Progress) -> Any:
     get_client(intent.account)  # a wrong setting raises here, before anything is recorded
     reopened = None
     if known is not None:
-        reopened = recovery.reopened(known, is_same_call=ledger.is_same_call(known, intent))
+        reopened = recovery.reopenable(known, is_same_call=ledger.is_same_call(known, intent))
         if reopened is None:
             known = ledger.find(intent) or known  # raises if it was executed for other arguments
             progress.is_committed(known)

@@ -28,7 +28,7 @@ from payments_integration.projection.endpoints import (
     unreadable_secrets,
     write_endpoints,
 )
-from payments_integration.projection.events import Applied, apply_events
+from payments_integration.projection.events import BatchResult, apply_events
 from payments_integration.projection.history import (
     dispatch_begins_at,
     forget_contacts,
@@ -51,7 +51,7 @@ from payments_integration.projection.keys import (
     require_same_key,
     uncompared_accounts,
 )
-from payments_integration.projection.ordering import MARGIN, MAX_AHEAD
+from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, Order, against_answer
 from payments_integration.projection.refreshes import (
     awaiting_read,
     is_awaited,
@@ -73,10 +73,12 @@ __all__ = [
     "MARGIN",
     "MAX_AHEAD",
     "TOO_OLD_TO_DISPATCH",
-    "Applied",
+    "BatchResult",
+    "Order",
     "Snapshot",
     "accept_key",
     "active_secrets",
+    "against_answer",
     "apply_events",
     "awaiting_read",
     "balance_snapshots",

@@ -35,6 +35,7 @@ from payments_integration.models import (
 )
 from payments_integration.projection import history, ordering, rows
 from payments_integration.projection.ledgers import notice_unknown_operations
+from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refresh, request_refreshes
 from payments_integration.projection.rows import keep_erased
 from payments_integration.signals import mirror_written
@@ -171,7 +172,9 @@ def write_new(
             if (change := rows.status_change(row, "", at=at if is_synced else _own_time(row, at), event=None))
         ]
         recorded = rows.recorded_statuses(map(rows.key_of, changes))
-        changes = [change for change in changes if rows.goes_on(change, recorded.get(rows.key_of(change)), None)]
+        changes = [
+            change for change in changes if rows.changes_object(change, recorded.get(rows.key_of(change)), None)
+        ]
         _set_history_aside(account, changes)
         statements.insert_many(changes, keys=False)
         mirror_written(new)
@@ -314,12 +317,12 @@ def _put(
         return row
     _same_account(row, account)
     differs = rows.differences(row, resource)
-    if not differs and _orders_better(row, answered_at, duration):
+    by_event, order = row.state_by == StateBy.EVENT, ordering.against_answer(row.state_at, answered_at, duration)
+    # With the same content, the more precise time stays: an event's is exact, and an undated answer has none.
+    if not differs and (duration is None or (by_event and order is not Order.OLDER)):
         writes.confirmed.append(row)
         return row
-    if not unchanged or (
-        row.state_by == StateBy.EVENT and not ordering.answer_may_replace_event(answered_at, duration, row.state_at)
-    ):
+    if not unchanged or (by_event and order is Order.NEWER):
         if differs:
             request_refresh(account, kind, object_id, RefreshReason.CHANGED_MEANWHILE)
         return row
@@ -391,7 +394,7 @@ def _record(
     if isinstance(row, Balance):
         if rows.balance_amounts(row) != amounts:
             rows.balance_change(row, at=at).save(force_insert=True)
-    elif (change := rows.status_change(row, previous_status, at=at, event=None)) and rows.goes_on(
+    elif (change := rows.status_change(row, previous_status, at=at, event=None)) and rows.changes_object(
         change, recorded, row_at
     ):
         # A Date has whole seconds, so an answer that confirmed the row may have set its time back by part of a second.
@@ -411,17 +414,6 @@ def _set_history_aside(account: str, changes: Iterable[StatusChange]) -> None:
     for change in old:
         if change.object_id not in ours:
             change.state = EventState.DONE
-
-
-def _orders_better(row: Mirror, answered_at: datetime, duration: float | None) -> bool:
-    """Return True if the row's time is more precise than an answer's with the same content.
-
-    An event's time is exact, and any time is more precise than an undated answer's.
-    """
-    if duration is None:
-        return True
-    is_clearly_newer = answered_at - timedelta(seconds=duration) - ordering.MARGIN > row.state_at
-    return row.state_by == StateBy.EVENT and not is_clearly_newer
 
 
 def _locked(kind: str, account: str, object_id: str) -> Any | None:

@@ -35,9 +35,13 @@ from payments_integration.projection.refreshes import request_refreshes
 from payments_integration.projection.rows import keep_erased
 from payments_integration.signals import mirror_written
 
+#: A row of the mirror: (kind, scope, id). The scope is empty but for a balance, because currencies are not unique: its
+#: account. Other ids are unique across accounts, and a row of another account must be found, to refuse the event.
+_RowKey = tuple[str, str, str]
+
 
 @dataclass(slots=True)
-class Applied:
+class BatchResult:
     """The results of a batch, for the inbox to record."""
 
     #: Event id to the mirrored status before the event.
@@ -85,7 +89,7 @@ class _Object:
         return self.row
 
 
-def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied:
+def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> BatchResult:
     """Apply events to the mirror, in ``created_at`` order per object. Call inside a transaction.
 
     Locks the rows in one fixed order, inserts absent ones and updates only locked rows. An IntegrityError means that
@@ -98,7 +102,7 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> Applied
     now_at, owners = times_and_owners((event.account for event, _ in batch), named)
     owners |= {(kind, pk): item.row.account for (kind, _, pk), item in objects.items() if item.row is not None}
     _note_erased(batch, objects)
-    applied = Applied()
+    applied = BatchResult()
     refreshes: dict[ObjectKey, str] = {}
     #: Objects whose rows may be older than an event. Their handlers wait for the refresh.
     awaited: set[ObjectKey] = set()
@@ -151,9 +155,9 @@ def _apply(item: _Object, event: Event, resource: schemas.AnyResource, provider_
         return RefreshReason.TIME_AHEAD
     row: Mirror = item.row
     if row.state_by == StateBy.EVENT:
-        order = ordering.event_after_event(event.created_at, row.state_at)
+        order = ordering.against_event(event.created_at, row.state_at)
     else:
-        order = ordering.event_after_answer(event.created_at, row.state_at, row.answer_seconds)
+        order = ordering.against_answer(event.created_at, row.state_at, row.answer_seconds)
     if order is Order.OLDER:
         return ""
     if order is Order.UNCLEAR:
@@ -178,7 +182,7 @@ def _references(kind: str) -> list[tuple[str, str]]:
     return [(field.attname, field.related_model.kind) for field in fields]
 
 
-def _note_erased(batch: list[tuple[Event, Any]], objects: dict[ObjectKey, _Object]) -> None:
+def _note_erased(batch: list[tuple[Event, Any]], objects: dict[_RowKey, _Object]) -> None:
     """Mark new objects whose personal data was erased before they came."""
     new = [(event, resource) for event, resource in batch if objects[_key(event)].row is None]
     erased = keep_erased(
@@ -189,13 +193,12 @@ def _note_erased(batch: list[tuple[Event, Any]], objects: dict[ObjectKey, _Objec
             objects[_key(event)].is_erased = True
 
 
-def _key(event: Event) -> ObjectKey:
-    # Ids are unique across accounts: a foreign row must be found, to refuse the event. Currencies are not unique.
+def _key(event: Event) -> _RowKey:
     scope = event.account if event.object_kind == Kind.BALANCE else ""
     return (event.object_kind, scope, event.object_id)
 
 
-def _lock(batch: list[tuple[Event, Any]]) -> dict[ObjectKey, _Object]:
+def _lock(batch: list[tuple[Event, Any]]) -> dict[_RowKey, _Object]:
     objects = {_key(event): _Object(row=None) for event, _ in batch}
     for kind, model in MIRRORS.items():
         keys = [key for key in objects if key[0] == kind]
@@ -219,13 +222,13 @@ def _lock(batch: list[tuple[Event, Any]]) -> dict[ObjectKey, _Object]:
     return objects
 
 
-def _identity(model: type[Any], keys: list[ObjectKey]) -> Q:
+def _identity(model: type[Any], keys: list[_RowKey]) -> Q:
     if model is Balance:
         return Q(account__in={key[1] for key in keys}, currency__in={key[2] for key in keys})
     return Q(pk__in=[key[2] for key in keys])
 
 
-def _row_key(row: Mirror) -> ObjectKey:
+def _row_key(row: Mirror) -> _RowKey:
     return (row.kind, row.account if isinstance(row, Balance) else "", row.object_id)
 
 
@@ -252,7 +255,7 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
             changes.append((change, item.first_at))
     recorded = rows.recorded_statuses(rows.key_of(change) for change, _ in changes)
     status_changes = [
-        change for change, row_at in changes if rows.goes_on(change, recorded.get(rows.key_of(change)), row_at)
+        change for change, row_at in changes if rows.changes_object(change, recorded.get(rows.key_of(change)), row_at)
     ]
     notice_unknown_operations(item.row for item in touched if item.is_new)
     statements.insert_many(status_changes, keys=False)

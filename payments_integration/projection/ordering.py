@@ -21,7 +21,7 @@ MAX_DATE_OFF = timedelta(days=1)
 
 
 class Order(enum.Enum):
-    """How an event compares with the state of a row."""
+    """How one state compares with another."""
 
     NEWER = "newer"
     OLDER = "older"
@@ -29,18 +29,20 @@ class Order(enum.Enum):
     UNCLEAR = "unclear"
 
 
-def event_after_event(event_at: datetime, state_at: datetime) -> Order:
-    if event_at == state_at:
+def against_event(at: datetime, event_at: datetime) -> Order:
+    """Compare an event of the time ``at`` with a state that an event brought."""
+    if at == event_at:
         return Order.UNCLEAR
-    return Order.NEWER if event_at > state_at else Order.OLDER
+    return Order.NEWER if at > event_at else Order.OLDER
 
 
-def event_after_answer(event_at: datetime, answered_at: datetime, duration: float | None) -> Order:
+def against_answer(at: datetime, answered_at: datetime, duration: float | None) -> Order:
+    """Compare a state of the time ``at`` with an answer."""
     if duration is None:
         return Order.UNCLEAR
-    if event_at > answered_at + MARGIN:
+    if at > answered_at + MARGIN:
         return Order.NEWER
-    if event_at < answered_at - timedelta(seconds=duration) - MARGIN:
+    if at < answered_at - timedelta(seconds=duration) - MARGIN:
         return Order.OLDER
     return Order.UNCLEAR
 
@@ -55,8 +57,3 @@ def when_read(date: datetime | None, now: datetime, duration: float) -> tuple[da
     if date is None or abs(date - now) > MAX_DATE_OFF:
         return now, None
     return date, duration if abs(date - now) <= MAX_AHEAD else None
-
-
-def answer_may_replace_event(answered_at: datetime, duration: float | None, event_at: datetime) -> bool:
-    """Return False if the answer was read clearly before the event that wrote the row."""
-    return duration is None or answered_at + MARGIN >= event_at

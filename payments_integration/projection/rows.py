@@ -190,7 +190,7 @@ def key_of(change: StatusChange) -> ObjectKey:
     return (change.account, change.object_kind, change.object_id)
 
 
-def goes_on(change: StatusChange, recorded: Recorded | None, row_at: datetime | None) -> bool:
+def changes_object(change: StatusChange, recorded: Recorded | None, row_at: datetime | None) -> bool:
     """Return True if an unsaved change is a change of the object, and not only of its row.
 
     A row may be absent although changes of it are recorded, or be older than they are: its table was lost, or restored

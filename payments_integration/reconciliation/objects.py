@@ -340,7 +340,7 @@ def _is_older(row: Mirror, answer: Answer[Any]) -> bool:
     """Return True if the row's state is clearly older than the list. A row that changed meanwhile has not drifted."""
     if answer.answered_at is None:
         return True
-    return row.state_at + projection.MARGIN < answer.answered_at - timedelta(seconds=answer.duration)
+    return projection.against_answer(row.state_at, answer.answered_at, answer.duration) is projection.Order.OLDER
 
 
 def _with_pending_events(account: str, model: type[Any], ids: Any) -> set[str]:

@@ -46,9 +46,9 @@ def _came_at(item):
 _LOCK = " WHERE id = %s AND {only_by_key('claim_token')} = %s"
 _LOCK_ANY = " WHERE id = %s AND %s IS NOT NULL"
 _SEEN = "(None if version is None else (version, bool(is_erased))) != work.seen"
-_CHECK = f"    if not is_waiting or is_late or {_SEEN}:\n"
+_CHECK = f"    if not is_waiting or is_overtaken or {_SEEN}:\n"
 _CHECK_ITEM = "    if not is_waiting:\n"
-_CHECK_OBJECT = f"    if is_late or {_SEEN}:\n"
+_CHECK_OBJECT = f"    if is_overtaken or {_SEEN}:\n"
 _MARK = " WHERE id IN ({placeholders(count)}) AND {only_by_key('state')} = 'applied'"
 _MARK_ANY = " WHERE id IN ({placeholders(count)})"
 #: The lock and the mark of an item, whether it is still waiting or not.
@@ -171,7 +171,7 @@ MUTANTS = (
     _one(
         "a refusal after an unknown attempt closes the operation",
         "outbox/sending.py",
-        "    elif claim.may_have_run or not _is_refusal(error):\n",
+        "    elif claim.earlier_may_have_run or not _is_refusal(error):\n",
         "    elif not _is_refusal(error):\n",
     ),
     Mutant(
@@ -179,12 +179,12 @@ MUTANTS = (
         (
             (
                 "outbox/outcomes.py",
-                "    if claim.may_have_run:\n        return projection.record_identity",
+                "    if claim.earlier_may_have_run:\n        return projection.record_identity",
                 "    if claim is None:\n        return projection.record_identity",
             ),
             (
                 "outbox/outcomes.py",
-                "    if claim.may_have_run and resource is not None:\n        row = _read_quietly",
+                "    if claim.earlier_may_have_run and resource is not None:\n        row = _read_quietly",
                 "    if claim is None and resource is not None:\n        row = _read_quietly",
             ),
         ),
@@ -353,8 +353,8 @@ MUTANTS = (
     _one(
         "a request that the client repeated is judged as a first one",
         "outbox/sending.py",
-        "dataclasses.replace(claim, may_have_run=True) if exchange.was_repeated else claim",
-        "dataclasses.replace(claim, may_have_run=True) if exchange is None else claim",
+        "dataclasses.replace(claim, earlier_may_have_run=True) if exchange.was_repeated else claim",
+        "dataclasses.replace(claim, earlier_may_have_run=True) if exchange is None else claim",
     ),
     _one(
         "the claim is not looked at before the first byte",

@@ -32,8 +32,6 @@ LATE_AFTER = timedelta(hours=23)
 MAX_SCANNED = 1000
 #: A look-up begins this long before the first attempt: our clock may have been wrong by hours.
 SEARCH_BEFORE = timedelta(hours=48)
-#: A ``Date`` has whole seconds, and the provider's own clocks may differ a little.
-DATE_PRECISION = timedelta(seconds=5)
 
 #: The note of a look-up that found no object.
 NOT_FOUND = "it was not found at the provider"
@@ -131,11 +129,11 @@ class ProviderCall:
     #: False for a deletion, which returns None. True by default: the call returns the object's row.
     leaves_object: ClassVar[bool] = True
 
-    def shows_effect(self, error: ProviderError) -> bool:
+    def refusal_shows_effect(self, error: ProviderError) -> bool:
         """Return True if a refusal means that the target already is as the call wants it. By default False."""
         return False
 
-    def shows_it(self, row: Any) -> bool:
+    def is_in_effect(self, row: Any) -> bool:
         """Return True if the object, as it was just read, is as the call wants it. By default True."""
         return True
 
@@ -169,8 +167,8 @@ class ProviderCall:
 
     # Optional: what follows. Each returns a further call, which is recorded in the same transaction; by default none.
 
-    def after_answer(self, operation: Operation, answer: Any, *, may_have_run: bool) -> Intent | None:
-        """Write what belongs to a successful answer. ``may_have_run``: an earlier attempt may have been executed."""
+    def after_answer(self, operation: Operation, answer: Any, *, earlier_may_have_run: bool) -> Intent | None:
+        """Write what belongs to a successful answer."""
         return None
 
     def after_finding(self, operation: Operation, object_id: str) -> Intent | None:
@@ -218,7 +216,7 @@ class Creation(ProviderCall):
         if (
             not isinstance(finding, Candidates)
             or operation.merchant_reference != operation.pk
-            or not is_late(operation)
+            or not asked_late(operation)
         ):
             return finding
         rows = MIRRORS[self.kind]._default_manager.filter(
@@ -286,11 +284,11 @@ class Cancel(Change):
             row = sync.read(self.kind, operation.account, operation.target_id, background=True)
         except NotFound:
             return Unclear("the provider does not know the object any more")
-        if self.shows_it(row):
+        if self.is_in_effect(row):
             return Happened("found canceled by looking it up")
         return Unclear(f"the object is {row.status}")
 
-    def shows_it(self, row: Any) -> bool:
+    def is_in_effect(self, row: Any) -> bool:
         return bool(row.status == row.Status.CANCELED)
 
 
@@ -320,7 +318,7 @@ def sent_since(operation: Operation) -> datetime:
     return min(sent_at, operation.sent_after or sent_at, operation.caused_at or sent_at) - SEARCH_BEFORE
 
 
-def is_late(operation: Operation) -> bool:
+def asked_late(operation: Operation) -> bool:
     """Return True if a handler asked late after its event, when the provider may have forgotten an earlier call."""
     return operation.caused_at is not None and operation.created_at - operation.caused_at > LATE_AFTER
 

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils.translation import gettext, gettext_lazy as _
 
-from payments_integration import sync
+from payments_integration import projection, sync
 from payments_integration.client import Answer, Client
 from payments_integration.db.statements import lock_row
 from payments_integration.db.transactions import ledger_database
@@ -25,7 +25,7 @@ from payments_integration.models import (
     sent_refund_operations,
 )
 from payments_integration.outbox.intents import Intent, Precondition, PreconditionFailed
-from payments_integration.outbox.operations.base import DATE_PRECISION, Candidates, Creation, reaches_approval_limit
+from payments_integration.outbox.operations.base import Candidates, Creation, reaches_approval_limit
 
 
 class CreateRefund(Creation):
@@ -78,7 +78,7 @@ class CreateRefund(Creation):
 
     def is_certain(self, operation: Operation, item: Any) -> bool:
         # So an earlier one may have been made elsewhere, for example in the provider's dashboard.
-        return operation.sent_after is not None and item.created_at >= operation.sent_after - DATE_PRECISION
+        return operation.sent_after is not None and item.created_at >= operation.sent_after - projection.MARGIN
 
 
 @dataclass(frozen=True, slots=True)

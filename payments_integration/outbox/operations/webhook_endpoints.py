@@ -34,15 +34,15 @@ class _AnswersWithSecret(ProviderCall):
     kind = Kind.WEBHOOK_ENDPOINT
     answers_with_secret = True
 
-    def after_answer(self, operation: Operation, answer: Any, *, may_have_run: bool) -> Intent | None:
+    def after_answer(self, operation: Operation, answer: Any, *, earlier_may_have_run: bool) -> Intent | None:
         if not answer.secret:
-            return self.after_finding(operation, answer.id) if may_have_run else None
+            return self.after_finding(operation, answer.id) if earlier_may_have_run else None
         is_current = projection.store_secret(
             operation.account,
             answer.id,
             answer.secret,
             asked_at=operation.first_sent_at,
-            in_doubt=may_have_run and _has_rival_secret(operation, answer.id),
+            in_doubt=earlier_may_have_run and _has_rival_secret(operation, answer.id),
         )
         return None if is_current else self.after_finding(operation, answer.id)
 
@@ -110,10 +110,10 @@ class DeleteWebhookEndpoint(Change):
             return Unclear("the endpoint is still there")
         return Happened("the endpoint is gone")
 
-    def shows_effect(self, error: ProviderError) -> bool:
+    def refusal_shows_effect(self, error: ProviderError) -> bool:
         return error.status_code == 404
 
-    def after_answer(self, operation: Operation, answer: Any, *, may_have_run: bool) -> Intent | None:
+    def after_answer(self, operation: Operation, answer: Any, *, earlier_may_have_run: bool) -> Intent | None:
         return self.after_finding(operation, operation.target_id)
 
     def after_finding(self, operation: Operation, object_id: str) -> Intent | None:

@@ -252,7 +252,7 @@ def test_the_approval_limit_counts_again(fake: Fake) -> None:
 def test_of_two_callers_one_sends(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other one has read the row before, and finds it taken."""
     closed(fake)
-    decide, rows = recovery.reopened, []
+    decide, rows = recovery.reopenable, []
 
     def overtaken(operation: Operation, **options: Any) -> Any:
         decided = decide(operation, **options)
@@ -261,7 +261,7 @@ def test_of_two_callers_one_sends(fake: Fake, monkeypatch: pytest.MonkeyPatch) -
             rows[0] = pay()
         return decided
 
-    monkeypatch.setattr(recovery, "reopened", overtaken)
+    monkeypatch.setattr(recovery, "reopenable", overtaken)
     assert pay() == rows[0]
     assert len(fake.made("payout")) == 1
     assert len(fake.calls) == 2
