@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from django.db.models import F
@@ -11,6 +12,6 @@ from payments_integration.models import Event
 
 
 # Also what is older than an event that was dispatched: deliveries of one payment overtake each other.
-@on_event("payment.*", include_stale=True)
+@on_event("payment.*", include_stale=True, database_only=os.environ.get("BENCH_HANDLER") == "database_only")
 def handle(event: Event, **kwargs: Any) -> None:
     Handled.objects.filter(pk=event.id).update(calls=F("calls") + 1, called_at=timezone.now())
