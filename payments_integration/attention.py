@@ -1,6 +1,7 @@
-"""Send ``attention``: the call is recorded in the transaction of what it is about, and sent after its commit.
+"""Name what may need attention and what to do about it, and send ``attention``.
 
-If the process dies in between, ``send_overdue`` sends the recorded call. So it is sent at least once.
+A call is recorded in the transaction of what it is about, and sent after its commit. If the process dies in between,
+``send_overdue`` sends the recorded call. So it is sent at least once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
 from django.apps import apps
@@ -22,9 +24,104 @@ from payments_integration.db.statements import filter_account_last
 from payments_integration.db.transactions import deleted
 from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.models import DueAttention, Event
-from payments_integration.reasons import Reason
 
 logger = logging.getLogger(__name__)
+
+
+class Reason(StrEnum):
+    """A stable code. ``attention`` sends it when it happens; ``payments_health`` shows it while it lasts."""
+
+    # sent as ``attention``
+    DEFERRED_REFUSED = "deferred_refused"
+    DEFERRED_REJECTED = "deferred_rejected"
+    ENDPOINT = "endpoint"
+    EVENT_NOT_APPLIED = "event_not_applied"
+    EVENT_QUARANTINED = "event_quarantined"
+    EVENTS_HELD = "events_held"
+    GAP_TOO_LONG = "gap_too_long"
+    KEY_REPLACED = "key_replaced"
+    LEDGER_INCOMPLETE = "ledger_incomplete"
+    OPERATION_AWAITS_APPROVAL = "operation_awaits_approval"
+    OPERATION_NEEDS_RESOLUTION = "operation_needs_resolution"
+    PAID_TWICE = "paid_twice"
+    PROVIDER_CLOCK = "provider_clock"
+    SECRET_MISSING = "secret_missing"  # noqa: S105  (a name)
+    DISPATCH_PARKED = "dispatch_parked"
+
+    # shown by ``payments_health`` alone
+    API_KEY_REFUSED = "api_key_refused"
+    DATABASE = "database"
+    DELIVERIES_MISSING = "deliveries_missing"
+    ERASURE_UNFINISHED = "erasure_unfinished"
+    EVENTS_PENDING = "events_pending"
+    EVENTS_UNDISPATCHED = "events_undispatched"
+    NEVER_RECONCILED = "never_reconciled"
+    NO_ENDPOINT = "no_endpoint"
+    OPERATION_UNKNOWN = "operation_unknown"
+    OPERATIONS_DUE = "operations_due"
+    PROVIDER_UNREACHABLE = "provider_unreachable"
+    REFRESHES_DUE = "refreshes_due"
+    REFRESHES_FAIL = "refreshes_fail"
+    REMOVED_ACCOUNT = "removed_account"
+    RUNS_FAIL = "runs_fail"
+    RUNS_STOPPED = "runs_stopped"
+    SECRET_UNREADABLE = "secret_unreadable"  # noqa: S105  (a name)
+    WATERMARK_OLD = "watermark_old"
+
+
+_WORKER = (
+    "check that the worker runs (with Celery: and beat), or the cron job of payments_process; the log shows errors"
+)
+
+#: What to do, and where.
+ACTIONS: dict[Reason, str] = {
+    Reason.DEFERRED_REFUSED: "see why (admin: Operations): correct the account's API_KEY or BASE_URL, or have the "
+    "provider activate the merchant or raise the rate limit; it is then sent by itself",
+    Reason.DEFERRED_REJECTED: "read why the provider rejected it (admin: Operations); if you still need it, repeat it "
+    "with a new key",
+    Reason.ENDPOINT: "repair it in the provider's dashboard, or delete it (payments_endpoints delete) and create "
+    "another (payments_endpoints create)",
+    Reason.EVENT_NOT_APPLIED: "upgrade the app: this version has a bug, and the event is applied after the upgrade "
+    "(admin: Events; the log has the traceback)",
+    Reason.EVENT_QUARANTINED: "read it (admin: Events, state quarantined); upgrade to a version that understands it, "
+    "then press Replay",
+    Reason.GAP_TOO_LONG: "wait for the full comparison, or start it: payments_reconcile --full",
+    Reason.KEY_REPLACED: "put the old API_KEY back; or configure the new key under an alias of its own; or delete "
+    "what is mirrored under this one (payments_forget)",
+    Reason.LEDGER_INCOMPLETE: "find out whether a backup was restored (follow “Restore a backup” in docs/runbook.md), "
+    "or another installation uses the API key (give it its own); until then, look in the provider's dashboard before "
+    "you approve or send",
+    Reason.OPERATION_NEEDS_RESOLUTION: "look it up, then resolve it (admin: Operations, state “a person must decide”)",
+    Reason.PAID_TWICE: "refund the surplus (admin: Orders and payments that do not match)",
+    Reason.PROVIDER_CLOCK: "check this server's clock (NTP); deliveries are refused if it is wrong by five minutes",
+    Reason.SECRET_MISSING: "rotate the secret: payments_endpoints rotate; deliveries cannot be verified until then",
+    Reason.DISPATCH_PARKED: "fix the receiver (admin: Events and Status changes, state parked, show the traceback), "
+    "then press Replay",
+    Reason.API_KEY_REFUSED: "correct the account's API_KEY, or get a new key from the provider",
+    Reason.DATABASE: "start the database, or migrate it: manage.py migrate",
+    Reason.DELIVERIES_MISSING: "check the endpoint's URL, the project's routes (manage.py check), TLS and firewall: "
+    "events arrive by reconciliation only",
+    Reason.ERASURE_UNFINISHED: "resolve the open operations that it waits for (admin: Technical state, Operations)",
+    Reason.EVENTS_HELD: "see why reconciliation does not complete its window (admin: Reconciliation runs)",
+    Reason.EVENTS_PENDING: _WORKER,
+    Reason.EVENTS_UNDISPATCHED: f"look for failing receivers (admin: Events, state applied); {_WORKER}",
+    Reason.NEVER_RECONCILED: "run payments_reconcile, and check that it is scheduled",
+    Reason.NO_ENDPOINT: "create one (payments_endpoints create), or add its secret to WEBHOOK_SECRETS",
+    Reason.OPERATION_AWAITS_APPROVAL: "ask a person other than the one who created it to approve or reject it (admin: "
+    "Operations)",
+    Reason.OPERATION_UNKNOWN: "wait: it is being resolved; if you cannot wait, look it up (admin: Operations)",
+    Reason.OPERATIONS_DUE: _WORKER,
+    Reason.PROVIDER_UNREACHABLE: "wait: the app tries again by itself; if it lasts, check BASE_URL, the network and "
+    "the provider's status",
+    Reason.REFRESHES_DUE: _WORKER,
+    Reason.REFRESHES_FAIL: "see why the objects cannot be read (admin: Technical state)",
+    Reason.REMOVED_ACCOUNT: "configure the account again until its work is finished",
+    Reason.RUNS_FAIL: "read the error (admin: Reconciliation runs); the provider may be down, or the API key wrong",
+    Reason.RUNS_STOPPED: _WORKER,
+    Reason.SECRET_UNREADABLE: "add the missing key to ENCRYPTION_KEYS again, or rotate: payments_endpoints rotate",
+    Reason.WATERMARK_OLD: "see why reconciliation does not complete (admin: Reconciliation runs); the provider "
+    "deletes events after 30 days",
+}
 
 #: The process that records a call claims it, and sends it within this time unless it dies.
 SENDING = Claims(timedelta(minutes=1))

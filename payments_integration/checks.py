@@ -16,12 +16,12 @@ from django.db import connections, router
 from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils.module_loading import import_string
 
-from payments_integration import conf, handlers, reconciliation, webhook_urls
+from payments_integration import conf, handlers, reconciliation, site_urls
+from payments_integration.attention import ACTIONS, Reason
 from payments_integration.db import characters, sizes
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, WebhookEndpoint
 from payments_integration.next_action import codes
-from payments_integration.reasons import ACTIONS, Reason
 from payments_integration.validation.urls import LOOPBACK_HOSTS
 
 ID = "payments_integration"
@@ -172,7 +172,7 @@ def check_webhook_urls(app_configs: Any = None, **kwargs: Any) -> list[checks.Ch
             what = f"The webhook URL {name} is not in the URLconf: no delivery can arrive."
             hint = 'Add path("payments/", include("payments_integration.urls")) to urlpatterns of ROOT_URLCONF.'
         else:
-            target = webhook_urls.target("/" + url.removeprefix(get_script_prefix()))
+            target = site_urls.target("/" + url.removeprefix(get_script_prefix()))
             if target.account is not None:
                 continue
             what = f"The webhook URL {url} leads to another view ({target.view or 'none'}): no delivery can arrive."

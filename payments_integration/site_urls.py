@@ -1,13 +1,16 @@
-"""Find paths of the project's views that work in any language."""
+"""Find the paths of the project's views, and tell where a path leads."""
 
 from __future__ import annotations
 
+import inspect
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
-from django.urls import reverse
+from django.urls import NoReverseMatch, Resolver404, resolve, reverse
 from django.utils import translation
+
+from payments_integration import conf
 
 
 def path_of(name: str, *, language: str = "", **arguments: Any) -> str:
@@ -19,6 +22,35 @@ def path_of(name: str, *, language: str = "", **arguments: Any) -> str:
     """
     with translation.override(_of_the_site(language)):
         return reverse(name, **arguments)
+
+
+def webhook_path(account: str) -> str:
+    """Return the path of the account's webhook view, in the active language; "": the URLconf does not have it."""
+    is_default = account == conf.DEFAULT_ACCOUNT
+    name = "webhook" if is_default else "webhook-account"
+    try:
+        return reverse(f"payments_integration:{name}", kwargs={} if is_default else {"account": account})
+    except NoReverseMatch:
+        return ""
+
+
+class Target(NamedTuple):
+    #: The account whose deliveries the webhook view receives there; None: the URL leads elsewhere.
+    account: str | None
+    #: The name of the view; "": no view has this URL.
+    view: str
+
+
+def target(path: str) -> Target:
+    """Return what answers a request for this path."""
+    try:
+        match = resolve(path)
+    except Resolver404:
+        return Target(None, "")
+    # By name, because importing the view would import most of the app. A project may have decorated it.
+    view = inspect.unwrap(match.func)
+    is_ours = (view.__module__, getattr(view, "__name__", "")) == ("payments_integration.webhooks", "webhook")
+    return Target(match.kwargs.get("account", conf.DEFAULT_ACCOUNT) if is_ours else None, match.view_name)
 
 
 def _of_the_site(language: str) -> str:

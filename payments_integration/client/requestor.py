@@ -12,10 +12,11 @@ from urllib.parse import quote
 
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, stopping, telemetry
+from payments_integration import conf, telemetry
 from payments_integration.client.errors import TOO_MANY, error_of, personal_texts
 from payments_integration.client.rate_limit import Bucket, RateLimiter, http_date
 from payments_integration.exceptions import NoAnswer, ProviderError, RateLimited, UnsendableRequest
+from payments_integration.runtime import stopping
 from payments_integration.validation.validator import IDEMPOTENCY_KEY, MAX_BODY_BYTES
 
 if TYPE_CHECKING:

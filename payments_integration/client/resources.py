@@ -15,11 +15,12 @@ from typing import Generic, TypedDict, Unpack
 
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, schemas, stopping
+from payments_integration import conf, schemas
 from payments_integration.client import answers
 from payments_integration.client.answers import Answer, PageOf, RawEvent
 from payments_integration.client.pagination import get_page, walk
 from payments_integration.client.requestor import INTERACTIVE_WAIT, Requestor, segment
+from payments_integration.runtime import stopping
 
 # ``list`` is a method in the classes below.
 BalancesAnswer = Answer[list[schemas.Balance]]

@@ -10,6 +10,7 @@ from django.db.models import Value
 from django.utils import timezone
 
 from payments_integration import conf
+from payments_integration.attention import ACTIONS, Reason
 from payments_integration.db import statements
 from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE, public_error
 from payments_integration.health.report import (
@@ -31,7 +32,6 @@ from payments_integration.models import (
     Operation,
     StatusChange,
 )
-from payments_integration.reasons import ACTIONS, Reason
 from payments_integration.reconciliation import UNREADABLE
 
 #: Seconds. Deliveries are refused if the clocks differ by five minutes; the alert comes earlier.

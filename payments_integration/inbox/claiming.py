@@ -23,7 +23,7 @@ from django.db import Error as AnyDatabaseError, OperationalError, transaction
 from django.db.models import Min, QuerySet
 from django.utils import timezone
 
-from payments_integration import conf, stopping, telemetry
+from payments_integration import conf, telemetry
 from payments_integration.db import statements
 from payments_integration.db.claims import new_token
 from payments_integration.db.transactions import (
@@ -46,6 +46,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.projection import of_objects
+from payments_integration.runtime import stopping
 from payments_integration.signals import are_database_only, event_received, status_changed
 
 logger = logging.getLogger(__name__)

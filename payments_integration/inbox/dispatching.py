@@ -17,7 +17,7 @@ from typing import Any
 
 from django.db import Error as AnyDatabaseError, OperationalError, router
 
-from payments_integration import stopping, telemetry
+from payments_integration import telemetry
 from payments_integration.attention import naming_trouble
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.statements import is_any_in_state
@@ -37,6 +37,7 @@ from payments_integration.inbox.failures import Failure, count_failure, first_wa
 from payments_integration.inbox.groups import GroupFailed, call_group, first_group
 from payments_integration.inbox.loading import Item, Work, ids_of
 from payments_integration.models import Event, EventState, Grouping, StatusChange
+from payments_integration.runtime import stopping
 
 logger = logging.getLogger(__name__)
 

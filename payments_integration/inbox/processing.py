@@ -14,8 +14,8 @@ from django.db import router
 from django.db.models import Q, QuerySet
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration import conf, schemas, stopping, telemetry
-from payments_integration.attention import call_attention, naming_trouble
+from payments_integration import conf, schemas, telemetry
+from payments_integration.attention import Reason, call_attention, naming_trouble
 from payments_integration.db import statements
 from payments_integration.db.refusals import condemns, described, in_halves
 from payments_integration.db.statements import filter_account_last, in_index_order, is_any_in_state
@@ -31,7 +31,7 @@ from payments_integration.projection import (
     ours,
     refused_accounts,
 )
-from payments_integration.reasons import Reason
+from payments_integration.runtime import stopping
 from payments_integration.signals import event_received, has_listeners, status_changed
 
 logger = logging.getLogger(__name__)

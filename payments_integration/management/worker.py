@@ -19,10 +19,11 @@ from typing import Any
 
 from django.db import Error as AnyDatabaseError, InterfaceError, OperationalError, connections, router
 
-from payments_integration import reconciliation, stopping, telemetry
+from payments_integration import reconciliation, telemetry
 from payments_integration.attention import send_overdue
 from payments_integration.db.notifications import Listener, can_notify
 from payments_integration.models import Event
+from payments_integration.runtime import stopping
 from payments_integration.schedule import BEAT_SCHEDULE
 
 logger = logging.getLogger(__name__)

@@ -459,24 +459,6 @@ class Migration(migrations.Migration):
                 'verbose_name_plural': 'status changes',
             },
         ),
-        migrations.CreateModel(
-            name='BalanceChange',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(verbose_name='at')),
-                ('available', models.BigIntegerField(verbose_name='available')),
-                ('pending', models.BigIntegerField(verbose_name='pending')),
-                ('reserve', models.BigIntegerField(verbose_name='reserve')),
-                ('hold', models.BigIntegerField(verbose_name='hold')),
-                ('debt', models.BigIntegerField(verbose_name='debt')),
-                ('balance', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='changes', to='payments_integration.balance', verbose_name='balance')),
-            ],
-            options={
-                'verbose_name': 'balance change',
-                'verbose_name_plural': 'balance changes',
-                'indexes': [models.Index(fields=['balance', 'at'], name='pi_balancechange_at')],
-            },
-        ),
         migrations.AddIndex(
             model_name='refund',
             index=models.Index(fields=['status', 'synced_at'], name='pi_refund_silent'),

@@ -4,7 +4,6 @@ from payments_integration.models.base import ObjectKey
 from payments_integration.models.deletion import deletion_allowed
 from payments_integration.models.erasure import Erasure
 from payments_integration.models.events import (
-    BalanceChange,
     Event,
     EventSource,
     EventState,
@@ -59,7 +58,6 @@ __all__ = [
     "OPERATION_PREFIX",
     "AccountState",
     "Balance",
-    "BalanceChange",
     "DepositReference",
     "DoublePayment",
     "DueAttention",

@@ -1,4 +1,4 @@
-"""The inbox of events, the changes of statuses and balances, and the state of dispatch per object."""
+"""The inbox of events, the changes of statuses, and the state of dispatch per object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from payments_integration.dates import moment
 from payments_integration.db import fields
 from payments_integration.db.indexes import PartialIndex
 from payments_integration.models.base import Claimable, ObjectRef, PrimaryManager, Row
-from payments_integration.models.mirrors import Balance
 
 
 class EventState(models.TextChoices):
@@ -181,35 +180,6 @@ class StatusChange(Row):
 
     def __str__(self) -> str:
         return f"{self.object_id} {moment(self.at)}"
-
-
-class BalanceChange(Row):
-    """The amounts of a balance after a change."""
-
-    balance: Balance = fields.ForeignKey(
-        # The index below begins with this column.
-        Balance,
-        on_delete=models.CASCADE,
-        related_name="changes",
-        verbose_name=_("balance"),
-        db_index=False,
-    )
-    balance_id: int
-    at: datetime = fields.DateTimeField(_("at"))
-    available: int = fields.BigIntegerField(_("available"))
-    pending: int = fields.BigIntegerField(_("pending"))
-    reserve: int = fields.BigIntegerField(_("reserve"))
-    hold: int = fields.BigIntegerField(_("hold"))
-    debt: int = fields.BigIntegerField(_("debt"))
-
-    class Meta:
-        verbose_name = _("balance change")
-        verbose_name_plural = _("balance changes")
-        # The history on a balance's page.
-        indexes = [models.Index(fields=["balance", "at"], name="pi_balancechange_at")]
-
-    def __str__(self) -> str:
-        return f"{self.balance_id} {moment(self.at)}"
 
 
 class Grouping(models.TextChoices):

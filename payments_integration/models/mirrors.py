@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Self
 
 from django.db import models
 from django.db.models import OuterRef, QuerySet, Subquery, Sum, Value
@@ -380,8 +381,8 @@ class Balance(Mirror):
     debt: int = fields.BigIntegerField(_("debt"))
     #: The provider's clock.
     updated_at: datetime | None = fields.DateTimeField(_("updated at"), null=True)
-    #: Rows of BalanceChange.
-    changes: PrimaryManager[Any]
+    #: The fields as the row was read; empty if it is new. An app with a history of balances compares them.
+    as_read: Mapping[str, Any] = MappingProxyType({})
 
     class Meta:
         verbose_name = _("balance")
@@ -390,6 +391,12 @@ class Balance(Mirror):
 
     def __str__(self) -> str:
         return f"{self.account} {self.currency}"
+
+    @classmethod
+    def from_db(cls, *args: Any, **kwargs: Any) -> Self:
+        row = super().from_db(*args, **kwargs)
+        row.as_read = vars(row).copy()
+        return row
 
     @property
     def object_id(self) -> str:

@@ -7,7 +7,7 @@ sent again under the same key or looked up, until its outcome is known or a pers
 
 from typing import TYPE_CHECKING
 
-from payments_integration import lazy
+from payments_integration.runtime import lazy
 
 if TYPE_CHECKING:
     from payments_integration.outbox import operations as operations

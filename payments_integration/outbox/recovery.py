@@ -21,7 +21,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from payments_integration import conf, projection, stopping, sync, wakeup
+from payments_integration import conf, projection, sync, wakeup
 from payments_integration.client import get_client
 from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import expired, refuse_transaction
@@ -30,6 +30,7 @@ from payments_integration.models import Mirror, Operation, OperationState, Statu
 from payments_integration.outbox import ledger, operations, outcomes, sending
 from payments_integration.outbox.intents import Precondition
 from payments_integration.outbox.ledger import Claim
+from payments_integration.runtime import stopping
 
 logger = logging.getLogger(__name__)
 

@@ -327,7 +327,6 @@ def _put(
             request_refresh(account, kind, object_id, RefreshReason.CHANGED_MEANWHILE)
         return row
     previous_status, previous_at = rows.status_of(row), row.state_at
-    amounts = rows.balance_amounts(row) if isinstance(row, Balance) else ()
     rows.assign(row, rows.row_values(resource))
     rows.stamp(row, at=answered_at, by=StateBy.ANSWER, duration=duration)
     writes.changed.append(row)
@@ -336,7 +335,7 @@ def _put(
         # Old events wrote the row, so the change may be as old as they are.
         changed_at = max(_own_time(row, answered_at), previous_at)
     recorded = facts.recorded if facts is not None else None
-    _record(row, previous_status, amounts, at=changed_at, recorded=recorded, row_at=previous_at)
+    _record(row, previous_status, at=changed_at, recorded=recorded, row_at=previous_at)
     if isinstance(resource, schemas.Refund) and differs:
         request_refresh(account, Kind.PAYMENT, resource.payment_id, RefreshReason.REFUND_CHANGED)
     return row
@@ -365,11 +364,11 @@ def _insert(
     )
     sizes.refuse_too_large_row(row)
     if row.pk is None:
-        row.save(force_insert=True)  # a balance's changes refer to the key that the database generates
+        row.save(force_insert=True)  # a balance, whose key the database generates
     else:
         statements.insert_one(row, using=router.db_for_write(type(row)))
     changed_at = at if is_ours or is_synced else _own_time(row, at)
-    _record(row, "", (), at=changed_at, recorded=recorded, row_at=None, is_ours=is_ours)
+    _record(row, "", at=changed_at, recorded=recorded, row_at=None, is_ours=is_ours)
     mirror_written([row])
     if isinstance(resource, schemas.Refund):
         request_refresh(account, Kind.PAYMENT, resource.payment_id, RefreshReason.REFUND_CHANGED)
@@ -384,19 +383,14 @@ def _own_time(row: Mirror, answered_at: datetime) -> datetime:
 def _record(
     row: Mirror,
     previous_status: str,
-    amounts: tuple[int, ...],
     *,
     at: datetime,
     recorded: rows.Recorded | None,
     row_at: datetime | None,
     is_ours: bool = False,
 ) -> None:
-    if isinstance(row, Balance):
-        if rows.balance_amounts(row) != amounts:
-            rows.balance_change(row, at=at).save(force_insert=True)
-    elif (change := rows.status_change(row, previous_status, at=at, event=None)) and rows.changes_object(
-        change, recorded, row_at
-    ):
+    change = rows.status_change(row, previous_status, at=at, event=None)
+    if change and rows.changes_object(change, recorded, row_at):
         # A Date has whole seconds, so an answer that confirmed the row may have set its time back by part of a second.
         # The change must still be dispatched after the one before it.
         change.at = max(at, recorded.at) if recorded is not None else at

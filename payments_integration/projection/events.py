@@ -19,7 +19,6 @@ from payments_integration.enums import Kind
 from payments_integration.models import (
     MIRRORS,
     Balance,
-    BalanceChange,
     Event,
     Mirror,
     ObjectKey,
@@ -72,7 +71,6 @@ class _Object:
     last_event: Event | None = None
     #: The content of ``last_event`` until it is assigned to the row. Of many events only the last is assigned.
     latest: schemas.AnyResource | None = None
-    amounts: tuple[int, ...] = ()
 
     @property
     def status(self) -> str:
@@ -210,7 +208,6 @@ def _lock(batch: list[tuple[Event, Any]]) -> dict[_RowKey, _Object]:
             if item is not None:
                 item.row = row
                 item.first_status, item.first_at = rows.status_of(row), row.state_at
-                item.amounts = rows.balance_amounts(row) if isinstance(row, Balance) else ()
         missing = [key for key in keys if objects[key].row is None]
         if missing:
             # Absent, or skipped because another transaction has locked it.
@@ -243,15 +240,11 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
         statements.insert_many(sorted(new, key=attrgetter("account", "object_id")))
         statements.update_many([item.row for item in touched if isinstance(item.row, model) and not item.is_new])
     changes: list[tuple[StatusChange, datetime | None]] = []
-    balance_changes: list[BalanceChange] = []
     for item in touched:
         row, event = item.row, item.last_event
         if row is None or event is None:
             continue
-        if isinstance(row, Balance):
-            if rows.balance_amounts(row) != item.amounts:
-                balance_changes.append(rows.balance_change(row, at=row.state_at))
-        elif change := rows.status_change(row, item.first_status, at=event.created_at, event=event):
+        if change := rows.status_change(row, item.first_status, at=event.created_at, event=event):
             changes.append((change, item.first_at))
     recorded = rows.recorded_statuses(rows.key_of(change) for change, _ in changes)
     status_changes = [
@@ -259,6 +252,5 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
     ]
     notice_unknown_operations(item.row for item in touched if item.is_new)
     statements.insert_many(status_changes, keys=False)
-    statements.insert_many(balance_changes, keys=False)
     mirror_written([item.row for item in touched])
     return {str(change.event_id): change.status for change in status_changes}

@@ -17,8 +17,6 @@ from payments_integration.enums import Kind
 from payments_integration.models import (
     EMPTY_VALUES,
     MIRRORS,
-    Balance,
-    BalanceChange,
     Erasure,
     Event,
     EventState,
@@ -141,8 +139,6 @@ def status_of(row: Mirror) -> str:
 #: Events and objects that are found later than this are stored but not dispatched.
 TOO_OLD_TO_DISPATCH = timedelta(days=MIN_EVENT_DAYS)
 
-_BALANCE_FIELDS = ("available", "pending", "reserve", "hold", "debt")
-
 
 def own_time(row: Mirror) -> datetime | None:
     """Return when the object came into its status, by its own times: ``succeeded_at`` if it fits, or its creation."""
@@ -207,15 +203,6 @@ def _is_too_old(row: Mirror, previous_status: str) -> bool:
     """Return True if the object is new to the mirror and as old as events that are no longer dispatched."""
     created_at = getattr(row, "created_at", None)
     return not previous_status and created_at is not None and timezone.now() - created_at > TOO_OLD_TO_DISPATCH
-
-
-def balance_amounts(balance: Balance) -> tuple[int, ...]:
-    return tuple(getattr(balance, name) for name in _BALANCE_FIELDS)
-
-
-def balance_change(balance: Balance, *, at: datetime) -> BalanceChange:
-    """Return an unsaved BalanceChange with the present amounts."""
-    return BalanceChange(balance=balance, at=at, **dict(zip(_BALANCE_FIELDS, balance_amounts(balance), strict=True)))
 
 
 def erased(keys: Iterable[ObjectKey]) -> set[ObjectKey]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from payments_integration import lazy
+from payments_integration.runtime import lazy
 
 if TYPE_CHECKING:
     from payments_integration.reconciliation.accounts import (

@@ -14,13 +14,12 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf, projection
-from payments_integration.attention import call_attention
+from payments_integration.attention import Reason, call_attention
 from payments_integration.db.transactions import deleted, repeatable, updated
 from payments_integration.enums import RECEIVED_PAYMENT_STATUSES
 from payments_integration.models import AccountState, DoublePayment, Payment
 from payments_integration.payable.doubles import Double, find_doubles
 from payments_integration.payable.queries import DEPOSITS
-from payments_integration.reasons import Reason
 from payments_integration.reconciliation.runs import ensure_state
 
 #: A row is seen after its commit, which may come this long after the time that the row carries; and clocks differ.

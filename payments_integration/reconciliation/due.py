@@ -14,7 +14,7 @@ from django.db import OperationalError, router
 from django.db.models import F, Q, QuerySet, Value
 from django.utils import timezone
 
-from payments_integration import conf, inbox, projection, services, stopping, sync
+from payments_integration import conf, inbox, projection, services, sync
 from payments_integration.attention import naming_trouble, send_overdue
 from payments_integration.client import at_most
 from payments_integration.db.claims import ClaimLost, Claims, Held
@@ -22,6 +22,7 @@ from payments_integration.db.refusals import condemns, described
 from payments_integration.db.transactions import RaceLost, RetryDeadline, deleted, expired, is_transient
 from payments_integration.exceptions import INTERRUPTIONS, NotFound, PaymentsError, recorded_error, request_id_of
 from payments_integration.models import DueRefresh, Event
+from payments_integration.runtime import stopping
 from payments_integration.schemas import WireError
 from payments_integration.signals import pass_ended
 

@@ -19,13 +19,12 @@ from typing import NamedTuple
 from django.utils import timezone
 
 from payments_integration import conf, inbox, projection, sync
-from payments_integration.attention import call_attention
+from payments_integration.attention import Reason, call_attention
 from payments_integration.client import Answer, PageOf, RawEvent, get_client
 from payments_integration.dates import on_site
 from payments_integration.db.claims import Held
 from payments_integration.inbox import Receipt
 from payments_integration.models import EventSource, ReconciliationRun, RunKind, RunState
-from payments_integration.reasons import Reason
 from payments_integration.reconciliation.due import refresh_due
 from payments_integration.reconciliation.objects import resync_if_due
 from payments_integration.reconciliation.runs import (

@@ -27,8 +27,6 @@ from payments_integration.exceptions import PaymentsError
 from payments_integration.models import (
     OPEN_OPERATION_STATES,
     AccountState,
-    Balance,
-    BalanceChange,
     Mirror,
     Operation,
     WebhookEndpoint,
@@ -64,8 +62,7 @@ def count_rows(account: str) -> dict[str, int]:
     """Count the rows of each table that ``forget_account`` would delete. Each statement reads ``BATCH`` rows."""
     every: list[type[Any]] = [*_models(), AccountState]
     counts = {_table(model): sum(len(page) for page in _pages(model, account)) for model in every}
-    changes = sum(BalanceChange.objects.filter(balance=pk).count() for page in _pages(Balance, account) for pk in page)
-    return {table: count for table, count in {**counts, _table(BalanceChange): changes}.items() if count}
+    return {table: count for table, count in counts.items() if count}
 
 
 def refuse_to_forget(account: str, *, force: bool = False) -> None:
@@ -190,10 +187,6 @@ def _delete(account: str, held: Held, swept: Held, progress: Progress | None) ->
 
 def _delete_round(account: str, deleted_rows: Progress) -> None:
     """Read every table once, from its first row to its last. A row that is written behind the page remains."""
-    for page in _pages(Balance, account):
-        for pk in page:
-            for count in _delete_changes(pk):
-                deleted_rows(_table(BalanceChange), count)
     for model in _models():
         pauses = WriterPauses(router.db_for_write(model))
         for page in _pages(model, account):
@@ -212,12 +205,6 @@ def _delete_page(model: type[Any], account: str, keys: list[Any]) -> int:
 
     with deletion_allowed():
         return repeatable(delete, using=router.db_for_write(model), lost_races=False)
-
-
-def _delete_changes(balance: Any) -> Iterator[int]:
-    changes = BalanceChange.objects.filter(balance=balance)
-    while keys := list(changes.order_by("at", "pk").values_list("pk", flat=True)[:BATCH]):
-        yield deleted(BalanceChange.objects.filter(pk__in=keys))
 
 
 def _pages(model: type[Any], account: str) -> Iterator[list[Any]]:

@@ -17,7 +17,7 @@ from django.db import router
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from payments_integration import conf, erasure, inbox, projection, stopping, sync
+from payments_integration import conf, erasure, inbox, projection, sync
 from payments_integration.client import Answer, PageOf, get_client
 from payments_integration.dates import on_site
 from payments_integration.db.claims import Claims, Held
@@ -55,6 +55,7 @@ from payments_integration.reconciliation.runs import (
     report,
     resumed_pages,
 )
+from payments_integration.runtime import stopping
 from payments_integration.services import sync_balances
 
 SWEEP_EVERY = timedelta(days=1)

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from django.db import DatabaseError, IntegrityError, router
 from django.utils import timezone
 
-from payments_integration import stopping
 from payments_integration.attention import naming_trouble
 from payments_integration.db import characters
 from payments_integration.db.claims import ClaimLost, Claims, Held
@@ -29,6 +28,7 @@ from payments_integration.exceptions import (
     request_id_of,
 )
 from payments_integration.models import MIRRORS, AccountState, ReconciliationRun, RunState
+from payments_integration.runtime import stopping
 from payments_integration.schemas import WireError
 
 logger = logging.getLogger(__name__)

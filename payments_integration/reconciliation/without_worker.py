@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from payments_integration import inbox, projection, stopping
+from payments_integration import inbox, projection
 from payments_integration.client import get_client
 from payments_integration.db.transactions import long_ago
 from payments_integration.exceptions import KEY_REFUSED
@@ -18,6 +18,7 @@ from payments_integration.reconciliation.due import process_due
 from payments_integration.reconciliation.events import receive_page, reconcile_events
 from payments_integration.reconciliation.objects import reconcile_objects
 from payments_integration.reconciliation.retention import prune
+from payments_integration.runtime import stopping
 from payments_integration.schedule import BEAT_SCHEDULE
 
 #: An event may be listed a little late.

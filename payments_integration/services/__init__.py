@@ -11,7 +11,7 @@ it needs. A name with an ``a`` before it, such as ``acreate_payment``, is the sa
 
 from typing import TYPE_CHECKING
 
-from payments_integration import lazy
+from payments_integration.runtime import lazy
 
 if TYPE_CHECKING:
     from payments_integration.outbox import (

@@ -9,10 +9,10 @@ from typing import Any
 from django.utils import timezone
 
 from payments_integration import reconciliation, services
+from payments_integration.contrib.finance.models import BalanceChange
 from payments_integration.contrib.finance.movements import backfill
 from payments_integration.models import (
     Balance,
-    BalanceChange,
     EventState,
     Operation,
     OperationState,
@@ -173,7 +173,8 @@ def _balance(chance: random.Random, now: datetime) -> None:
         available = max(100_000, available + chance.randrange(-300_000, 360_000))
         changes.append(
             BalanceChange(
-                balance=balance, at=now - timedelta(hours=12 * (60 - number)), available=available,
+                account=balance.account, currency=balance.currency, at=now - timedelta(hours=12 * (60 - number)),
+                available=available,
                 pending=chance.randrange(100_000, 700_000), reserve=150_000, hold=chance.randrange(0, 200_000),
                 debt=0,
             )

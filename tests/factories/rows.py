@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from payments_integration.contrib.backoffice.models import Note
+from payments_integration.contrib.finance.models import BalanceChange
 from payments_integration.models import (
     AccountState,
     Balance,
-    BalanceChange,
     DepositReference,
     DueRefresh,
     Erasure,
@@ -87,10 +87,15 @@ def balance(**fields: Any) -> Balance:
     values = {"currency": f"X{next(_numbers)}", "available": 100, "pending": 2, "reserve": 3, "hold": 4, "debt": 5}
     row = Balance.objects.create(**mirror(**{**values, **fields}))
     for second in range(2):
-        BalanceChange.objects.create(
-            balance=row, at=AT + timedelta(seconds=second), available=second, pending=0, reserve=0, hold=0, debt=0
-        )
+        balance_change(row, at=AT + timedelta(seconds=second), available=second)
     return row
+
+
+def balance_change(row: Balance, **fields: Any) -> BalanceChange:
+    nothing = dict.fromkeys(("available", "pending", "reserve", "hold", "debt"), 0)
+    return BalanceChange.objects.create(
+        **{"account": row.account, "currency": row.currency, "at": row.state_at, **nothing, **fields}
+    )
 
 
 def endpoint(**fields: Any) -> WebhookEndpoint:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from payments_integration.attention import Reason
 from payments_integration.models import (
     MIRRORS,
     OPEN_OPERATION_STATES,
@@ -22,7 +23,6 @@ from payments_integration.models import (
     Refund,
     StatusChange,
 )
-from payments_integration.reasons import Reason
 from tests.factories.receivers.models import ReceiverCall
 from tests.integration.mirror import plain, row_plain
 from tests.simulation.accounting import MADE_BY, executions, objects_by_mark

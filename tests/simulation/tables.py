@@ -22,7 +22,7 @@ _TABLES = [
 def empty() -> None:
     """Delete every row that the app, its receivers or its staff have written."""
     with transaction.atomic(), connection.cursor() as cursor:
-        for table in sorted(_TABLES, key=lambda name: name.endswith("_balance")):
+        for table in _TABLES:
             cursor.execute(f"DELETE FROM {table}")
         if connection.vendor == "sqlite":
             cursor.execute("DELETE FROM sqlite_sequence")

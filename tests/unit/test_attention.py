@@ -16,13 +16,13 @@ from django.test import override_settings
 from django.utils import timezone
 
 from payments_integration import attention, inbox, reconciliation, services, signals
+from payments_integration.attention import Reason
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import AuthenticationFailed, IdempotencyError, InvalidRequest
 from payments_integration.management.commands import payments_process
 from payments_integration.models import DueAttention, Event, EventSource, EventState, WebhookEndpoint
 from payments_integration.models.operations import new_operation_id
 from payments_integration.projection import events as projection_events
-from payments_integration.reasons import Reason
 from payments_integration.reconciliation import accounts
 from tests import factories
 from tests.conftest import Receiver

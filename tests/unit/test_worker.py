@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from payments_integration import inbox, reconciliation, services, stopping, telemetry, wakeup
+from payments_integration import inbox, reconciliation, services, telemetry, wakeup
 from payments_integration.apps import _on_wake, _publisher
 from payments_integration.db import notifications
 from payments_integration.management.worker import Worker, stopped_by_signals
 from payments_integration.models import AccountState, Event, OperationState
 from payments_integration.reconciliation import objects
+from payments_integration.runtime import stopping
 from payments_integration.signatures import HEADER, sign
 from payments_integration.testing import ProviderSandbox
 from tests import factories

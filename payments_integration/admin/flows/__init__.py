@@ -6,7 +6,7 @@ admin page is ever served.
 
 from typing import TYPE_CHECKING
 
-from payments_integration import lazy
+from payments_integration.runtime import lazy
 
 if TYPE_CHECKING:
     from payments_integration.admin.flows.payment_methods import PaymentMethodsPage as PaymentMethodsPage

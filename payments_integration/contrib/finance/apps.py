@@ -1,4 +1,4 @@
-"""Configure the app: connect the movements to the mirror, and the end of months to the schedule."""
+"""Configure the app: connect its rows to the mirror, and the end of months to the schedule."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ class FinanceConfig(AppConfig):
     }
 
     def ready(self) -> None:
-        signals.on_mirror_written(record_movements)
+        signals.on_mirror_written(record)
         signals.pass_ended.connect(close_months, dispatch_uid="payments_finance")
         checks.register(check_database, checks.Tags.models)
 
 
-def record_movements(rows: Sequence[Any]) -> None:
-    """Record the movements that the rows of a transaction imply. The first call loads the module."""
-    import_module("payments_integration.contrib.finance.movements").record(rows)
+def record(rows: Sequence[Any]) -> None:
+    """Record what the rows of a transaction imply. The first call loads the modules."""
+    for name in ("movements", "balances"):
+        import_module(f"payments_integration.contrib.finance.{name}").record(rows)
 
 
 def close_months(**_: Any) -> None:

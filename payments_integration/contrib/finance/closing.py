@@ -10,36 +10,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta
-from typing import NamedTuple
 
 from django.db import DatabaseError, IntegrityError, router, transaction
 from django.db.models import Exists, IntegerField, Max, Min, OuterRef, QuerySet, Value
 from django.utils import timezone
 
-from payments_integration.contrib.finance.models import ClosingBalance
+from payments_integration.contrib.finance.balances import Amounts, changes_of
+from payments_integration.contrib.finance.models import BalanceChange, ClosingBalance
 from payments_integration.contrib.finance.movements import closes_at
 from payments_integration.dates import day_of, start_of, today
 from payments_integration.db.statements import insert_many, union_of
-from payments_integration.models import AccountState, Balance, BalanceChange
+from payments_integration.models import AccountState, Balance
 
 _DAY = timedelta(days=1)
 #: The most parts of one statement. SQLite accepts 500.
 _PARTS = 400
-
-
-class Amounts(NamedTuple):
-    """The merchant's money in one currency, in minor units."""
-
-    available: int
-    pending: int
-    reserve: int
-    hold: int
-    debt: int
-
-    @property
-    def total(self) -> int:
-        """The balance that movements change: all money at the provider, less the debt to it."""
-        return self.available + self.pending + self.reserve + self.hold - self.debt
 
 
 #: The amounts at the end of days, by account and currency; None if no balance was known yet.
@@ -111,10 +96,9 @@ def _closed_until() -> date:
 
 def _without_end(until: date) -> QuerySet[Balance]:
     """Return the balances that were known before this day and whose last month is not stored."""
-    stored = ClosingBalance.objects.filter(
-        account=OuterRef("account"), currency=OuterRef("currency"), day=until - _DAY
-    )
-    known = BalanceChange.objects.filter(balance=OuterRef("pk"), at__lt=start_of(until))
+    of_balance = {"account": OuterRef("account"), "currency": OuterRef("currency")}
+    known = BalanceChange.objects.filter(**of_balance, at__lt=start_of(until))
+    stored = ClosingBalance.objects.filter(**of_balance, day=until - _DAY)
     return Balance.objects.filter(~Exists(stored), Exists(known)).only("pk", "account", "currency")
 
 
@@ -126,10 +110,7 @@ def _is_complete(watermark: datetime | None, until: datetime) -> bool:
 def _close(balance: Balance, until: date) -> int:
     stored = ClosingBalance.objects.filter(account=balance.account, currency=balance.currency)
     last = stored.aggregate(day=Max("day"))["day"]
-    if last is None:
-        first = day_of(BalanceChange.objects.filter(balance=balance).aggregate(at=Min("at"))["at"])
-    else:
-        first = last + _DAY
+    first = last + _DAY if last else day_of(changes_of(balance).aggregate(at=Min("at"))["at"])
     wanted = [(balance, day) for day in _days(first, until)]
     rows = [
         ClosingBalance(account=balance.account, currency=balance.currency, day=day, **amounts._asdict())
@@ -149,7 +130,8 @@ def _computed(wanted: Sequence[tuple[Balance, date]]) -> Iterator[Amounts | None
     """Yield for each balance the last amounts that were mirrored before its day ended."""
     for start in range(0, len(wanted), _PARTS):
         parts = [
-            BalanceChange.objects.filter(balance=balance, at__lt=start_of(day + _DAY))
+            changes_of(balance)
+            .filter(at__lt=start_of(day + _DAY))
             .annotate(part=Value(number, IntegerField()))
             .order_by("-at", "-pk")
             .values_list("part", *Amounts._fields)[:1]

@@ -14,7 +14,8 @@ from itertools import pairwise
 
 from django.db.models import Count, QuerySet
 
-from payments_integration.contrib.finance.closing import Amounts, close_months_before_reading, ends_of
+from payments_integration.contrib.finance.balances import Amounts
+from payments_integration.contrib.finance.closing import close_months_before_reading, ends_of
 from payments_integration.contrib.finance.models import Movement
 from payments_integration.db.keyset import Order
 from payments_integration.db.sums import ExactSum

@@ -1,6 +1,4 @@
-"""Store movements, which say what each change of the mirror did to the merchant's money, and the balances of closed
-months.
-"""
+"""Store movements, which say what each change of the mirror did to the merchant's money, and its balances."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ from datetime import date, datetime
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from payments_integration.dates import moment
 from payments_integration.db import fields
 from payments_integration.models.base import ObjectRef, Row
 from payments_integration.money import format_money
@@ -67,6 +66,30 @@ class Movement(ObjectRef):
     def is_recorded_later(self) -> bool:
         """True if its month was closed when it was recorded."""
         return self.booked_on != self.occurred_on
+
+
+class BalanceChange(Row):
+    """The amounts of a balance after a change, in minor units."""
+
+    account: str = fields.ExactCharField(_("account"), max_length=64)
+    currency: str = fields.ExactCharField(_("currency"), max_length=64)
+    #: By the provider's clock.
+    at: datetime = fields.DateTimeField(_("at"))
+    available: int = fields.BigIntegerField(_("available"))
+    pending: int = fields.BigIntegerField(_("pending"))
+    reserve: int = fields.BigIntegerField(_("reserve"))
+    hold: int = fields.BigIntegerField(_("hold"))
+    debt: int = fields.BigIntegerField(_("debt"))
+
+    class Meta:
+        verbose_name = _("balance change")
+        verbose_name_plural = _("balance changes")
+        default_permissions = ()
+        # For the end of a day, and the history on a balance's page.
+        indexes = [models.Index(fields=["account", "currency", "at"], name="pf_balancechange_at")]
+
+    def __str__(self) -> str:
+        return f"{self.account} {self.currency} {moment(self.at)}"
 
 
 class ClosingBalance(Row):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from django.core.exceptions import ImproperlyConfigured
 
-from payments_integration import lazy
+from payments_integration.runtime import lazy
 
 if TYPE_CHECKING:
     from payments_integration.contrib.prometheus.collector import PaymentsCollector as PaymentsCollector

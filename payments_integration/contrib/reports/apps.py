@@ -29,8 +29,9 @@ class ReportsConfig(AppConfig):
         pre_migrate.connect(self.before_migrations, sender=core)
         post_migrate.connect(self.after_migrations, sender=core)
 
-    def before_migrations(self, sender: AppConfig, using: str, plan: Any, **_: Any) -> None:
-        if using == self.views.using() and any(step.app_label == sender.label for step, _ in plan):
+    def before_migrations(self, using: str, plan: Any, **_: Any) -> None:
+        labels = {view.model._meta.app_label for view in self.views.VIEWS}
+        if using == self.views.using() and any(step.app_label in labels for step, _ in plan):
             self.rights = self.views.drop(using)
 
     def after_migrations(self, using: str, plan: Any = None, **_: Any) -> None:

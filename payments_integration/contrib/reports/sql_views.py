@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from django.apps import apps
 from django.db import connections, models, router, transaction
 
 from payments_integration.models import (
     Balance,
-    BalanceChange,
     DepositReference,
     Event,
     Operation,
@@ -35,15 +35,11 @@ class View:
     model: type[models.Model]
     #: Columns of the table, in this order. Add new columns at the end, because reports may use their positions.
     columns: tuple[str, ...]
-    #: A foreign key. Its row provides ``parent_columns``.
-    parent: str = ""
-    parent_columns: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """All columns of the view. The exponent follows the currency."""
-        names = (*self.columns, *self.parent_columns)
-        return tuple(part for name in names for part in ((name, EXPONENT) if name == "currency" else (name,)))
+        return tuple(part for name in self.columns for part in ((name, EXPONENT) if name == "currency" else (name,)))
 
 
 _TIMES = ("state_at", "synced_at", "gone_at")
@@ -78,13 +74,6 @@ VIEWS: tuple[View, ...] = (
     ),
     View(f"{PREFIX}balance", Balance, ("id", "account", "currency", *_BALANCE, "updated_at", *_TIMES)),
     View(
-        f"{PREFIX}balance_change",
-        BalanceChange,
-        ("id", "balance_id", "at", *_BALANCE),
-        parent="balance",
-        parent_columns=("account", "currency"),
-    ),
-    View(
         f"{PREFIX}status_change",
         StatusChange,
         ("id", *_OBJECT, "previous_status", "status", "at", "event_id", "recorded_at", "dispatched_at"),
@@ -103,6 +92,14 @@ VIEWS: tuple[View, ...] = (
          "closed_at"),
     ),
 )  # fmt: skip
+if apps.is_installed("payments_integration.contrib.finance"):
+    VIEWS += (
+        View(
+            f"{PREFIX}balance_change",
+            apps.get_model("payments_finance", "BalanceChange"),
+            ("id", "account", "currency", "at", *_BALANCE),
+        ),
+    )
 
 
 def using() -> str:
@@ -111,33 +108,26 @@ def using() -> str:
 
 
 def has_tables(alias: str) -> bool:
-    """Return True if the app's tables exist."""
-    return Payment._meta.db_table in connections[alias].introspection.table_names()
+    """Return True if all tables of the views exist."""
+    return {view.model._meta.db_table for view in VIEWS} <= {*connections[alias].introspection.table_names()}
 
 
 def select_sql(view: View, alias: str) -> str:
     """Return the query of a view."""
     quote, meta = connections[alias].ops.quote_name, view.model._meta
-    columns = [_column(view.model, name, "t", alias) for name in view.columns]
+    columns = [_column(view.model, name, alias) for name in view.columns]
     tables = f"{quote(meta.db_table)} t"
-    if view.parent:
-        key: Any = meta.get_field(view.parent)
-        parent = key.related_model
-        columns += [_column(parent, name, "p", alias) for name in view.parent_columns]
-        tables += (
-            f" JOIN {quote(parent._meta.db_table)} p ON p.{quote(parent._meta.pk.column)} = t.{quote(key.column)}"
-        )
-    elif connections[alias].vendor == "postgresql":
+    if connections[alias].vendor == "postgresql":
         # Join a row to make the view read-only: PostgreSQL passes writes through a view on one table. Its planner
         # removes this row.
         tables += " CROSS JOIN (SELECT 1 AS one) read_only"
     return f"SELECT {', '.join(columns)} FROM {tables}"  # noqa: S608  (names of ours)
 
 
-def _column(model: type[models.Model], name: str, table: str, alias: str) -> str:
+def _column(model: type[models.Model], name: str, alias: str) -> str:
     quote = connections[alias].ops.quote_name
     field: Any = next(field for field in model._meta.concrete_fields if field.attname == name)
-    value = f"{table}.{quote(field.column)}"
+    value = f"t.{quote(field.column)}"
     column = f"{value} AS {quote(name)}"
     if name != "currency":
         return column

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError
 
-from payments_integration import conf, services, webhook_urls
+from payments_integration import conf, services, site_urls
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import PaymentsError, recorded_error
 from payments_integration.management.arguments import chosen_accounts, exit_code, require_tables
@@ -83,14 +83,14 @@ class Command(PaymentsCommand):
     def _warn_of_other_views(self, url: str, account: str) -> None:
         """Warn if the URL leads to another view. It is no error, because a proxy may change the path."""
         path = urlsplit(url).path
-        target = webhook_urls.target(path)
+        target = site_urls.target(path)
         if target.account == account:
             return
         if target.account is not None:
             what = f"takes the deliveries of account {target.account}, not of {account}"
         else:
             what = f"leads to another view ({target.view})" if target.view else "leads to no view"
-        right = webhook_urls.path_of(account)
+        right = site_urls.webhook_path(account)
         where = f"The webhook's path is {right}" if right else "Your URLconf has no webhook view (manage.py check)"
         self.stderr.write(
             self.style.WARNING(

@@ -22,7 +22,7 @@ from django.core.management import CommandError
 from django.db import models
 from django.urls import NoReverseMatch, get_resolver, reverse
 
-from payments_integration import conf, handlers, webhook_urls
+from payments_integration import conf, handlers, site_urls
 from payments_integration.management import order_files, order_model, project_files
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.management.order_model import OrderModel
@@ -410,7 +410,7 @@ def _urls(root: Path) -> Iterator[Gap]:
     except Exception as error:  # the project's own modules may raise any error
         yield Gap("URLs", f"{place}; {name} cannot be imported: {type(error).__name__}: {error}", snippet)
     else:
-        if webhook_urls.target(url).account is None:
+        if site_urls.target(url).account is None:
             yield Gap("URLs", f"another route takes {url}; move this one to the top of urlpatterns", f"{ENTRY},")
 
 

@@ -20,7 +20,7 @@ TOO_MANY = 600
 def fill(account: str) -> None:
     AccountState.objects.create(account=account, has_test_key=True)
     balance = rows.balance(account=account)
-    balance.changes.create(at=balance.state_at, available=1, pending=0, reserve=0, hold=0, debt=0)
+    rows.balance_change(balance, available=1)
     payment = rows.payment(account=account)
     rows.event(payment)
     rows.operation(account=account, state="unknown")

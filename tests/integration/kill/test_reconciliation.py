@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import requests
 
+from payments_integration.contrib.finance.models import BalanceChange
 from payments_integration.models import (
     MIRRORS,
     AccountState,
-    BalanceChange,
     DueRefresh,
     Event,
     ObjectDispatch,

@@ -25,8 +25,9 @@ from django.core.management import call_command  # noqa: E402
 from django.db import connections  # noqa: E402
 from django.test import override_settings  # noqa: E402
 
-from payments_integration import conf, stopping  # noqa: E402
+from payments_integration import conf  # noqa: E402
 from payments_integration.models import Event  # noqa: E402
+from payments_integration.runtime import stopping  # noqa: E402
 from payments_integration.schedule import BEAT_SCHEDULE  # noqa: E402
 from payments_integration.signals import event_received, status_changed  # noqa: E402
 from tests.factories.receivers.models import ReceiverCall  # noqa: E402

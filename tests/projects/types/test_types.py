@@ -45,7 +45,7 @@ INTERNAL = {"Meta", "mirrored", "personal", "logger"}
 GUESSED = re.compile("Type is missing type annotation|Ambiguous base class override")
 #: The modules that the reference lists for users.
 PUBLIC = re.compile(
-    r"payments_integration\.(conf|enums|exceptions|handlers|models|money|next_action|payable|reasons|schemas|services|"
+    r"payments_integration\.(attention|conf|enums|exceptions|handlers|models|money|next_action|payable|schemas|services|"
     r"signals|signatures|testing)\b"
 )
 

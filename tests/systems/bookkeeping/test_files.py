@@ -23,7 +23,7 @@ from django.core.management import call_command
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from payments_integration import signals
-from payments_integration.contrib.finance.apps import record_movements
+from payments_integration.contrib.finance.apps import record
 from payments_integration.contrib.finance.journal import Period, statements
 from payments_integration.contrib.finance.models import Movement, MovementKind
 from payments_integration.money import INT64_MAX, to_major
@@ -88,7 +88,7 @@ def assets_in_beancount(file: Path) -> dict[str, Decimal]:
 @pytest.fixture
 def month(_no_optional_apps: None, woken: list[str]) -> Iterator[ProviderSandbox]:
     """A month of business with the sandbox, booked."""
-    signals.on_mirror_written(record_movements)
+    signals.on_mirror_written(record)
     with time_machine.travel(BEFORE) as clock, ProviderSandbox() as sandbox:
         trade(sandbox, clock)
         yield sandbox

@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from payments_integration import health, inbox, projection
+from payments_integration.attention import ACTIONS, Reason
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.health import AccountStatistics
 from payments_integration.models import (
@@ -26,7 +27,6 @@ from payments_integration.models import (
     RunState,
     WebhookEndpoint,
 )
-from payments_integration.reasons import ACTIONS, Reason
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import rows
@@ -516,7 +516,8 @@ def test_health_writes_nothing() -> None:
 
 def test_every_reason_has_an_action_and_is_used() -> None:
     assert set(ACTIONS) == set(Reason)
-    source = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "reasons.py")
+    source = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    source = re.sub(r"^ACTIONS: .*?^}$", "", source, flags=re.MULTILINE | re.DOTALL)
     assert set(re.findall(r"\bReason\.([A-Z_]+)\b", source)) == {reason.name for reason in Reason}
 
 

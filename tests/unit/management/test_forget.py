@@ -20,7 +20,6 @@ from payments_integration import conf, reconciliation
 from payments_integration.contrib.backoffice.models import SearchTerm
 from payments_integration.models import (
     AccountState,
-    BalanceChange,
     Event,
     Operation,
     OperationState,
@@ -50,9 +49,7 @@ def fill(account: str, *, is_test: bool | None = True) -> None:
         maker(account=account)
     balance = rows.balance(account=account, currency="USD")
     for _ in range(3):
-        BalanceChange.objects.create(
-            balance=balance, at=balance.state_at, available=1, pending=0, reserve=0, hold=0, debt=0
-        )
+        rows.balance_change(balance, available=1)
     rows.account_state(account=account, has_test_key=is_test, claim_token="", claimed_until=None)
     Operation.objects.filter(account=account).update(state=OperationState.DONE)
 
@@ -61,7 +58,6 @@ def counted(account: str) -> dict[str, int]:
     found = {
         model._meta.db_table: model._default_manager.filter(account=account).count() for model in models_with_account()
     }
-    found[BalanceChange._meta.db_table] = BalanceChange.objects.filter(balance__account=account).count()
     return {table: count for table, count in found.items() if count}
 
 
@@ -77,9 +73,7 @@ def test_every_row_of_the_alias_and_none_of_another(search_terms: None, monkeypa
     fill("other")
     rows.refund(account="other", payment_id=Payment.objects.filter(account="default").first().pk)  # type: ignore[union-attr]
     here, there = counted("default"), counted("other")
-    assert {"payments_integration_payment", "payments_integration_balancechange", "payments_backoffice_note"} <= {
-        *here
-    }
+    assert {"payments_integration_payment", "payments_finance_balancechange", "payments_backoffice_note"} <= {*here}
     assert reconciliation.count_rows("default") == here
     printed = forget()
     assert counted("default") == {}

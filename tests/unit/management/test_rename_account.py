@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from payments_integration import health, inbox, services
+from payments_integration.attention import Reason
 from payments_integration.checks import check_accounts
 from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, RateLimited
 from payments_integration.models import (
@@ -24,7 +25,6 @@ from payments_integration.models import (
     RunState,
     deletion_allowed,
 )
-from payments_integration.reasons import Reason
 from payments_integration.reconciliation import renaming
 from tests import factories
 from tests.factories import rows

@@ -15,7 +15,6 @@ from payments_integration import inbox, projection, schemas
 from payments_integration.enums import Kind
 from payments_integration.models import (
     Balance,
-    BalanceChange,
     DueRefresh,
     Event,
     Payment,
@@ -250,7 +249,7 @@ def test_erased_data_stays_erased_and_does_not_count_as_drift() -> None:
     assert write(payment(payer={"name": "Ana"}, status="failed"), seconds=60).payer is None
 
 
-def test_balances_are_written_once_per_change() -> None:
+def test_a_balance_has_one_row() -> None:
     def balances(available: int) -> list[schemas.Balance]:
         return [schemas.parse_resource(factories.balance(available=available), schemas.Balance)]
 
@@ -266,7 +265,6 @@ def test_balances_are_written_once_per_change() -> None:
     write_all(5, 60)
     assert write_all(6, 120).available == 6
     assert Balance.objects.count() == 1
-    assert list(BalanceChange.objects.order_by("pk").values_list("available", flat=True)) == [5, 6]
 
 
 def a_list(**available: int) -> list[schemas.Balance]:
@@ -305,8 +303,6 @@ def test_each_balance_of_an_answer_is_ordered_by_itself() -> None:
     assert dict(Balance.objects.filter(account="default").values_list("currency", "available")) == amounts
     assert Balance.objects.get(account="second").available == 7
     assert marks() == ["changed_meanwhile"], "of the one that an event brought meanwhile"
-    assert BalanceChange.objects.filter(balance__currency="MXN").count() == 1
-    assert BalanceChange.objects.filter(balance__currency="CLP", balance__account="default").count() == 2
 
 
 def test_an_event_during_the_first_reading_of_a_balance_is_not_overwritten() -> None:

@@ -22,8 +22,10 @@ from payments_integration.admin.models.balances import AMOUNTS
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.sections import ROWS, Page, Section, Table
 from payments_integration.contrib.backoffice.admin.overview.charts import Chart, Series
+from payments_integration.contrib.finance.balances import changes_of
+from payments_integration.contrib.finance.models import BalanceChange
 from payments_integration.enums import VAIN_PAYMENT_STATUSES, PaymentStatus
-from payments_integration.models import Balance, BalanceChange, Payment, Payout, Refund, StatusChange
+from payments_integration.models import Balance, Payment, Payout, Refund, StatusChange
 from payments_integration.money import exponent, format_money
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ class _Step:
 
 def changes_section(page: Page, balance: Balance) -> Iterable[Section]:
     """Yield a table of the newest changes of a balance. Takes at most six statements."""
-    changes = list(BalanceChange.objects.filter(balance=balance).order_by("-at", "-pk")[: ROWS + 1])
+    changes = list(changes_of(balance).order_by("-at", "-pk")[: ROWS + 1])
     models = [model for model in _MODELS if page.may_view(model)]
     steps = [_step(change, previous) for change, previous in pairwise(changes)]
     moved, is_narrow = _moved(balance, steps, models)
@@ -246,7 +248,7 @@ class ChartSection(Section):
 
 def balance_chart(balance: Balance) -> Chart:
     """Return a chart of each amount over time: the newest changes, oldest first."""
-    newest = BalanceChange.objects.filter(balance=balance).order_by("-at", "-pk")[:CHART_CHANGES]
+    newest = changes_of(balance).order_by("-at", "-pk")[:CHART_CHANGES]
     changes = list(newest)[::-1]
     currency = balance.currency
     return Chart(

@@ -28,7 +28,7 @@ from payments_integration.admin.shared.buttons import Tool, may_view
 from payments_integration.admin.shared.downloads import download
 from payments_integration.contrib.backoffice.admin import export
 from payments_integration.contrib.backoffice.admin.lists import FORMAT
-from payments_integration.contrib.finance.closing import Amounts
+from payments_integration.contrib.finance.balances import Amounts
 from payments_integration.contrib.finance.formats import FORMATS, NotWritableError
 from payments_integration.contrib.finance.journal import (
     MOST_DAYS,

@@ -12,6 +12,26 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name='BalanceChange',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('account', payments_integration.db.fields.ExactCharField(max_length=64, verbose_name='account')),
+                ('currency', payments_integration.db.fields.ExactCharField(max_length=64, verbose_name='currency')),
+                ('at', models.DateTimeField(verbose_name='at')),
+                ('available', models.BigIntegerField(verbose_name='available')),
+                ('pending', models.BigIntegerField(verbose_name='pending')),
+                ('reserve', models.BigIntegerField(verbose_name='reserve')),
+                ('hold', models.BigIntegerField(verbose_name='hold')),
+                ('debt', models.BigIntegerField(verbose_name='debt')),
+            ],
+            options={
+                'verbose_name': 'balance change',
+                'verbose_name_plural': 'balance changes',
+                'default_permissions': (),
+                'indexes': [models.Index(fields=['account', 'currency', 'at'], name='pf_balancechange_at')],
+            },
+        ),
+        migrations.CreateModel(
             name='ClosingBalance',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

@@ -17,7 +17,6 @@ from django.utils import timezone
 
 from payments_integration.models import (
     AccountState,
-    BalanceChange,
     DoublePayment,
     DueAttention,
     DueRefresh,
@@ -31,7 +30,7 @@ from tests.unit.admin.conftest import page, places_of, url
 
 
 def test_every_model_has_its_page() -> None:
-    without = {AccountState, BalanceChange, DoublePayment, DueAttention, DueRefresh, Erasure, ObjectDispatch}
+    without = {AccountState, DoublePayment, DueAttention, DueRefresh, Erasure, ObjectDispatch}
     models = set(apps.get_app_config("payments_integration").get_models()) - without
     assert {model._meta.model_name for model in models} == {*rows.MAKERS} - {"note"}
     assert all(admin.site.is_registered(model) for model in models)

@@ -17,7 +17,9 @@ from django.utils.html import strip_tags
 
 from payments_integration.admin.shared.sections import ROWS
 from payments_integration.contrib.backoffice.admin import balance_changes
-from payments_integration.models import Balance, BalanceChange
+from payments_integration.contrib.finance.balances import changes_of
+from payments_integration.contrib.finance.models import BalanceChange
+from payments_integration.models import Balance
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 
@@ -27,7 +29,7 @@ FIRST = {"available": 100_000, "pending": 0, "reserve": 0, "hold": 0, "debt": 0}
 def balance(**fields: Any) -> Balance:
     """A balance with one change, at ``rows.AT``."""
     row = rows.balance(currency="CLP", **fields)
-    row.changes.all().delete()
+    changes_of(row).delete()
     at(row, 0)
     return row
 
@@ -35,7 +37,7 @@ def balance(**fields: Any) -> Balance:
 def at(row: Balance, minutes: float, **amounts: int) -> BalanceChange:
     """A change so many minutes later."""
     moment = rows.AT + timedelta(minutes=minutes)
-    return BalanceChange.objects.create(balance=row, at=moment, **{**FIRST, **amounts})
+    return rows.balance_change(row, at=moment, **{**FIRST, **amounts})
 
 
 def paid(minutes: float, amount: int, **fields: Any) -> Any:

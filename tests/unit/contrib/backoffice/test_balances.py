@@ -15,7 +15,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from payments_integration.contrib.backoffice.admin.balance_changes import CHART_CHANGES
-from payments_integration.models import Balance, BalanceChange
+from payments_integration.contrib.finance.models import BalanceChange
+from payments_integration.models import Balance
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 
@@ -26,8 +27,8 @@ def test_the_newest_changes_are_in_the_chart_and_its_table(boss: Client) -> None
     row = rows.balance(currency="CLP", available=777)
     BalanceChange.objects.bulk_create(
         BalanceChange(
-            balance=row, at=rows.AT + timedelta(minutes=number), available=1000 + number, pending=0, reserve=0, hold=0,
-            debt=number,
+            account=row.account, currency=row.currency, at=rows.AT + timedelta(minutes=number),
+            available=1000 + number, pending=0, reserve=0, hold=0, debt=number,
         )
         for number in range(1, CHART_CHANGES + 60)
     )  # fmt: skip

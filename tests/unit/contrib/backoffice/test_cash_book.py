@@ -22,8 +22,9 @@ from django.urls import reverse
 from django.utils import translation
 
 from payments_integration.contrib.backoffice.admin import export
+from payments_integration.contrib.finance.balances import changes_of
 from payments_integration.contrib.finance.models import MovementKind
-from payments_integration.models import Balance, BalanceChange
+from payments_integration.models import Balance
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 from tests.unit.contrib.finance.books import movement
@@ -51,9 +52,9 @@ def staff(*codenames: str) -> Client:
 
 def balance(account: str = "default", currency: str = "USD") -> Balance:
     row = rows.balance(currency=currency, account=account)
-    BalanceChange.objects.filter(balance=row).delete()
+    changes_of(row).delete()
     for at, available in (("2025-12-31T12:00:00+00:00", 10000), ("2026-01-31T12:00:00+00:00", 12000)):
-        BalanceChange.objects.create(balance=row, at=at, available=available, pending=0, reserve=0, hold=0, debt=0)
+        rows.balance_change(row, at=at, available=available)
     return row
 
 
@@ -150,9 +151,7 @@ def test_every_figure_links_to_exactly_its_movements(boss: Client) -> None:
 
 def test_yesterday_is_explained_on_one_page(boss: Client) -> None:
     row = balance()
-    BalanceChange.objects.create(
-        balance=row, at="2026-03-01T09:00:00+00:00", available=12300, pending=0, reserve=0, hold=0, debt=0
-    )
+    rows.balance_change(row, at="2026-03-01T09:00:00+00:00", available=12300)
     movement(occurred_on="2026-03-01", currency="USD", amount=250)
     html = page(boss, f"{BOOK}?days=yesterday")
     assert "March 1, 2026" in html
@@ -165,7 +164,7 @@ def test_yesterday_is_explained_on_one_page(boss: Client) -> None:
 
 def test_the_closing_balance_is_the_providers(boss: Client) -> None:
     row = balance()
-    BalanceChange.objects.filter(balance=row, at__month=1).update(pending=20, reserve=300, hold=4000, debt=5)
+    changes_of(row).filter(at__month=1).update(pending=20, reserve=300, hold=4000, debt=5)
     found = lines(page(boss, f"{BOOK}?{JANUARY}"), "pi-cash-sum")
     assert found == {
         "default USD": {

@@ -17,7 +17,7 @@ from payments_integration.contrib.finance import closing
 from payments_integration.contrib.finance.closing import Amounts, close_months, ends_of
 from payments_integration.contrib.finance.journal import Period, Statement, statements, statements_of, steps
 from payments_integration.contrib.finance.models import ClosingBalance, MovementKind
-from payments_integration.models import AccountState, Balance, BalanceChange
+from payments_integration.models import AccountState, Balance
 from tests.factories import rows
 from tests.unit.contrib.finance.books import movement
 
@@ -35,7 +35,7 @@ def balance(account: str = "default", currency: str = "CLP") -> Balance:
 
 def change(row: Balance, moment: str, available: int, **amounts: int) -> None:
     at = datetime.fromisoformat(f"{moment}+00:00")
-    BalanceChange.objects.create(balance=row, at=at, **{**NOTHING, "available": available, **amounts})
+    rows.balance_change(row, at=at, available=available, **amounts)
 
 
 def business() -> Balance:

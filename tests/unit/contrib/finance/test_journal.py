@@ -20,7 +20,7 @@ from payments_integration.contrib.finance import formats, journal
 from payments_integration.contrib.finance.formats import CSV_HEADER
 from payments_integration.contrib.finance.journal import Period, statements
 from payments_integration.contrib.finance.models import Movement, MovementKind
-from payments_integration.models import Balance, BalanceChange
+from payments_integration.models import Balance
 from tests.factories import T0, event, payment, rows
 from tests.unit.contrib.finance.books import apply, movement
 
@@ -54,7 +54,7 @@ def balance(*amounts: tuple[str, int], currency: str = "CLP", account: str = "de
 
 
 def change(row: Balance, moment: str, **amounts: int) -> None:
-    BalanceChange.objects.create(balance=row, at=datetime.fromisoformat(f"{moment}+00:00"), **{**NOTHING, **amounts})
+    rows.balance_change(row, at=datetime.fromisoformat(f"{moment}+00:00"), **amounts)
 
 
 # The file

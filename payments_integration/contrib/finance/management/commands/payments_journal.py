@@ -10,9 +10,9 @@ from django.core.management import CommandError
 from django.utils import timezone
 from django.utils.dateparse import parse_date
 
+from payments_integration.contrib.finance import balances, movements
 from payments_integration.contrib.finance.formats import FORMATS, NotWritableError
 from payments_integration.contrib.finance.journal import EARLIEST, LATEST, Period, Statement, statements
-from payments_integration.contrib.finance.movements import backfill, closes_at
 from payments_integration.dates import on_site
 from payments_integration.management.arguments import add_account_argument, chosen_accounts
 from payments_integration.management.command import PaymentsCommand
@@ -40,7 +40,7 @@ class Command(PaymentsCommand):
         parser.add_argument(
             "--backfill",
             action="store_true",
-            help="write no file; record the movements of objects that were mirrored before the app was installed",
+            help="write no file; record movements and balances from before the app was installed",
         )
         add_account_argument(parser)
 
@@ -48,7 +48,8 @@ class Command(PaymentsCommand):
         chosen_accounts(options["account"])
         if options["backfill"]:
             with Progress(self.stderr) as progress:
-                recorded = backfill(partial(progress.count, "objects looked at"))
+                balances.backfill()
+                recorded = movements.backfill(partial(progress.count, "objects looked at"))
             self.stderr.write(f"{recorded} movements recorded", lambda text: text)
             return
         period = _period(options)
@@ -92,8 +93,8 @@ def _day(name: str, value: str | date | None) -> date:
 def _report(period: Period, found: list[Statement]) -> list[str]:
     """Return lines that compare the movements with the balances, and say if the period can still change."""
     lines = [line for statement in found for line in _compared(statement)]
-    if timezone.now() < closes_at(period.until):
-        closes = on_site(closes_at(period.until))
+    if timezone.now() < movements.closes_at(period.until):
+        closes = on_site(movements.closes_at(period.until))
         lines.append(f"The period is open: movements may be added to it until {closes:%Y-%m-%d %H:%M}.")
     return lines
 
