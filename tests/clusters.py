@@ -1,4 +1,4 @@
-"""PostgreSQL as more than one process: a standby that follows a primary, and PgBouncer in front of a server.
+"""Databases of more than one process: a standby that follows a primary, PgBouncer before a server, a Galera cluster.
 
     python -m tests.clusters pgbouncer -- pytest tests/unit
 
@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tests import servers
-from tests.servers import Postgres, Server, binary, listens
+from tests.servers import MariaDB, Postgres, Server, binary, free_port, listens
 
 #: The name under which a standby announces itself.
 STANDBY = "standby"
@@ -129,6 +131,69 @@ class PgBouncer(Server):
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
         self.postgres.__exit__(*error)
+
+
+class GaleraNode(MariaDB):
+    """One node of a Galera cluster. It is ready when it has the data of the others and is part of the majority."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Where the nodes find each other, and where this one gets what it missed.
+        self.group_port, self._changes_port, self._copy_port = free_port(), free_port(), free_port()
+        self._others: list[GaleraNode] = []
+
+    def join(self, others: list[GaleraNode]) -> None:
+        """Be part of the cluster of these nodes from the next start on; without any, begin one."""
+        self._others = others
+
+    def command(self) -> list[str]:
+        begins = [] if self._others else ["--wsrep-new-cluster"]
+        others = ",".join(f"127.0.0.1:{node.group_port}" for node in self._others)
+        provider = [
+            f"gmcast.listen_addr=tcp://127.0.0.1:{self.group_port}",
+            f"ist.recv_addr=127.0.0.1:{self._changes_port}",
+            "gcache.size=32M",
+            # A machine that is busy with other tests must not seem to be a node that is gone.
+            "evs.suspect_timeout=PT10S",
+            "evs.inactive_timeout=PT30S",
+        ]
+        return [
+            *super().command(),
+            "--binlog-format=ROW",
+            "--innodb-autoinc-lock-mode=2",
+            "--wsrep-on=ON",
+            "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",
+            f"--wsrep-provider-options={';'.join(provider)}",
+            f"--wsrep-cluster-address=gcomm://{others}",
+            f"--wsrep-node-address=127.0.0.1:{self.group_port}",
+            f"--wsrep-node-name={self.port}",
+            "--wsrep-sst-method=rsync",
+            f"--wsrep-sst-receive-address=127.0.0.1:{self._copy_port}",
+            *begins,
+        ]
+
+    def answers(self) -> bool:
+        return super().answers() and self.ask("SHOW STATUS LIKE 'wsrep_ready'").endswith("ON")
+
+    def ask(self, sql: str) -> str:
+        """What the command-line client prints; empty after an error."""
+        client = [binary("mariadb", self.package), "--no-defaults", "-u", "root", "-N", "-S"]
+        command = [*client, str(self.directory / "sock"), "-e", sql]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+@contextmanager
+def galera(number: int = 3) -> Iterator[list[GaleraNode]]:
+    """A cluster of so many nodes. Each can be killed, and joins again when it is started."""
+    with ExitStack() as stack:
+        nodes: list[GaleraNode] = []
+        for _ in range(number):
+            node = GaleraNode()
+            node.join(nodes[:])
+            nodes.append(stack.enter_context(node))
+        for node in nodes:
+            node.join([other for other in nodes if other is not node])
+        yield nodes
 
 
 def _children(pid: int) -> list[int]:

@@ -25,6 +25,10 @@ class Proxy:
         self._silent |= alive
         return len(alive) // 2
 
+    def lead_to(self, target: int) -> None:
+        """New connections go there from now on."""
+        self._target = target
+
     def __enter__(self) -> Proxy:
         self._start(self._accept)
         return self

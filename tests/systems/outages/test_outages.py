@@ -43,6 +43,12 @@ def test_a_failover_under_load_loses_and_doubles_nothing() -> None:
     assert_true(run("failover"))
 
 
+@pytest.mark.promise(1)
+@pytest.mark.promise(5)
+def test_a_node_of_a_cluster_that_is_killed_under_load_loses_and_doubles_nothing() -> None:
+    assert_true(run("galera"))
+
+
 @pytest.mark.promise(4)
 @pytest.mark.promise(5)
 def test_a_restored_dump_sends_nothing_twice() -> None:
