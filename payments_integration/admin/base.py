@@ -37,8 +37,6 @@ from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, Pa
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
-    from payments_integration.admin.shared.story import Step
-
 ObjectView = Callable[[HttpRequest, str], HttpResponse]
 #: A breadcrumb: (URL or "", name)
 Crumb = tuple[str, "StrOrPromise"]
@@ -296,28 +294,19 @@ class MirrorAdmin(ReadOnlyAdmin):
     list_defer: tuple[str, ...] = ("extra",)
     personal: tuple[str, ...] = ("extra_shown",)
     fieldsets: ClassVar[Any] = ()
-    #: True if the records repeat what the story or the rest of the page says.
-    has_folded_records: bool = True
+    #: True if only the title of the records is shown until the user opens them.
+    has_folded_records = False
 
     extra_shown = columns.fields("extra", _("further fields"))
 
-    def steps(self, page: Page, obj: Any) -> Iterable[Step]:
-        """Yield steps of the story that no record of the core tells."""
-        return ()
-
     def details(self, page: Page, obj: Any) -> Iterable[Section]:
-        """Yield the sections between the story and the records."""
+        """Yield the sections above the records."""
         return ()
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
         # Loaded with the first page that is opened, not at start-up.
         from payments_integration.admin.shared.records import read  # noqa: PLC0415
-        from payments_integration.admin.shared.story import story  # noqa: PLC0415
         from payments_integration.admin.shared.timeline import timeline  # noqa: PLC0415
 
-        records = read(page, obj)
-        told = story(page, obj, records, self.steps(page, obj))
-        if told is not None:
-            yield told
         yield from self.details(page, obj)
-        yield timeline(page, obj, records, is_folded=self.has_folded_records)
+        yield timeline(page, obj, read(page, obj), is_folded=self.has_folded_records)

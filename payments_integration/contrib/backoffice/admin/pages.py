@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
@@ -49,9 +49,6 @@ from payments_integration.models import (
     Refund,
 )
 
-if TYPE_CHECKING:
-    from payments_integration.admin.shared.story import Step
-
 AdminT = TypeVar("AdminT", bound=type[Any])
 #: The scripts of pages with charts, in the order in which they load.
 SCRIPTS = ("payments_backoffice/vendor/chart.js/chart.umd.min.js", "payments_backoffice/dashboard.js")
@@ -70,7 +67,10 @@ def instead(model: type[Model]) -> Any:
 
 
 class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
-    """The page of an object that staff may write notes about."""
+    """The page of an object: its story in sentences, and the notes that staff write about it."""
+
+    # The story tells the same in sentences.
+    has_folded_records = True
 
     def has_add_note_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, ADD, obj)
@@ -86,17 +86,15 @@ class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
 
         return NotePage(self, request, self.permitted(request, object_id, "add_note")).respond()
 
-    def steps(self, page: Page, obj: Any) -> Iterable[Step]:
-        from payments_integration.contrib.backoffice.admin.notes import note_steps  # noqa: PLC0415
+    def sections(self, page: Page, obj: Any) -> Iterable[Section]:
+        from payments_integration.admin.shared.records import read  # noqa: PLC0415
+        from payments_integration.contrib.backoffice.admin.notes import note_steps, notes_section  # noqa: PLC0415
+        from payments_integration.contrib.backoffice.admin.sections.story import story  # noqa: PLC0415
 
-        yield from super().steps(page, obj)
-        yield from note_steps(page, obj)
-
-    def details(self, page: Page, obj: Any) -> Iterable[Section]:
-        from payments_integration.contrib.backoffice.admin.notes import notes_section  # noqa: PLC0415
-
+        records = read(page, obj)
+        yield story(page, obj, records, note_steps(page, obj))
         yield from notes_section(self, page, obj)
-        yield from super().details(page, obj)
+        yield from super().sections(page, obj)
 
 
 @instead(Payment)
@@ -222,6 +220,7 @@ class DepositReferenceAdmin(NotedAdmin, deposit_references.DepositReferenceAdmin
 
 @instead(Balance)
 class BalanceAdmin(BackOfficeAdmin, balances.BalanceAdmin):
+    has_folded_records = True
     export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
 
     class Media:

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _, gettext_lazy, pgettext
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import may
 from payments_integration.admin.shared.methods import reason_text
-from payments_integration.admin.shared.records import Records, made
+from payments_integration.admin.shared.records import ENTRIES, Records, made
 from payments_integration.admin.shared.sections import Page, Section
 from payments_integration.enums import Kind, PaymentStatus, RefundStatus
 from payments_integration.models import (
@@ -115,23 +115,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Story(Section):
-    template: ClassVar[str] = "admin/payments_integration/includes/story.html"
+    template: ClassVar[str] = "admin/payments_backoffice/includes/story.html"
 
     steps: list[Step]
     #: True if there are older records that were not read.
     is_cut: bool
 
 
-def story(page: Page, obj: Any, records: Records, more: Iterable[Step] = ()) -> Story | None:
-    """Return the story of a payment, payout, refund or deposit reference; None for another object. Takes no queries.
-
-    ``more``: steps that another app adds.
-    """
-    if type(obj) not in _BEGUN:
-        return None
+def story(page: Page, obj: Any, records: Records, more: Iterable[Step] = ()) -> Story:
+    """Return the story of a payment, payout, refund or deposit reference, with ``more`` steps. Takes no queries."""
     steps = [*_Teller(page, obj, records).steps(), *more]
     steps.sort(key=lambda step: (step.at.replace(microsecond=0), step.rank, step.at))
-    return Story(steps, records.is_cut)
+    read = (records.events, records.changes, records.operations, records.refunds, records.logged)
+    return Story(steps, is_cut=any(len(rows) >= ENTRIES for rows in read))
 
 
 class _Teller:
