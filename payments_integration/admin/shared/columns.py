@@ -170,6 +170,13 @@ def beginning(name: str, description: StrOrPromise) -> Column:
     return _column(description, lambda _admin, obj: _erased(obj, name) or display.beginning(getattr(obj, name)))
 
 
+def reason(name: str, description: StrOrPromise) -> Column:
+    """Show a reason that the provider gave, in words if its code is known."""
+    return _column(
+        description, lambda _admin, obj: _erased(obj, name) or display.text(reason_text(getattr(obj, name)))
+    )
+
+
 def person(name: str, description: StrOrPromise) -> Column:
     """Show the person that the JSON in the field ``name`` is about."""
     return _column(description, lambda _admin, obj: person_in(obj, name))

@@ -16,12 +16,12 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import dates
-from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.lists.changelist import AFTER, BEFORE, KeysetChangeList
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import Tool
 from payments_integration.contrib.backoffice import search
 from payments_integration.contrib.backoffice.admin import saved
+from payments_integration.contrib.backoffice.admin.sections.base import SectionsAdmin
 from payments_integration.contrib.backoffice.admin.totals import ADD_UP, Totals, totals
 from payments_integration.models import Payment
 
@@ -57,12 +57,11 @@ class BackOfficeChangeList(KeysetChangeList):
         return self.get_query_string({ADD_UP: "1"})
 
 
-class BackOfficeAdmin(ReadOnlyAdmin):
+class BackOfficeAdmin(SectionsAdmin):
     """A mixin for the back office's ModelAdmins. Name it before the core's ModelAdmin among the base classes."""
 
     # Name the templates, because Django looks for them in a folder of the model's app.
     change_list_template: ClassVar[Any] = "admin/payments_backoffice/change_list.html"
-    change_form_template: ClassVar[Any] = "admin/payments_integration/change_form.html"
     object_history_template: ClassVar[Any] = "admin/payments_integration/object_history.html"
     #: True if the search also finds rows by their search terms.
     finds_terms = False

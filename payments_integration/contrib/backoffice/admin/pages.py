@@ -17,22 +17,18 @@ from django.views.decorators.debug import sensitive_post_parameters
 from payments_integration.admin import flows
 from payments_integration.admin.base import MirrorAdmin, ReadOnlyAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.models import (
-    balances,
-    deposit_references,
-    events,
-    operations,
-    payments,
-    payouts,
-    reconciliation,
-    refunds,
-)
+from payments_integration.admin.models import events, operations, reconciliation
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, Weight, may, may_view
 from payments_integration.admin.shared.menu import Entry, Place
 from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import STYLES, Page, Section
 from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin
+from payments_integration.contrib.backoffice.admin.sections.balances import BalancePage
+from payments_integration.contrib.backoffice.admin.sections.deposit_references import DepositReferencePage
+from payments_integration.contrib.backoffice.admin.sections.payments import PaymentPage
+from payments_integration.contrib.backoffice.admin.sections.payouts import PayoutPage
+from payments_integration.contrib.backoffice.admin.sections.refunds import RefundPage
 from payments_integration.contrib.backoffice.admin.since import StatusSince, SucceededDays, success_days
 from payments_integration.contrib.backoffice.models import Note, Todo
 from payments_integration.contrib.backoffice.notes import ADD
@@ -94,12 +90,13 @@ class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
         records = read(page, obj)
         yield story(page, obj, records, note_steps(page, obj))
         yield from notes_section(self, page, obj)
+        yield from self.details(page, obj)
         yield from super().sections(page, obj)
 
 
 @instead(Payment)
-class PaymentAdmin(NotedAdmin, payments.PaymentAdmin):
-    list_filter = (*payments.PaymentAdmin.list_filter, success_days(), StatusSince)
+class PaymentAdmin(NotedAdmin, PaymentPage):
+    list_filter = (*PaymentPage.list_filter, success_days(), StatusSince)
     actions = ("refund_selected",)
     totals = ("amount", "amount_received", "refunded_amount")
     finds_terms = True
@@ -152,8 +149,8 @@ class PaymentAdmin(NotedAdmin, payments.PaymentAdmin):
 
 
 @instead(Payout)
-class PayoutAdmin(NotedAdmin, payouts.PayoutAdmin):
-    list_filter = (*payouts.PayoutAdmin.list_filter, success_days(), StatusSince)
+class PayoutAdmin(NotedAdmin, PayoutPage):
+    list_filter = (*PayoutPage.list_filter, success_days(), StatusSince)
     totals = ("amount", "fee")
     finds_terms = True
     search_help_text = _(
@@ -194,8 +191,8 @@ class PayoutAdmin(NotedAdmin, payouts.PayoutAdmin):
 
 
 @instead(Refund)
-class RefundAdmin(NotedAdmin, refunds.RefundAdmin):
-    list_filter = (*refunds.RefundAdmin.list_filter, success_days("", SucceededDays), StatusSince)
+class RefundAdmin(NotedAdmin, RefundPage):
+    list_filter = (*RefundPage.list_filter, success_days("", SucceededDays), StatusSince)
     totals = ("amount",)
     finds_terms = True
     search_help_text = _("The beginning of an id, an amount, or the whole id of the payment or payout")
@@ -207,7 +204,7 @@ class RefundAdmin(NotedAdmin, refunds.RefundAdmin):
 
 
 @instead(DepositReference)
-class DepositReferenceAdmin(NotedAdmin, deposit_references.DepositReferenceAdmin):
+class DepositReferenceAdmin(NotedAdmin, DepositReferencePage):
     finds_terms = True
     search_help_text = _(
         "An id, a merchant reference, or the bank reference or account that the payer transfers to. The beginning of "
@@ -219,7 +216,7 @@ class DepositReferenceAdmin(NotedAdmin, deposit_references.DepositReferenceAdmin
 
 
 @instead(Balance)
-class BalanceAdmin(BackOfficeAdmin, balances.BalanceAdmin):
+class BalanceAdmin(BackOfficeAdmin, BalancePage):
     has_folded_records = True
     export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
 
