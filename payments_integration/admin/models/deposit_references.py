@@ -28,7 +28,7 @@ class DepositReferenceAdmin(MirrorAdmin):
         filters.COUNTRY,
         filters.CURRENCY,
         filters.ACCOUNT,
-        filters.days("created_at"),
+        "created_at",
     )
     search_fields = ("id__startswith", "merchant_reference__exact")
     search_help_text = _("The beginning of an id, or a whole merchant reference")

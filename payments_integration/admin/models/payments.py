@@ -17,7 +17,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from payments_integration import services
 from payments_integration.admin import flows
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
-from payments_integration.admin.lists import chosen, filters
+from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.filters import Lookup
 from payments_integration.admin.shared import columns, masking, twins
 from payments_integration.admin.shared.buttons import Button, Tool, Weight, canceled, may
@@ -25,9 +25,6 @@ from payments_integration.admin.shared.menu import Place
 from payments_integration.admin.shared.once import once
 from payments_integration.enums import (
     CANCELABLE_PAYMENT_STATUSES,
-    OPEN_PAYMENT_STATUSES,
-    PAID_PAYMENT_STATUSES,
-    VAIN_PAYMENT_STATUSES,
     Country,
     Flow,
     MethodFamily,
@@ -53,13 +50,6 @@ class PaymentAdmin(MirrorAdmin):
     list_display = (
         "amount_shown", "state_shown", "payer_name", "reference_shown", "method_shown", "created_at", "account", "id",
     )  # fmt: skip
-    tabs = (
-        chosen.in_status(_("Paid"), PAID_PAYMENT_STATUSES),
-        chosen.in_status(_("Waiting"), OPEN_PAYMENT_STATUSES),
-        chosen.in_status(_("Failed"), VAIN_PAYMENT_STATUSES),
-        chosen.Tab(_("Refunded"), {filters.REFUNDED: "yes"}, filters.refunded, is_counted=False),
-        chosen.in_status(_("Disputed"), {PaymentStatus.CHARGEBACK}),
-    )
     list_filter: ClassVar[Any] = (
         filters.known("status", _("status"), PaymentStatus),
         filters.Refunded,
@@ -67,7 +57,7 @@ class PaymentAdmin(MirrorAdmin):
         filters.COUNTRY,
         filters.CURRENCY,
         filters.ACCOUNT,
-        filters.days("created_at"),
+        "created_at",
     )
     search_fields = ("id__startswith", "merchant_reference__exact")
     search_help_text = _(

@@ -36,7 +36,7 @@ class PayoutAdmin(MirrorAdmin):
         filters.COUNTRY,
         filters.CURRENCY,
         filters.ACCOUNT,
-        filters.days("created_at"),
+        "created_at",
     )
     search_fields = ("id__startswith", "merchant_reference__exact", "refund_id__exact")
     search_help_text = _("The beginning of an id; the whole merchant reference, or the whole id of the refund")

@@ -26,7 +26,7 @@ class RefundAdmin(MirrorAdmin):
         filters.known("status", _("status"), RefundStatus),
         filters.CURRENCY,
         filters.ACCOUNT,
-        filters.days("created_at"),
+        "created_at",
     )
     list_select_related = ("payment",)
     # The list shows only the payer and the merchant reference of the payment.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -80,6 +81,24 @@ def test_an_object_is_found_by_its_id_and_its_reference(boss: Client, model: str
         html = page(boss, f"{url(model, 'changelist')}?q={term}")
         assert url(model, "change", wanted.pk) in html
         assert url(model, "change", other.pk) not in html
+
+
+def test_a_list_is_filtered_by_day_and_by_status_with_djangos_filters(boss: Client) -> None:
+    where = url("payment", "changelist")
+    old = rows.payment(created_at=datetime(2025, 3, 4, tzinfo=UTC), status="failed")
+    new = rows.payment(created_at=datetime(2025, 3, 5, tzinfo=UTC), status="succeeded")
+    html = page(boss, where)
+    assert "created_at__gte=" in html
+    assert not [words for words in ("pi-tabs", "pi-days", "pi-chips") if words in html]
+    for query, found in (
+        ("created_at__gte=2025-03-05+00%3A00%3A00%2B00%3A00", new),
+        ("created_at__lt=2025-03-05+00%3A00%3A00%2B00%3A00", old),
+        ("status=failed", old),
+    ):
+        changes = boss.get(f"{where}?{query}").context["cl"]
+        assert [row.pk for row in changes.result_list] == [found.pk], query
+    assert boss.get(f"{where}?amount__gte=1").status_code == 400
+    assert boss.get(f"{where}?created_at__gte=x").status_code == 302
 
 
 @pytest.mark.parametrize("model", [name for name in MODELS if name != "reconciliationrun"])

@@ -17,13 +17,16 @@ from django.views.decorators.debug import sensitive_post_parameters
 from payments_integration.admin import flows
 from payments_integration.admin.base import MirrorAdmin, ReadOnlyAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.models import events, operations, reconciliation
+from payments_integration.admin.models import events, operations, reconciliation, webhook_endpoints
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, Weight, may, may_view
 from payments_integration.admin.shared.menu import Entry, Place
 from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import STYLES, Page, Section
-from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin
+from payments_integration.contrib.backoffice.admin import chosen
+from payments_integration.contrib.backoffice.admin.cash_days import movement_days
+from payments_integration.contrib.backoffice.admin.days import days, with_days
+from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin, ChosenAdmin
 from payments_integration.contrib.backoffice.admin.sections.balances import BalancePage
 from payments_integration.contrib.backoffice.admin.sections.deposit_references import DepositReferencePage
 from payments_integration.contrib.backoffice.admin.sections.payments import PaymentPage
@@ -34,6 +37,12 @@ from payments_integration.contrib.backoffice.models import Note, Todo
 from payments_integration.contrib.backoffice.notes import ADD
 from payments_integration.contrib.finance import admin as finance
 from payments_integration.contrib.finance.models import Movement
+from payments_integration.enums import (
+    OPEN_PAYMENT_STATUSES,
+    PAID_PAYMENT_STATUSES,
+    VAIN_PAYMENT_STATUSES,
+    PaymentStatus,
+)
 from payments_integration.models import (
     Balance,
     DepositReference,
@@ -43,6 +52,8 @@ from payments_integration.models import (
     Payout,
     ReconciliationRun,
     Refund,
+    StatusChange,
+    WebhookEndpoint,
 )
 
 AdminT = TypeVar("AdminT", bound=type[Any])
@@ -96,7 +107,14 @@ class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
 
 @instead(Payment)
 class PaymentAdmin(NotedAdmin, PaymentPage):
-    list_filter = (*PaymentPage.list_filter, success_days(), StatusSince)
+    tabs = (
+        chosen.in_status(_("Paid"), PAID_PAYMENT_STATUSES),
+        chosen.in_status(_("Waiting"), OPEN_PAYMENT_STATUSES),
+        chosen.in_status(_("Failed"), VAIN_PAYMENT_STATUSES),
+        chosen.Tab(_("Refunded"), {filters.REFUNDED: "yes"}, filters.refunded, is_counted=False),
+        chosen.in_status(_("Disputed"), {PaymentStatus.CHARGEBACK}),
+    )
+    list_filter = (*with_days(PaymentPage.list_filter), success_days(), StatusSince)
     actions = ("refund_selected",)
     totals = ("amount", "amount_received", "refunded_amount")
     finds_terms = True
@@ -150,7 +168,7 @@ class PaymentAdmin(NotedAdmin, PaymentPage):
 
 @instead(Payout)
 class PayoutAdmin(NotedAdmin, PayoutPage):
-    list_filter = (*PayoutPage.list_filter, success_days(), StatusSince)
+    list_filter = (*with_days(PayoutPage.list_filter), success_days(), StatusSince)
     totals = ("amount", "fee")
     finds_terms = True
     search_help_text = _(
@@ -192,7 +210,7 @@ class PayoutAdmin(NotedAdmin, PayoutPage):
 
 @instead(Refund)
 class RefundAdmin(NotedAdmin, RefundPage):
-    list_filter = (*RefundPage.list_filter, success_days("", SucceededDays), StatusSince)
+    list_filter = (*with_days(RefundPage.list_filter), success_days("", SucceededDays), StatusSince)
     totals = ("amount",)
     finds_terms = True
     search_help_text = _("The beginning of an id, an amount, or the whole id of the payment or payout")
@@ -205,6 +223,7 @@ class RefundAdmin(NotedAdmin, RefundPage):
 
 @instead(DepositReference)
 class DepositReferenceAdmin(NotedAdmin, DepositReferencePage):
+    list_filter = with_days(DepositReferencePage.list_filter)
     finds_terms = True
     search_help_text = _(
         "An id, a merchant reference, or the bank reference or account that the payer transfers to. The beginning of "
@@ -245,6 +264,7 @@ class BalanceAdmin(BackOfficeAdmin, BalancePage):
 
 @instead(Operation)
 class OperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
+    list_filter = with_days(operations.OperationAdmin.list_filter)
     export = (
         "id", "operation", "state", "amount", "currency", "target_id", "result_kind", "result_id",
         "merchant_reference", "actor", "approved_by", "approved_at", "attempts", "account", "created_at",
@@ -254,14 +274,26 @@ class OperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
 
 @instead(Event)
 class EventAdmin(BackOfficeAdmin, events.EventAdmin):
+    list_filter = with_days(events.EventAdmin.list_filter)
     export = (
         "id", "type", "object_kind", "object_id", "state", "source", "attempts", "previous_status", "account",
         "created_at", "received_at", "dispatched_at",
     )  # fmt: skip
 
 
+@instead(StatusChange)
+class StatusChangeAdmin(ChosenAdmin, events.StatusChangeAdmin):
+    list_filter = with_days(events.StatusChangeAdmin.list_filter)
+
+
+@instead(WebhookEndpoint)
+class WebhookEndpointAdmin(ChosenAdmin, webhook_endpoints.WebhookEndpointAdmin):
+    """The core's page, with chips above the list."""
+
+
 @instead(ReconciliationRun)
 class ReconciliationRunAdmin(BackOfficeAdmin, reconciliation.ReconciliationRunAdmin):
+    list_filter = with_days(reconciliation.ReconciliationRunAdmin.list_filter)
     export = (
         "kind", "state", "pages", "seen", "recovered", "drifted", "repaired", "account", "window_from", "window_to",
         "started_at", "finished_at",
@@ -270,6 +302,11 @@ class ReconciliationRunAdmin(BackOfficeAdmin, reconciliation.ReconciliationRunAd
 
 @instead(Movement)
 class MovementAdmin(BackOfficeAdmin, finance.MovementAdmin):
+    list_filter = (
+        movement_days("booked_on", "", _("booked on")),
+        *(item for item in finance.MovementAdmin.list_filter if not isinstance(item, str)),
+        movement_days("occurred_on", "occurred_", _("occurred on")),
+    )
     export = (
         "id", "booked_on", "occurred_on", "kind", "amount", "currency", "object_id", "account", "occurred_at",
         "recorded_at",
@@ -299,14 +336,11 @@ class MovementAdmin(BackOfficeAdmin, finance.MovementAdmin):
 
 
 @admin.register(Note)
-class NoteAdmin(ReadOnlyAdmin):
+class NoteAdmin(ChosenAdmin):
     """The list of all notes. It has no export, so that notes stay in the admin."""
 
-    change_list_template = "admin/payments_integration/change_list.html"
-    change_form_template = "admin/payments_integration/change_form.html"
-    object_history_template = "admin/payments_integration/object_history.html"
     list_display = ("created_at", "object_shown", "author_shown", "text_shown", "account")
-    list_filter = (filters.days("created_at"),)
+    list_filter = (days("created_at"),)
     ordering = ("-created_at", "-pk")
     sortable_by = ("created_at",)
     search_fields = ("object_id__exact",)
