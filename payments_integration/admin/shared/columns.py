@@ -271,17 +271,6 @@ def note(name: str, description: StrOrPromise, *, quoting: str) -> Column:
     )
 
 
-def note_text(name: str, description: StrOrPromise) -> Column:
-    """Show the text of a note with its line breaks; "erased" if it is empty. Masked as a whole."""
-    return _value(
-        name,
-        description,
-        lambda value: (
-            format_html('<div class="pi-lines">{}</div>', display.text(value)) if value else str(display.ERASED)
-        ),
-    )
-
-
 def provider_error(name: str, description: StrOrPromise) -> Column:
     """Show the provider's error. Masked: its codes without its message, which may quote what was sent."""
     return _value(

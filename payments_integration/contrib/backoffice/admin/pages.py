@@ -11,6 +11,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, reverse
 from django.utils.decorators import method_decorator
+from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
 
@@ -350,7 +351,12 @@ class NoteAdmin(ChosenAdmin):
 
     object_shown = columns.object_link(_("object"))
     author_shown = columns.actor("author", _("author"))
-    text_shown = columns.note_text("text", _("note"))
+
+    @admin.display(description=_("note"))
+    def text_shown(self, obj: Note) -> str:
+        """Show the text with its line breaks."""
+        shown: str = format_html('<div class="pi-lines">{}</div>', display.text(obj.text))
+        return shown if obj.text else str(display.ERASED)
 
 
 @admin.register(Todo)

@@ -7,8 +7,10 @@ references"). Such a payment has the reference's flow, method, country, currency
 from __future__ import annotations
 
 from collections.abc import Iterable
+from urllib.parse import urlencode
 
-from django.db.models import Q, QuerySet
+from django.contrib.admin import AdminSite
+from django.db.models import Model, Q, QuerySet
 from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _
 
@@ -63,7 +65,7 @@ class DepositReferencePage(SectionsAdmin, deposit_references.DepositReferenceAdm
             yield received_section(obj)
         facts: list[Fact] = [
             # Links to the payments that have this reference.
-            (_("Order"), display.search_link(page.site, Payment, obj.merchant_reference)),
+            (_("Order"), _search_link(page.site, Payment, obj.merchant_reference)),
             (_("Method"), method_name(obj.method_code)),
             (_("Country"), str(self.country_shown(obj))),
             (_("Currency"), display.text(obj.currency)),
@@ -74,6 +76,14 @@ class DepositReferencePage(SectionsAdmin, deposit_references.DepositReferenceAdm
     def lead(self, page: Page, obj: DepositReference) -> Iterable[Section]:
         yield from next_actions.section(page, _("What the payer needs"), obj, "details")
         yield from payments_section(page, obj)
+
+
+def _search_link(site: AdminSite, model: type[Model], text_searched: str | None) -> str:
+    """Return a text as a link to the rows of a list that a search for it finds."""
+    url = display.list_url(site, model) if text_searched else ""
+    if not url:
+        return display.text(text_searched)
+    return format_html('<a href="{}?{}">{}</a>', url, urlencode({"q": text_searched}), display.text(text_searched))
 
 
 def _code(obj: DepositReference) -> str:
