@@ -23,7 +23,6 @@ from django.http import (
 )
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.text import capfirst
 from django.utils.translation import gettext, gettext_lazy as _
 
 from payments_integration import services
@@ -36,8 +35,6 @@ from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, Pa
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
-
-    from payments_integration.admin.shared.story import Step
 
 ObjectView = Callable[[HttpRequest, str], HttpResponse]
 #: A breadcrumb: (URL or "", name)
@@ -80,22 +77,6 @@ class ReadOnlyAdmin(ListAdmin):
         """Refuse: Django's forms never write a row here, with any permission."""
         raise PermissionDenied
 
-    def headline(self, page: Page, obj: Any) -> Iterable[str]:
-        """Yield the row in one line, for instance its amount, status, person and order. Empty parts are left out."""
-        return ()
-
-    def whose(self, page: Page, obj: Any) -> Iterable[str]:
-        """Yield the amount and the person as plain text for the title of the browser tab. Empty parts are left out."""
-        return ()
-
-    def lead(self, page: Page, obj: Any) -> Iterable[Section]:
-        """Yield the sections above the fields."""
-        return ()
-
-    def aside(self, page: Page, obj: Any) -> Iterable[Section]:
-        """Yield the sections beside all others: the money and whose it is. On narrow screens, they come first."""
-        return ()
-
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
         """Yield the sections below the fields and above the folded ones."""
         return ()
@@ -112,17 +93,6 @@ class ReadOnlyAdmin(ListAdmin):
             page = Page(self.admin_site, request)
             tools = [*self.links(request, obj), *self._button_tools(request, obj)]
             context["pi_tools"] = sorted(tools, key=lambda tool: tool.weight)
-            context["pi_headline"] = [part for part in self.headline(page, obj) if part and part != display.EMPTY]
-            if context["pi_headline"]:
-                # No subtitle, because the breadcrumbs already show the id.
-                context["subtitle"] = None
-                # Django's title is "View payment". Nothing here can be changed, so "View" says nothing.
-                context["title"] = capfirst(str(self.opts.verbose_name))
-            whose = [part for part in self.whose(page, obj) if part and part != display.EMPTY]
-            if whose:
-                context["pi_title"] = " · ".join([*whose, capfirst(str(self.opts.verbose_name))])
-            context["pi_aside"] = list(self.aside(page, obj))
-            context["pi_lead"] = list(self.lead(page, obj))
             context["pi_sections"] = list(self.sections(page, obj))
             context["pi_folded"] = _take_folded(context["adminform"])
         return super().render_change_form(request, context, *args, **kwargs)
@@ -296,28 +266,14 @@ class MirrorAdmin(ReadOnlyAdmin):
     list_defer: tuple[str, ...] = ("extra",)
     personal: tuple[str, ...] = ("extra_shown",)
     fieldsets: ClassVar[Any] = ()
-    #: True if the records repeat what the story or the rest of the page says.
-    has_folded_records: bool = True
+    #: True if only the title of the records is shown until the user opens them.
+    has_folded_records = False
 
     extra_shown = columns.fields("extra", _("further fields"))
-
-    def steps(self, page: Page, obj: Any) -> Iterable[Step]:
-        """Yield steps of the story that no record of the core tells."""
-        return ()
-
-    def details(self, page: Page, obj: Any) -> Iterable[Section]:
-        """Yield the sections between the story and the records."""
-        return ()
 
     def sections(self, page: Page, obj: Any) -> Iterable[Section]:
         # Loaded with the first page that is opened, not at start-up.
         from payments_integration.admin.shared.records import read  # noqa: PLC0415
-        from payments_integration.admin.shared.story import story  # noqa: PLC0415
         from payments_integration.admin.shared.timeline import timeline  # noqa: PLC0415
 
-        records = read(page, obj)
-        told = story(page, obj, records, self.steps(page, obj))
-        if told is not None:
-            yield told
-        yield from self.details(page, obj)
-        yield timeline(page, obj, records, is_folded=self.has_folded_records)
+        yield timeline(page, obj, read(page, obj), is_folded=self.has_folded_records)

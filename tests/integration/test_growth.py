@@ -9,8 +9,7 @@ import pytest
 from django.db import connection
 
 from benchmarks import growth
-from payments_integration.admin.lists import chosen
-from payments_integration.contrib.backoffice.admin import totals
+from payments_integration.contrib.backoffice.admin import chosen, totals
 from payments_integration.health import statistics
 from payments_integration.models import Event, EventState
 

@@ -17,14 +17,11 @@ from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models import DateField, DateTimeField, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.functional import cached_property
 from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf
-from payments_integration.admin.lists import chosen, filters
-from payments_integration.admin.lists.chosen import Chip, Tab
-from payments_integration.admin.lists.days import chosen_field
+from payments_integration.admin.lists import filters
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, may
 from payments_integration.admin.shared.menu import Entry, Place
@@ -64,15 +61,10 @@ class KeysetChangeList(ChangeList):
         return found.defer(*self.model_admin.list_defer)  # type: ignore[attr-defined]
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
-        usual, chosen = [*map(str, self.model_admin.get_ordering(request))], self._sorted_by()
-        if (field := self.model_admin.chosen_days(request)) and not chosen:  # type: ignore[attr-defined]
-            # One index is then used for the days and the pages.
-            self.order = Order(self.lookup_opts, [f"-{field}"], filled=[field])
-        else:
-            self.order = Order(self.lookup_opts, chosen or usual)
+        self.order = Order(self.lookup_opts, self.sorted_by() or [*map(str, self.model_admin.get_ordering(request))])
         return self.order.by
 
-    def _sorted_by(self) -> list[str]:
+    def sorted_by(self) -> list[str]:
         """Return the column in the request if the list can be sorted by it. Such columns have an index."""
         chosen = str(self.params.get(ORDER_VAR) or "").split(".")[0]
         try:
@@ -89,10 +81,7 @@ class KeysetChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         place = self.order.parse(self.cursor) if self.cursor else None
-        tabs = chosen.with_all(self.model_admin.tabs)  # type: ignore[attr-defined]
-        counts = chosen.counts(request, self, tabs)
-        rows, self.newer, self.older = self._page(self.queryset.annotate(**counts), place)
-        self.tabs = chosen.tab_links(self, tabs, chosen.counted(rows, counts, self.queryset.db))
+        rows, self.newer, self.older = self.read_page(request, self.queryset, place)
         self.result_list = rows
         # Django expects counts. If they are equal, it offers no "select all" beyond this page.
         self.result_count = self.full_result_count = len(rows)
@@ -100,7 +89,9 @@ class KeysetChangeList(ChangeList):
         self.show_admin_actions = bool(rows)
         self.can_show_all = self.show_all = self.multi_page = False
 
-    def _page(self, listed: QuerySet[Any], place: tuple[Any, ...] | None) -> tuple[list[Any], bool, bool]:
+    def read_page(
+        self, request: HttpRequest, listed: QuerySet[Any], place: tuple[Any, ...] | None
+    ) -> tuple[list[Any], bool, bool]:
         """Return the rows, True if there are rows before them, and True if there are rows after them."""
         size = self.list_per_page
         if place is not None and self.backwards:
@@ -113,15 +104,6 @@ class KeysetChangeList(ChangeList):
         found = listed if place is None else listed.filter(self.order.after(place))
         rows = list(found[: size + 1])
         return rows[:size], place is not None, len(rows) > size
-
-    @cached_property
-    def chips(self) -> list[Chip]:
-        return list(chosen.chips(self, self.tabs))
-
-    @property
-    def plain_url(self) -> str:
-        """The URL of the list without the filters that the chips show."""
-        return self.get_query_string({name: None for chip in self.chips for name in chip.names})
 
     @property
     def first_url(self) -> str:
@@ -152,8 +134,6 @@ class ListAdmin(_ModelAdmin):
     #: The list's place in the menu; None: not in the menu. ``menu_label`` is its name, if not the name of the model.
     menu_place: Place | None = None
     menu_label: StrOrPromise = ""
-    #: Links above the list to the rows in some statuses. They keep the other filters.
-    tabs: tuple[Tab, ...] = ()
 
     def sees_personal(self, request: HttpRequest) -> bool:
         """Return True if the user may see personal data of payers and recipients."""
@@ -179,18 +159,13 @@ class ListAdmin(_ModelAdmin):
     # Columns
 
     def get_list_display(self, request: HttpRequest) -> tuple[Any, ...]:
+        return tuple(map(self._masking(request, self._list_column), self.list_names(request)))
+
+    def list_names(self, request: HttpRequest) -> list[Any]:
+        """Return the names of the columns."""
         # With one account, its name is the same in every row.
         several = len(conf.aliases()) > 1 or self.opts.pk.name == "account"
-        names = [name for name in self.list_display if several or name != "account"]
-        if field := self.chosen_days(request):
-            # The list is now sorted by this time, so show it in place of the usual one.
-            names = [field if name in (self.sortable_by or ()) else name for name in names]
-        return tuple(map(self._masking(request, self._list_column), names))
-
-    def chosen_days(self, request: HttpRequest) -> str:
-        """Return the time field whose days filter the list, if the list is usually sorted by another field."""
-        usual = [str(name).removeprefix("-") for name in self.get_ordering(request)]
-        return chosen_field(request.GET, self.list_filter, usual)
+        return [name for name in self.list_display if several or name != "account"]
 
     def get_sortable_by(self, request: HttpRequest) -> Any:
         return None if self.sortable_by is None else [self._list_column(name) for name in self.sortable_by]

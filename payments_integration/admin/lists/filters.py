@@ -21,7 +21,6 @@ from django.http import HttpRequest, QueryDict
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import conf
-from payments_integration.admin.lists.days import Days
 from payments_integration.enums import Country, Currency, Kind, MethodFamily
 from payments_integration.models import AccountState, Erasure, Refund
 
@@ -151,19 +150,15 @@ def refunded(rows: QuerySet[Any]) -> QuerySet[Any]:
     return rows.filter(refunded_amount__gt=0, pk__in=refunds)
 
 
-def days(field_name: str) -> type[Days]:
-    """Return a filter on the day of a time field."""
-    return cast("type[Days]", type("DaysFilter", (Days,), {"field_name": field_name}))
-
-
 def parameters(list_filter: Iterable[Any]) -> set[str]:
     """Return the query parameters of a list's filters."""
     names: set[str] = set()
     for item in list_filter:
-        if isinstance(item, type) and issubclass(item, Days):
-            names |= item.parameters()
+        if isinstance(item, str):
+            # Django's filter on a time field.
+            names |= {f"{item}__gte", f"{item}__lt"}
         else:
-            names.add(str(getattr(item, "parameter_name", item)))
+            names |= item.parameters() if hasattr(item, "parameters") else {str(item.parameter_name)}
     return names
 
 

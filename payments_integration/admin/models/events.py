@@ -127,7 +127,7 @@ class EventAdmin(ReplayAdmin):
         filters.known("state", _("state"), EventState, open_ended=False),
         filters.known("type", _("type"), lambda: [(name, display.event_name(name)) for name in EVENT_TYPES]),
         filters.ACCOUNT,
-        filters.days("created_at"),
+        "created_at",
     )
     ordering = ("-created_at", "-pk")
     sortable_by = ("created_at",)
@@ -166,7 +166,7 @@ class StatusChangeAdmin(ReplayAdmin):
     list_filter = (
         filters.known("state", _("state"), EventState, open_ended=False),
         filters.ACCOUNT,
-        filters.days("at"),
+        "at",
     )
     ordering = ("-at", "-pk")
     sortable_by = ("at",)

@@ -65,7 +65,7 @@ class OperationAdmin(ReadOnlyAdmin):
         filters.known("state", _("state"), OperationState, open_ended=False),
         filters.known("operation", _("operation"), _choices),
         filters.ACCOUNT,
-        filters.days("created_at"),
+        "created_at",
     )
     ordering = ("-created_at", "-pk")
     sortable_by = ("created_at",)

@@ -17,26 +17,27 @@ from django.views.decorators.debug import sensitive_post_parameters
 from payments_integration import services
 from payments_integration.admin import flows
 from payments_integration.admin.base import MIRROR_FIELDS, REFRESH, MirrorAdmin
-from payments_integration.admin.lists import chosen, filters
+from payments_integration.admin.lists import filters
 from payments_integration.admin.lists.filters import Lookup
-from payments_integration.admin.shared import columns, display, masking, next_actions, orders, people, twins
+from payments_integration.admin.shared import columns, masking, twins
 from payments_integration.admin.shared.buttons import Button, Tool, Weight, canceled, may
-from payments_integration.admin.shared.calculation import advice, calculation, figures
 from payments_integration.admin.shared.menu import Place
-from payments_integration.admin.shared.methods import method_name
-from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.admin.shared.once import once
 from payments_integration.enums import (
     CANCELABLE_PAYMENT_STATUSES,
-    OPEN_PAYMENT_STATUSES,
-    PAID_PAYMENT_STATUSES,
-    VAIN_PAYMENT_STATUSES,
     Country,
     Flow,
     MethodFamily,
     PaymentStatus,
 )
-from payments_integration.models import Payment, payer_document, payer_email, rest_after
-from payments_integration.money import format_money
+from payments_integration.models import (
+    Payment,
+    RefundFigures,
+    payer_document,
+    payer_email,
+    refunds_and_promises,
+    rest_after,
+)
 from payments_integration.payer import links
 
 #: Functions that return more buttons for a payment's page. An optional app adds its own.
@@ -49,13 +50,6 @@ class PaymentAdmin(MirrorAdmin):
     list_display = (
         "amount_shown", "state_shown", "payer_name", "reference_shown", "method_shown", "created_at", "account", "id",
     )  # fmt: skip
-    tabs = (
-        chosen.in_status(_("Paid"), PAID_PAYMENT_STATUSES),
-        chosen.in_status(_("Waiting"), OPEN_PAYMENT_STATUSES),
-        chosen.in_status(_("Failed"), VAIN_PAYMENT_STATUSES),
-        chosen.Tab(_("Refunded"), {filters.REFUNDED: "yes"}, filters.refunded, is_counted=False),
-        chosen.in_status(_("Disputed"), {PaymentStatus.CHARGEBACK}),
-    )
     list_filter: ClassVar[Any] = (
         filters.known("status", _("status"), PaymentStatus),
         filters.Refunded,
@@ -63,14 +57,17 @@ class PaymentAdmin(MirrorAdmin):
         filters.COUNTRY,
         filters.CURRENCY,
         filters.ACCOUNT,
-        filters.days("created_at"),
+        "created_at",
     )
     search_fields = ("id__startswith", "merchant_reference__exact")
     search_help_text = _(
         "The beginning of an id; the whole merchant reference, e-mail address or document of the payer"
     )
     list_defer = ("next_action", "metadata", "extra", "checkout_url")
-    personal = ("state_shown", "payer_name", "extra_shown")
+    personal: tuple[str, ...] = (
+        "state_shown", "failure_reason_shown", "payer_name", "payer_shown", "next_action_shown", "metadata_shown",
+        "extra_shown",
+    )  # fmt: skip
     buttons = (
         REFRESH,
         Button(
@@ -85,17 +82,19 @@ class PaymentAdmin(MirrorAdmin):
             question=_("The payer can no longer pay it."),
         ),
     )
-    fieldsets = (
+    fieldsets: ClassVar[Any] = (
         (
-            _("Identifiers"),
+            None,
             {
-                "classes": ("collapse",),
                 "fields": (
-                    "id", "reference_shown", "method_code", "family_shown", "flow_shown", "country_shown",
-                    "checkout_link",
-                ),
+                    "id", "status_shown", "failure_reason_shown", "amount_shown", "received_shown", "refunded_shown",
+                    "fee_shown", "net_shown", "payer_shown", "reference_shown", "method_shown", "created_at",
+                    "expires_at", "succeeded_at",
+                )
             },
         ),
+        (_("What the payer was shown"), {"fields": ("next_action_shown", "checkout_link")}),
+        (_("Details"), {"fields": ("method_code", "family_shown", "flow_shown", "country_shown", "metadata_shown")}),
         MIRROR_FIELDS,
     )  # fmt: skip
 
@@ -109,6 +108,14 @@ class PaymentAdmin(MirrorAdmin):
     method_shown = columns.method()
     checkout_link = columns.web_link("checkout_url", _("checkout URL"))
     payer_name = columns.person("payer", _("payer"))
+    failure_reason_shown = columns.reason("failure_reason", _("failure reason"))
+    received_shown = columns.money("amount_received", _("amount received"))
+    refunded_shown = columns.money("refunded_amount", _("refunded amount"))
+    fee_shown = columns.money("fee", _("fee"))
+    net_shown = columns.money("net_amount", _("net amount"))
+    payer_shown = columns.fields("payer", _("payer"))
+    next_action_shown = columns.fields("next_action", _("next action"))
+    metadata_shown = columns.fields("metadata", _("metadata"))
 
     def get_lookups(self, request: HttpRequest, term: str) -> list[Lookup]:
         found = super().get_lookups(request, term)
@@ -147,16 +154,6 @@ class PaymentAdmin(MirrorAdmin):
         url = reverse(f"admin:{self.url_name('methods')}", current_app=self.admin_site.name)
         yield Tool(_("Payment methods"), url, post=False)
 
-    def headline(self, page: Page, obj: Payment) -> Iterable[str]:
-        yield display.money(obj.amount, obj.currency)
-        yield display.status(obj.status, PaymentStatus)
-        yield people.name(page, obj, "payer")
-        yield orders.order_link(page, obj)
-
-    def whose(self, page: Page, obj: Payment) -> Iterable[str]:
-        yield format_money(obj.amount, obj.currency)
-        yield people.name(page, obj, "payer")
-
     def links(self, request: HttpRequest, obj: Payment) -> Iterable[Tool]:
         if self.has_refund_permission(request, obj) and rest_after(obj, *figures(obj)) > 0:
             url = self.object_url("refund", obj)
@@ -167,23 +164,10 @@ class PaymentAdmin(MirrorAdmin):
         for more in MORE_TOOLS:
             yield from more(self.admin_site, request, obj)
 
-    def aside(self, page: Page, obj: Payment) -> Iterable[Section]:
-        yield calculation(page, obj)
-        yield from people.section(page, _("Payer"), obj, "payer")
-        yield people.Facts(_("Payment"), list(_facts(obj)))
-        yield from people.section(page, _("Metadata"), obj, "metadata")
 
-    def lead(self, page: Page, obj: Payment) -> Iterable[Section]:
-        yield from advice(page, obj)
-        if obj.status in OPEN_PAYMENT_STATUSES:
-            yield from next_actions.section(page, _("What the payer has to do"), obj, "next_action")
-
-    def details(self, page: Page, obj: Payment) -> Iterable[Section]:
-        yield from super().details(page, obj)
-        yield from page.refunds(obj.refunds.all(), obj.object_id, is_folded=True)
-        if obj.status not in OPEN_PAYMENT_STATUSES:
-            title = _("What the payer was shown")
-            yield from next_actions.section(page, title, obj, "next_action", is_folded=True)
+def figures(payment: Payment) -> tuple[list[RefundFigures], int]:
+    """Return ``refunds_and_promises`` of the row of a page."""
+    return once(payment, "pi_figures", lambda: refunds_and_promises(payment))
 
 
 def payers_page(payment: Payment) -> str:
@@ -192,15 +176,3 @@ def payers_page(payment: Payment) -> str:
         return links.path(links.STATUS, links.status_token(links.Subject(payment.account, payment_id=payment.pk)))
     except NoReverseMatch:
         return ""
-
-
-def _facts(payment: Payment) -> Iterable[people.Fact]:
-    yield _("Order"), display.text(payment.merchant_reference)
-    yield _("Method"), method_name(payment.method_code)
-    for label, at in (
-        (_("Created at"), payment.created_at),
-        (_("Expires at"), payment.expires_at),
-        (_("Succeeded at"), payment.succeeded_at),
-    ):
-        if at:
-            yield label, display.moment(at)

@@ -48,7 +48,7 @@ class ReconciliationRunAdmin(ReadOnlyAdmin):
         filters.known("kind", _("kind"), RunKind, open_ended=False),
         filters.known("state", _("state"), RunState, open_ended=False),
         filters.ACCOUNT,
-        filters.days("started_at"),
+        "started_at",
     )
     ordering = ("-started_at", "-pk")
     sortable_by = ("started_at",)

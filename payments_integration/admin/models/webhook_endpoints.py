@@ -49,7 +49,6 @@ class WebhookEndpointAdmin(MirrorAdmin):
     search_fields = ("id__startswith", "url__exact")
     search_help_text = gettext_lazy("The beginning of an id, or a whole URL")
     list_defer = ("extra", "events")
-    has_folded_records = False
     buttons = (
         REFRESH,
         Button(

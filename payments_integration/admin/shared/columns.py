@@ -170,6 +170,13 @@ def beginning(name: str, description: StrOrPromise) -> Column:
     return _column(description, lambda _admin, obj: _erased(obj, name) or display.beginning(getattr(obj, name)))
 
 
+def reason(name: str, description: StrOrPromise) -> Column:
+    """Show a reason that the provider gave, in words if its code is known."""
+    return _column(
+        description, lambda _admin, obj: _erased(obj, name) or display.text(reason_text(getattr(obj, name)))
+    )
+
+
 def person(name: str, description: StrOrPromise) -> Column:
     """Show the person that the JSON in the field ``name`` is about."""
     return _column(description, lambda _admin, obj: person_in(obj, name))
@@ -261,17 +268,6 @@ def note(name: str, description: StrOrPromise, *, quoting: str) -> Column:
         description,
         lambda _admin, obj: _preformatted(with_names(getattr(obj, name))),
         lambda _admin, obj: _preformatted(with_names(masking.note(getattr(obj, name), getattr(obj, quoting)))),
-    )
-
-
-def note_text(name: str, description: StrOrPromise) -> Column:
-    """Show the text of a note with its line breaks; "erased" if it is empty. Masked as a whole."""
-    return _value(
-        name,
-        description,
-        lambda value: (
-            format_html('<div class="pi-lines">{}</div>', display.text(value)) if value else str(display.ERASED)
-        ),
     )
 
 

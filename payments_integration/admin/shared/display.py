@@ -246,14 +246,6 @@ def admin_link(site: AdminSite, model: type[Model], pk: object, label: object = 
     return format_html('<a href="{}">{}</a>', url, shown) if url else shown
 
 
-def search_link(site: AdminSite, model: type[Model], text_searched: str | None) -> str:
-    """Return a text as a link to the rows of a list that a search for it finds."""
-    url = list_url(site, model) if text_searched else ""
-    if not url:
-        return text(text_searched)
-    return format_html('<a href="{}?{}">{}</a>', url, urlencode({"q": text_searched}), text(text_searched))
-
-
 def object_link(site: AdminSite, account: str, kind: str, object_id: str) -> str:
     """Return a link to the mirrored object that an event or an operation is about."""
     model = MIRRORS.get(kind)

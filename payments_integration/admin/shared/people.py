@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext, gettext_lazy as _
 
-from payments_integration.admin.shared import display, masking
-from payments_integration.admin.shared.buttons import may
+from payments_integration.admin.shared import display
 from payments_integration.admin.shared.once import once
-from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.admin.shared.sections import Page
 from payments_integration.enums import AccountType, DocumentType
 from payments_integration.models import Mirror, Payment, Refund
 
@@ -54,38 +52,12 @@ _WORDS: dict[str, dict[Any, StrOrPromise]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Facts(Section):
-    """Labels and values."""
-
-    template: ClassVar[str] = "admin/payments_integration/includes/facts_section.html"
-
-    title: StrOrPromise
-    facts: list[Fact]
-
-
-def section(page: Page, title: StrOrPromise, obj: Mirror, name: str) -> Iterable[Section]:
-    """Yield a mirror's JSON field as fields, masked if the user may not see it. Yields nothing if it is empty."""
-    if is_erased(obj, name):
-        yield Facts(title, [(title, str(display.ERASED))])
-        return
-    value = getattr(obj, name)
-    shown = facts(value if may(page.request, "view_personal_data") else masking.field(name, value))
-    if shown:
-        yield Facts(title, shown)
-
-
 def name(page: Page, obj: Mirror, field: str) -> str:
     """Return the person's name for a headline: masked if the user may not see it, "erased", or "" if unknown."""
     if is_erased(obj, field):
         return str(display.ERASED)
     found = name_in(getattr(obj, field))
     return page.personal(found) if found else ""
-
-
-def payment_of(page: Page, refund: Refund) -> Payment | None:
-    """Return a refund's payment; None if the user may not see it or it has not arrived yet."""
-    return known_payment(refund) if page.may_view(Payment) else None
 
 
 def known_payment(refund: Refund) -> Payment | None:

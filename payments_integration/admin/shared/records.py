@@ -14,6 +14,7 @@ from django.contrib.admin.options import get_content_type_for_model
 from django.db.models import Q, QuerySet
 
 from payments_integration import services
+from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import Page
 from payments_integration.models import (
     MIRRORS,
@@ -43,19 +44,17 @@ class Records:
     refunds: list[Refund]
     logged: list[LogEntry]
 
-    @property
-    def is_cut(self) -> bool:
-        """Return True if there may be older ones."""
-        read = (self.events, self.changes, self.operations, self.refunds, self.logged)
-        return any(len(rows) >= ENTRIES for rows in read)
-
 
 def read(page: Page, obj: Mirror) -> Records:
-    """Return the records of a mirrored object.
+    """Return the records of a mirrored object, which are read once per page.
 
     Takes four queries, one more for the refunds of a payment, and one for each kind of object that its operations
     created.
     """
+    return once(obj, "pi_records", lambda: _read(page, obj))
+
+
+def _read(page: Page, obj: Mirror) -> Records:
     events = _newest(about(Event, obj).defer("body", "error"), "created_at") if page.may_view(Event) else []
     changes = _newest(about(StatusChange, obj).defer("error"), "at") if page.may_view(StatusChange) else []
     operations = _operations(obj) if page.may_view(Operation) else []

@@ -1,4 +1,4 @@
-"""Build the sections below the fields of a row's page: tables of refunds, payouts and status changes."""
+"""Build the sections below the fields of a row's page, such as a table of status changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from payments_integration.admin.shared import display, masking
 from payments_integration.admin.shared.buttons import may, may_view
-from payments_integration.models import Event, Payment, Payout, Refund, StatusChange
+from payments_integration.models import Event, StatusChange
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -49,16 +49,6 @@ class Table(Section):
     note: StrOrPromise = ""
     #: Only its title is shown until the user opens it.
     is_folded: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Advice(Section):
-    """Explains what the state means, and what a person can do."""
-
-    template: ClassVar[str] = "admin/payments_integration/includes/advice.html"
-
-    title: StrOrPromise
-    sentences: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,49 +108,4 @@ class Page:
                 ),
             },
             search,
-        )
-
-    def refunds(
-        self,
-        rows: QuerySet[Refund],
-        search: str,
-        *,
-        title: StrOrPromise = "",
-        of_payout: bool = False,
-        is_folded: bool = False,
-    ) -> Iterable[Section]:
-        """Yield the refunds of a payment, each with its payout. With ``of_payout``, each with its payment."""
-        other: dict[StrOrPromise, Cell]
-        if of_payout:
-            other = {_("Payment"): lambda row: display.admin_link(self.site, Payment, row.payment_id)}
-        else:
-            other = {_("Payout"): lambda row: display.admin_link(self.site, Payout, row.payout_id)}
-        return self.section(
-            title or _("Refunds"),
-            rows.order_by("-created_at", "-pk"),
-            {
-                _("Refund"): lambda row: display.admin_link(self.site, Refund, row.pk),
-                _("Status"): lambda row: display.status(row.status, Refund.Status),
-                _("Amount"): lambda row: display.money(row.amount, row.currency),
-                **other,
-                _("Reason"): lambda row: self.personal(row.reason),
-                _("Created at"): lambda row: display.moment(row.created_at),
-            },
-            search,
-            is_folded=is_folded,
-            hides_none=True,
-        )
-
-    def payouts(self, rows: QuerySet[Payout], search: str) -> Iterable[Section]:
-        return self.section(
-            _("Payouts"),
-            rows.order_by("-created_at", "-pk"),
-            {
-                _("Payout"): lambda row: display.admin_link(self.site, Payout, row.pk),
-                _("Status"): lambda row: display.status(row.status, Payout.Status),
-                _("Amount"): lambda row: display.money(row.amount, row.currency),
-                _("Created at"): lambda row: display.moment(row.created_at),
-            },
-            search,
-            hides_none=True,
         )

@@ -65,11 +65,11 @@ class Timeline(Section):
     lists: list[tuple[StrOrPromise, str]]
     #: The names of the sources that this user may not see.
     hidden: list[StrOrPromise]
-    #: True below a story, which says the same in sentences.
+    #: Only its title is shown until the user opens it.
     is_folded: bool
 
 
-def timeline(page: Page, obj: Mirror, records: Records, *, is_folded: bool = False) -> Timeline:
+def timeline(page: Page, obj: Mirror, records: Records, *, is_folded: bool) -> Timeline:
     """Return the newest entries of a mirrored object that this user may see. Takes no queries."""
     site = page.site
     sources: list[list[Entry]] = [

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, cast
+from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.lists.days import FROM, Days
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.menu import Place
 from payments_integration.contrib.finance.models import Movement, MovementKind
-from payments_integration.dates import day_of
-
-
-class MovementDays(Days):
-    """A filter on a day that the movement stores, so a later change of TIME_ZONE does not move it."""
-
-    def within(self, rows: QuerySet[Any], start: datetime | None, end: datetime | None) -> QuerySet[Any]:
-        if start:
-            rows = rows.filter(**{f"{self.field_name}__gte": day_of(start)})
-        return rows.filter(**{f"{self.field_name}__lt": day_of(end)}) if end else rows
-
-
-def _days(field_name: str, prefix: str, title: Any) -> type[Days]:
-    own = {"field_name": field_name, "prefix": prefix, "title": title, "parameter_name": prefix + FROM}
-    return cast("type[Days]", type("MovementDaysFilter", (MovementDays,), own))
 
 
 @admin.register(Movement)
@@ -39,12 +21,12 @@ class MovementAdmin(ReadOnlyAdmin):
     change_form_template = "admin/payments_integration/change_form.html"
     object_history_template = "admin/payments_integration/object_history.html"
     list_display = ("booked_on", "kind_shown", "amount_shown", "object_shown", "account", "occurred_at")
-    list_filter = (
-        _days("booked_on", "", _("booked on")),
+    list_filter: ClassVar[Any] = (
+        "booked_on",
         filters.known("kind", _("kind"), MovementKind, open_ended=False),
         filters.CURRENCY,
         filters.ACCOUNT,
-        _days("occurred_on", "occurred_", _("occurred on")),
+        "occurred_on",
     )
     ordering = ("-booked_on", "-pk")
     sortable_by = ("booked_on",)

@@ -21,12 +21,12 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from payments_integration import conf
 from payments_integration.admin.base import Crumb, ReadOnlyAdmin
-from payments_integration.admin.lists.days import FROM, PERIOD, PERIODS, TO, DaysForm
 from payments_integration.admin.lists.filters import SEPARATOR
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import Tool, may_view
-from payments_integration.admin.shared.downloads import download
 from payments_integration.contrib.backoffice.admin import export
+from payments_integration.contrib.backoffice.admin.days import FROM, PERIOD, PERIODS, TO, DaysForm
+from payments_integration.contrib.backoffice.admin.downloads import download
 from payments_integration.contrib.backoffice.admin.lists import FORMAT
 from payments_integration.contrib.finance.balances import Amounts
 from payments_integration.contrib.finance.formats import FORMATS, NotWritableError

@@ -18,7 +18,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict, StreamingHttpResponse
 from django.utils.translation import gettext_lazy as _
 
-from payments_integration.admin.shared.downloads import download
+from payments_integration.contrib.backoffice.admin.downloads import download
 from payments_integration.dates import on_site
 from payments_integration.db.keyset import Order
 from payments_integration.money import decimal_separator, to_major

@@ -10,27 +10,62 @@ from django.contrib import messages
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import SEARCH_VAR, ChangeList
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
 from payments_integration import dates
-from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.lists.changelist import AFTER, BEFORE, KeysetChangeList
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import Tool
 from payments_integration.contrib.backoffice import search
-from payments_integration.contrib.backoffice.admin import saved
+from payments_integration.contrib.backoffice.admin import chosen, saved
+from payments_integration.contrib.backoffice.admin.chosen import Chip, Tab
+from payments_integration.contrib.backoffice.admin.days import chosen_field
+from payments_integration.contrib.backoffice.admin.sections.base import SectionsAdmin
 from payments_integration.contrib.backoffice.admin.totals import ADD_UP, Totals, totals
+from payments_integration.db.keyset import Order
 from payments_integration.models import Payment
 
 #: The query parameter with the format of an export.
 FORMAT = "format"
 
 
-class BackOfficeChangeList(KeysetChangeList):
-    """The core's list with totals."""
+class ChosenChangeList(KeysetChangeList):
+    """The core's list with tabs and chips. It is sorted by the time whose days are chosen."""
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
+        usual = super().get_ordering(request, queryset)
+        field = self.model_admin.chosen_days(request)  # type: ignore[attr-defined]
+        if not field or self.sorted_by():
+            return usual
+        # One index is then used for the days and the pages.
+        self.order = Order(self.lookup_opts, [f"-{field}"], filled=[field])
+        return self.order.by
+
+    def read_page(
+        self, request: HttpRequest, listed: QuerySet[Any], place: tuple[Any, ...] | None
+    ) -> tuple[list[Any], bool, bool]:
+        tabs = chosen.with_all(self.model_admin.tabs)  # type: ignore[attr-defined]
+        counts = chosen.counts(request, self, tabs)
+        found = super().read_page(request, listed.annotate(**counts), place)
+        self.tabs = chosen.tab_links(self, tabs, chosen.counted(found[0], counts, listed.db))
+        return found
+
+    @cached_property
+    def chips(self) -> list[Chip]:
+        return list(chosen.chips(self, self.tabs))
+
+    @property
+    def plain_url(self) -> str:
+        """The URL of the list without the filters that the chips show."""
+        return self.get_query_string({name: None for chip in self.chips for name in chip.names})
+
+
+class BackOfficeChangeList(ChosenChangeList):
+    """The list with totals."""
 
     def get_filters(self, request: HttpRequest) -> Any:
         # Remove these parameters first, because they are no filters.
@@ -57,13 +92,34 @@ class BackOfficeChangeList(KeysetChangeList):
         return self.get_query_string({ADD_UP: "1"})
 
 
-class BackOfficeAdmin(ReadOnlyAdmin):
-    """A mixin for the back office's ModelAdmins. Name it before the core's ModelAdmin among the base classes."""
+class ChosenAdmin(SectionsAdmin):
+    """A mixin for lists with tabs, chips and filters by day. Name it before the core's ModelAdmin."""
 
     # Name the templates, because Django looks for them in a folder of the model's app.
     change_list_template: ClassVar[Any] = "admin/payments_backoffice/change_list.html"
-    change_form_template: ClassVar[Any] = "admin/payments_integration/change_form.html"
     object_history_template: ClassVar[Any] = "admin/payments_integration/object_history.html"
+    #: Links above the list to the rows in some statuses. They keep the other filters.
+    tabs: tuple[Tab, ...] = ()
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return ChosenChangeList
+
+    def list_names(self, request: HttpRequest) -> list[Any]:
+        names = super().list_names(request)
+        if field := self.chosen_days(request):
+            # The list is now sorted by this time, so show it in place of the usual one.
+            names = [field if name in (self.sortable_by or ()) else name for name in names]
+        return names
+
+    def chosen_days(self, request: HttpRequest) -> str:
+        """Return the time field whose days filter the list, if the list is usually sorted by another field."""
+        usual = [str(name).removeprefix("-") for name in self.get_ordering(request)]
+        return chosen_field(request.GET, self.list_filter, usual)
+
+
+class BackOfficeAdmin(ChosenAdmin):
+    """A mixin for the back office's ModelAdmins. Name it before the core's ModelAdmin among the base classes."""
+
     #: True if the search also finds rows by their search terms.
     finds_terms = False
     #: The amounts that are added up per currency above the list.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
@@ -11,33 +11,39 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import URLPattern, reverse
 from django.utils.decorators import method_decorator
+from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy as _
 from django.views.decorators.debug import sensitive_post_parameters
 
 from payments_integration.admin import flows
 from payments_integration.admin.base import MirrorAdmin, ReadOnlyAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.models import (
-    balances,
-    deposit_references,
-    events,
-    operations,
-    payments,
-    payouts,
-    reconciliation,
-    refunds,
-)
+from payments_integration.admin.models import events, operations, reconciliation, webhook_endpoints
 from payments_integration.admin.shared import columns, display
 from payments_integration.admin.shared.buttons import Tool, Weight, may, may_view
 from payments_integration.admin.shared.menu import Entry, Place
 from payments_integration.admin.shared.once import once
 from payments_integration.admin.shared.sections import STYLES, Page, Section
-from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin
+from payments_integration.contrib.backoffice.admin import chosen
+from payments_integration.contrib.backoffice.admin.cash_days import movement_days
+from payments_integration.contrib.backoffice.admin.days import days, with_days
+from payments_integration.contrib.backoffice.admin.lists import BackOfficeAdmin, ChosenAdmin
+from payments_integration.contrib.backoffice.admin.sections.balances import BalancePage
+from payments_integration.contrib.backoffice.admin.sections.deposit_references import DepositReferencePage
+from payments_integration.contrib.backoffice.admin.sections.payments import PaymentPage
+from payments_integration.contrib.backoffice.admin.sections.payouts import PayoutPage
+from payments_integration.contrib.backoffice.admin.sections.refunds import RefundPage
 from payments_integration.contrib.backoffice.admin.since import StatusSince, SucceededDays, success_days
 from payments_integration.contrib.backoffice.models import Note, Todo
 from payments_integration.contrib.backoffice.notes import ADD
 from payments_integration.contrib.finance import admin as finance
 from payments_integration.contrib.finance.models import Movement
+from payments_integration.enums import (
+    OPEN_PAYMENT_STATUSES,
+    PAID_PAYMENT_STATUSES,
+    VAIN_PAYMENT_STATUSES,
+    PaymentStatus,
+)
 from payments_integration.models import (
     Balance,
     DepositReference,
@@ -47,10 +53,9 @@ from payments_integration.models import (
     Payout,
     ReconciliationRun,
     Refund,
+    StatusChange,
+    WebhookEndpoint,
 )
-
-if TYPE_CHECKING:
-    from payments_integration.admin.shared.story import Step
 
 AdminT = TypeVar("AdminT", bound=type[Any])
 #: The scripts of pages with charts, in the order in which they load.
@@ -70,7 +75,10 @@ def instead(model: type[Model]) -> Any:
 
 
 class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
-    """The page of an object that staff may write notes about."""
+    """The page of an object: its story in sentences, and the notes that staff write about it."""
+
+    # The story tells the same in sentences.
+    has_folded_records = True
 
     def has_add_note_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return may(request, ADD, obj)
@@ -86,22 +94,28 @@ class NotedAdmin(BackOfficeAdmin, MirrorAdmin):
 
         return NotePage(self, request, self.permitted(request, object_id, "add_note")).respond()
 
-    def steps(self, page: Page, obj: Any) -> Iterable[Step]:
-        from payments_integration.contrib.backoffice.admin.notes import note_steps  # noqa: PLC0415
+    def sections(self, page: Page, obj: Any) -> Iterable[Section]:
+        from payments_integration.admin.shared.records import read  # noqa: PLC0415
+        from payments_integration.contrib.backoffice.admin.notes import note_steps, notes_section  # noqa: PLC0415
+        from payments_integration.contrib.backoffice.admin.sections.story import story  # noqa: PLC0415
 
-        yield from super().steps(page, obj)
-        yield from note_steps(page, obj)
-
-    def details(self, page: Page, obj: Any) -> Iterable[Section]:
-        from payments_integration.contrib.backoffice.admin.notes import notes_section  # noqa: PLC0415
-
+        records = read(page, obj)
+        yield story(page, obj, records, note_steps(page, obj))
         yield from notes_section(self, page, obj)
-        yield from super().details(page, obj)
+        yield from self.details(page, obj)
+        yield from super().sections(page, obj)
 
 
 @instead(Payment)
-class PaymentAdmin(NotedAdmin, payments.PaymentAdmin):
-    list_filter = (*payments.PaymentAdmin.list_filter, success_days(), StatusSince)
+class PaymentAdmin(NotedAdmin, PaymentPage):
+    tabs = (
+        chosen.in_status(_("Paid"), PAID_PAYMENT_STATUSES),
+        chosen.in_status(_("Waiting"), OPEN_PAYMENT_STATUSES),
+        chosen.in_status(_("Failed"), VAIN_PAYMENT_STATUSES),
+        chosen.Tab(_("Refunded"), {filters.REFUNDED: "yes"}, filters.refunded, is_counted=False),
+        chosen.in_status(_("Disputed"), {PaymentStatus.CHARGEBACK}),
+    )
+    list_filter = (*with_days(PaymentPage.list_filter), success_days(), StatusSince)
     actions = ("refund_selected",)
     totals = ("amount", "amount_received", "refunded_amount")
     finds_terms = True
@@ -154,8 +168,8 @@ class PaymentAdmin(NotedAdmin, payments.PaymentAdmin):
 
 
 @instead(Payout)
-class PayoutAdmin(NotedAdmin, payouts.PayoutAdmin):
-    list_filter = (*payouts.PayoutAdmin.list_filter, success_days(), StatusSince)
+class PayoutAdmin(NotedAdmin, PayoutPage):
+    list_filter = (*with_days(PayoutPage.list_filter), success_days(), StatusSince)
     totals = ("amount", "fee")
     finds_terms = True
     search_help_text = _(
@@ -196,8 +210,8 @@ class PayoutAdmin(NotedAdmin, payouts.PayoutAdmin):
 
 
 @instead(Refund)
-class RefundAdmin(NotedAdmin, refunds.RefundAdmin):
-    list_filter = (*refunds.RefundAdmin.list_filter, success_days("", SucceededDays), StatusSince)
+class RefundAdmin(NotedAdmin, RefundPage):
+    list_filter = (*with_days(RefundPage.list_filter), success_days("", SucceededDays), StatusSince)
     totals = ("amount",)
     finds_terms = True
     search_help_text = _("The beginning of an id, an amount, or the whole id of the payment or payout")
@@ -209,7 +223,8 @@ class RefundAdmin(NotedAdmin, refunds.RefundAdmin):
 
 
 @instead(DepositReference)
-class DepositReferenceAdmin(NotedAdmin, deposit_references.DepositReferenceAdmin):
+class DepositReferenceAdmin(NotedAdmin, DepositReferencePage):
+    list_filter = with_days(DepositReferencePage.list_filter)
     finds_terms = True
     search_help_text = _(
         "An id, a merchant reference, or the bank reference or account that the payer transfers to. The beginning of "
@@ -221,7 +236,8 @@ class DepositReferenceAdmin(NotedAdmin, deposit_references.DepositReferenceAdmin
 
 
 @instead(Balance)
-class BalanceAdmin(BackOfficeAdmin, balances.BalanceAdmin):
+class BalanceAdmin(BackOfficeAdmin, BalancePage):
+    has_folded_records = True
     export = ("account", "currency", "available", "pending", "reserve", "hold", "debt", "updated_at")
 
     class Media:
@@ -249,6 +265,7 @@ class BalanceAdmin(BackOfficeAdmin, balances.BalanceAdmin):
 
 @instead(Operation)
 class OperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
+    list_filter = with_days(operations.OperationAdmin.list_filter)
     export = (
         "id", "operation", "state", "amount", "currency", "target_id", "result_kind", "result_id",
         "merchant_reference", "actor", "approved_by", "approved_at", "attempts", "account", "created_at",
@@ -258,14 +275,26 @@ class OperationAdmin(BackOfficeAdmin, operations.OperationAdmin):
 
 @instead(Event)
 class EventAdmin(BackOfficeAdmin, events.EventAdmin):
+    list_filter = with_days(events.EventAdmin.list_filter)
     export = (
         "id", "type", "object_kind", "object_id", "state", "source", "attempts", "previous_status", "account",
         "created_at", "received_at", "dispatched_at",
     )  # fmt: skip
 
 
+@instead(StatusChange)
+class StatusChangeAdmin(ChosenAdmin, events.StatusChangeAdmin):
+    list_filter = with_days(events.StatusChangeAdmin.list_filter)
+
+
+@instead(WebhookEndpoint)
+class WebhookEndpointAdmin(ChosenAdmin, webhook_endpoints.WebhookEndpointAdmin):
+    """The core's page, with chips above the list."""
+
+
 @instead(ReconciliationRun)
 class ReconciliationRunAdmin(BackOfficeAdmin, reconciliation.ReconciliationRunAdmin):
+    list_filter = with_days(reconciliation.ReconciliationRunAdmin.list_filter)
     export = (
         "kind", "state", "pages", "seen", "recovered", "drifted", "repaired", "account", "window_from", "window_to",
         "started_at", "finished_at",
@@ -274,6 +303,11 @@ class ReconciliationRunAdmin(BackOfficeAdmin, reconciliation.ReconciliationRunAd
 
 @instead(Movement)
 class MovementAdmin(BackOfficeAdmin, finance.MovementAdmin):
+    list_filter = (
+        movement_days("booked_on", "", _("booked on")),
+        *(item for item in finance.MovementAdmin.list_filter if not isinstance(item, str)),
+        movement_days("occurred_on", "occurred_", _("occurred on")),
+    )
     export = (
         "id", "booked_on", "occurred_on", "kind", "amount", "currency", "object_id", "account", "occurred_at",
         "recorded_at",
@@ -303,14 +337,11 @@ class MovementAdmin(BackOfficeAdmin, finance.MovementAdmin):
 
 
 @admin.register(Note)
-class NoteAdmin(ReadOnlyAdmin):
+class NoteAdmin(ChosenAdmin):
     """The list of all notes. It has no export, so that notes stay in the admin."""
 
-    change_list_template = "admin/payments_integration/change_list.html"
-    change_form_template = "admin/payments_integration/change_form.html"
-    object_history_template = "admin/payments_integration/object_history.html"
     list_display = ("created_at", "object_shown", "author_shown", "text_shown", "account")
-    list_filter = (filters.days("created_at"),)
+    list_filter = (days("created_at"),)
     ordering = ("-created_at", "-pk")
     sortable_by = ("created_at",)
     search_fields = ("object_id__exact",)
@@ -320,7 +351,12 @@ class NoteAdmin(ReadOnlyAdmin):
 
     object_shown = columns.object_link(_("object"))
     author_shown = columns.actor("author", _("author"))
-    text_shown = columns.note_text("text", _("note"))
+
+    @admin.display(description=_("note"))
+    def text_shown(self, obj: Note) -> str:
+        """Show the text with its line breaks."""
+        shown: str = format_html('<div class="pi-lines">{}</div>', display.text(obj.text))
+        return shown if obj.text else str(display.ERASED)
 
 
 @admin.register(Todo)

@@ -14,7 +14,7 @@ from django.db.models import Exists, Model, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy as _
 
-from payments_integration.admin.lists.days import FROM, Day, Days
+from payments_integration.contrib.backoffice.admin.days import FROM, Day, Days
 from payments_integration.dates import start_of
 from payments_integration.enums import RefundStatus
 from payments_integration.models import StatusChange

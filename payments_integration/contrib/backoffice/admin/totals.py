@@ -14,9 +14,9 @@ from django.db.models import QuerySet
 from django.utils.formats import number_format
 from django.utils.text import capfirst
 
-from payments_integration.admin.lists.days import Days
 from payments_integration.admin.lists.filters import KnownValues
 from payments_integration.admin.shared import display
+from payments_integration.contrib.backoffice.admin.days import Days
 from payments_integration.db import statements
 from payments_integration.models import Mirror
 

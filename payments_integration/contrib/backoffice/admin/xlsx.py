@@ -20,7 +20,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from xlsxwriter import Workbook
 
-from payments_integration.admin.shared.downloads import download
+from payments_integration.contrib.backoffice.admin.downloads import download
 from payments_integration.contrib.backoffice.admin.export import Value
 from payments_integration.db.keyset import Order
 

@@ -9,8 +9,8 @@ from django.test import Client
 
 from payments_integration.admin.flows.decisions import CommentForm
 from payments_integration.admin.flows.forms import DestinationForm, KeyedForm
-from payments_integration.admin.lists.days import DaysForm
 from payments_integration.admin.shared.typed import TypedForm
+from payments_integration.contrib.backoffice.admin.days import DaysForm
 from payments_integration.contrib.backoffice.terms import readings
 from payments_integration.validation.text import typed
 from tests.factories import rows

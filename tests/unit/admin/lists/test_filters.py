@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from payments_integration.admin.base import ReadOnlyAdmin
 from payments_integration.admin.lists import filters
-from payments_integration.admin.lists.days import Days
 from payments_integration.admin.lists.filters import Refunded
+from payments_integration.contrib.backoffice.admin.days import Days, with_days
 from payments_integration.contrib.backoffice.admin.since import StatusSince, SucceededDays
 from payments_integration.enums import PaymentStatus
 from payments_integration.models import (
@@ -286,7 +286,7 @@ def test_every_filter_offered_has_an_index_in_the_order_of_its_list() -> None:
 
 
 def test_the_query_parameters_of_a_list_are_those_of_its_filters() -> None:
-    listed = [filters.CURRENCY, filters.days("created_at")]
+    listed = [filters.CURRENCY, with_days(["created_at"])[0]]
     assert filters.parameters(listed) == {"currency", "from", "to", "days"}
 
 

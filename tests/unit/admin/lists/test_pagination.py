@@ -17,7 +17,7 @@ from django.test.utils import CaptureQueriesContext
 
 from payments_integration import inbox
 from payments_integration.admin.base import ReadOnlyAdmin
-from payments_integration.admin.lists.chosen import MOST
+from payments_integration.contrib.backoffice.admin.chosen import MOST
 from payments_integration.contrib.backoffice.admin.export import batches
 from payments_integration.contrib.backoffice.admin.totals import MAX_ROWS
 from payments_integration.db.keyset import Order

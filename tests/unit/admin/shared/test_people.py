@@ -6,12 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib import admin
-from django.test import Client, RequestFactory
+from django.test import Client
 from django.utils import translation
 
 from payments_integration.admin.shared import people
-from payments_integration.admin.shared.sections import Page
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
@@ -97,13 +95,6 @@ def test_a_person_is_masked_without_the_permission(staff: Callable[..., Client])
         assert secret not in html
     assert "RUT •••" in html
     assert "Ana Soto" in page(staff("view_payment", "view_personal_data"), url("payment", "change", row.pk))
-
-
-def test_erased_data_is_said_to_be_erased(boss: Client, rf: RequestFactory) -> None:
-    row = rows.payment(payer=PAYER, erased_at=rows.AT)
-    shown = list(people.section(Page(admin.site, rf.get("/")), "Payer", row, "payer"))
-    assert [section.facts for section in shown if isinstance(section, people.Facts)] == [[("Payer", "erased")]]
-    assert "Ana Soto" not in page(boss, url("payment", "change", row.pk))
 
 
 def test_further_fields_are_no_json_either(boss: Client) -> None:

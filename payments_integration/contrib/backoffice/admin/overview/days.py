@@ -16,8 +16,8 @@ from django.db.models import Model
 from django.utils.formats import number_format
 from django.utils.translation import gettext as _, ngettext
 
-from payments_integration.admin.lists.days import FROM, TO
 from payments_integration.admin.shared import display
+from payments_integration.contrib.backoffice.admin.days import FROM, TO
 from payments_integration.contrib.backoffice.admin.overview.kinds import CHARGED_BACK, KINDS, RECEIVED, Kind
 from payments_integration.contrib.backoffice.admin.overview.statistics import WEEKS, Statistics
 from payments_integration.contrib.finance.models import Movement

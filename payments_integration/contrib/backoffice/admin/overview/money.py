@@ -16,8 +16,8 @@ from django.db.models import Model
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
-from payments_integration.admin.lists.days import FROM as DAYS_FROM, TO as DAYS_TO
 from payments_integration.admin.shared import display
+from payments_integration.contrib.backoffice.admin.days import FROM as DAYS_FROM, TO as DAYS_TO
 from payments_integration.contrib.backoffice.admin.overview.charts import Chart, Series
 from payments_integration.contrib.backoffice.admin.overview.days import DayTables
 from payments_integration.contrib.backoffice.admin.overview.kinds import KINDS, Kind

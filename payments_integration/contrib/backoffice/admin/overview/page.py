@@ -13,7 +13,6 @@ from django.db.models import Model
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _, gettext_lazy
 
-from payments_integration.admin.lists.days import PERIOD, PERIODS
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import hidden
 from payments_integration.admin.technical import setup
@@ -24,6 +23,7 @@ from payments_integration.admin.technical.account_page import (
     technical_url,
 )
 from payments_integration.contrib.backoffice.admin import cash_book
+from payments_integration.contrib.backoffice.admin.days import PERIOD, PERIODS
 from payments_integration.contrib.backoffice.admin.overview import statistics, todo_rows
 from payments_integration.contrib.backoffice.admin.overview.money import CURRENCY, MoneyPanels
 from payments_integration.contrib.backoffice.admin.overview.statistics import Statistics

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils.html import strip_tags
 
 from payments_integration import services
-from payments_integration.admin.models import deposit_references
+from payments_integration.contrib.backoffice.admin.sections import deposit_references
 from payments_integration.models import DepositReference, Payment
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url

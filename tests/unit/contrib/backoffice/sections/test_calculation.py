@@ -17,8 +17,12 @@ from django.utils import timezone
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from payments_integration.admin.shared import display
-from payments_integration.admin.shared.calculation import calculation, charged_back_at, compute_amounts
 from payments_integration.admin.shared.sections import Page
+from payments_integration.contrib.backoffice.admin.sections.calculation import (
+    calculation,
+    charged_back_at,
+    compute_amounts,
+)
 from payments_integration.enums import PaymentStatus, RefundStatus
 from payments_integration.models import OperationState, Payment, Refund, refundable_rest, rest_after
 from payments_integration.payable.totals import compute_totals

@@ -10,7 +10,7 @@ import pytest
 import segno
 from django.test import Client
 
-from payments_integration.admin.shared import next_actions
+from payments_integration.contrib.backoffice.admin.sections import next_actions
 from payments_integration.next_action.codes import MAX_QR
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url

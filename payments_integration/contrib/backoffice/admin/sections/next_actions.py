@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Shown(Section):
-    template: ClassVar[str] = "admin/payments_integration/includes/shown_to_payer.html"
+    template: ClassVar[str] = "admin/payments_backoffice/includes/shown_to_payer.html"
 
     title: StrOrPromise
     content: str

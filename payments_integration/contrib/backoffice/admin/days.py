@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl
 
 from django import forms
@@ -52,7 +52,7 @@ class Days(admin.ListFilter):
     """
 
     title = _("day")
-    template = "admin/payments_integration/includes/days.html"
+    template = "admin/payments_backoffice/includes/days.html"
     #: Themes of the admin read this attribute from every filter.
     parameter_name = FROM
     #: The name of the field with the time.
@@ -156,6 +156,16 @@ class Day(forms.DateField):
         if found and not _FIRST_YEAR <= found.year <= _LAST_YEAR:
             raise ValidationError(_("There are no rows from that year."))
         return found
+
+
+def days(field_name: str) -> type[Days]:
+    """Return a filter on the day of a time field."""
+    return cast("type[Days]", type("DaysFilter", (Days,), {"field_name": field_name}))
+
+
+def with_days(list_filter: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the filters of a list with a filter by day in place of Django's filter on a time field."""
+    return tuple(days(item) if isinstance(item, str) else item for item in list_filter)
 
 
 def chosen_field(given: QueryDict, list_filter: Iterable[Any], usual: Collection[str]) -> str:

@@ -17,9 +17,9 @@ from django.utils.formats import number_format
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 
-from payments_integration.admin.lists.days import PERIODS, Days
 from payments_integration.admin.lists.filters import SEPARATOR, KnownValues
 from payments_integration.admin.shared import display
+from payments_integration.contrib.backoffice.admin.days import PERIODS, Days
 from payments_integration.db.statements import values_of
 
 if TYPE_CHECKING:

@@ -15,11 +15,12 @@ from django.utils.timesince import timeuntil
 from django.utils.timezone import now
 from django.utils.translation import gettext as _, gettext_lazy
 
+from payments_integration.admin.models.payments import figures
 from payments_integration.admin.shared import display, people
 from payments_integration.admin.shared.buttons import may
 from payments_integration.admin.shared.methods import reason_text
-from payments_integration.admin.shared.once import once
-from payments_integration.admin.shared.sections import Advice, Page, Section
+from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.contrib.backoffice.admin.sections.tables import Advice
 from payments_integration.enums import (
     NEVER_REFUNDED_STATUSES,
     OPEN_PAYMENT_STATUSES,
@@ -34,7 +35,6 @@ from payments_integration.models import (
     RefundFigures,
     StatusChange,
     refunded_so_far,
-    refunds_and_promises,
     rest_after,
 )
 
@@ -77,7 +77,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Calculation(Section):
-    template: ClassVar[str] = "admin/payments_integration/includes/calculation.html"
+    template: ClassVar[str] = "admin/payments_backoffice/includes/calculation.html"
 
     #: What the numbers mean, for instance how much is missing.
     sentences: list[str]
@@ -87,11 +87,6 @@ class Calculation(Section):
     #: For screen readers; empty if the title says it.
     caption: StrOrPromise
     title: StrOrPromise = _TITLE
-
-
-def figures(payment: Payment) -> tuple[list[RefundFigures], int]:
-    """Return ``refunds_and_promises`` of the row of a page."""
-    return once(payment, "pi_figures", lambda: refunds_and_promises(payment))
 
 
 def calculation(page: Page, payment: Payment) -> Calculation:

@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from payments_integration.admin.lists import chosen
+from payments_integration.contrib.backoffice.admin import chosen
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 

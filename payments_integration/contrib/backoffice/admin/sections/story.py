@@ -15,11 +15,13 @@ from django.utils.html import conditional_escape, format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext as _, gettext_lazy, pgettext
 
-from payments_integration.admin.shared import display, people
+from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import may
 from payments_integration.admin.shared.methods import reason_text
-from payments_integration.admin.shared.records import Records, made
+from payments_integration.admin.shared.people import is_erased, name_in
+from payments_integration.admin.shared.records import ENTRIES, Records, made
 from payments_integration.admin.shared.sections import Page, Section
+from payments_integration.contrib.backoffice.admin.sections.people import payment_of
 from payments_integration.enums import Kind, PaymentStatus, RefundStatus
 from payments_integration.models import (
     DepositReference,
@@ -115,23 +117,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Story(Section):
-    template: ClassVar[str] = "admin/payments_integration/includes/story.html"
+    template: ClassVar[str] = "admin/payments_backoffice/includes/story.html"
 
     steps: list[Step]
     #: True if there are older records that were not read.
     is_cut: bool
 
 
-def story(page: Page, obj: Any, records: Records, more: Iterable[Step] = ()) -> Story | None:
-    """Return the story of a payment, payout, refund or deposit reference; None for another object. Takes no queries.
-
-    ``more``: steps that another app adds.
-    """
-    if type(obj) not in _BEGUN:
-        return None
+def story(page: Page, obj: Any, records: Records, more: Iterable[Step] = ()) -> Story:
+    """Return the story of a payment, payout, refund or deposit reference, with ``more`` steps. Takes no queries."""
     steps = [*_Teller(page, obj, records).steps(), *more]
     steps.sort(key=lambda step: (step.at.replace(microsecond=0), step.rank, step.at))
-    return Story(steps, records.is_cut)
+    read = (records.events, records.changes, records.operations, records.refunds, records.logged)
+    return Story(steps, is_cut=any(len(rows) >= ENTRIES for rows in read))
 
 
 class _Teller:
@@ -286,12 +284,12 @@ class _Teller:
 def _person(page: Page, obj: Mirror) -> str:
     """Return the person the story is about: the name if the user may see it, otherwise the role."""
     if isinstance(obj, Refund):
-        payment = people.payment_of(page, obj)
+        payment = payment_of(page, obj)
         return _THE_PAYER if payment is None else _person(page, payment)
     field, role = ("destination", _THE_RECIPIENT) if isinstance(obj, Payout) else ("payer", _THE_PAYER)
-    if field not in obj.personal or people.is_erased(obj, field) or not may(page.request, "view_personal_data"):
+    if field not in obj.personal or is_erased(obj, field) or not may(page.request, "view_personal_data"):
         return role
-    name = people.name_in(getattr(obj, field))
+    name = name_in(getattr(obj, field))
     return display.text(name) if name else role
 
 

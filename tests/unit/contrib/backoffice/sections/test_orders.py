@@ -15,9 +15,9 @@ from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import path
 
-from payments_integration.admin.models.payments import PaymentAdmin
-from payments_integration.admin.shared import orders
 from payments_integration.admin.shared.sections import Page
+from payments_integration.contrib.backoffice.admin.pages import PaymentAdmin
+from payments_integration.contrib.backoffice.admin.sections import orders
 from payments_integration.models import Payment
 from payments_integration.payable import Payable, PayableQuerySet
 from tests.factories import rows
