@@ -395,7 +395,7 @@ MUTANTS = (
     _one(
         "attention is known only to the process that calls it",
         "attention.py",
-        "    due.save(using=using, force_insert=True)\n",
+        "    statements.insert_many([due])\n",
         "    due.pk = 0\n",
     ),
 )
