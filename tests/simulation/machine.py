@@ -103,8 +103,8 @@ PAUSES = st.sampled_from(
         Fault("begin", WAIT, 1),
     )
 )
-#: What receivers and their callbacks do wrong.
-MISTAKES = st.sampled_from([(point, kind) for point in ("receiver", "callback") for kind in KINDS[point]])
+#: What receivers, their callbacks and other apps do wrong.
+MISTAKES = st.sampled_from([(point, kind) for point in ("receiver", "callback", "saved") for kind in KINDS[point]])
 #: What becomes of the reads that follow, in which a handler's object is.
 NO_READS = st.lists(st.sampled_from(("drop", "error", "page", "limit")), max_size=3)
 #: Of an approval: before the balance is read, and before the decision is written.
