@@ -18,6 +18,7 @@ from django.apps import apps
 from django.db import DatabaseError, connections, router, transaction
 
 from payments_integration import signals
+from payments_integration.db import statements
 from payments_integration.db.claims import Claims, new_token
 from payments_integration.db.refusals import trouble
 from payments_integration.db.statements import filter_account_last
@@ -147,7 +148,8 @@ def call_attention(
         object_id="" if instance is None else str(instance.pk),
         **SENDING.values(new_token()),
     )
-    due.save(using=using, force_insert=True)
+    # Unlike ``save``, this calls no receivers of other apps, which could fail and keep the trouble unnamed.
+    statements.insert_many([due])
 
     # Django logs the name of a hook that fails, and a ``partial`` has none.
     def send() -> None:

@@ -147,9 +147,12 @@ def updated_row(model: type[Model], *, where: dict[str, Any], values: dict[str, 
 
 
 def deleted(rows: QuerySet[Any]) -> int:
-    """DELETE rows, again after a conflict. Returns how many. Django tells receivers of other apps of each row."""
+    """DELETE rows to which no others refer, again after a conflict. Returns how many. Sends no signals.
+
+    A receiver of another app that fails would end a worker's pass.
+    """
     rows = rows.using(router.db_for_write(rows.model))
-    return repeatable(lambda: rows.delete()[0], using=rows.db, lost_races=False)
+    return _retry(lambda: rows._raw_delete(rows.db), using=rows.db)
 
 
 def _retry(

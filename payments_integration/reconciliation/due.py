@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from django.db import OperationalError, router
+from django.db import Error as AnyDatabaseError, OperationalError, router
 from django.db.models import F, Q, QuerySet, Value
 from django.utils import timezone
 
@@ -216,11 +216,15 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         _postpone(held, row, error=recorded_error(error))
         return False
     except Exception as error:
-        if not condemns(error):
+        # The messages are not kept: they may show the object.
+        if condemns(error):
+            logger.error("%s cannot be stored: %s", row, described(error), extra={"account": row.account})
+            _postpone(held, row, error=f"the database refuses it: {described(error)}")
+        elif isinstance(error, AnyDatabaseError):
             raise
-        # Without the message: it may show the object.
-        logger.error("%s cannot be stored: %s", row, described(error), extra={"account": row.account})
-        _postpone(held, row, error=f"the database refuses it: {described(error)}")
+        else:  # such as an error of another app's receiver of saved rows
+            logger.exception("%s cannot be stored", row, extra={"account": row.account})
+            _postpone(held, row, error=f"it cannot be stored: {type(error).__name__}")
         return False
     # If another refresh was requested meanwhile, the row stays and is due again.
     if deleted(held.row.filter(marks=row.marks)):

@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, OperationalError, connection, transaction
-from django.db.models.signals import post_save
+from django.db.models.signals import post_delete, post_save
 from django.test import TestCase
 
 from payments_integration import inbox, reconciliation, telemetry
+from payments_integration.db import statements
 from payments_integration.db.transactions import repeatable
-from payments_integration.models import Event, EventState, ObjectDispatch
+from payments_integration.models import DueAttention, DueRefresh, Event, EventState, ObjectDispatch
+from payments_integration.reconciliation import due
 from payments_integration.signals import event_received
 from tests import factories
+from tests.factories import rows
 from tests.factories.receivers.models import ReceiverCall
 from tests.grouping import grouped, pytest_generate_tests  # noqa: F401  (the tests run with both)
 
@@ -283,6 +286,60 @@ def test_an_item_that_is_not_waiting_any_more_is_not_handled_again(monkeypatch: 
         assert inbox.dispatch() == 1
     assert counted() == {first["id"]: 1}
     assert not ObjectDispatch.objects.exclude(claim_token="", next_attempt_at=None).exists()
+
+
+class TestReceiversOfAllRows:
+    """Another app has a receiver of every row of every app, and it fails for ours."""
+
+    @pytest.fixture(autouse=True)
+    def failing(self) -> Iterator[None]:
+        def index(sender: type[Any], **_: Any) -> None:
+            if sender._meta.app_label == Event._meta.app_label:
+                raise LookupError("no index for this model")
+
+        for signal in (post_save, post_delete):
+            signal.connect(index)
+        yield
+        for signal in (post_save, post_delete):
+            signal.disconnect(index)
+
+    def test_an_item_that_is_parked_does_not_stop_the_other_objects(self, settings: Any) -> None:
+        settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "RECEIVER_RETRIES": []}
+
+        def handler(event: Event, **_: Any) -> None:
+            count(event)
+            if event.object_id == "pay_1":
+                raise LookupError("no order")
+
+        with connected(handler):
+            take_in("pay_1", "pay_2", events=1)
+            inbox.dispatch()
+        assert counted() == everything_once("pay_2", events=1)
+        assert Event.objects.get(object_id="pay_1").state == EventState.PARKED
+        assert not DueAttention.objects.exists()
+
+    def test_an_object_that_was_read_does_not_stop_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(due, "_read", lambda row, hurry: None)
+        to_be_read("pay_1", "pay_2")
+        assert reconciliation.refresh_due() == 2
+        assert not DueRefresh.objects.exists()
+
+    def test_an_object_that_cannot_be_inserted_does_not_stop_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def read(row: DueRefresh, *, hurry: bool) -> None:
+            if row.object_id == "pay_1":
+                statements.insert_one(rows.unsaved_payment(id=row.object_id), using="default")
+
+        monkeypatch.setattr(due, "_read", read)
+        to_be_read("pay_1", "pay_2")
+        assert reconciliation.refresh_due() == 1
+        [left] = DueRefresh.objects.all()
+        assert (left.object_id, left.attempts, "LookupError" in left.error) == ("pay_1", 1, True)
+
+
+def to_be_read(*names: str) -> None:
+    DueRefresh.objects.bulk_create(
+        [DueRefresh(account="default", object_kind="payment", object_id=name, reason="x") for name in names]
+    )
 
 
 class TestRepeatable:

@@ -16,7 +16,9 @@ from payments_integration.models import Event, EventState
 from tests.simulation import running
 from tests.simulation.clock import START
 from tests.simulation.faults import ENDED, FAMILIES, KINDS
+from tests.simulation.limits import LIMITS
 from tests.simulation.machine import Schedule
+from tests.simulation.merchant import PAYS
 from tests.simulation.mutants import ROOT, apply
 from tests.simulation.network import REFUSALS, SPOILED
 from tests.simulation.rules import MUTANTS, Mutant
@@ -57,7 +59,7 @@ def test_a_gap_in_which_the_provider_forgets_events_violates_no_invariant(
     finished: list[World] = []
     monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
     schedule = Schedule()
-    schedule.begin("celery", False, False, set(FAMILIES), sold=2, window=0, approvals=False, has_gaps=True)
+    schedule.begin("celery", "", False, set(FAMILIES), sold=2, window=0, approvals=False, has_gaps=True)
     hold_and_chargeback = [("payments", 0, 7), ("payments", 0, 8), ("payments", 1, 8)]
     schedule.long_gap(40, hold_and_chargeback, given_up, "reconcile_events", [])
     schedule.teardown()
@@ -75,7 +77,7 @@ def test_no_request_is_under_way_for_a_day(monkeypatch: pytest.MonkeyPatch) -> N
     finished: list[World] = []
     monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
     schedule = Schedule()
-    schedule.begin("celery", False, False, set(FAMILIES), sold=0, window=0, approvals=False, has_gaps=False)
+    schedule.begin("celery", "", False, set(FAMILIES), sold=0, window=0, approvals=False, has_gaps=False)
     schedule.create_payout(
         0, 0, 0, False, [Fault("send", "wait", method="POST"), Fault("send", "late", method="POST")]
     )
@@ -90,7 +92,7 @@ def schedule(**options: Any) -> Schedule:
     begun = Schedule()
     calm: dict[str, Any] = {
         "mode": "celery",
-        "receiver_defers": False,
+        "pays": "",
         "database_only": False,
         "families": set(FAMILIES),
         "sold": 0,
@@ -116,6 +118,50 @@ def test_no_mistake_of_the_merchants_code_violates_an_invariant(
         begun.mistakes_at_the_border(0, [((point, kind), 3)])
         begun.teardown()
         assert finished.pop().counts[f"{point} {kind}"] == 1
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_time_limit_at_any_line_violates_no_invariant(
+    monkeypatch: pytest.MonkeyPatch, limit: type[BaseException]
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    for at_line, part in ((20, "inbox/dispatching.py"), (35, "inbox/calling.py"), (150, "outbox/")):
+        begun = schedule(pays="keyed")
+        begun.time_limit("process_events", limit, at_line, part)
+        begun.teardown()
+        assert finished.pop().counts["time limits"] == 1
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("pays", PAYS)
+def test_one_object_for_which_handlers_always_fail_blocks_no_other(monkeypatch: pytest.MonkeyPatch, pays: str) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(is_stubborn=True, pays=pays)
+    begun.mistakes_at_the_border(0, [(("callback", "fail"), 1), (("saved", "fail"), 0)])
+    begun.teardown()
+    [world] = finished
+    assert any(mark.startswith("of-") for mark in world.intents) is (pays in ("keyed", "callback"))
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.promise(5)
+@pytest.mark.parametrize("by_hand", [True, False])
+@pytest.mark.parametrize("kind", ["payment", "payout", "refund"])
+def test_what_a_restored_ledger_takes_for_unsent_is_not_sent_again(
+    monkeypatch: pytest.MonkeyPatch, kind: str, by_hand: bool
+) -> None:
+    finished: list[World] = []
+    monkeypatch.setattr(Schedule, "finished", finished.append, raising=False)
+    begun = schedule(sold=1)
+    begun.restored_ledger(kind, 26, False, True, by_hand, 0)
+    begun.teardown()
+    [world] = finished
+    assert any("-- the ledger is restored" in line for line in world.trace)
 
 
 @pytest.mark.usefixtures("scheduler")

@@ -43,6 +43,7 @@ def heal(world: World) -> None:
     """No more faults: clocks are right, waiting processes go on, and late deliveries arrive."""
     world.step("everything is healed")
     world.plan.clear()
+    world.is_stubborn = False
     world.time.set_skew(0)
     while world.waiting:
         world.resume(0)

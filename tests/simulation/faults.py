@@ -8,6 +8,8 @@ from tests.simulation.scheduler import CRASH, WAIT
 REFUSALS = ("refuse", "unprocessable", "limit", "busy", "error", "page", "redirect")
 #: A connection of the pool ended before the first byte of an answer: the client repeats the request at once.
 ENDED = ("ended before it was executed", "ended after it was executed")
+#: What the merchant's code raises.
+RAISED = ("fail", "missing", "cancel", "exit", "keyboard", "generator")
 #: By boundary: the faults that can happen there. One that is listed twice happens twice as often.
 KINDS: dict[str, tuple[str, ...]] = {
     "begin": (WAIT, WAIT, CRASH, "fail"),  # before BEGIN
@@ -21,9 +23,11 @@ KINDS: dict[str, tuple[str, ...]] = {
     "respond": (CRASH, "lost"),  # after a delivery was stored, before the provider has the status
     "publish": (CRASH, "drop", "twice"),  # a wake-up on its way to the broker
     "task": (WAIT, CRASH),  # before a task does anything
-    # inside the transaction of the dispatch; "cancel" raises CancelledError, "exit" SystemExit, "rollback" marks it
-    "receiver": ("fail", "fail", "cancel", "exit", "close", "rollback", CRASH),
-    "callback": ("conflict", "conflict", "fail", "cancel", "exit", CRASH),  # of a receiver's, after that commit
+    # inside the transaction of the dispatch: what ``merchant.RAISED`` names; or the receiver swallows an error of the
+    # database, closes the connection, marks the transaction for rollback, or outlasts its claim and succeeds
+    "receiver": ("fail", *RAISED, "swallow", "close", "rollback", "slow", CRASH),
+    "callback": ("conflict", "conflict", *RAISED, "slow", CRASH),  # of a receiver's, after that commit, robust or not
+    "saved": ("fail", "missing"),  # by another app's receiver of post_save and post_delete on our rows
     "sleep": (CRASH,),  # while a process waits
 }
 #: The boundaries of requests to the provider.
@@ -34,7 +38,7 @@ FAMILIES: dict[str, frozenset[str]] = {
     "waits": frozenset({WAIT}),
     "database": frozenset({"begin", "commit", "write", "written"}),
     "network": frozenset({"send", "answer", "respond"}),
-    "merchant": frozenset({"receiver", "callback", "publish", "task", "sleep"}),
+    "merchant": frozenset({"receiver", "callback", "saved", "publish", "task", "sleep"}),
 }
 
 ALL: tuple[tuple[str, str], ...] = tuple((point, kind) for point, kinds in KINDS.items() for kind in kinds)

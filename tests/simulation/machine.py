@@ -24,10 +24,12 @@ from tests import factories
 from tests.simulation import draining, invariants
 from tests.simulation.clock import START
 from tests.simulation.faults import ALL, ENDED, FAMILIES, KINDS, REFUSALS, REQUESTS, family
+from tests.simulation.limits import LIMITS, PARTS
 from tests.simulation.merchant import (
     AMOUNTS,
     DESTINATION,
     PAYMENT_METHODS,
+    PAYS,
     REFERENCES,
     Intent,
     deposit_intent,
@@ -36,7 +38,7 @@ from tests.simulation.merchant import (
     refund_intent,
 )
 from tests.simulation.scheduler import CRASH, WAIT, Fault, Scheduler
-from tests.simulation.tables import empty
+from tests.simulation.tables import empty, forget_object
 from tests.simulation.world import ACCOUNT, LARGE, World
 
 #: Few of each, so that things meet.
@@ -101,12 +103,14 @@ PAUSES = st.sampled_from(
         Fault("begin", WAIT, 1),
     )
 )
-#: What receivers and their callbacks do wrong.
-MISTAKES = st.sampled_from([(point, kind) for point in ("receiver", "callback") for kind in KINDS[point]])
+#: What receivers, their callbacks and other apps do wrong.
+MISTAKES = st.sampled_from([(point, kind) for point in ("receiver", "callback", "saved") for kind in KINDS[point]])
 #: What becomes of the reads that follow, in which a handler's object is.
 NO_READS = st.lists(st.sampled_from(("drop", "error", "page", "limit")), max_size=3)
 #: Of an approval: before the balance is read, and before the decision is written.
 LOOKS = st.sampled_from((Fault("send", WAIT), Fault("begin", WAIT), Fault("begin", WAIT, 1)))
+#: Of an operation's page.
+BUTTONS = ("retry", "look_up", "mark_happened", "mark_never_happened", "approve", "reject")
 LOSSES = st.sampled_from((Fault("answer", "lost", method="POST"), Fault("send", "drop", method="POST")))
 
 
@@ -128,7 +132,7 @@ class Schedule(RuleBasedStateMachine):
 
     @initialize(
         mode=st.sampled_from(("inline", "celery")),
-        receiver_defers=st.booleans(),
+        pays=st.sampled_from(PAYS),
         database_only=st.booleans(),
         families=st.sets(st.sampled_from(sorted(FAMILIES)), min_size=2),
         sold=st.sampled_from((2, 0, 1)),
@@ -136,11 +140,13 @@ class Schedule(RuleBasedStateMachine):
         approvals=st.booleans(),
         has_gaps=st.sampled_from((False, False, True)),
         is_new=st.sampled_from((False, False, True)),
+        is_stubborn=st.sampled_from((False, False, True)),
+        is_observed=st.sampled_from((False, False, True)),
     )
     def begin(
         self,
         mode: str,
-        receiver_defers: bool,
+        pays: str,
         database_only: bool,
         families: set[str],
         sold: int,
@@ -148,6 +154,8 @@ class Schedule(RuleBasedStateMachine):
         approvals: bool,
         has_gaps: bool,
         is_new: bool = False,
+        is_stubborn: bool = False,
+        is_observed: bool = False,
     ) -> None:
         """``is_new``: the provider has had objects for weeks when the app is installed."""
         empty()
@@ -159,14 +167,17 @@ class Schedule(RuleBasedStateMachine):
         self.world = World(
             self.scheduler,
             mode=mode,
-            receiver_defers=receiver_defers,
+            pays=pays,
+            is_stubborn=is_stubborn,
+            is_observed=is_observed,
             database_only=database_only,
             window=window,
             approvals=approvals,
             begins_at=START - AGES[0] if is_new else START,
         )
         Schedule.last = self.world
-        of_receivers = f"{'pay out, ' * receiver_defers}{'in groups, ' * database_only}"
+        of_receivers = f"{f'pay out ({pays}), ' * bool(pays)}{'in groups, ' * database_only}"
+        of_receivers += f"{'fail for one object, ' * is_stubborn}{'and others on our rows, ' * is_observed}"
         self.world.note(f"{mode}, {of_receivers}{sorted(families)}")
         if is_new:
             self._happened_before()
@@ -506,17 +517,33 @@ class Schedule(RuleBasedStateMachine):
         world = self._step("beat: resume_operations")
         world.task(_pick(WORKERS, worker), "resume_operations")
 
-    @rule(hours=st.sampled_from((2, 26)), approves=st.booleans(), worker=INDEX)
-    def restored_ledger(self, hours: float, approves: bool, worker: int) -> None:
-        """The ledger is restored to a time at which a payout waited, and since then it was made."""
-        world = self._step("a payout waits")
+    @rule(
+        kind=st.sampled_from(("payout", "payment", "refund")),
+        hours=st.sampled_from((2, 26)),
+        approves=st.booleans(),
+        forgets=st.booleans(),
+        by_hand=st.booleans(),
+        worker=INDEX,
+    )
+    def restored_ledger(
+        self, kind: str, hours: float, approves: bool, forgets: bool, by_hand: bool, worker: int
+    ) -> None:
+        """The ledger is restored to a time at which money waited, and since then it was sent.
+
+        ``forgets``: the mirror is restored, too, and the inbox.
+        """
+        world, paid = self._step(f"a {kind} waits"), self._paid()
         world.plan.clear()
-        intent = payout_intent(self._mark, LARGE if approves and world.approvals else 1000, None)
-        if approves and world.approvals:
-            self._ask(intent, 0, False, [])
+        approves = approves and kind == "payout" and world.approvals
+        if kind == "payment":
+            intent = payment_intent(self._mark, "cl_webpay_card", 1000, None)
+        elif kind == "refund" and paid:
+            intent = refund_intent(self._mark, paid[0].pk, 400, by_card=paid[0].method_family == "card")
         else:
-            world.plan.add([Fault("send", "limit", method="POST")])
-            self._ask(intent, 0, False, [], in_transaction=True)
+            intent = payout_intent(self._mark, LARGE if approves else 1000, None)
+        if not approves:
+            world.plan.add([Fault("send", "refuse", method="POST")])
+        self._ask(intent, 0, False, [], in_transaction=not approves)
         backup = [operation for operation in draining.of_intent(intent) if not operation.may_have_run]
         for operation in backup:
             if operation.state == OperationState.AWAITING_APPROVAL:
@@ -524,16 +551,22 @@ class Schedule(RuleBasedStateMachine):
             else:
                 self.resume_later(65, worker, [])
         for operation in backup:
-            if Operation.objects.get(pk=operation.pk).state != OperationState.DONE:
+            made = Operation.objects.get(pk=operation.pk)
+            if made.state != OperationState.DONE:
                 continue
             self._step("the ledger is restored")
             operation.save()
+            if forgets:
+                forget_object(made.result_kind, made.result_id)
+                world.watch.restored(made.result_kind, made.result_id)
             self.pass_time(hours * 3600.0)
             if operation.state == OperationState.AWAITING_APPROVAL:
                 world.start("web-1", f"approve {operation.pk}", partial(world.merchant.approve, operation, False))
             else:
-                self.resume_later(65, worker, [])
-                world.start("web-1", f"send {operation.pk} again", partial(world.merchant.retry, operation))
+                if not by_hand:
+                    self.resume_later(65, worker, [])
+                press = partial(world.merchant.press, "retry", operation, "Ana")
+                world.start("web-1", f"send {operation.pk} again", press)
 
     @rule(ahead=st.sampled_from((1.5, 3.0, 6.0)), corrected=st.booleans(), amount=INDEX)
     def pass_with_a_fast_clock(self, ahead: float, corrected: bool, amount: int) -> None:
@@ -652,6 +685,65 @@ class Schedule(RuleBasedStateMachine):
         world.plan.add([Fault(point, kind, nth) for (point, kind), nth in mistakes])
         draining.deliver_due(world, all_of_them=True)
         world.task("worker-1", "process_events")
+
+    @rule(
+        task=st.sampled_from(("process_events", "process_events", "resume_operations", "reconcile_events")),
+        limit=st.sampled_from(LIMITS),
+        at_line=st.integers(1, 400),
+        part=st.sampled_from(PARTS),
+    )
+    def time_limit(self, task: str, limit: type[BaseException], at_line: int, part: str) -> None:
+        """A worker's time is over at any line of its turn."""
+        world = self._step(f"{task} until a time limit")
+        if task == "process_events":
+            for _ in range(2):
+                self._pay(0, ("process", "pay"), after=NO_READ_AFTER)
+            draining.deliver_due(world, all_of_them=True)
+        world.plan.clear()
+        world.limited("worker-1", task, limit, at_line, part)
+
+    @rule(index=INDEX, buttons=st.lists(st.sampled_from(BUTTONS), min_size=2, max_size=3), look=LOOKS)
+    def press_every_button(self, index: int, buttons: list[str], look: Fault) -> None:
+        """People press the buttons of one operation; the first one is between looking and writing."""
+        world = self._step(f"people press {', '.join(buttons)}", [look])
+        operations = list(Operation.objects.order_by("created_at", "pk"))
+        if not operations:
+            return
+        operation = _pick(operations, index)
+        # Nobody can tell what a request does that is still on its way.
+        is_certain = not world.waiting and not world.network.stragglers
+        for number, button in enumerate(buttons):
+            rest = ["Ana"]
+            if button == "mark_happened":
+                made = draining.executed_as(world, operation)
+                linked = Operation.objects.filter(operation=operation.operation).exclude(result_id="")
+                known = made or linked.values_list("result_id", flat=True).first()
+                if not known:
+                    continue
+                rest = [known, "Ana", "seen in the dashboard"]
+            elif button == "mark_never_happened":
+                if not is_certain or draining.executed_as(world, operation):
+                    continue
+                rest = ["Ana", "not in the dashboard"]
+            if button in ("approve", "reject"):
+                press = partial(world.merchant.approve, operation, button == "reject")
+            else:
+                press = partial(world.merchant.press, button, operation, *rest)
+            world.start(_pick(WEBS, number), f"{button} {operation.pk}", press)
+
+    @rule(index=INDEX, web=INDEX)
+    def key_of_another_call(self, index: int, web: int) -> None:
+        """A form's key comes again with another amount."""
+        world = self._step("another call under the same key")
+        world.plan.clear()
+        keyed = [
+            intent
+            for intent in world.intents.values()
+            if "idempotency_key" in intent.arguments and intent.function in ("create_payment", "create_payout")
+        ]
+        if keyed:
+            intent = _pick(keyed, index)
+            world.start(_pick(WEBS, web), f"{intent} otherwise", partial(world.merchant.call_otherwise, intent))
 
     @rule(kind=st.sampled_from(("payment", "payout", "refund")), index=INDEX, fates=NO_READS, wait=NEXT_LOOKS)
     def succeed_at_once(self, kind: str, index: int, fates: list[str], wait: float) -> None:

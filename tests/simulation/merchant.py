@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from django.contrib.auth.models import User
-from django.core.exceptions import ValidationError
-from django.db import connection, transaction
+from django.core.exceptions import ObjectDoesNotExist, ValidationError
+from django.db import IntegrityError, connection, transaction
 
 from payments_integration import services
-from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown, PaymentsError
+from payments_integration.exceptions import (
+    INTERRUPTIONS,
+    ApprovalRequired,
+    IdempotencyMismatch,
+    OutcomeUnknown,
+    PaymentsError,
+)
 from payments_integration.inbox.loading import Item
 from payments_integration.models import Event, Operation, StatusChange
 from tests.factories.receivers.models import ReceiverCall
 from tests.simulation.database import BrokenConnection, conflict
-from tests.simulation.scheduler import GO, Killed
+from tests.simulation.scheduler import GO
 
 DESTINATION = {
     "type": "bank_account",
@@ -31,6 +38,11 @@ DESTINATION = {
 }
 PAYMENT_METHODS = ("cl_webpay_card", "cl_bank_transfer", "cl_card_direct")
 AMOUNTS = (1000, 2500, 4000, 1000)
+#: A receiver, or a callback, that outlasts the claim of its worker.
+SLOW = 15.0
+#: What the receivers do with a payment that has succeeded: pay out within the transaction; the same under a key of the
+#: payment, from two receivers; or under that key in a callback, at once.
+PAYS = ("", "defer", "keyed", "callback")
 REFERENCES = (None, "order-1", "order-2", "order-1")
 
 
@@ -38,7 +50,9 @@ class Endings(Protocol):
     """What the merchant's code needs of the world."""
 
     intents: dict[str, Intent]
-    receiver_defers: bool
+    pays: str
+    #: The receivers fail for the first object that they see, until the end.
+    is_stubborn: bool
     rejected: set[str]
 
     def at(self, point: str, *, may_wait: bool = True) -> str: ...
@@ -54,6 +68,8 @@ class Endings(Protocol):
     def fails(self, item: Item) -> None: ...
 
     def called_back(self, what: str) -> None: ...
+
+    def pass_slowly(self, seconds: float) -> None: ...
 
 
 @dataclass
@@ -82,11 +98,16 @@ class ReceiverFailed(Exception):
     """A receiver of the merchant's does not work."""
 
 
+_OF_THE_MERCHANT = (ReceiverFailed, ObjectDoesNotExist)
+
+
 class Merchant:
     """Calls and receivers in one world."""
 
     def __init__(self, world: Endings) -> None:
         self._world = world
+        #: The object for which the receivers always fail.
+        self._stubborn_for = ""
 
     def call(self, intent: Intent) -> None:
         """One call of the intent's service function, outside a transaction."""
@@ -106,14 +127,30 @@ class Merchant:
             if not is_expected(error):
                 raise
 
-    def retry(self, operation: Operation) -> None:
-        """A person has an operation sent again."""
+    def press(self, button: str, operation: Operation, *rest: str) -> None:
+        """A person presses a button on an operation's page."""
         try:
-            services.retry(operation, "Ana")
+            getattr(services, button)(operation, *rest)
         except Exception as error:
-            self._world.note(f"{operation} is not sent again: {type(error).__name__}: {error}")
+            self._world.note(f"{operation}, {button} was refused: {type(error).__name__}: {error}")
             if not is_expected(error):
                 raise
+
+    def call_otherwise(self, intent: Intent) -> None:
+        """The key of an intent comes with another amount: it must not stand for both calls."""
+        amount = intent.arguments["amount"] + 1
+        try:
+            row = getattr(services, intent.function)(**{**intent.arguments, "amount": amount})
+        except IdempotencyMismatch:
+            return
+        except Exception as error:
+            intent.outcomes.append("unknown")
+            if not is_expected(error):
+                raise
+        else:
+            intent.outcomes.append("unknown")
+            if row.amount != amount:
+                self._world.violated("a key stands for one call", f"{intent} with {amount} returned {row.amount}")
 
     def defer(self, intent: Intent, *, rolls_back: bool) -> None:
         """The same inside a transaction of the merchant's."""
@@ -129,7 +166,7 @@ class Merchant:
     def _run(self, intent: Intent, run: Callable[[], Any], *, commits: bool = False) -> None:
         try:
             row = run()
-        except (Killed, SystemExit):
+        except INTERRUPTIONS:
             intent.outcomes.append("died")
             raise
         except OutcomeUnknown:
@@ -161,7 +198,7 @@ class Merchant:
         stored = None if instance is None else type(instance)._default_manager.get(pk=instance.pk)
         if stored is not None and stored.version != instance.version:
             self._world.violated("a receiver gets the row as it is now", f"{event}: {instance.version}")
-        if self._world.receiver_defers and event.type == "payment.succeeded":
+        if self._world.pays and event.type == "payment.succeeded":
             self._pay_on(event)
         self._may_fail(event)
 
@@ -170,52 +207,90 @@ class Merchant:
         self._record(f"status:{change.pk}:{previous_status}>{status}", instance.pk)
         if kwargs["event"] is None:
             self._world.receives_change(change)
+        if self._world.pays == "keyed" and change.object_kind == "payment" and status == "succeeded":
+            self._pay_on(change)
         self._may_fail(kwargs["event"] or change)
 
     def _record(self, what: str, object_id: str) -> None:
         """The receiver's work, and what follows its commit: a callback that may fail, and one that must still come."""
         ReceiverCall.objects.create(what=what, object_id=object_id)
         transaction.on_commit(self._callback)
+        transaction.on_commit(self._callback, robust=True)
         transaction.on_commit(lambda: self._world.called_back(what))
 
     def _callback(self) -> None:
         match self._world.at("callback", may_wait=False):
             case "conflict":
                 raise conflict()
-            case "fail":
-                raise ConnectionError("the broker is away")
-            case "cancel":
-                raise asyncio.CancelledError
-            case "exit":
-                raise SystemExit
+            case "slow":
+                self._world.pass_slowly(SLOW)
+            case kind if kind != GO:
+                raise RAISED[kind]
 
     def _may_fail(self, item: Item) -> None:
         kind = self._world.at("receiver", may_wait=False)
+        if self._world.is_stubborn:
+            self._stubborn_for = self._stubborn_for or item.object_id
+            if item.object_id == self._stubborn_for:
+                kind = "fail"
         if kind == GO:
+            return
+        if kind == "slow":
+            self._world.pass_slowly(SLOW)
             return
         self._world.fails(item)
         match kind:
-            case "fail":
-                raise ReceiverFailed(item)
-            case "cancel":
-                raise asyncio.CancelledError
-            case "exit":
-                raise SystemExit
+            case "swallow":
+                with suppress(IntegrityError):
+                    # Within a transaction, Django marks it for rollback.
+                    ReceiverCall(pk=ReceiverCall.objects.values_list("pk")[:1]).save(force_insert=True)
             case "close":
                 connection.close()
             case "rollback":
                 transaction.set_rollback(True)
+            case _:
+                raise RAISED[kind]
 
-    def _pay_on(self, event: Event) -> None:
-        """Pay out the received amount: recorded with the dispatch, once per event."""
-        intent = self._world.intents.setdefault(event.id, payout_intent(event.id, 700, None))
-        intent.outcomes.append("dispatched")
-        services.defer(services.create_payout, **intent.arguments)
+    def on_saved(self, sender: type[Any], **kwargs: Any) -> None:
+        """The receiver of another app, of every row that is saved or deleted."""
+        if sender._meta.app_label != Event._meta.app_label:
+            return
+        if (kind := self._world.at("saved", may_wait=False)) != GO:
+            raise RAISED[kind]
+
+    def _pay_on(self, item: Item) -> None:
+        """Pay out the received amount: recorded with the dispatch, once per event or, with a key, once per payment."""
+        if self._world.pays == "defer":
+            mark, key = str(item.pk), {}
+        else:
+            mark = f"of-{item.object_id}"
+            key = {"idempotency_key": mark}
+        intent = self._world.intents.setdefault(mark, payout_intent(mark, 700, None))
+        intent.arguments |= key
+        if self._world.pays == "callback":
+            transaction.on_commit(lambda: self.call(intent))
+        else:
+            intent.outcomes.append("dispatched")
+            try:
+                services.defer(services.create_payout, **intent.arguments)
+            except _OF_THE_MERCHANT:
+                self._world.fails(item)  # another app's receiver has refused the row
+                raise
+
+
+RAISED: dict[str, BaseException | type[BaseException]] = {
+    "fail": ReceiverFailed("the broker is away"),
+    "missing": ObjectDoesNotExist("no such order"),
+    "cancel": asyncio.CancelledError,
+    "exit": SystemExit,
+    "keyboard": KeyboardInterrupt,
+    "generator": GeneratorExit,
+}
 
 
 def is_expected(error: Exception) -> bool:
     """Whether the documentation of services names such errors."""
-    return isinstance(error, PaymentsError | ValidationError | BrokenConnection)
+    return isinstance(error, (PaymentsError, ValidationError, BrokenConnection, *_OF_THE_MERCHANT))
 
 
 def payment_intent(mark: str, method: str, amount: int, reference: str | None) -> Intent:

@@ -63,6 +63,16 @@ _GO_ON = """\
                         if not work.items:
                             objects.popleft()
 """
+_GO_ON_AFTER_FAILURE = """\
+            raise error from None
+        return False
+    except OperationalError as error:
+"""
+_RAISE_FAILURE = """\
+            raise error from None
+        raise error
+    except OperationalError as error:
+"""
 _AWAITING = '    return set(waiting.values_list("account", "object_kind", "object_id"))\n'
 _READ_WINDOW = (
     "        complete = _read_window(run, held, window, save=not explicit, progress=progress, deadline=deadline)\n"
@@ -393,9 +403,52 @@ MUTANTS = (
         "        if failure",
     ),
     _one(
+        "an interruption charges the first item of its group",
+        "inbox/dispatching.py",
+        "        item, cause = failure.item, failure.__cause__ or failure\n",
+        "        cause = failure.__cause__ or failure\n",
+    ),
+    _one("a failing item ends the pass", "inbox/dispatching.py", _GO_ON_AFTER_FAILURE, _RAISE_FAILURE),
+    _one(
+        "an interruption leaves the claim behind",
+        "inbox/dispatching.py",
+        "        release_after_error(page)\n        raise\n",
+        "        raise\n",
+    ),
+    _one(
+        "another app's receiver ends a pass",
+        "reconciliation/due.py",
+        "        elif isinstance(error, AnyDatabaseError):\n",
+        "        elif isinstance(error, Exception):\n",
+    ),
+    _one(
+        "other apps' receivers are told of our own rows",
+        "db/transactions.py",
+        "    return _retry(lambda: rows._raw_delete(rows.db), using=rows.db)\n",
+        "    return _retry(lambda: rows.delete()[0], using=rows.db)\n",
+    ),
+    _one(
+        "a key is not compared with its call",
+        "outbox/ledger.py",
+        "    if not may_take and not is_same_call(operation, intent):\n",
+        "    if not may_take and operation.operation != intent.operation:\n",
+    ),
+    _one(
+        "a person sends without a look what seems unsent",
+        "outbox/resolution.py",
+        "            verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None\n",
+        "            verdict = None\n",
+    ),
+    _one(
+        "an approval sends without a look what seems unsent",
+        "outbox/approvals.py",
+        "    verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None\n",
+        "    verdict = None\n",
+    ),
+    _one(
         "attention is known only to the process that calls it",
         "attention.py",
-        "    due.save(using=using, force_insert=True)\n",
+        "    statements.insert_many([due])\n",
         "    due.pk = 0\n",
     ),
 )

@@ -6,6 +6,14 @@ from django.apps import apps
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
+from payments_integration.models import (
+    MIRRORS,
+    DueRefresh,
+    Event,
+    ObjectDispatch,
+    StatusChange,
+    deletion_allowed,
+)
 from tests.factories.receivers.models import ReceiverCall
 
 _TABLES = [
@@ -26,3 +34,12 @@ def empty() -> None:
             cursor.execute(f"DELETE FROM {table}")
         if connection.vendor == "sqlite":
             cursor.execute("DELETE FROM sqlite_sequence")
+
+
+def forget_object(kind: str, object_id: str) -> None:
+    """Delete what is known of an object, and what receivers did with it, as a backup from before it was made."""
+    with transaction.atomic(), deletion_allowed():
+        for model in (StatusChange, DueRefresh, Event, ObjectDispatch):
+            model._default_manager.filter(object_kind=kind, object_id=object_id).delete()
+        ReceiverCall.objects.filter(object_id=object_id).delete()
+        MIRRORS[kind]._default_manager.filter(pk=object_id).delete()

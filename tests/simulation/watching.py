@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -211,6 +211,18 @@ class Watch:
                 group = {object_id for (_, object_id), each in mine.items() if each.is_grouped}
                 wrong += [f"{object_id} of claim {claim}" for object_id in sorted(group - self._alone)]
         return self.claims - before, wrong
+
+    def in_hand(self, claims: set[str]) -> Iterator[str]:
+        """The items in hand in these claims."""
+        for claim in sorted(claims & self.claims):
+            yield min(
+                (each for each in self._claims.values() if each.claim == claim), key=lambda each: each.turn
+            ).in_hand
+
+    def restored(self, kind: str, object_id: str) -> None:
+        """A backup knows nothing of this object."""
+        history = self.histories[kind, object_id]
+        history.position, history.mirrored = -1, None
 
     @property
     def claims(self) -> set[str]:

@@ -13,11 +13,13 @@ from typing import Any
 from unittest import mock
 
 from django.db import connections
+from django.db.models.signals import post_delete, post_save
 from django.test import RequestFactory, override_settings
 from django.utils import timezone
 
 from payments_integration import apps, conf, tasks, webhooks
 from payments_integration.client import resources, transport
+from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.inbox import claiming, release, replaying
 from payments_integration.inbox.loading import Item
 from payments_integration.models import (
@@ -38,6 +40,7 @@ from tests.simulation.clock import START, ProviderClock, Time, simulated
 from tests.simulation.database import BrokenConnection
 from tests.simulation.faults import FAMILIES
 from tests.simulation.fetching import ahead
+from tests.simulation.limits import HardTimeLimit, SoftTimeLimit, raising
 from tests.simulation.merchant import Intent, Merchant
 from tests.simulation.network import Attempt, Network, Post
 from tests.simulation.scheduler import CRASH, GO, WAIT, Actor, Fault, Killed, Plan, Process, Scheduler
@@ -87,7 +90,9 @@ class World:
         scheduler: Scheduler,
         *,
         mode: str,
-        receiver_defers: bool = False,
+        pays: str = "",
+        is_stubborn: bool = False,
+        is_observed: bool = False,
         database_only: bool = False,
         window: int = 0,
         approvals: bool = False,
@@ -95,7 +100,9 @@ class World:
     ) -> None:
         self.scheduler = scheduler
         self.mode = mode
-        self.receiver_defers = receiver_defers
+        self.pays, self.is_stubborn = pays, is_stubborn
+        #: Another app has receivers on our rows.
+        self.is_observed = is_observed
         #: The merchant's receivers are declared so, and share transactions.
         self.database_only = database_only
         self.window = window
@@ -225,6 +232,12 @@ class World:
     def fails(self, item: Item) -> None:
         self.watch.fails(str(item.pk))
 
+    def pass_slowly(self, seconds: float) -> None:
+        """Time goes on while the merchant's code runs, beyond its worker's turn."""
+        if (actor := self._actor()) is not None:
+            actor.met.add("wait")
+        self.time.advance(seconds)
+
     def called_back(self, what: str) -> None:
         """The last callback of a commit."""
         self.check_alive()
@@ -342,6 +355,24 @@ class World:
 
         return self.start(process, name, run)
 
+    def limited(self, process: str, name: str, error: type[BaseException], at_line: int, part: str) -> None:
+        """A worker runs out of time at the so manieth line of a part of the app."""
+
+        def fired(where: str) -> None:
+            actor = self._actor()
+            assert actor is not None
+            actor.met.add("limit")
+            self.note(f"{error.__name__} at {where}")
+            self.counts["time limits"] += 1
+            for in_hand in self.watch.in_hand(actor.claims):
+                self.watch.fails(in_hand)
+
+        def run() -> None:
+            with raising(error, at_line, part, fired):
+                getattr(tasks, name)(account=ACCOUNT)
+
+        self.start(process, f"{name} until its time limit", run)
+
     def deliver(self, process: str, attempt: Attempt, name: str = "webhook") -> Actor:
         """A delivery reaches one of the web processes."""
         request = RequestFactory().post(
@@ -424,7 +455,7 @@ class World:
         if actor.is_done:
             if actor.then is not None:
                 actor.then(actor)
-            if isinstance(actor.error, SystemExit) and not actor.was_killed:
+            if isinstance(actor.error, INTERRUPTIONS) and not actor.was_killed:
                 self.note(f"{actor.process.name} exits")
                 self._ended(actor)
                 self.kill(actor.process)
@@ -452,7 +483,7 @@ class World:
 
     def _ended(self, actor: Actor) -> None:
         """A process has done what it was to do; whether it has left anything undone, where the database allowed it."""
-        if actor.process.is_dead or actor.met & FAMILIES["database"]:
+        if actor.process.is_dead or actor.met & (FAMILIES["database"] | {"limit"}):
             return
         for claim in sorted(actor.claims & self.watch.claims):
             self.violated("a pass releases what it has claimed", claim)
@@ -477,7 +508,7 @@ class World:
 
     def _failed(self, actor: Actor, error: BaseException) -> None:
         self.note(f"{actor.name} ended with {type(error).__name__}: {error}")
-        if not isinstance(error, BrokenConnection):
+        if not isinstance(error, BrokenConnection | SoftTimeLimit | HardTimeLimit):
             self.violated("no unexpected error", f"{actor.name}: {type(error).__name__}: {error}")
 
     def _actor(self) -> Actor | None:
@@ -520,6 +551,8 @@ class World:
             (status_changed, [self._declared(self.merchant.on_status)]),
             (attention, [self._on_attention]),
         )
+        if self.is_observed:
+            receivers += tuple((signal, [self.merchant.on_saved]) for signal in (post_save, post_delete))
         for signal, mine in receivers:
             stack.callback(_restore, signal, signal.receivers)
             signal.receivers = []
