@@ -1,4 +1,4 @@
-"""Name what may need attention and what to do about it, and send ``attention``.
+"""Send ``attention``, and say what to do about each reason for it.
 
 A call is recorded in the transaction of what it is about, and sent after its commit. If the process dies in between,
 ``send_overdue`` sends the recorded call. So it is sent at least once.
@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any
 
 from django.apps import apps
@@ -25,49 +24,9 @@ from payments_integration.db.statements import filter_account_last
 from payments_integration.db.transactions import deleted
 from payments_integration.exceptions import INTERRUPTIONS
 from payments_integration.models import DueAttention, Event
+from payments_integration.signals import Reason
 
 logger = logging.getLogger(__name__)
-
-
-class Reason(StrEnum):
-    """A stable code. ``attention`` sends it when it happens; ``payments_health`` shows it while it lasts."""
-
-    # sent as ``attention``
-    DEFERRED_REFUSED = "deferred_refused"
-    DEFERRED_REJECTED = "deferred_rejected"
-    ENDPOINT = "endpoint"
-    EVENT_NOT_APPLIED = "event_not_applied"
-    EVENT_QUARANTINED = "event_quarantined"
-    EVENTS_HELD = "events_held"
-    GAP_TOO_LONG = "gap_too_long"
-    KEY_REPLACED = "key_replaced"
-    LEDGER_INCOMPLETE = "ledger_incomplete"
-    OPERATION_AWAITS_APPROVAL = "operation_awaits_approval"
-    OPERATION_NEEDS_RESOLUTION = "operation_needs_resolution"
-    PAID_TWICE = "paid_twice"
-    PROVIDER_CLOCK = "provider_clock"
-    SECRET_MISSING = "secret_missing"  # noqa: S105  (a name)
-    DISPATCH_PARKED = "dispatch_parked"
-
-    # shown by ``payments_health`` alone
-    API_KEY_REFUSED = "api_key_refused"
-    DATABASE = "database"
-    DELIVERIES_MISSING = "deliveries_missing"
-    ERASURE_UNFINISHED = "erasure_unfinished"
-    EVENTS_PENDING = "events_pending"
-    EVENTS_UNDISPATCHED = "events_undispatched"
-    NEVER_RECONCILED = "never_reconciled"
-    NO_ENDPOINT = "no_endpoint"
-    OPERATION_UNKNOWN = "operation_unknown"
-    OPERATIONS_DUE = "operations_due"
-    PROVIDER_UNREACHABLE = "provider_unreachable"
-    REFRESHES_DUE = "refreshes_due"
-    REFRESHES_FAIL = "refreshes_fail"
-    REMOVED_ACCOUNT = "removed_account"
-    RUNS_FAIL = "runs_fail"
-    RUNS_STOPPED = "runs_stopped"
-    SECRET_UNREADABLE = "secret_unreadable"  # noqa: S105  (a name)
-    WATERMARK_OLD = "watermark_old"
 
 
 _WORKER = (

@@ -17,11 +17,12 @@ from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils.module_loading import import_string
 
 from payments_integration import conf, handlers, reconciliation, site_urls
-from payments_integration.attention import ACTIONS, Reason
+from payments_integration.attention import ACTIONS
 from payments_integration.db import characters, sizes
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import Event, WebhookEndpoint
 from payments_integration.next_action import codes
+from payments_integration.signals import Reason
 from payments_integration.validation.urls import LOOPBACK_HOSTS
 
 ID = "payments_integration"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
+from enum import StrEnum
 from functools import partial
 from inspect import isasyncgenfunction, iscoroutine
 from typing import Any
@@ -62,9 +63,51 @@ event_received: SynchronousSignal = SynchronousSignal()
 #: event of this object was dispatched before, for example because this one was parked and replayed).
 status_changed: SynchronousSignal = SynchronousSignal()
 
+
+class Reason(StrEnum):
+    """A stable code. ``attention`` sends it when it happens; ``payments_health`` shows it while it lasts."""
+
+    # sent as ``attention``
+    DEFERRED_REFUSED = "deferred_refused"
+    DEFERRED_REJECTED = "deferred_rejected"
+    ENDPOINT = "endpoint"
+    EVENT_NOT_APPLIED = "event_not_applied"
+    EVENT_QUARANTINED = "event_quarantined"
+    EVENTS_HELD = "events_held"
+    GAP_TOO_LONG = "gap_too_long"
+    KEY_REPLACED = "key_replaced"
+    LEDGER_INCOMPLETE = "ledger_incomplete"
+    OPERATION_AWAITS_APPROVAL = "operation_awaits_approval"
+    OPERATION_NEEDS_RESOLUTION = "operation_needs_resolution"
+    PAID_TWICE = "paid_twice"
+    PROVIDER_CLOCK = "provider_clock"
+    SECRET_MISSING = "secret_missing"  # noqa: S105  (a name)
+    DISPATCH_PARKED = "dispatch_parked"
+
+    # shown by ``payments_health`` alone
+    API_KEY_REFUSED = "api_key_refused"
+    DATABASE = "database"
+    DELIVERIES_MISSING = "deliveries_missing"
+    ERASURE_UNFINISHED = "erasure_unfinished"
+    EVENTS_PENDING = "events_pending"
+    EVENTS_UNDISPATCHED = "events_undispatched"
+    NEVER_RECONCILED = "never_reconciled"
+    NO_ENDPOINT = "no_endpoint"
+    OPERATION_UNKNOWN = "operation_unknown"
+    OPERATIONS_DUE = "operations_due"
+    PROVIDER_UNREACHABLE = "provider_unreachable"
+    REFRESHES_DUE = "refreshes_due"
+    REFRESHES_FAIL = "refreshes_fail"
+    REMOVED_ACCOUNT = "removed_account"
+    RUNS_FAIL = "runs_fail"
+    RUNS_STOPPED = "runs_stopped"
+    SECRET_UNREADABLE = "secret_unreadable"  # noqa: S105  (a name)
+    WATERMARK_OLD = "watermark_old"
+
+
 #: Something needs a person. Sent after the commit of what it is about, at least once. A receiver that fails is not
-#: called again. Arguments: ``sender`` (a model class), ``reason`` (a ``reasons.Reason``, which equals its stable short
-#: name; ``reasons.ACTIONS`` says what to do), ``account``, ``message``, ``instance`` (a row, or None).
+#: called again. Arguments: ``sender`` (a model class), ``reason`` (a ``Reason``, which equals its stable short name;
+#: ``attention.ACTIONS`` says what to do), ``account``, ``message``, ``instance`` (a row, or None).
 attention: SynchronousSignal = SynchronousSignal()
 
 #: A scheduled pass (``process_events``, ``payments_process``) has done its work. Sent outside transactions, every half

@@ -14,7 +14,6 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from payments_integration import conf, reconciliation
-from payments_integration.attention import Reason
 from payments_integration.dates import on_site
 from payments_integration.exceptions import public_error
 from payments_integration.health.statistics import FAILING_ATTEMPTS
@@ -34,6 +33,7 @@ from payments_integration.models import (
     WebhookEndpoint,
 )
 from payments_integration.money import format_money
+from payments_integration.signals import Reason
 
 #: The number of rows that are shown of each kind, oldest first.
 SHOWN = 5

@@ -10,7 +10,7 @@ from django.db.models import Value
 from django.utils import timezone
 
 from payments_integration import conf
-from payments_integration.attention import ACTIONS, Reason
+from payments_integration.attention import ACTIONS
 from payments_integration.db import statements
 from payments_integration.exceptions import KEY_REFUSED, UNREACHABLE, public_error
 from payments_integration.health.report import (
@@ -33,6 +33,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.reconciliation import UNREADABLE
+from payments_integration.signals import Reason
 
 #: Seconds. Deliveries are refused if the clocks differ by five minutes; the alert comes earlier.
 CLOCK_ALERT = 60.0

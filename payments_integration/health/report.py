@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from payments_integration.attention import Reason
+from payments_integration.signals import Reason
 
 #: The version of the structure. It grows if a key is removed or changes its meaning, but not if a key is added.
 VERSION = 1

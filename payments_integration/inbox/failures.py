@@ -9,9 +9,10 @@ from typing import NamedTuple
 from django.utils import timezone
 
 from payments_integration import conf
-from payments_integration.attention import Reason, call_attention
+from payments_integration.attention import call_attention
 from payments_integration.inbox.loading import Item
 from payments_integration.models import EventState
+from payments_integration.signals import Reason
 
 _MAX_TRACEBACK = 20_000
 

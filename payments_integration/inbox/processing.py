@@ -15,7 +15,7 @@ from django.db.models import Q, QuerySet
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, schemas, telemetry
-from payments_integration.attention import Reason, call_attention, naming_trouble
+from payments_integration.attention import call_attention, naming_trouble
 from payments_integration.db import statements
 from payments_integration.db.refusals import condemns, described, in_halves
 from payments_integration.db.statements import filter_account_last, in_index_order, is_any_in_state
@@ -32,7 +32,7 @@ from payments_integration.projection import (
     refused_accounts,
 )
 from payments_integration.runtime import stopping
-from payments_integration.signals import event_received, has_listeners, status_changed
+from payments_integration.signals import Reason, event_received, has_listeners, status_changed
 
 logger = logging.getLogger(__name__)
 

@@ -20,13 +20,14 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import schemas, telemetry
-from payments_integration.attention import Reason, call_attention
+from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.refusals import condemns, described
 from payments_integration.db.transactions import first_run, inserted, repeatable
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
 from payments_integration.projection import storable
+from payments_integration.signals import Reason
 
 #: Ids of quarantined bodies begin with this.
 QUARANTINE_PREFIX = "quarantine_"

@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import permissions
-from payments_integration.attention import Reason, call_attention
+from payments_integration.attention import call_attention
 from payments_integration.db.statements import filter_account_last
 from payments_integration.db.transactions import repeatable, updated
 from payments_integration.inbox.loading import Item, key_of
@@ -20,6 +20,7 @@ from payments_integration.inbox.processing import is_wanted
 from payments_integration.inbox.receiving import read_again
 from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange
 from payments_integration.projection import of_objects, refused_accounts
+from payments_integration.signals import Reason
 
 #: Objects per transaction of ``dispatch_history``, and rows per statement.
 _PAGE = 200

@@ -23,7 +23,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from payments_integration import conf, schemas, sync
-from payments_integration.attention import Reason, call_attention
+from payments_integration.attention import call_attention
 from payments_integration.client import LatestAnswer
 from payments_integration.db import statements
 from payments_integration.db.claims import ClaimLost, Claims, new_token
@@ -41,7 +41,7 @@ from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import operations
 from payments_integration.outbox.guard import Progress
 from payments_integration.outbox.intents import Intent, Precondition
-from payments_integration.signals import dispatched_at
+from payments_integration.signals import Reason, dispatched_at
 
 #: Fields of the payer that differ from one attempt of the same intent to the next.
 _NOT_COMPARED = ("ip", "device_id")

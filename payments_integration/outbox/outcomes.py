@@ -16,7 +16,7 @@ from typing import Any
 from django.utils import timezone
 
 from payments_integration import projection, schemas, sync
-from payments_integration.attention import Reason, call_attention
+from payments_integration.attention import call_attention
 from payments_integration.client import Answer
 from payments_integration.db.statements import lock_row
 from payments_integration.db.transactions import first_run, ledger_database, repeatable
@@ -34,6 +34,7 @@ from payments_integration.outbox import ledger, operations
 from payments_integration.outbox.intents import Intent
 from payments_integration.outbox.ledger import Claim
 from payments_integration.projection import Snapshot
+from payments_integration.signals import Reason
 
 logger = logging.getLogger(__name__)
 

@@ -25,10 +25,11 @@ from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration import conf
-from payments_integration.attention import ACTIONS, Reason, call_attention
+from payments_integration.attention import ACTIONS, call_attention
 from payments_integration.db.transactions import updated
 from payments_integration.exceptions import KeyReplaced
 from payments_integration.models import AccountState, Payment, Payout, Refund
+from payments_integration.signals import Reason
 
 #: This many of the newest objects must be unknown before a key is refused.
 COMPARED = 10

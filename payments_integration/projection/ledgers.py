@@ -9,9 +9,10 @@ from typing import Any
 from django.db.models import Q
 from django.utils import timezone
 
-from payments_integration.attention import Reason, call_attention
+from payments_integration.attention import call_attention
 from payments_integration.db.transactions import updated
 from payments_integration.models import AccountState, Payment, Payout, unknown_operations
+from payments_integration.signals import Reason
 
 #: One call for attention per account and day: after a restore there may be thousands of these objects.
 REPORT_EVERY = timedelta(days=1)

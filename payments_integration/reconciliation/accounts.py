@@ -7,12 +7,13 @@ from functools import partial
 from django.db import router
 
 from payments_integration import conf, projection, sync
-from payments_integration.attention import Reason, call_attention
+from payments_integration.attention import call_attention
 from payments_integration.db.transactions import repeatable
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.models import ReconciliationRun, RunKind, WebhookEndpoint
 from payments_integration.reconciliation.runs import recorded
 from payments_integration.services import sync_balances, sync_webhook_endpoints
+from payments_integration.signals import Reason
 
 #: An endpoint's problem that the provider does not know.
 UNREADABLE = "no key can read its secret; deliveries that only it verifies get 503"

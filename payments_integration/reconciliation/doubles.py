@@ -14,13 +14,14 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from payments_integration import conf, projection
-from payments_integration.attention import Reason, call_attention
+from payments_integration.attention import call_attention
 from payments_integration.db.transactions import deleted, repeatable, updated
 from payments_integration.enums import RECEIVED_PAYMENT_STATUSES
 from payments_integration.models import AccountState, DoublePayment, Payment
 from payments_integration.payable.doubles import Double, find_doubles
 from payments_integration.payable.queries import DEPOSITS
 from payments_integration.reconciliation.runs import ensure_state
+from payments_integration.signals import Reason
 
 #: A row is seen after its commit, which may come this long after the time that the row carries; and clocks differ.
 OVERLAP = timedelta(minutes=15)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from django.utils import timezone
 
 from payments_integration import conf, inbox, projection, sync
-from payments_integration.attention import Reason, call_attention
+from payments_integration.attention import call_attention
 from payments_integration.client import Answer, PageOf, RawEvent, get_client
 from payments_integration.dates import on_site
 from payments_integration.db.claims import Held
@@ -37,6 +37,7 @@ from payments_integration.reconciliation.runs import (
     report,
     resumed_pages,
 )
+from payments_integration.signals import Reason
 
 #: An event may be listed late, so the hour before the watermark is read again.
 OVERLAP = timedelta(hours=1)

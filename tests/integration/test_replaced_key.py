@@ -15,12 +15,12 @@ from django.test import Client, override_settings
 from django.utils import timezone
 
 from payments_integration import conf, health, projection, reconciliation, services, sync, wakeup
-from payments_integration.attention import Reason
 from payments_integration.checks import check_accounts
 from payments_integration.exceptions import KeyReplaced, NoAnswer, NotFound, PermissionRefused, ProviderError
 from payments_integration.models import AccountState, Event, EventState, Operation, OperationState, Payment
 from payments_integration.projection import keys
 from payments_integration.sandbox.faults import Fault
+from payments_integration.signals import Reason
 from payments_integration.testing import ProviderSandbox, signed_delivery
 from tests import factories
 from tests.conftest import Receiver

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from payments_integration.attention import Reason
 from payments_integration.models import (
     MIRRORS,
     OPEN_OPERATION_STATES,
@@ -23,6 +22,7 @@ from payments_integration.models import (
     Refund,
     StatusChange,
 )
+from payments_integration.signals import Reason
 from tests.factories.receivers.models import ReceiverCall
 from tests.integration.mirror import plain, row_plain
 from tests.simulation.accounting import MADE_BY, executions, objects_by_mark

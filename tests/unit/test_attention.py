@@ -16,7 +16,6 @@ from django.test import override_settings
 from django.utils import timezone
 
 from payments_integration import attention, inbox, reconciliation, services, signals
-from payments_integration.attention import Reason
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import AuthenticationFailed, IdempotencyError, InvalidRequest
 from payments_integration.management.commands import payments_process
@@ -24,6 +23,7 @@ from payments_integration.models import DueAttention, Event, EventSource, EventS
 from payments_integration.models.operations import new_operation_id
 from payments_integration.projection import events as projection_events
 from payments_integration.reconciliation import accounts
+from payments_integration.signals import Reason
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import rows

@@ -23,7 +23,7 @@ from django import shortcuts
 from django.core.management import BaseCommand, get_commands, load_command_class
 from django.dispatch import Signal
 
-from payments_integration import __version__, attention, conf, exceptions, handlers, models, services, signals, tasks
+from payments_integration import __version__, conf, exceptions, handlers, models, services, signals, tasks
 from payments_integration.client import Client, get_client
 from payments_integration.client.resources import Payments
 from payments_integration.exceptions import NoAnswer
@@ -176,10 +176,10 @@ def test_every_reason_is_in_the_runbook_with_where_it_shows() -> None:
         for name in reasons_used(path)
     }
     entries = runbook.entries()
-    assert sorted(entries) == sorted(attention.Reason)
+    assert sorted(entries) == sorted(signals.Reason)
     sent = {code for code, entry in entries.items() if "`attention` sends it" in " ".join(entry.text.split())}
-    assert sent == {attention.Reason[name] for name in others}
-    assert {code for code, entry in entries.items() if entry.screen} == {attention.Reason[name] for name in healths}
+    assert sent == {signals.Reason[name] for name in others}
+    assert {code for code, entry in entries.items() if entry.screen} == {signals.Reason[name] for name in healths}
 
 
 def reasons_used(path: Path) -> list[str]:

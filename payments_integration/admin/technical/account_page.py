@@ -16,7 +16,6 @@ from django.utils.translation import gettext_lazy, ngettext_lazy
 from payments_integration import conf
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import may, may_view
-from payments_integration.attention import Reason
 from payments_integration.health import AccountReport, Problem
 from payments_integration.models import (
     AccountState,
@@ -30,6 +29,7 @@ from payments_integration.models import (
     RunState,
     WebhookEndpoint,
 )
+from payments_integration.signals import Reason
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise

@@ -20,7 +20,6 @@ from payments_integration.admin.shared.buttons import hidden, may
 from payments_integration.admin.shared.sections import ROWS, Page, Table
 from payments_integration.admin.technical import setup
 from payments_integration.admin.technical.account_page import TECHNICAL, AccountPage, Tile, anchor_of
-from payments_integration.attention import Reason
 from payments_integration.enums import ActiveStatus
 from payments_integration.health import AccountReport, Run, Waiting
 from payments_integration.models import (
@@ -37,6 +36,7 @@ from payments_integration.models import (
     RunState,
     WebhookEndpoint,
 )
+from payments_integration.signals import Reason
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise

@@ -16,9 +16,9 @@ from payments_integration.admin.flows import reconcile
 from payments_integration.admin.flows.webhook_endpoint import public_url
 from payments_integration.admin.shared import display
 from payments_integration.admin.shared.buttons import may, may_view
-from payments_integration.attention import Reason
 from payments_integration.health import AccountReport
 from payments_integration.models import Event, ReconciliationRun, RunKind, WebhookEndpoint
+from payments_integration.signals import Reason
 from payments_integration.validation.urls import LOOPBACK_HOSTS
 
 if TYPE_CHECKING:

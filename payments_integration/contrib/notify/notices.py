@@ -21,11 +21,12 @@ from django.urls import NoReverseMatch
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
-from payments_integration.attention import ACTIONS, Reason
+from payments_integration.attention import ACTIONS
 from payments_integration.contrib.notify import options
 from payments_integration.contrib.notify.models import Channel, Notice, Turn
 from payments_integration.contrib.notify.options import Options
 from payments_integration.db.transactions import repeatable
+from payments_integration.signals import Reason
 from payments_integration.site_urls import path_of
 
 logger = logging.getLogger(__name__)

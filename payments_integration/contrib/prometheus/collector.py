@@ -20,8 +20,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from payments_integration import money
-from payments_integration.attention import Reason
 from payments_integration.enums import ActiveStatus
+from payments_integration.signals import Reason
 
 if TYPE_CHECKING:
     from payments_integration.health import AccountReport, Problem, Report, Waiting

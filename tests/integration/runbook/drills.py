@@ -11,10 +11,10 @@ from cryptography.fernet import Fernet
 from django.db import transaction
 
 from payments_integration import inbox, schemas, services
-from payments_integration.attention import Reason
 from payments_integration.exceptions import ApprovalRequired, OutcomeUnknown
 from payments_integration.inbox import processing
 from payments_integration.models import AccountState, Event, EventState, ReconciliationRun, WebhookEndpoint
+from payments_integration.signals import Reason
 from payments_integration.testing import signed_delivery
 from tests.integration.reconciling import after_each_page
 from tests.integration.runbook.site import WEBHOOK, Site, the_operation

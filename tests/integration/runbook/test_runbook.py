@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from django.core.management import get_commands
 
-from payments_integration.attention import Reason
+from payments_integration.signals import Reason
 from tests.integration.runbook.drills import DRILLS
 from tests.integration.runbook.page import PAGE, entries
 from tests.integration.runbook.site import Site

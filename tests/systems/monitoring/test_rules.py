@@ -13,9 +13,9 @@ import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
 import payments_integration.contrib.prometheus as package
-from payments_integration.attention import Reason
 from payments_integration.contrib.prometheus import process
 from payments_integration.contrib.prometheus.collector import FAMILIES
+from payments_integration.signals import Reason
 from tests.integration.runbook.page import PAGE as RUNBOOK
 from tests.servers import binary
 from tests.systems.monitoring.conftest import PAGE, Site

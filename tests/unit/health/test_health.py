@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from payments_integration import health, inbox, projection
-from payments_integration.attention import ACTIONS, Reason
+from payments_integration.attention import ACTIONS
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.health import AccountStatistics
 from payments_integration.models import (
@@ -27,6 +27,7 @@ from payments_integration.models import (
     RunState,
     WebhookEndpoint,
 )
+from payments_integration.signals import Reason
 from tests import factories
 from tests.conftest import Receiver
 from tests.factories import rows

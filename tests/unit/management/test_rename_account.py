@@ -10,7 +10,6 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from payments_integration import health, inbox, services
-from payments_integration.attention import Reason
 from payments_integration.checks import check_accounts
 from payments_integration.exceptions import IdempotencyMismatch, OutcomeUnknown, RateLimited
 from payments_integration.models import (
@@ -26,6 +25,7 @@ from payments_integration.models import (
     deletion_allowed,
 )
 from payments_integration.reconciliation import renaming
+from payments_integration.signals import Reason
 from tests import factories
 from tests.factories import rows
 from tests.fake_provider import PAYOUT, Fake, Lost, refusal, timeout

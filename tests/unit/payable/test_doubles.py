@@ -15,9 +15,9 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from payments_integration import handlers, health, inbox, projection, reconciliation, services
-from payments_integration.attention import Reason
 from payments_integration.models import AccountState, DoublePayment, Payment, Refund, deletion_allowed
 from payments_integration.payable import doubles
+from payments_integration.signals import Reason
 from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
 from tests.unit.payable.payables import Invoice, Order

@@ -9,9 +9,9 @@ import pytest
 from django.utils import timezone
 
 from payments_integration import inbox, services
-from payments_integration.attention import Reason
 from payments_integration.models import AccountState, Operation
 from payments_integration.models.operations import new_operation_id
+from payments_integration.signals import Reason
 from tests import factories
 from tests.factories import rows
 from tests.fake_provider import PAYOUT, Fake, payment, payout

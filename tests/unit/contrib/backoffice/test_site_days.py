@@ -16,11 +16,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from payments_integration.attention import Reason
 from payments_integration.contrib.backoffice.admin.overview import statistics
 from payments_integration.contrib.receipts.views import facts
 from payments_integration.health.details import explain
 from payments_integration.management.arguments import time_argument
+from payments_integration.signals import Reason
 from tests.factories import rows
 from tests.unit.admin.conftest import url
 from tests.unit.admin.lists.test_filters import found

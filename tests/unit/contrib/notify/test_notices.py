@@ -21,10 +21,11 @@ from django.urls import include, path
 from django.utils import timezone, translation
 
 from payments_integration import attention, reconciliation
-from payments_integration.attention import ACTIONS, Reason
+from payments_integration.attention import ACTIONS
 from payments_integration.contrib.notify import notices
 from payments_integration.contrib.notify.models import Channel, Notice, Turn
 from payments_integration.models import Event, Operation
+from payments_integration.signals import Reason
 from tests.factories import rows
 
 CHAT = "https://chat.example/hooks/T0/secret-of-the-hook"

@@ -19,10 +19,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from payments_integration import health
-from payments_integration.attention import Reason
 from payments_integration.contrib.prometheus import PaymentsCollector
 from payments_integration.contrib.prometheus.collector import FAMILIES
 from payments_integration.models import AccountState, EventState, OperationState
+from payments_integration.signals import Reason
 from tests.factories import rows
 from tests.unit.health.test_health import fill
 
