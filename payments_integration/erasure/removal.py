@@ -13,6 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from payments_integration import projection
+from payments_integration.db.statements import insert_many
 from payments_integration.db.transactions import locked, repeatable
 from payments_integration.erasure.erasers import erasers
 from payments_integration.erasure.search import Found, expand, in_quarantine, operations_of, parts
@@ -102,7 +103,8 @@ def _record(key: ObjectKey, actor: str) -> None:
         return
     try:
         with transaction.atomic(using=router.db_for_write(Erasure)):
-            Erasure.objects.create(account=account, object_kind=kind, object_id=object_id, actor=actor[:255])
+            row = Erasure(account=account, object_kind=kind, object_id=object_id, actor=actor[:255])
+            insert_many([row], keys=False)
     except IntegrityError:
         pass  # another process was first
 

@@ -19,7 +19,7 @@ from payments_integration.attention import call_attention, naming_trouble
 from payments_integration.db import statements
 from payments_integration.db.refusals import condemns, described, in_halves
 from payments_integration.db.statements import filter_account_last, in_index_order, is_any_in_state
-from payments_integration.db.transactions import WriterPauses, locked, long_ago, repeatable
+from payments_integration.db.transactions import WriterPauses, deleted, locked, long_ago, repeatable
 from payments_integration.inbox.receiving import quarantined, report_quarantined
 from payments_integration.models import MIRRORS, Event, EventSource, EventState, StatusChange
 from payments_integration.projection import (
@@ -276,7 +276,7 @@ def _quarantine(events: list[Event], reasons: dict[str, str]) -> None:
         there = set(Event.objects.filter(id__in=[row.id for row in moved]).values_list("id", flat=True))
         moved = [row for row in moved if row.id not in there]
         StatusChange.objects.filter(event__in=events).update(event=None)
-        Event.objects.filter(pk__in=[event.id for event in events]).delete()
+        deleted(Event.objects.filter(pk__in=[event.id for event in events]))
         statements.insert_many(moved)
     for event in moved:
         report_quarantined(event)

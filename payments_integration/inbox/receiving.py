@@ -23,7 +23,7 @@ from payments_integration import schemas, telemetry
 from payments_integration.attention import call_attention
 from payments_integration.db import statements
 from payments_integration.db.refusals import condemns, described
-from payments_integration.db.transactions import first_run, inserted, repeatable
+from payments_integration.db.transactions import deleted, first_run, inserted, repeatable
 from payments_integration.enums import Kind
 from payments_integration.models import Event, EventSource, EventState
 from payments_integration.projection import storable
@@ -194,7 +194,7 @@ def read_again(row: Event) -> bool:
         return False
     if receive(row.account, body, source=row.source) is Receipt.QUARANTINED:
         return False
-    Event.objects.filter(pk=row.pk, state=EventState.QUARANTINED).delete()
+    deleted(Event.objects.filter(pk=row.pk, state=EventState.QUARANTINED))
     return True
 
 

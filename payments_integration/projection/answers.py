@@ -31,6 +31,7 @@ from payments_integration.models import (
     Refund,
     StateBy,
     StatusChange,
+    WebhookEndpoint,
     sent_refund_operations,
 )
 from payments_integration.projection import history, ordering, rows
@@ -363,8 +364,9 @@ def _insert(
         account, resource, rows.row_values(resource), at=at, by=StateBy.ANSWER, duration=duration, is_erased=is_erased
     )
     sizes.refuse_too_large_row(row)
-    if row.pk is None:
-        row.save(force_insert=True)  # a balance, whose key the database generates
+    if isinstance(row, Balance | WebhookEndpoint):
+        # A pass writes them, so no receiver of another app is called, which could end it.
+        statements.insert_many([row])
     else:
         statements.insert_one(row, using=router.db_for_write(type(row)))
     changed_at = at if is_ours or is_synced else _own_time(row, at)
@@ -396,7 +398,7 @@ def _record(
         change.at = max(at, recorded.at) if recorded is not None else at
         if not is_ours:
             _set_history_aside(row.account, [change])
-        statements.insert_one(change, using=router.db_for_write(StatusChange))
+        statements.insert_many([change], keys=False)
 
 
 def _set_history_aside(account: str, changes: Iterable[StatusChange]) -> None:

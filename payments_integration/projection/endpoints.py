@@ -72,6 +72,10 @@ def store_secret(
     def store() -> bool:
         now = timezone.now()
         endpoint = WebhookEndpoint.objects.select_for_update().get(pk=endpoint_id, account=account)
+
+        def update(*names: str) -> None:
+            WebhookEndpoint.objects.filter(pk=endpoint_id).update(**{name: getattr(endpoint, name) for name in names})
+
         if endpoint.secret_token:
             try:
                 known = decrypt(endpoint.secret_token)
@@ -86,13 +90,13 @@ def store_secret(
                     endpoint.previous_secret_until = now + PREVIOUS_SECRET_VALID
                     # A time from a clock that was ahead would put every later secret in doubt too.
                     endpoint.secret_since = min(endpoint.secret_since or now, now)
-                    endpoint.save(update_fields=["secret_since", "previous_secret_token", "previous_secret_until"])
+                    update("secret_since", "previous_secret_token", "previous_secret_until")
                     return False
                 endpoint.previous_secret_token = endpoint.secret_token
                 endpoint.previous_secret_until = now + PREVIOUS_SECRET_VALID
         endpoint.secret_token = encrypt(secret)
         endpoint.secret_since = now
-        endpoint.save(update_fields=["secret_token", "secret_since", "previous_secret_token", "previous_secret_until"])
+        update("secret_token", "secret_since", "previous_secret_token", "previous_secret_until")
         return True
 
     is_current = repeatable(store, using=router.db_for_write(WebhookEndpoint))

@@ -16,6 +16,7 @@ from django.db import router
 from django.utils import timezone
 
 from payments_integration import conf
+from payments_integration.db import statements
 from payments_integration.db.transactions import repeatable
 from payments_integration.models import AccountState, Operation
 from payments_integration.projection.ordering import MAX_DATE_OFF
@@ -72,8 +73,10 @@ def note_contact(account: str, at: datetime | None) -> None:
 
 
 def _store_contact(account: str, at: datetime) -> None:
-    state, _ = AccountState.objects.get_or_create(account=account, defaults={"first_contact_at": at})
-    if state.first_contact_at is None:
+    state = AccountState.objects.filter(pk=account).first()
+    if state is None:
+        statements.insert_many([AccountState(account=account, first_contact_at=at)])
+    elif state.first_contact_at is None:
         # A pass was complete up to there, so there was contact by then. An earlier version did not store it.
         at = min(at, state.watermark or at)
         AccountState.objects.filter(pk=account, first_contact_at=None).update(first_contact_at=at)

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from payments_integration import conf, projection
 from payments_integration.attention import call_attention
+from payments_integration.db import statements
 from payments_integration.db.transactions import deleted, repeatable, updated
 from payments_integration.enums import RECEIVED_PAYMENT_STATUSES
 from payments_integration.models import AccountState, DoublePayment, Payment
@@ -89,16 +90,16 @@ def _forget_resolved(account: str) -> None:
 
 
 def _report(account: str, double: Double) -> None:
-    _row, is_new = DoublePayment.objects.get_or_create(
-        account=account, merchant_reference=double.merchant_reference, currency=double.currency
+    key = {"account": account, "merchant_reference": double.merchant_reference, "currency": double.currency}
+    if DoublePayment.objects.filter(**key).exists():
+        return
+    statements.insert_many([DoublePayment(**key)], keys=False)
+    ids = ", ".join(payment.pk for payment in double.payments)
+    call_attention(
+        Payment,
+        Reason.PAID_TWICE,
+        account=account,
+        message=f"{double.merchant_reference} was paid for {len(double.payments)} times: {ids} hold money in "
+        f"{double.currency}",
+        instance=double.payments[-1],
     )
-    if is_new:
-        ids = ", ".join(payment.pk for payment in double.payments)
-        call_attention(
-            Payment,
-            Reason.PAID_TWICE,
-            account=account,
-            message=f"{double.merchant_reference} was paid for {len(double.payments)} times: {ids} hold money in "
-            f"{double.currency}",
-            instance=double.payments[-1],
-        )

@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as AnyDatabaseError, OperationalError, router
 from django.db.models import F, Q, QuerySet, Value
 from django.utils import timezone
@@ -215,8 +216,10 @@ def _refresh(row: DueRefresh, *, hurry: bool = False) -> bool:
         logger.info("Reading %s failed: %s", row, error, extra=extra)
         _postpone(held, row, error=recorded_error(error))
         return False
-    except Exception as error:
-        # The messages are not kept: they may show the object.
+    except (*INTERRUPTIONS, ImproperlyConfigured):
+        raise
+    except BaseException as error:
+        # The messages are not stored: they may show the object.
         if condemns(error):
             logger.error("%s cannot be stored: %s", row, described(error), extra={"account": row.account})
             _postpone(held, row, error=f"the database refuses it: {described(error)}")

@@ -15,7 +15,7 @@ from django.db import DatabaseError, IntegrityError, router
 from django.utils import timezone
 
 from payments_integration.attention import naming_trouble
-from payments_integration.db import characters
+from payments_integration.db import characters, statements
 from payments_integration.db.claims import ClaimLost, Claims, Held
 from payments_integration.db.transactions import repeatable, updated
 from payments_integration.exceptions import (
@@ -74,9 +74,9 @@ def ensure_state(account: str) -> None:
     """Create the account's row if it does not exist."""
     if AccountState.objects.filter(pk=account).exists():
         return
-    create = partial(AccountState.objects.create, account=account)
+    insert = partial(statements.insert_many, [AccountState(account=account)])
     with suppress(IntegrityError):  # another process was first
-        repeatable(create, using=router.db_for_write(AccountState), lost_races=False)
+        repeatable(insert, using=router.db_for_write(AccountState), lost_races=False)
 
 
 @contextmanager
@@ -87,8 +87,8 @@ def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
     the next pass run. Any other error is recorded and raised. For an error that is not ours, only the class is
     recorded: the text may hold a row, and an erasure does not reach it.
     """
-    using = router.db_for_write(ReconciliationRun)
-    run = repeatable(partial(ReconciliationRun.objects.create, account=account, kind=kind), using=using)
+    run = ReconciliationRun(account=account, kind=kind)
+    repeatable(partial(statements.insert_many, [run]), using=router.db_for_write(ReconciliationRun))
     run.saved_at = time.monotonic()
     try:
         with naming_trouble(account):
@@ -106,7 +106,7 @@ def recorded(account: str, kind: str) -> Iterator[ReconciliationRun]:
         run.state = RunState.FAILED if run.error else RunState.DONE
     finally:
         run.finished_at = timezone.now()
-        repeatable(run.save, using=using)
+        _save(run, *(field.attname for field in run._meta.concrete_fields if not field.primary_key))
 
 
 def _recorded(error: BaseException) -> str:
@@ -118,10 +118,12 @@ def report(run: ReconciliationRun, progress: Progress | None) -> None:
     if progress is not None:
         progress(run)
     if time.monotonic() >= run.saved_at + SAVE_SECONDS:
-        names = ("window_from", "window_to", "pages", "seen", "recovered", "drifted", "repaired", "drift")
-        values = {name: getattr(run, name) for name in names}
-        updated(ReconciliationRun.objects.filter(pk=run.pk), **values)
+        _save(run, "window_from", "window_to", "pages", "seen", "recovered", "drifted", "repaired", "drift")
         run.saved_at = time.monotonic()
+
+
+def _save(run: ReconciliationRun, *names: str) -> None:
+    updated(ReconciliationRun.objects.filter(pk=run.pk), **{name: getattr(run, name) for name in names})
 
 
 def check_deadline(run: ReconciliationRun, deadline: float | None) -> None:

@@ -13,12 +13,24 @@ from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.models.signals import post_delete, post_save
 from django.test import TestCase
 
-from payments_integration import inbox, reconciliation, telemetry
+from payments_integration import inbox, reconciliation, services, telemetry
 from payments_integration.db import statements
 from payments_integration.db.transactions import repeatable
-from payments_integration.models import DueAttention, DueRefresh, Event, EventState, ObjectDispatch
+from payments_integration.inbox.receiving import read_again
+from payments_integration.models import (
+    Balance,
+    DoublePayment,
+    DueAttention,
+    DueRefresh,
+    Event,
+    EventState,
+    ObjectDispatch,
+    Payment,
+    ReconciliationRun,
+)
 from payments_integration.reconciliation import due
 from payments_integration.signals import event_received
+from payments_integration.testing import ProviderSandbox
 from tests import factories
 from tests.factories import rows
 from tests.factories.receivers.models import ReceiverCall
@@ -288,20 +300,28 @@ def test_an_item_that_is_not_waiting_any_more_is_not_handled_again(monkeypatch: 
     assert not ObjectDispatch.objects.exclude(claim_token="", next_attempt_at=None).exists()
 
 
-class TestReceiversOfAllRows:
+@contextmanager
+def failing_receivers() -> Iterator[None]:
     """Another app has a receiver of every row of every app, and it fails for ours."""
 
-    @pytest.fixture(autouse=True)
-    def failing(self) -> Iterator[None]:
-        def index(sender: type[Any], **_: Any) -> None:
-            if sender._meta.app_label == Event._meta.app_label:
-                raise LookupError("no index for this model")
+    def index(sender: type[Any], **_: Any) -> None:
+        if sender._meta.app_label == Event._meta.app_label:
+            raise ConnectionError("the search index does not answer")
 
-        for signal in (post_save, post_delete):
-            signal.connect(index)
+    for signal in (post_save, post_delete):
+        signal.connect(index)
+    try:
         yield
+    finally:
         for signal in (post_save, post_delete):
             signal.disconnect(index)
+
+
+class TestReceiversOfAllRows:
+    @pytest.fixture(autouse=True)
+    def failing(self) -> Iterator[None]:
+        with failing_receivers():
+            yield
 
     def test_an_item_that_is_parked_does_not_stop_the_other_objects(self, settings: Any) -> None:
         settings.PAYMENTS_INTEGRATION = {**settings.PAYMENTS_INTEGRATION, "RECEIVER_RETRIES": []}
@@ -333,7 +353,48 @@ class TestReceiversOfAllRows:
         to_be_read("pay_1", "pay_2")
         assert reconciliation.refresh_due() == 1
         [left] = DueRefresh.objects.all()
-        assert (left.object_id, left.attempts, "LookupError" in left.error) == ("pay_1", 1, True)
+        assert (left.object_id, left.attempts, "ConnectionError" in left.error) == ("pay_1", 1, True)
+
+    @pytest.mark.parametrize("error", [asyncio.CancelledError(), ValueError("no such order")])
+    def test_whatever_reading_raises_is_counted_and_others_are_read(
+        self, error: BaseException, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def read(row: DueRefresh, *, hurry: bool) -> None:
+            if row.object_id == "pay_1":
+                raise error
+
+        monkeypatch.setattr(due, "_read", read)
+        to_be_read("pay_1", "pay_2")
+        assert reconciliation.refresh_due() == 1
+        [left] = DueRefresh.objects.all()
+        assert (left.object_id, left.attempts, left.claimed_until) == ("pay_1", 1, None)
+
+    def test_an_event_that_is_quarantined_does_not_stop_the_others(self) -> None:
+        for name in ("pay_1", "pay_2"):
+            inbox.receive("default", factories.body(factories.life(name)[0]))
+        valid = Event.objects.filter(object_id="pay_1").values_list("body", flat=True).get()
+        Event.objects.filter(object_id="pay_1").update(body=b"{")
+        inbox.process()
+        assert list(Payment.objects.values_list("pk", flat=True)) == ["pay_2"]
+        quarantine = Event.objects.filter(state=EventState.QUARANTINED)
+        quarantine.update(body=valid)
+        assert read_again(quarantine.get())
+        assert not quarantine.exists()
+
+
+def test_a_full_resync_ends_although_receivers_of_all_rows_fail() -> None:
+    with ProviderSandbox() as sandbox:
+        for _ in range(2):
+            payment = services.create_payment(
+                amount=1_000, currency="CLP", country="CL", method_code="cl_webpay_card", merchant_reference="A-1"
+            )
+            sandbox.engine.pay(payment.pk)
+        with failing_receivers():
+            run = reconciliation.reconcile_objects(full=True)
+    assert (run.state, run.error) == ("done", "")
+    assert ReconciliationRun.objects.get(pk=run.pk).finished_at == run.finished_at
+    assert Balance.objects.filter(currency="CLP").exists()
+    assert DoublePayment.objects.filter(merchant_reference="A-1").exists()
 
 
 def to_be_read(*names: str) -> None:

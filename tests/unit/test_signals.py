@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,3 +101,15 @@ def test_async_work_runs_through_async_to_sync(woken: list[str]) -> None:
     inbox.dispatch()
     assert seen == [Event.objects.get().object_id]
     assert Event.objects.get().state == EventState.DONE
+
+
+@pytest.mark.promise(6)
+def test_a_pass_calls_no_receivers_of_other_apps_for_the_rows_that_it_writes() -> None:
+    """One that fails would end it. Left out: what a person starts, and what comes before a notice is sent."""
+    package = Path(handlers.__file__).parent
+    paths = [package / "attention.py", package / "contrib/notify/notices.py"]
+    for folder in ("inbox", "projection", "reconciliation", "erasure"):
+        paths += sorted((package / folder).glob("*.py"))
+    with_signals = re.compile(r"\.save\(|objects\.create\b|(?:get|update)_or_create\(|\.delete\(\)")
+    found = {path.name for path in paths if with_signals.search(path.read_text())}
+    assert found == {"forgetting.py", "notices.py"}

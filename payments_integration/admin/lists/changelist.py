@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import QUOTE_MAP
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.core.exceptions import FieldDoesNotExist
@@ -81,7 +82,11 @@ class KeysetChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         place = self.order.parse(self.cursor) if self.cursor else None
-        rows, self.newer, self.older = self.read_page(request, self.queryset, place)
+        try:
+            rows, self.newer, self.older = self.read_page(request, self.queryset, place)
+        except OverflowError as error:
+            # A filter has a time at an end of the calendar, and UTC is beyond it.
+            raise IncorrectLookupParameters(error) from error
         self.result_list = rows
         # Django expects counts. If they are equal, it offers no "select all" beyond this page.
         self.result_count = self.full_result_count = len(rows)

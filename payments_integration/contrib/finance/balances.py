@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django.db import router
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from payments_integration.contrib.finance.models import BalanceChange
 from payments_integration.db.statements import insert_many
@@ -43,15 +43,24 @@ def record(rows: Sequence[Any]) -> None:
 
 
 def backfill() -> int:
-    """Record the present amounts of balances that were mirrored before the app was installed. Returns how many."""
-    known = BalanceChange.objects.filter(account=OuterRef("account"), currency=OuterRef("currency"))
+    """Record each balance whose present amounts are not the last ones recorded. Returns how many.
+
+    Its last change came before the app was installed, or from a process that did not have the app yet.
+    """
+    of_it = BalanceChange.objects.filter(account=OuterRef("account"), currency=OuterRef("currency"))
+    newest = Subquery(of_it.order_by("-at", "-pk").values("pk")[:1])
 
     def record_unknown() -> int:
         rows = list(locked(Balance.objects.order_by("pk")))
-        unknown = set(Balance.objects.filter(~Exists(known)).values_list("pk", flat=True))
-        return _record([row for row in rows if row.pk in unknown])
+        keys = dict(Balance.objects.annotate(newest=newest).values_list("pk", "newest"))
+        changes = BalanceChange.objects.in_bulk([key for key in keys.values() if key is not None])
+        return _record([row for row in rows if _amounts(changes.get(keys[row.pk])) != _amounts(row)])
 
     return repeatable(record_unknown, using=router.db_for_write(BalanceChange))
+
+
+def _amounts(row: Balance | BalanceChange | None) -> list[int | None]:
+    return [getattr(row, name, None) for name in Amounts._fields]
 
 
 def _record(rows: Sequence[Balance]) -> int:

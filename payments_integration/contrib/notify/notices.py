@@ -25,7 +25,7 @@ from payments_integration.attention import ACTIONS
 from payments_integration.contrib.notify import options
 from payments_integration.contrib.notify.models import Channel, Notice, Turn
 from payments_integration.contrib.notify.options import Options
-from payments_integration.db.transactions import repeatable
+from payments_integration.db.transactions import deleted, repeatable
 from payments_integration.signals import Reason
 from payments_integration.site_urls import path_of
 
@@ -89,7 +89,7 @@ def _deliver_group(channel: str, reason: str, send: Callable[[str, str], None]) 
         # Log only the type: the messages of requests contain the chat's URL.
         logger.error("A notice by %s about %s could not be sent: %s", channel, reason, type(error).__name__)
         return
-    Notice.objects.filter(pk__in=[notice.pk for notice in notices]).delete()
+    deleted(Notice.objects.filter(pk__in=[notice.pk for notice in notices]))
     Turn.objects.filter(channel=channel, reason=reason).update(next_at=timezone.now() + INTERVAL)
 
 

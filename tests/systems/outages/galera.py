@@ -16,7 +16,7 @@ import sys
 import time
 
 from tests.clusters import galera
-from tests.servers import Redis
+from tests.servers import Redis, wait_until
 from tests.systems.brokers.proxy import Proxy
 from tests.systems.outages.site import SCHEDULE, command, site_on
 
@@ -38,6 +38,7 @@ def under_load(options: argparse.Namespace) -> bool:
                 if not options.everywhere:
                     acknowledged = traffic.acknowledged()
                     nodes[0].kill()
+                    wait_until(lambda: nodes[1].has_applied(nodes[2]), 60, "the others to have what the node had sent")
                     way.lead_to(nodes[1].port)
                     problems = lost(traffic.missing(*acknowledged))
                     time.sleep(options.seconds)

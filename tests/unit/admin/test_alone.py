@@ -53,6 +53,12 @@ def test_each_object_is_listed_and_shown(boss: Client, model: str) -> None:
     page(boss, url(model, "history", row.pk))
 
 
+@pytest.mark.parametrize("value", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00"])
+def test_a_filter_at_an_end_of_the_calendar_is_left_out(boss: Client, value: str) -> None:
+    answer = boss.get(url("payment", "changelist"), {"created_at__gte": value})
+    assert (answer.status_code, answer["Location"].endswith("?e=1")) == (302, True)
+
+
 def test_odd_rows_are_shown_and_their_markup_is_escaped(boss: Client) -> None:
     for row in rows.odd_rows():
         if row._meta.model_name in MODELS:

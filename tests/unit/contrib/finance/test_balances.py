@@ -77,3 +77,13 @@ def test_the_backfill_records_what_was_mirrored_before(monkeypatch: pytest.Monke
     assert balances.backfill() == 0
     assert history() == [(60, 6)]
     assert history(currency="USD") == [(0, 7)]
+
+
+def test_the_backfill_closes_a_gap_that_a_process_without_the_app_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    read(0, CLP=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(signals, "_mirror_listeners", [])
+        read(60, CLP=9)
+    assert balances.backfill() == 1
+    assert balances.backfill() == 0
+    assert history() == [(0, 5), (60, 9)]
