@@ -191,9 +191,9 @@ def parse_amount(typed: str, currency: str, locale: str | None = None) -> int:
     return _shifted(f"{digits}.{decimals or 0}", currency)
 
 
-def decimal_separator(locale: str | None = None) -> str:
-    """Return the point or comma before decimals, in ``locale`` or the active language."""
-    return str(_known(locale).number_symbols["latn"]["decimal"])
+def decimal_separator() -> str:
+    """Return the point or comma before decimals in the active language."""
+    return str(_known(None).number_symbols["latn"]["decimal"])
 
 
 def _decimals(amount: int, currency: str) -> int:

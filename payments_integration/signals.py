@@ -180,7 +180,7 @@ def mirror_deleted(rows: Sequence[Any]) -> None:
 
 
 _dispatching: ContextVar[bool] = ContextVar("payments_integration_dispatching", default=False)
-_dispatched_at: ContextVar[datetime | None] = ContextVar("payments_integration_dispatched_at", default=None)
+_caused_at: ContextVar[datetime | None] = ContextVar("payments_integration_caused_at", default=None)
 
 
 def is_dispatching() -> bool:
@@ -188,9 +188,9 @@ def is_dispatching() -> bool:
     return _dispatching.get()
 
 
-def dispatched_at() -> datetime | None:
+def caused_at() -> datetime | None:
     """Return the provider's time of the event or change whose receiver runs now; None outside a receiver."""
-    return _dispatched_at.get()
+    return _caused_at.get()
 
 
 @contextmanager
@@ -199,9 +199,9 @@ def dispatching(at: datetime | None = None) -> Iterator[None]:
 
     ``at`` is the provider's time of what it is called for.
     """
-    token, token_at = _dispatching.set(True), _dispatched_at.set(at)
+    token, token_at = _dispatching.set(True), _caused_at.set(at)
     try:
         yield
     finally:
         _dispatching.reset(token)
-        _dispatched_at.reset(token_at)
+        _caused_at.reset(token_at)

@@ -44,7 +44,7 @@ def require_same_project(account: str) -> None:
     Raises what a read raises if the provider does not answer the comparison, and NoAnswer inside a transaction, where
     nothing is asked. The caller has then recorded and sent nothing.
     """
-    if not projection.refused_accounts(account):
+    if not projection.waiting_accounts(account):
         return
     failed: PaymentsError | None = None
     if not in_transaction() and projection.uncompared_accounts(account, is_urgent=True):
@@ -53,7 +53,7 @@ def require_same_project(account: str) -> None:
         except PaymentsError as error:
             failed = error
     projection.require_same_key(account)
-    if projection.refused_accounts(account):
+    if projection.waiting_accounts(account):
         raise failed or _not_compared(account)
 
 

@@ -17,7 +17,7 @@ from payments_integration.db.statements import filter_account_last, in_index_ord
 from payments_integration.db.transactions import CLOCK_SLACK, expired
 from payments_integration.inbox.loading import WAITING_STATES
 from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange
-from payments_integration.projection import refused_accounts
+from payments_integration.projection import waiting_accounts
 
 CLAIM = Claims(timedelta(seconds=10))
 _LONGEST_RETRY = timedelta(seconds=conf.LONGEST_RETRY)
@@ -27,7 +27,7 @@ def next_items(
     model: Any, when: str, account: str | None, place: tuple[Any, Any] | None, size: int, using: str
 ) -> list[tuple[Any, ...]]:
     """Return object, time and key of the next items after a place, as unconverted database values."""
-    now, refused = timezone.now(), tuple(refused_accounts(account))
+    now, refused = timezone.now(), tuple(waiting_accounts(account))
     sql, parameters = _next_items_sql(model, when, account is not None, place is not None, refused, size, using)
     given: dict[Any, Any] = {_ACCOUNT: account}
     if place is not None:
@@ -90,7 +90,7 @@ def _undispatched(
 
 def undispatched() -> tuple[QuerySet[Event], QuerySet[StatusChange]]:
     """Return the items of all accounts that a worker can dispatch now, unless they wait for a read."""
-    now, refused = timezone.now(), refused_accounts()
+    now, refused = timezone.now(), waiting_accounts()
     return (
         _undispatched(Event, "created_at", None, None, refused=refused, now=now),
         _undispatched(StatusChange, "at", None, None, refused=refused, now=now),

@@ -29,7 +29,7 @@ from payments_integration.projection import (
     erased,
     is_history,
     ours,
-    refused_accounts,
+    waiting_accounts,
 )
 from payments_integration.runtime import stopping
 from payments_integration.signals import Reason, event_received, has_listeners, status_changed
@@ -173,7 +173,7 @@ def unapplied(account: str | None = None, *, stuck: bool = False) -> QuerySet[Ev
     events = Event.objects.filter(state=EventState.PENDING)
     events = events.filter(attempts__gt=0) if stuck else events.filter(attempts=0)
     # Their events wait while the account's API key may be of another project.
-    events = filter_account_last(events, account).exclude(account__in=refused_accounts(account))
+    events = filter_account_last(events, account).exclude(account__in=waiting_accounts(account))
     if settings.PROCESSING == "celery" and settings.REORDER_WINDOW:
         long_enough = long_ago("received_at", timedelta(seconds=settings.REORDER_WINDOW))
         # Events of a reconciliation pass are held until their window is complete, and are sorted then.

@@ -19,7 +19,7 @@ from payments_integration.inbox.loading import Item, key_of
 from payments_integration.inbox.processing import is_wanted
 from payments_integration.inbox.receiving import read_again
 from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange
-from payments_integration.projection import of_objects, refused_accounts
+from payments_integration.projection import of_objects, waiting_accounts
 from payments_integration.signals import Reason
 
 #: Objects per transaction of ``dispatch_history``, and rows per statement.
@@ -52,7 +52,7 @@ def release_overdue(account: str | None = None) -> int:
     held_for_long = Q(received_at__lte=now - LONGEST_HOLD) | Q(received_at__gt=now + LONGEST_HOLD)
     overdue = filter_account_last(Event.objects.filter(held_for_long, state=EventState.HELD), account)
     released = 0
-    overdue = overdue.exclude(account__in=refused_accounts(account))
+    overdue = overdue.exclude(account__in=waiting_accounts(account))
     for name in list(overdue.order_by().values_list("account", flat=True).distinct()):
         released += repeatable(partial(_release_with_attention, name), using=router.db_for_write(Event), durable=True)
     return released

@@ -1,5 +1,7 @@
 """Let a second person approve or reject an operation. The requester cannot approve it.
 
+If an operation needs one is decided by its call, ``ProviderCall.needs_approval``, when the ledger records it.
+
 The approval is for the recorded bytes; a change needs a rejection and a new request. The precondition is decided again
 at approval, because days may have passed.
 """

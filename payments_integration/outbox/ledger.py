@@ -41,7 +41,7 @@ from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import operations
 from payments_integration.outbox.guard import Progress
 from payments_integration.outbox.intents import Intent, Precondition
-from payments_integration.signals import Reason, dispatched_at
+from payments_integration.signals import Reason, caused_at
 
 #: Fields of the payer that differ from one attempt of the same intent to the next.
 _NOT_COMPARED = ("ip", "device_id")
@@ -290,7 +290,7 @@ def _build(intent: Intent, *, deferred: bool) -> Operation:
         actor=intent.actor,
         actor_id=intent.actor_id,
         deferred=deferred,
-        caused_at=dispatched_at(),
+        caused_at=caused_at(),
         # An approval is valid only for the account as it is configured now. This also recognises a renamed account.
         sent_to=conf.fingerprint(intent.account),
     )

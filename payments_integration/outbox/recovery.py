@@ -94,7 +94,7 @@ def due_operations() -> QuerySet[Operation]:
     now = timezone.now()
     due = Operation.objects.filter(ledger.claims().free(now=now), _due(now), state__in=RESUMABLE)
     # Their operations wait while the account's API key may be of another project.
-    return due.exclude(account__in=projection.refused_accounts())
+    return due.exclude(account__in=projection.waiting_accounts())
 
 
 def resume(operation: Operation) -> bool:

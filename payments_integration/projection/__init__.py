@@ -45,11 +45,11 @@ from payments_integration.projection.keys import (
     objects_not_known,
     put_off_comparison,
     refuse_key,
-    refused_accounts,
     replaced_key,
     replaced_keys,
     require_same_key,
     uncompared_accounts,
+    waiting_accounts,
 )
 from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, Order, against_answer
 from payments_integration.projection.refreshes import (
@@ -106,7 +106,6 @@ __all__ = [
     "record_identity",
     "refunds_of",
     "refuse_key",
-    "refused_accounts",
     "replaced_key",
     "replaced_keys",
     "request_refresh",
@@ -117,6 +116,7 @@ __all__ = [
     "store_secret",
     "uncompared_accounts",
     "unreadable_secrets",
+    "waiting_accounts",
     "write_answer",
     "write_balances",
     "write_endpoints",

@@ -81,7 +81,7 @@ def require_same_key(account: str) -> None:
     raise KeyReplaced(f"{message}. Nothing was sent. To do: {ACTIONS[Reason.KEY_REPLACED]}.", was_connected=False)
 
 
-def refused_accounts(account: str | None = None) -> list[str]:
+def waiting_accounts(account: str | None = None) -> list[str]:
     """Return the accounts (of all, if None is given) whose events wait.
 
     Their key is of another project, or it is new and was not compared yet.

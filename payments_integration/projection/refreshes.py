@@ -16,7 +16,7 @@ from payments_integration.db.transactions import expired, repeatable
 from payments_integration.models import DueRefresh, ObjectKey, RefreshReason
 
 #: Handlers of an object wait this long for a read that must tell them its state.
-LONGEST_WAIT = timedelta(minutes=1)
+HANDLERS_WAIT = timedelta(minutes=1)
 
 
 def request_refresh(account: str, kind: str, object_id: str, reason: str) -> None:
@@ -37,7 +37,7 @@ def request_refreshes(reasons: Mapping[ObjectKey, str], *, awaited: Collection[O
 
     If a refresh was requested before, the earlier time stays, and ``marks`` grows, so that a GET that is already under
     way does not count as an answer to this request. A worker that finishes one of them waits for this transaction.
-    ``awaited`` are the objects whose handlers wait for the read, for LONGEST_WAIT at most.
+    ``awaited`` are the objects whose handlers wait for the read, for HANDLERS_WAIT at most.
     """
     now = timezone.now()
     requests = [
@@ -47,7 +47,7 @@ def request_refreshes(reasons: Mapping[ObjectKey, str], *, awaited: Collection[O
             object_id=key[2],
             reason=str(reason),
             due_at=now,
-            dispatch_waits_until=now + LONGEST_WAIT if key in awaited else None,
+            dispatch_waits_until=now + HANDLERS_WAIT if key in awaited else None,
         )
         for key, reason in sorted(reasons.items())
     ]
@@ -75,7 +75,7 @@ _REPEATED = {
 
 def is_awaited() -> Q:
     """Match due reads for which handlers wait now."""
-    return Q(dispatch_waits_until__isnull=False) & ~expired("dispatch_waits_until", LONGEST_WAIT)
+    return Q(dispatch_waits_until__isnull=False) & ~expired("dispatch_waits_until", HANDLERS_WAIT)
 
 
 def awaiting_read(keys: Collection[ObjectKey]) -> set[ObjectKey]:

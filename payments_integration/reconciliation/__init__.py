@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         refuse_to_forget as refuse_to_forget,
     )
     from payments_integration.reconciliation.objects import reconcile_objects as reconcile_objects
+    from payments_integration.reconciliation.once import poll as poll, run_due as run_due
     from payments_integration.reconciliation.renaming import (
         RenameRefused as RenameRefused,
         rename_account as rename_account,
@@ -32,6 +33,5 @@ if TYPE_CHECKING:
     )
     from payments_integration.reconciliation.retention import prune as prune
     from payments_integration.reconciliation.runs import DeadlinePassed as DeadlinePassed, each as each
-    from payments_integration.reconciliation.without_worker import poll as poll, run_due as run_due
 else:
     __getattr__, __dir__, __all__ = lazy.exports(__name__)

@@ -27,9 +27,21 @@ from payments_integration.runtime import stopping
 from payments_integration.schemas import WireError
 from payments_integration.signals import pass_ended
 
+logger = logging.getLogger(__name__)
+
 #: A step starts nothing new after this many seconds; the next wake-up continues. Each step has its own limit, so that
 #: a long backlog of one kind does not delay the others.
 STEP_SECONDS = 120.0
+#: While one process reads an object, other processes skip it.
+READ = Claims(timedelta(seconds=90))
+#: After a failed read, the object is read again after the first of these, then after twice as long, up to the second.
+FIRST_BACKOFF = timedelta(seconds=5)
+LONGEST_BACKOFF = timedelta(hours=1)
+_PAGE = 100
+#: Seconds that a GET waits for the rate limit.
+RATE_LIMIT_WAIT = 120.0
+#: Seconds that a GET gets at least when a request is waiting.
+MIN_HURRY = 1.0
 
 
 def process_due(
@@ -120,8 +132,8 @@ def waiting_work() -> set[tuple[str, str]]:
 
     May name work that ``process_due`` cannot do yet, such as a dispatch that waits for a read.
     """
-    reads = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_WAIT))
-    reads = reads.exclude(account__in=projection.refused_accounts())
+    reads = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_BACKOFF))
+    reads = reads.exclude(account__in=projection.waiting_accounts())
     events, changes = inbox.undispatched()
     parts: list[QuerySet[Any, Any]] = [
         rows.order_by().values_list("account", Value(kind)).distinct()
@@ -135,19 +147,6 @@ def waiting_work() -> set[tuple[str, str]]:
     ]
     compared = {(alias, "compare") for alias in projection.uncompared_accounts()}
     return compared | set(parts[0].union(*parts[1:]))
-
-
-logger = logging.getLogger(__name__)
-
-#: While one process reads an object, other processes skip it.
-READ = Claims(timedelta(seconds=90))
-FIRST_WAIT = timedelta(seconds=5)
-LONGEST_WAIT = timedelta(hours=1)
-_PAGE = 100
-#: Seconds that a GET waits for the rate limit.
-RATE_LIMIT_WAIT = 120.0
-#: Seconds that a GET gets at least when a request is waiting.
-MIN_HURRY = 1.0
 
 
 def refresh_due(
@@ -176,11 +175,11 @@ def _refresh_due(
     if not DueRefresh.objects.exists():
         return done
     while True:
-        due = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_WAIT, now=begun))
+        due = DueRefresh.objects.filter(READ.free(), expired("due_at", LONGEST_BACKOFF, now=begun))
         if account is not None:
             due = due.filter(account=account)
         # Their objects wait while the key may be of another project.
-        due = due.exclude(account__in=projection.refused_accounts(account))
+        due = due.exclude(account__in=projection.waiting_accounts(account))
         if only_awaited:
             due = due.filter(projection.is_awaited())
         page = list(due.order_by("due_at", "pk")[:_PAGE])
@@ -243,6 +242,6 @@ def _read(row: DueRefresh, *, hurry: bool) -> None:
 
 def _postpone(held: Held, row: DueRefresh, **values: str) -> None:
     """Read the object again later. If another process is reading it by now, that process decides."""
-    due_at = timezone.now() + min(FIRST_WAIT * 2 ** min(row.attempts, 20), LONGEST_WAIT)
+    due_at = timezone.now() + min(FIRST_BACKOFF * 2 ** min(row.attempts, 20), LONGEST_BACKOFF)
     with suppress(ClaimLost):
         held.release(due_at=due_at, attempts=F("attempts") + 1, **values)

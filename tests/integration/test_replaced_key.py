@@ -371,7 +371,7 @@ def test_the_state_is_read_once_a_minute(filled: Payment, django_assert_num_quer
         services.refresh(filled)
         with django_assert_num_queries(0):
             conf.guard("default")
-            assert projection.refused_accounts() == []
+            assert projection.waiting_accounts() == []
             assert projection.uncompared_accounts() == []
 
 
@@ -388,7 +388,7 @@ def test_every_account_costs_the_same(installed: ProviderSandbox, monkeypatch: p
             return current()
 
         monkeypatch.setattr(conf, "current", counted)
-        for ask in (projection.refused_accounts, projection.uncompared_accounts):
+        for ask in (projection.waiting_accounts, projection.uncompared_accounts):
             calls = 0
             ask()
             assert calls == 1

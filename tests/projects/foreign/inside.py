@@ -21,7 +21,7 @@ from payments_integration.contrib.backoffice import notes
 from payments_integration.contrib.receipts.models import ReceiptMail
 from payments_integration.models import DueRefresh, Payment, Refund
 from payments_integration.payer import links
-from payments_integration.reconciliation.due import LONGEST_WAIT
+from payments_integration.reconciliation.due import LONGEST_BACKOFF
 
 
 def create() -> None:
@@ -44,7 +44,7 @@ def create() -> None:
     # Deleted when it is done, and so due after the walk, as late as any can be.
     DueRefresh.objects.create(
         account="default", object_kind="payment", object_id=payments[3].pk, reason="drift",
-        due_at=timezone.now() + LONGEST_WAIT,
+        due_at=timezone.now() + LONGEST_BACKOFF,
     )  # fmt: skip
     print(json.dumps([payment.pk for payment in payments]))
 

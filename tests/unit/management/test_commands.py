@@ -26,7 +26,7 @@ from payments_integration import health, inbox, services
 from payments_integration.contrib.backoffice.models import SearchTerm
 from payments_integration.management.command import PaymentsCommand
 from payments_integration.models import Event, OperationState, ReconciliationRun, WebhookEndpoint
-from payments_integration.reconciliation.without_worker import Poll
+from payments_integration.reconciliation.once import Poll
 from payments_integration.sandbox import Fault
 from payments_integration.signals import Reason
 from payments_integration.testing import ProviderSandbox
