@@ -79,8 +79,8 @@ def simulated(truth: Time, sleep: Callable[[float], None], seed: int) -> ExitSta
         stack.enter_context(mock.patch.object(function, "__kwdefaults__", defaults))
     claim = ledger.Claim
 
-    def claimed(operation: Any, token: str, may_have_run: bool) -> ledger.Claim:
-        return claim(operation, token, may_have_run, since=truth.monotonic())
+    def claimed(operation: Any, token: str, earlier_may_have_run: bool) -> ledger.Claim:
+        return claim(operation, token, earlier_may_have_run, since=truth.monotonic())
 
     for module in (ledger, sending):
         stack.enter_context(mock.patch.object(module, "Claim", claimed))

@@ -91,13 +91,13 @@ _REFUSED = """\
         return _refused(account, 503, "database" if isinstance(error, AnyDatabaseError) else "keys")
 """
 _KNOWN = """\
-        return _told(stray, Receipt.QUARANTINED)
-    return _told(event, Receipt.KNOWN)
+    if other is None:
+        return _told(event, Receipt.KNOWN)
 """
 _KNOWN_AND_APPLIED_AGAIN = """\
-        return _told(stray, Receipt.QUARANTINED)
-    Event.objects.filter(id=event.id).update(state=EventState.PENDING)
-    return _told(event, Receipt.KNOWN)
+    if other is None:
+        Event.objects.filter(id=event.id).update(state=EventState.PENDING)
+        return _told(event, Receipt.KNOWN)
 """
 _DEFERRED = "transaction.on_commit(partial(_send_deferred, operation.pk), using=ledger_database(), robust=True)"
 _UNDISPATCHED = "    items = filter_account_last(items.filter(state=EventState.APPLIED), account)\n"
@@ -123,7 +123,7 @@ MUTANTS = (
     _one(
         "an older event overwrites a newer state",
         "projection/ordering.py",
-        "return Order.NEWER if event_at > state_at else Order.OLDER",
+        "return Order.NEWER if at > event_at else Order.OLDER",
         "return Order.NEWER",
     ),
     Mutant(
@@ -333,8 +333,8 @@ MUTANTS = (
     _one(
         "an answer overwrites an event that came while it was under way",
         "projection/answers.py",
-        "    if not unchanged or (\n",
-        "    if row is None or (\n",
+        "    if not unchanged or (by_event and order is Order.NEWER):\n",
+        "    if by_event and order is Order.NEWER:\n",
     ),
     _one(
         "a change of a refund does not refresh its payment",
