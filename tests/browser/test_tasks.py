@@ -16,7 +16,8 @@ from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.urls import reverse
 
-from payments_integration import services
+from payments_integration import services, signals
+from payments_integration.contrib.finance.apps import record
 from payments_integration.contrib.finance.movements import backfill
 from payments_integration.dates import start_of, today
 from payments_integration.models import (
@@ -127,6 +128,7 @@ def test_last_months_payments_go_into_a_spreadsheet(visit: Visit, person: Person
 
 
 def test_a_balance_and_what_moved_it(visit: Visit, person: Person, provider: ProviderSandbox) -> None:
+    signals.on_mirror_written(record)  # of the bookkeeping, as where it is installed
     provider_data.funded(provider, 500_000)
     provider_data.paid_out(provider, 50_000)
     services.sync_balances()
