@@ -736,10 +736,13 @@ class Schedule(RuleBasedStateMachine):
         """A form's key comes again with another amount."""
         world = self._step("another call under the same key")
         world.plan.clear()
+        # A key whose call was rolled back, or closed, is free for the other call.
+        taken = set(Operation.objects.filter(state=OperationState.DONE).values_list("idempotency_key", flat=True))
         keyed = [
             intent
             for intent in world.intents.values()
-            if "idempotency_key" in intent.arguments and intent.function in ("create_payment", "create_payout")
+            if intent.arguments.get("idempotency_key") in taken
+            and intent.function in ("create_payment", "create_payout")
         ]
         if keyed:
             intent = _pick(keyed, index)
