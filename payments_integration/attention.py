@@ -46,7 +46,7 @@ ACTIONS: dict[Reason, str] = {
     Reason.EVENT_QUARANTINED: "read it (admin: Events, state quarantined); upgrade to a version that understands it, "
     "then press Replay",
     Reason.GAP_TOO_LONG: "wait for the full comparison, or start it: payments_reconcile --full",
-    Reason.KEY_REPLACED: "put the old API_KEY back; or configure the new key under an alias of its own; or delete "
+    Reason.KEY_REPLACED: "put the old API_KEY back, configure the new key under an alias of its own, or delete "
     "what is mirrored under this one (payments_forget)",
     Reason.LEDGER_INCOMPLETE: "find out whether a backup was restored (follow “Restore a backup” in docs/runbook.md), "
     "or another installation uses the API key (give it its own); until then, look in the provider's dashboard before "

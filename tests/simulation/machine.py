@@ -693,7 +693,7 @@ class Schedule(RuleBasedStateMachine):
         part=st.sampled_from(PARTS),
     )
     def time_limit(self, task: str, limit: type[BaseException], at_line: int, part: str) -> None:
-        """A worker's time is over at any line of its turn."""
+        """A time limit ends a worker's turn at any line."""
         world = self._step(f"{task} until a time limit")
         if task == "process_events":
             for _ in range(2):
@@ -710,7 +710,7 @@ class Schedule(RuleBasedStateMachine):
         if not operations:
             return
         operation = _pick(operations, index)
-        # Nobody can tell what a request does that is still on its way.
+        # The outcome of a request on its way is not known.
         is_certain = not world.waiting and not world.network.stragglers
         for number, button in enumerate(buttons):
             rest = ["Ana"]

@@ -499,6 +499,9 @@ class World:
         waits: tuple[Any, ...] = (
             ObjectDispatch.objects.exclude(claim_token="", next_attempt_at=None),
             Event.objects.filter(state__in=(EventState.HELD, EventState.PENDING)),
+            # An object whose item was parked in this pass goes on in the next one.
+            Event.objects.filter(state=EventState.PARKED),
+            StatusChange.objects.filter(state=EventState.PARKED),
             DueRefresh.objects.exclude(dispatch_waits_until=None),
         )
         for rows in waits:
