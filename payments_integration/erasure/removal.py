@@ -29,6 +29,7 @@ from payments_integration.models import (
     ObjectKey,
     Operation,
     StatusChange,
+    of_objects,
 )
 
 #: Replaces texts that may have held personal data.
@@ -98,7 +99,7 @@ def finish(account: str | None = None, *, thorough: bool = False) -> Erased:
 
 def _record(key: ObjectKey, actor: str) -> None:
     account, kind, object_id = key
-    request = Erasure.objects.filter(projection.of_objects([key]))
+    request = Erasure.objects.filter(of_objects([key]))
     if request.update(done_at=None):
         return
     try:
@@ -116,7 +117,7 @@ def _requests(account: str | None, which: Q) -> Iterator[list[ObjectKey]]:
     last = 0
     while page := list(requests.filter(pk__gt=last)[:_PAGE]):
         last = page[-1].pk
-        yield [request.key for request in page]
+        yield [request.object_key for request in page]
 
 
 def _with_something_left(keys: list[ObjectKey]) -> list[ObjectKey]:
@@ -126,8 +127,8 @@ def _with_something_left(keys: list[ObjectKey]) -> list[ObjectKey]:
     children = all_keys - set(keys)
     left: set[ObjectKey] = children - projection.erased(children)
     for part in parts(sorted(all_keys)):
-        bodies = Event.objects.filter(projection.of_objects(part), body__isnull=False)
-        of_others = (eraser.rows().filter(projection.of_objects(part)) for eraser in erasers())
+        bodies = Event.objects.filter(of_objects(part), body__isnull=False)
+        of_others = (eraser.rows().filter(of_objects(part)) for eraser in erasers())
         for rows in (bodies, *of_others):
             left.update(rows.values_list("account", "object_kind", "object_id"))
         ids = {key[2]: key for key in part}
@@ -152,7 +153,7 @@ def _erase_all(keys: list[ObjectKey], erased: Erased) -> None:
         if key[1] != Erasure.OPERATION:
             left += _erase_object(key, erased)
         if not left:
-            Erasure.objects.filter(projection.of_objects([key]), done_at=None).update(done_at=timezone.now())
+            Erasure.objects.filter(of_objects([key]), done_at=None).update(done_at=timezone.now())
 
 
 def _erase_object(key: ObjectKey, erased: Erased) -> int:
@@ -167,14 +168,14 @@ def _erase_object(key: ObjectKey, erased: Erased) -> int:
         # After the row, which is locked now: a transaction that adds to these rows takes that lock first.
         of_others = Counter[str]()
         for eraser in erasers():
-            of_others[eraser.name[0]] += eraser.erase(eraser.rows().filter(projection.of_objects([key])))
-        mine = Event.objects.filter(projection.of_objects([key]))
+            of_others[eraser.name[0]] += eraser.erase(eraser.rows().filter(of_objects([key])))
+        mine = Event.objects.filter(of_objects([key]))
         # An event needs its body until it is applied. The body is blanked afterwards.
         applied = mine.exclude(state=EventState.PENDING)
         bodies = applied.filter(body__isnull=False).update(body=None)
-        for rows in (applied, StatusChange.objects.filter(projection.of_objects([key]))):
+        for rows in (applied, StatusChange.objects.filter(of_objects([key]))):
             rows.exclude(error__in=("", REMOVED)).update(error=REMOVED)
-        DueRefresh.objects.filter(projection.of_objects([key])).exclude(error__in=("", REMOVED)).update(error=REMOVED)
+        DueRefresh.objects.filter(of_objects([key])).exclude(error__in=("", REMOVED)).update(error=REMOVED)
         return is_new, of_others, bodies, mine.filter(state=EventState.PENDING).count()
 
     is_new, of_others, bodies, pending = repeatable(write, using=router.db_for_write(Event))

@@ -26,8 +26,8 @@ from payments_integration.models import (
     Payment,
     Payout,
     Refund,
+    of_objects,
 )
-from payments_integration.projection import of_objects
 
 #: Rows per page of a search.
 _PAGE = 500

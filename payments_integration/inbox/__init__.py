@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         receive_many as receive_many,
         receive_unread as receive_unread,
     )
-    from payments_integration.inbox.replaying import (
+    from payments_integration.inbox.releasing import (
         dispatch_history as dispatch_history,
         release as release,
         release_overdue as release_overdue,

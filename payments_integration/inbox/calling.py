@@ -28,7 +28,7 @@ from payments_integration.db.claims import ClaimLost
 from payments_integration.db.transactions import is_transient, repeatable
 from payments_integration.inbox.claiming import DONE, Page, naming, release_others
 from payments_integration.inbox.finding import CLAIM
-from payments_integration.inbox.loading import Item, Work, ids_of, key_column, key_of
+from payments_integration.inbox.loading import Item, Work, ids_of, key_column
 from payments_integration.models import MIRRORS, Event, ObjectDispatch, StatusChange
 from payments_integration.signals import dispatching, event_received, status_changed
 
@@ -139,7 +139,7 @@ def _lock(page: Page, work: Work) -> tuple[Any | None, str]:
     if following is not None:
         values = {**CLAIM.values(page.token), **naming(following)}
     lock = [*statements.prepared_values(ObjectDispatch, using, **values), work.row.pk, page.token]
-    check = [item.pk, *key_of(item), *statements.prepared_values(Event, using, created_at=goes_before(item))]
+    check = [item.pk, *item.object_key, *statements.prepared_values(Event, using, created_at=goes_before(item))]
     if model is not None:
         check += [item.account, item.object_id] * 2
     connection = connections[using]

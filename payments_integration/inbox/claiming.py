@@ -44,8 +44,8 @@ from payments_integration.models import (
     ObjectDispatch,
     ObjectKey,
     StatusChange,
+    of_objects,
 )
-from payments_integration.projection import of_objects
 from payments_integration.runtime import stopping
 from payments_integration.signals import are_database_only, event_received, status_changed
 
@@ -146,7 +146,7 @@ def _lock_rows(keys: Iterable[ObjectKey]) -> list[int]:
 
 
 def _with_new_lock_rows(keys: set[ObjectKey]) -> list[int]:
-    known = {row.key for row in ObjectDispatch.objects.filter(of_objects(keys))}
+    known = {row.object_key for row in ObjectDispatch.objects.filter(of_objects(keys))}
     statements.insert_many(
         [
             ObjectDispatch(account=account, object_kind=kind, object_id=object_id)

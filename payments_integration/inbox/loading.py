@@ -14,8 +14,8 @@ from django.db.models import F, Max, Min, OuterRef, Q, QuerySet
 
 from payments_integration import conf
 from payments_integration.db import statements
-from payments_integration.models import MIRRORS, Event, EventState, ObjectDispatch, ObjectKey, StatusChange
-from payments_integration.projection import MAX_AHEAD, awaiting_read, clock_offset, of_objects
+from payments_integration.models import MIRRORS, Event, EventState, ObjectDispatch, ObjectKey, StatusChange, of_objects
+from payments_integration.projection import MAX_AHEAD, awaiting_read, clock_offset
 
 #: Later items of the object wait for these events: another worker may be applying a pending one, and a later batch may
 #: finish first. An event that could not be applied needs an upgrade, so nothing waits for it.
@@ -68,11 +68,6 @@ class Work:
 Seen = tuple[int, bool]
 
 
-def key_of(item: Item) -> ObjectKey:
-    """Return the object that an item belongs to."""
-    return (item.account, item.object_kind, item.object_id)
-
-
 def time_of(item: Item) -> datetime:
     """Return the provider's time. An object's items are dispatched in its order."""
     return item.created_at if isinstance(item, Event) else item.at
@@ -93,7 +88,7 @@ def key_column(kind: str) -> str:
 
 def load(rows: Iterable[ObjectDispatch], using: str) -> tuple[list[Work], bool]:
     """Load the objects that have items to dispatch. Returns them, and True if these are all of their items."""
-    works = {row.key: Work(row) for row in rows}
+    works = {row.object_key: Work(row) for row in rows}
     if not works:
         return [], True
     # Read mirror rows and waiting events first: a change after that is noticed when the item is dispatched.
@@ -109,7 +104,7 @@ def load(rows: Iterable[ObjectDispatch], using: str) -> tuple[list[Work], bool]:
     # The sort is stable: an event goes before a change of the same time.
     items: list[Item] = sorted([*events, *answered], key=time_of)
     for item in items:
-        key = key_of(item)
+        key = item.object_key
         work, first_blocked = works[key], blocked_from.get(key)
         if not is_whole and time_of(item) > min(
             time_of(found[-1]) for found in (events, answered) if len(found) == most
@@ -125,7 +120,7 @@ def load(rows: Iterable[ObjectDispatch], using: str) -> tuple[list[Work], bool]:
     by_id = {event.pk: event for event in events}
     for change in StatusChange.objects.filter(event__in=by_id).order_by("pk"):
         change.event = by_id[str(change.event_id)]
-        works[key_of(change.event)].changes.setdefault(change.event.pk, []).append(change)
+        works[change.event.object_key].changes.setdefault(change.event.pk, []).append(change)
     loaded = [work for work in works.values() if work.items]
     _load_staleness(loaded)
     return loaded, is_whole
@@ -152,7 +147,7 @@ def _load_mirrors(works: dict[ObjectKey, Work], using: str) -> None:
 def _load_staleness(works: list[Work]) -> None:
     if not works:
         return
-    by_key = {work.row.key: work for work in works}
+    by_key = {work.row.object_key: work for work in works}
     earliest = min(time_of(work.items[0]) for work in works)
     not_far_ahead = Q()
     for account, max_ahead in {work.row.account: work.max_ahead for work in works}.items():

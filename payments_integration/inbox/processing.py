@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from django.db import router
@@ -26,9 +27,8 @@ from payments_integration.projection import (
     TOO_OLD_TO_DISPATCH,
     BatchResult,
     apply_events,
+    before_installation,
     erased,
-    is_history,
-    ours,
     waiting_accounts,
 )
 from payments_integration.runtime import stopping
@@ -227,7 +227,8 @@ def _mark(events: list[Event], applied: BatchResult, erased_ids: set[str]) -> No
         too_old = event.received_at - event.created_at > TOO_OLD_TO_DISPATCH
         if not too_old and wanted(event.object_kind, event.type, applied.new_status.get(event.id)):
             waiting.append(event)
-    undispatched = {event.id for event in waiting} - _history(waiting) - _dispatched_before(waiting)
+    history = {event.id for event in before_installation(waiting, attrgetter("created_at"))}
+    undispatched = {event.id for event in waiting} - history - _dispatched_before(waiting)
     for event in events:
         state = EventState.DONE
         if event.id in undispatched:
@@ -237,21 +238,6 @@ def _mark(events: list[Event], applied: BatchResult, erased_ids: set[str]) -> No
     for (outcome, status, is_erased), ids in sorted(outcomes.items(), key=str):
         gone = {"body": None} if is_erased else {}
         Event.objects.filter(pk__in=ids).update(state=outcome, previous_status=status, attempts=0, error="", **gone)
-
-
-def _history(events: list[Event]) -> set[str]:
-    """Return the ids of events from before the installation, except events of our own operations' objects."""
-    old: dict[str, list[Event]] = defaultdict(list)
-    for event in events:
-        if is_history(event.account, event.created_at):
-            old[event.account].append(event)
-    return {
-        event.id
-        for account, found in old.items()
-        for known in [ours(account, {event.object_id for event in found})]
-        for event in found
-        if event.object_id not in known
-    }
 
 
 def _dispatched_before(events: list[Event]) -> set[str]:
@@ -296,7 +282,7 @@ def _note_mistake(event_id: str, error: Exception) -> None:
             return
         event.attempts, event.error = event.attempts + 1, f"it cannot be applied: {type(error).__name__}"
         Event.objects.filter(pk=event_id).update(attempts=event.attempts, error=event.error)
-        if event.attempts == 1 and event.id not in _history([event]):
+        if event.attempts == 1 and not before_installation([event], attrgetter("created_at")):
             message = f"{event}: {event.error}"
             call_attention(Event, Reason.EVENT_NOT_APPLIED, account=event.account, message=message, instance=event)
 

@@ -385,7 +385,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('account', payments_integration.db.fields.ExactCharField(max_length=64, verbose_name='account')),
-                ('kind', models.CharField(choices=[('events', 'events'), ('objects', 'objects'), ('full', 'full resync'), ('balances', 'balances'), ('endpoints', 'endpoints')], max_length=16, verbose_name='kind')),
+                ('kind', models.CharField(choices=[('events', 'events'), ('objects', 'objects'), ('full', 'full resync'), ('balances', 'balances')], max_length=16, verbose_name='kind')),
                 ('state', models.CharField(choices=[('running', 'running'), ('done', 'done'), ('failed', 'failed'), ('skipped', 'skipped: another pass is running')], default='running', max_length=16, verbose_name='state')),
                 ('started_at', models.DateTimeField(default=django.utils.timezone.now, verbose_name='started at')),
                 ('finished_at', models.DateTimeField(blank=True, null=True, verbose_name='finished at')),

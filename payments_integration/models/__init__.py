@@ -1,6 +1,6 @@
 """The models: the local mirror, the inbox, the ledger and the state of reconciliation."""
 
-from payments_integration.models.base import ObjectKey
+from payments_integration.models.base import ObjectKey, of_objects
 from payments_integration.models.deletion import deletion_allowed
 from payments_integration.models.erasure import Erasure
 from payments_integration.models.events import (
@@ -84,6 +84,7 @@ __all__ = [
     "StatusChange",
     "WebhookEndpoint",
     "deletion_allowed",
+    "of_objects",
     "open_refund_operations",
     "payer_document",
     "payer_email",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from django.core.exceptions import MultipleObjectsReturned, ObjectDoesNotExist
@@ -58,8 +61,23 @@ class Claimable(Row):
         abstract = True
 
 
-class ObjectRef(Row):
-    """A row about one object of one account, mirrored or not."""
+class OfObject(Row):
+    """A row that names one object of one account, mirrored or not."""
+
+    account: str
+    object_kind: str
+    object_id: str
+
+    class Meta:
+        abstract = True
+
+    @property
+    def object_key(self) -> ObjectKey:
+        return (self.account, self.object_kind, self.object_id)
+
+
+class ObjectRef(OfObject):
+    """The same, with the fields for it."""
 
     account: str = fields.ExactCharField(_("account"), max_length=64)
     object_kind: str = fields.CharField(_("object"), max_length=64)
@@ -71,6 +89,16 @@ class ObjectRef(Row):
     def __str__(self) -> str:
         return f"{self.account} {self.object_id}"
 
-    @property
-    def key(self) -> ObjectKey:
-        return (self.account, self.object_kind, self.object_id)
+
+def of_objects(keys: Iterable[ObjectKey]) -> models.Q:
+    """Match rows that name one of these objects."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for account, kind, object_id in sorted(keys):
+        groups.setdefault((account, kind), []).append(object_id)
+    return reduce(
+        or_,
+        (
+            models.Q(account=account, object_kind=kind, object_id__in=object_ids)
+            for (account, kind), object_ids in groups.items()
+        ),
+    )

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from payments_integration.dates import moment
 from payments_integration.db import fields
 from payments_integration.db.indexes import PartialIndex
-from payments_integration.models.base import Claimable, ObjectRef, PrimaryManager, Row
+from payments_integration.models.base import Claimable, ObjectRef, OfObject, PrimaryManager
 
 
 class EventState(models.TextChoices):
@@ -47,7 +47,7 @@ class EventSource(models.TextChoices):
     RECONCILIATION = "reconciliation", _("reconciliation")
 
 
-class Event(Row):
+class Event(OfObject):
     """One event of the provider, stored once, with its exact bytes (spec, "Events").
 
     A quarantined delivery has the id ``quarantine_<sha256 of the bytes>``, so that it never blocks a valid copy.
@@ -133,16 +133,13 @@ class Event(Row):
         return f"{self.type} {self.pk}"
 
 
-class StatusChange(Row):
+class StatusChange(ObjectRef):
     """A change of a mirrored status: one row per object and batch, or per answer.
 
     A change that an event brought is dispatched with the event. A change that an answer brought is dispatched alone.
     """
 
     id: int
-    account: str = fields.ExactCharField(_("account"), max_length=64)
-    object_kind: str = fields.CharField(_("object"), max_length=64)
-    object_id: str = fields.ExactCharField(_("object id"))
     #: Empty: the object is new to the mirror.
     previous_status: str = fields.CharField(_("previous status"), max_length=64, blank=True)
     status: str = fields.CharField(_("status"), max_length=64)

@@ -75,7 +75,6 @@ class RunKind(models.TextChoices):
     OBJECTS = "objects", _("objects")
     FULL = "full", _("full resync")
     BALANCES = "balances", _("balances")
-    ENDPOINTS = "endpoints", _("endpoints")
 
 
 class RunState(models.TextChoices):

@@ -1,17 +1,16 @@
 """Write the provider's objects to mirror rows. Nothing else writes mirrors.
 
 ``events`` applies events in batches, ``answers`` writes answers, ``ordering`` decides which of two states is newer,
-``history`` knows what was before the installation, ``keys`` knows to which project the mirror and the API key belong,
-``refreshes`` records which objects must be read again, and ``rows`` converts structs to rows and compares them.
+``history`` knows what was before the installation, ``clock`` tells the provider's time, ``keys`` knows to which
+project the mirror and the API key belong, ``refreshes`` records which objects must be read again, and ``rows``
+converts structs to rows and compares them.
 """
 
 from payments_integration.projection.answers import (
     ABSENT,
     Snapshot,
     balance_snapshots,
-    clock_offset,
     mark_gone,
-    provider_time,
     record_identity,
     refunds_of,
     snapshot,
@@ -19,6 +18,7 @@ from payments_integration.projection.answers import (
     write_balances,
     write_new,
 )
+from payments_integration.projection.clock import clock_offset, provider_time
 from payments_integration.projection.endpoints import (
     active_secrets,
     forget_secrets,
@@ -30,6 +30,8 @@ from payments_integration.projection.endpoints import (
 )
 from payments_integration.projection.events import BatchResult, apply_events
 from payments_integration.projection.history import (
+    TOO_OLD_TO_DISPATCH,
+    before_installation,
     dispatch_begins_at,
     forget_contacts,
     is_history,
@@ -55,12 +57,10 @@ from payments_integration.projection.ordering import MARGIN, MAX_AHEAD, Order, a
 from payments_integration.projection.refreshes import (
     awaiting_read,
     is_awaited,
-    of_objects,
     request_refresh,
     request_refreshes,
 )
 from payments_integration.projection.rows import (
-    TOO_OLD_TO_DISPATCH,
     differences,
     erase_row,
     erased,
@@ -82,6 +82,7 @@ __all__ = [
     "apply_events",
     "awaiting_read",
     "balance_snapshots",
+    "before_installation",
     "clock_offset",
     "differences",
     "dispatch_begins_at",
@@ -99,7 +100,6 @@ __all__ = [
     "newest_objects",
     "note_contact",
     "objects_not_known",
-    "of_objects",
     "ours",
     "provider_time",
     "put_off_comparison",

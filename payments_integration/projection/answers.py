@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache, partial
 from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.db import connections, router
-from django.db.models import CharField, Count, Exists, FloatField, OuterRef, Subquery, Value
+from django.db.models import Count, Exists, OuterRef, Subquery
 from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
@@ -35,6 +36,7 @@ from payments_integration.models import (
     sent_refund_operations,
 )
 from payments_integration.projection import history, ordering, rows
+from payments_integration.projection.clock import clock_offset, provider_time, time_by
 from payments_integration.projection.ledgers import notice_unknown_operations
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refresh, request_refreshes
@@ -151,7 +153,7 @@ def write_new(
         offset, is_synced = statements.values_of(
             router.db_for_write(Event), clock_offset(account), _is_synced(account)
         )
-        at, seconds = ordering.when_read(answered_at, _ahead(offset), duration)
+        at, seconds = ordering.when_read(answered_at, time_by(offset), duration)
         erased = {object_id for _, _, object_id in keep_erased((account, resource) for resource in resources)}
         new = [
             rows.new_row(
@@ -172,11 +174,9 @@ def write_new(
             for row in new
             if (change := rows.status_change(row, "", at=at if is_synced else _own_time(row, at), event=None))
         ]
-        recorded = rows.recorded_statuses(map(rows.key_of, changes))
-        changes = [
-            change for change in changes if rows.changes_object(change, recorded.get(rows.key_of(change)), None)
-        ]
-        _set_history_aside(account, changes)
+        recorded = rows.recorded_statuses(change.object_key for change in changes)
+        changes = [change for change in changes if rows.changes_object(change, recorded.get(change.object_key), None)]
+        _set_history_aside(changes)
         statements.insert_many(changes, keys=False)
         mirror_written(new)
         notice_unknown_operations(new)
@@ -379,7 +379,7 @@ def _insert(
 
 def _own_time(row: Mirror, answered_at: datetime) -> datetime:
     """Return when the object of an answer came into its status, as far as it says."""
-    return min(rows.own_time(row) or answered_at, answered_at)
+    return min(history.own_time(row) or answered_at, answered_at)
 
 
 def _record(
@@ -397,19 +397,15 @@ def _record(
         # The change must still be dispatched after the one before it.
         change.at = max(at, recorded.at) if recorded is not None else at
         if not is_ours:
-            _set_history_aside(row.account, [change])
+            _set_history_aside([change])
         statements.insert_many([change], keys=False)
 
 
-def _set_history_aside(account: str, changes: Iterable[StatusChange]) -> None:
+def _set_history_aside(changes: Iterable[StatusChange]) -> None:
     """Count unsaved changes from before the installation as done, except for objects of our own operations."""
-    old = [
-        change for change in changes if change.state == EventState.APPLIED and history.is_history(account, change.at)
-    ]
-    ours = history.ours(account, (change.object_id for change in old))
-    for change in old:
-        if change.object_id not in ours:
-            change.state = EventState.DONE
+    waiting = [change for change in changes if change.state == EventState.APPLIED]
+    for change in history.before_installation(waiting, attrgetter("at")):
+        change.state = EventState.DONE
 
 
 def _locked(kind: str, account: str, object_id: str) -> Any | None:
@@ -456,7 +452,7 @@ def _facts(kind: str, account: str, object_id: str) -> _Facts:
         _is_synced(account),
     )
     recorded = rows.Recorded(status, at) if at is not None else None
-    return _Facts(_ahead(offset), events or 0, recorded, bool(is_synced))
+    return _Facts(time_by(offset), events or 0, recorded, bool(is_synced))
 
 
 def _is_synced(account: str) -> Exists:
@@ -469,7 +465,7 @@ def _facts_of_new(account: str, resource: schemas.AnyResource) -> tuple[datetime
     with connections[using].cursor() as cursor:
         cursor.execute(_new_sql(using, len(keys)), [account, *chain.from_iterable(keys)])
         offset, may_be_erased = cursor.fetchone()
-    return _ahead(offset), bool(may_be_erased)
+    return time_by(offset), bool(may_be_erased)
 
 
 @cache
@@ -480,45 +476,3 @@ def _new_sql(using: str, number_of_keys: int) -> str:
     one = "(account = %s AND object_kind = %s AND object_id = %s)"
     which = " OR ".join([one] * number_of_keys)
     return f"SELECT {offset}, " + (f"EXISTS(SELECT 1 FROM {erasure} WHERE {which})" if which else "1 = 0")  # noqa: S608
-
-
-def clock_offset(account: str | OuterRef) -> Subquery:
-    """Return the provider's clock minus ours in seconds; null if it is not known."""
-    return Subquery(AccountState.objects.filter(account=account).values("clock_offset")[:1])
-
-
-def _ahead(offset: float | None) -> datetime:
-    return timezone.now() + timedelta(seconds=offset or 0)
-
-
-def times_and_owners(
-    accounts: Iterable[str], objects: Iterable[tuple[str, str]]
-) -> tuple[dict[str, datetime], dict[tuple[str, str], str]]:
-    """Return the provider's present time by account, and the account of each mirrored object by kind and id.
-
-    Takes one statement.
-    """
-    names, ids = set(accounts), defaultdict(set)
-    for kind, object_id in objects:
-        ids[kind].add(object_id)
-    found = AccountState.objects.filter(account__in=names).values_list(
-        "account", Value("", CharField()), Value("", CharField()), "clock_offset"
-    )
-    mirrored = [
-        rows.model_of(kind)
-        ._default_manager.filter(pk__in=wanted)
-        .values_list("account", Value(kind, CharField()), "pk", Value(0.0, FloatField()))
-        for kind, wanted in sorted(ids.items())
-    ]
-    offsets: dict[str, float] = {}
-    owners: dict[tuple[str, str], str] = {}
-    for account, kind, object_id, offset in found.union(*mirrored, all=True) if mirrored else found:
-        if kind:
-            owners[kind, object_id] = account
-        else:
-            offsets[account] = offset
-    return {account: _ahead(offsets.get(account)) for account in names}, owners
-
-
-def provider_time(account: str) -> datetime:
-    return times_and_owners([account], ())[0][account]

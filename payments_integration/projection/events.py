@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +10,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import CharField, FloatField, Q, Value
 
 from payments_integration import schemas
 from payments_integration.db import statements
@@ -18,6 +19,7 @@ from payments_integration.db.transactions import locked
 from payments_integration.enums import Kind
 from payments_integration.models import (
     MIRRORS,
+    AccountState,
     Balance,
     Event,
     Mirror,
@@ -27,7 +29,7 @@ from payments_integration.models import (
     StatusChange,
 )
 from payments_integration.projection import ordering, rows
-from payments_integration.projection.answers import times_and_owners
+from payments_integration.projection.clock import time_by
 from payments_integration.projection.ledgers import notice_unknown_operations
 from payments_integration.projection.ordering import Order
 from payments_integration.projection.refreshes import request_refreshes
@@ -97,7 +99,7 @@ def apply_events(events: Iterable[tuple[Event, schemas.AnyResource]]) -> BatchRe
     batch = sorted(events, key=lambda item: (item[0].created_at, item[0].id))
     objects = _lock(batch)
     named = [name for _, resource in batch for name in _named(resource)]
-    now_at, owners = times_and_owners((event.account for event, _ in batch), named)
+    now_at, owners = _times_and_owners((event.account for event, _ in batch), named)
     owners |= {(kind, pk): item.row.account for (kind, _, pk), item in objects.items() if item.row is not None}
     _note_erased(batch, objects)
     applied = BatchResult()
@@ -180,6 +182,35 @@ def _references(kind: str) -> list[tuple[str, str]]:
     return [(field.attname, field.related_model.kind) for field in fields]
 
 
+def _times_and_owners(
+    accounts: Iterable[str], objects: Iterable[tuple[str, str]]
+) -> tuple[dict[str, datetime], dict[tuple[str, str], str]]:
+    """Return the provider's present time by account, and the account of each mirrored object by kind and id.
+
+    Takes one statement.
+    """
+    names, ids = set(accounts), defaultdict(set)
+    for kind, object_id in objects:
+        ids[kind].add(object_id)
+    found = AccountState.objects.filter(account__in=names).values_list(
+        "account", Value("", CharField()), Value("", CharField()), "clock_offset"
+    )
+    mirrored = [
+        MIRRORS[kind]
+        ._default_manager.filter(pk__in=wanted)
+        .values_list("account", Value(kind, CharField()), "pk", Value(0.0, FloatField()))
+        for kind, wanted in sorted(ids.items())
+    ]
+    offsets: dict[str, float] = {}
+    owners: dict[tuple[str, str], str] = {}
+    for account, kind, object_id, offset in found.union(*mirrored, all=True) if mirrored else found:
+        if kind:
+            owners[kind, object_id] = account
+        else:
+            offsets[account] = offset
+    return {account: time_by(offsets.get(account)) for account in names}, owners
+
+
 def _note_erased(batch: list[tuple[Event, Any]], objects: dict[_RowKey, _Object]) -> None:
     """Mark new objects whose personal data was erased before they came."""
     new = [(event, resource) for event, resource in batch if objects[_key(event)].row is None]
@@ -246,9 +277,9 @@ def _save(objects: Iterable[_Object]) -> dict[str, str]:
             continue
         if change := rows.status_change(row, item.first_status, at=event.created_at, event=event):
             changes.append((change, item.first_at))
-    recorded = rows.recorded_statuses(rows.key_of(change) for change, _ in changes)
+    recorded = rows.recorded_statuses(change.object_key for change, _ in changes)
     status_changes = [
-        change for change, row_at in changes if rows.changes_object(change, recorded.get(rows.key_of(change)), row_at)
+        change for change, row_at in changes if rows.changes_object(change, recorded.get(change.object_key), row_at)
     ]
     notice_unknown_operations(item.row for item in touched if item.is_new)
     statements.insert_many(status_changes, keys=False)

@@ -1,15 +1,18 @@
-"""Tell history from news: what was before the installation is mirrored, but no receiver or person is told.
+"""Tell history from news: what is too old, or was before the installation, is mirrored but not dispatched.
 
 ``is_history`` decides, by the provider's clock. The border is DISPATCH_SINCE of the account. Without that option it is
-an hour before the account's first contact: the first answer, or the first delivery with a valid signature.
+an hour before the account's first contact: the first answer, or the first delivery with a valid signature. What one of
+our own operations made or changed has no history.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import partial
+from typing import TypeVar
 
 from django.core.signals import setting_changed
 from django.db import router
@@ -18,13 +21,17 @@ from django.utils import timezone
 from payments_integration import conf
 from payments_integration.db import statements
 from payments_integration.db.transactions import repeatable
-from payments_integration.models import AccountState, Operation
+from payments_integration.models import AccountState, Event, Mirror, Operation, StatusChange
 from payments_integration.projection.ordering import MAX_DATE_OFF
 
 #: Dispatch what happened this shortly before the first contact: the provider retries deliveries, and clocks differ.
 BEFORE_CONTACT = timedelta(hours=1)
+#: Events and objects that are found later than this are stored but not dispatched.
+TOO_OLD_TO_DISPATCH = timedelta(days=conf.MIN_EVENT_DAYS)
 #: How long a process trusts the first contact that it read. It changes only if the account is forgotten.
 CONTACT_CACHE_SECONDS = 60.0
+
+Dated = TypeVar("Dated", Event, StatusChange)
 
 _contacts: dict[str, tuple[float, datetime]] = {}
 
@@ -50,11 +57,37 @@ def dispatch_begins_at(account: str) -> datetime | None:
     return None if contact is None else contact - BEFORE_CONTACT
 
 
+def before_installation(items: Iterable[Dated], time_of: Callable[[Dated], datetime]) -> list[Dated]:
+    """Return the events or changes that are history. An object of an operation of ours has none."""
+    old: dict[str, list[Dated]] = defaultdict(list)
+    for item in items:
+        if is_history(item.account, time_of(item)):
+            old[item.account].append(item)
+    found = []
+    for account, of_account in old.items():
+        known = ours(account, {item.object_id for item in of_account})
+        found += [item for item in of_account if item.object_id not in known]
+    return found
+
+
 def ours(account: str, object_ids: Iterable[str]) -> set[str]:
     """Return the objects that an operation of this installation created or changed. They have no history."""
     ids = list(object_ids)
     made = Operation.objects.filter(account=account, result_id__in=ids).values_list("result_id", flat=True)
     return set(made) if ids else set()
+
+
+def is_too_old(row: Mirror) -> bool:
+    """Return True if an object that is new to the mirror is as old as events that are no longer dispatched."""
+    created_at = getattr(row, "created_at", None)
+    return created_at is not None and timezone.now() - created_at > TOO_OLD_TO_DISPATCH
+
+
+def own_time(row: Mirror) -> datetime | None:
+    """Return when the object came into its status, by its own times: ``succeeded_at`` if it fits, or its creation."""
+    succeeded_at: datetime | None = getattr(row, "succeeded_at", None)
+    is_succeeded = getattr(row, "status", "") == "succeeded"
+    return succeeded_at if succeeded_at and is_succeeded else getattr(row, "created_at", None)
 
 
 def note_contact(account: str, at: datetime | None) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
-from functools import reduce
-from operator import or_
 
 from django.db import connections, router
 from django.db.models import Q
@@ -13,7 +11,7 @@ from django.utils import timezone
 
 from payments_integration.db import statements
 from payments_integration.db.transactions import expired, repeatable
-from payments_integration.models import DueRefresh, ObjectKey, RefreshReason
+from payments_integration.models import DueRefresh, ObjectKey, RefreshReason, of_objects
 
 #: Handlers of an object wait this long for a read that must tell them its state.
 HANDLERS_WAIT = timedelta(minutes=1)
@@ -82,17 +80,3 @@ def awaiting_read(keys: Collection[ObjectKey]) -> set[ObjectKey]:
     """Return the objects whose handlers wait for a read. One statement."""
     waiting = DueRefresh.objects.filter(is_awaited(), of_objects(keys))
     return set(waiting.values_list("account", "object_kind", "object_id"))
-
-
-def of_objects(keys: Iterable[ObjectKey]) -> Q:
-    """Match rows that belong to one of these objects."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for account, kind, object_id in sorted(keys):
-        groups.setdefault((account, kind), []).append(object_id)
-    return reduce(
-        or_,
-        (
-            Q(account=account, object_kind=kind, object_id__in=object_ids)
-            for (account, kind), object_ids in groups.items()
-        ),
-    )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import NoneType
 from typing import Any, NamedTuple
 
 from django.utils import timezone
 
 from payments_integration import schemas
-from payments_integration.conf import MIN_EVENT_DAYS
 from payments_integration.db.transactions import locked
 from payments_integration.enums import Kind
 from payments_integration.models import (
@@ -23,8 +22,9 @@ from payments_integration.models import (
     Mirror,
     ObjectKey,
     StatusChange,
+    of_objects,
 )
-from payments_integration.projection.refreshes import of_objects
+from payments_integration.projection import history
 from payments_integration.signals import has_listeners, mirror_written, status_changed
 
 #: PostgreSQL stores no NUL in text. The exact bytes stay in the event.
@@ -136,23 +136,13 @@ def status_of(row: Mirror) -> str:
     return getattr(row, "status", "")
 
 
-#: Events and objects that are found later than this are stored but not dispatched.
-TOO_OLD_TO_DISPATCH = timedelta(days=MIN_EVENT_DAYS)
-
-
-def own_time(row: Mirror) -> datetime | None:
-    """Return when the object came into its status, by its own times: ``succeeded_at`` if it fits, or its creation."""
-    succeeded_at: datetime | None = getattr(row, "succeeded_at", None)
-    return succeeded_at if succeeded_at and status_of(row) == "succeeded" else getattr(row, "created_at", None)
-
-
 def status_change(row: Mirror, previous_status: str, *, at: datetime, event: Event | None) -> StatusChange | None:
     """Return an unsaved StatusChange, or None if the status has not changed."""
     status = status_of(row)
     if status == previous_status:
         return None
     is_wanted = event is None and has_listeners(status_changed, type(row), status)
-    waits = is_wanted and not _is_too_old(row, previous_status)
+    waits = is_wanted and (bool(previous_status) or not history.is_too_old(row))
     return StatusChange(
         account=row.account,
         object_kind=row.kind,
@@ -182,10 +172,6 @@ def recorded_statuses(keys: Iterable[ObjectKey]) -> dict[ObjectKey, Recorded]:
     return {(account, kind, object_id): Recorded(status, at) for account, kind, object_id, status, at in rows}
 
 
-def key_of(change: StatusChange) -> ObjectKey:
-    return (change.account, change.object_kind, change.object_id)
-
-
 def changes_object(change: StatusChange, recorded: Recorded | None, row_at: datetime | None) -> bool:
     """Return True if an unsaved change is a change of the object, and not only of its row.
 
@@ -199,16 +185,10 @@ def changes_object(change: StatusChange, recorded: Recorded | None, row_at: date
     return change.status != recorded.status
 
 
-def _is_too_old(row: Mirror, previous_status: str) -> bool:
-    """Return True if the object is new to the mirror and as old as events that are no longer dispatched."""
-    created_at = getattr(row, "created_at", None)
-    return not previous_status and created_at is not None and timezone.now() - created_at > TOO_OLD_TO_DISPATCH
-
-
 def erased(keys: Iterable[ObjectKey]) -> set[ObjectKey]:
     """Return the keys of objects whose personal data was erased. One statement, none without keys."""
     wanted = set(keys)
-    return {erasure.key for erasure in Erasure.objects.filter(of_objects(wanted))} if wanted else set()
+    return {erasure.object_key for erasure in Erasure.objects.filter(of_objects(wanted))} if wanted else set()
 
 
 def keep_erased(objects: Iterable[tuple[str, schemas.AnyResource]]) -> set[ObjectKey]:

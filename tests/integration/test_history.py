@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from payments_integration import conf, inbox, projection, reconciliation, services
 from payments_integration.handlers import on_event, on_status
-from payments_integration.inbox import replaying
+from payments_integration.inbox import releasing
 from payments_integration.models import (
     AccountState,
     Event,
@@ -226,8 +226,8 @@ class TestDispatchHistory:
     def test_it_dispatches_in_order_what_was_never_dispatched(
         self, sandbox: ProviderSandbox, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch, size: int
     ) -> None:
-        monkeypatch.setattr(replaying, "_PAGE", size)
-        monkeypatch.setattr(replaying, "_KEYS", size)
+        monkeypatch.setattr(releasing, "_PAGE", size)
+        monkeypatch.setattr(releasing, "_KEYS", size)
         listed, older, newer = make(sandbox, 33), make(sandbox, 20), make(sandbox, 5)
         at_present(sandbox)
         call_command("payments_reconcile", "--account", "default", "--full", stdout=io.StringIO())

@@ -20,7 +20,7 @@ from django.utils import timezone
 from payments_integration import apps, conf, tasks, webhooks
 from payments_integration.client import resources, transport
 from payments_integration.exceptions import INTERRUPTIONS
-from payments_integration.inbox import claiming, release, replaying
+from payments_integration.inbox import claiming, release, releasing
 from payments_integration.inbox.loading import Item
 from payments_integration.models import (
     AccountState,
@@ -546,7 +546,7 @@ class World:
         # In Django's test environment there is no history.
         stack.enter_context(mock.patch.object(conf, "in_test_environment", return_value=False))
         stack.enter_context(mock.patch.object(apps, "_publisher", self))
-        stack.enter_context(mock.patch.object(replaying, "release", self._release))
+        stack.enter_context(mock.patch.object(releasing, "release", self._release))
         for module in (event_passes, object_passes):
             stack.enter_context(mock.patch.object(module, "fetched_ahead", ahead(self.time.monotonic)))
         receivers: tuple[tuple[Any, list[Callable[..., Any]]], ...] = (

@@ -28,9 +28,7 @@ class Note(ObjectRef):
     author: str = fields.CharField(_("author"), max_length=255)
     created_at: datetime = fields.DateTimeField(_("created at"), default=timezone.now)
     #: A hash of the form and its content, so that a form that is sent twice adds one note.
-    key: str = fields.ExactCharField(  # type: ignore[assignment]  # replaces ObjectRef.key
-        max_length=64, unique=True, editable=False
-    )
+    key: str = fields.ExactCharField(max_length=64, unique=True, editable=False)
 
     class Meta:
         verbose_name = _("note")

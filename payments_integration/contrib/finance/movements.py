@@ -20,9 +20,8 @@ from payments_integration.dates import day_of, start_of
 from payments_integration.db.statements import insert_many
 from payments_integration.db.transactions import WriterPauses, as_committed, locked, repeatable
 from payments_integration.enums import PaymentStatus, PayoutStatus, RefundStatus
-from payments_integration.models import ObjectKey, Payment, Payout, Refund, StatusChange
+from payments_integration.models import ObjectKey, Payment, Payout, Refund, StatusChange, of_objects
 from payments_integration.money import INT64_MAX
-from payments_integration.projection import of_objects
 
 #: A month closes this long after it ends, in the site's time zone: the provider retries a delivery for three days.
 CLOSES_AFTER = timedelta(days=3)

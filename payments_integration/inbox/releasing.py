@@ -15,11 +15,11 @@ from payments_integration import permissions
 from payments_integration.attention import call_attention
 from payments_integration.db.statements import filter_account_last
 from payments_integration.db.transactions import repeatable, updated
-from payments_integration.inbox.loading import Item, key_of
+from payments_integration.inbox.loading import Item
 from payments_integration.inbox.processing import is_wanted
 from payments_integration.inbox.receiving import read_again
-from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange
-from payments_integration.projection import of_objects, waiting_accounts
+from payments_integration.models import Event, EventState, ObjectDispatch, StatusChange, of_objects
+from payments_integration.projection import waiting_accounts
 from payments_integration.signals import Reason
 
 #: Objects per transaction of ``dispatch_history``, and rows per statement.
@@ -84,7 +84,7 @@ def replay(item: Item, actor: object = None) -> None:
         return  # it was never understood, and its body is erased
     finished = type(item)._default_manager.filter(pk=item.pk, state__in=(EventState.PARKED, EventState.DONE))
     updated(finished, state=EventState.APPLIED, attempts=0, error="", dispatched_at=None)
-    updated(ObjectDispatch.objects.filter(of_objects([key_of(item)]), claim_token=""), next_attempt_at=None)
+    updated(ObjectDispatch.objects.filter(of_objects([item.object_key]), claim_token=""), next_attempt_at=None)
 
 
 def dispatch_history(account: str, since: datetime) -> int:
