@@ -23,6 +23,9 @@ export PYTHON_NEWEST ?=
 # Not empty: the versions of .ci/constraints.txt, checked by their hashes, and not the newest.
 LOCKED ?=
 
+# Images of Docker set it. The suites start hundreds of processes, and each would compile the package and the tests again.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := $(VENV)/bin
 QUIETLY := --quiet --quiet --disable-pip-version-check
 # Before a command that takes long: a dot every two seconds, if a person is watching.

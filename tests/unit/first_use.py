@@ -1,6 +1,6 @@
 """Forks fresh processes, whose threads parse every kind of object at once; prints how many of them crashed.
 
-    python -m tests.unit.first_use 2000
+    python -m tests.unit.first_use 200
 
 It runs in a process of its own, because a test process has parsed objects before and has threads that a fork loses.
 """
