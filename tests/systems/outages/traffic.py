@@ -34,7 +34,7 @@ FUNDS = 1_000_000_000
 PAID_AFTER = 1.5
 #: A merchant's pause before the next intent. Without one, two idle cores make a backlog of many minutes.
 PAUSE = 0.2
-DRAIN_SECONDS = 200.0
+DRAIN_SECONDS = 400.0
 _SHOWN = 10
 
 
