@@ -40,7 +40,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' payments_integration/_
 .PHONY: help demo test lint format clean environment
 .PHONY: test-flows test-postgres test-mariadb test-brokers test-deploy test-monitoring test-browser test-contract test-bookkeeping test-office
 .PHONY: test-types test-quickstart test-sandbox test-foreign test-feeds matrix constraints cases simulate simulate-record mutants fuzz load
-.PHONY: test-pgbouncer test-outages failover galera restore upgrade replica growth workers bench
+.PHONY: test-pgbouncer test-outages failover galera patroni restore upgrade replica growth workers bench
 .PHONY: docs docs-serve dist sbom release-check
 
 help: ## Show this
@@ -64,7 +64,7 @@ test-mariadb: $(VENV)/.ready-mysql ## The tests that use a database, on MariaDB:
 test-pgbouncer: $(VENV)/.ready-dev ## The same through PgBouncer in transaction mode, in front of a new PostgreSQL
 	$(RUN) -m tests.clusters pgbouncer -- $(RUN) -m pytest $(PYTEST_ARGS) --reuse-db -m "not own_session" $(SUITE)
 
-test-outages: $(VENV)/.ready-brokers $(VENV)/.ready-mysql ## Failover, Galera, restore, upgrade, replica, and load through PgBouncer, each small
+test-outages: $(VENV)/.ready-brokers $(VENV)/.ready-mysql ## Failover, Galera, Patroni, restore, upgrade, replica, and load through PgBouncer, each small
 	$(RUN) -m pytest tests/systems/outages
 
 test-brokers: $(VENV)/.ready-brokers ## Celery workers and beat over Redis and RabbitMQ, on PostgreSQL
@@ -131,11 +131,12 @@ fuzz: $(VENV)/.ready-fuzz ## SECONDS=60 of hostile bytes for each place that rea
 load: $(VENV)/.ready-brokers ## 10,000 webhooks while the worker is killed: gunicorn, PostgreSQL, Redis
 	$(RUN) benchmarks/load.py $(ARGS)
 
-failover galera restore upgrade replica: $(VENV)/.ready-brokers $(VENV)/.ready-mysql
+failover galera patroni restore upgrade replica: $(VENV)/.ready-brokers $(VENV)/.ready-mysql
 	$(RUN) -m tests.systems.outages.$@ $(ARGS)
 
-failover: ## PostgreSQL killed under load, with a synchronous standby; ARGS="--seconds 60" for longer, as for the next four
+failover: ## PostgreSQL killed under load, with a synchronous standby; ARGS="--seconds 60" for longer, as for the next five
 galera: ## A node of a MariaDB cluster killed under load, which joins again; ARGS=--everywhere has all three nodes written to
+patroni: ## Three nodes under Patroni: the leader killed, switched over and cut off under load; ARGS=--asynchronous shows what is lost
 restore: ## A dump taken under load, restored after a disaster
 upgrade: ## A new version with a migration under load
 replica: ## A replica that stands still under load

@@ -1,4 +1,5 @@
-"""Databases of more than one process: a standby that follows a primary, PgBouncer before a server, a Galera cluster.
+"""Databases of more than one process: a standby that follows a primary, PgBouncer before a server, a Galera cluster,
+and PostgreSQL under Patroni.
 
     python -m tests.clusters pgbouncer -- pytest tests/unit
 
@@ -7,17 +8,20 @@ runs the command with ``TEST_DATABASE_URL`` set to PgBouncer in transaction mode
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 from tests import servers
-from tests.servers import MariaDB, Postgres, Server, binary, free_port, listens
+from tests.servers import START_SECONDS, MariaDB, Postgres, Server, binary, free_port, listens, wait_until
+from tests.systems.brokers.proxy import Proxy
 
 #: The name under which a standby announces itself.
 STANDBY = "standby"
@@ -41,7 +45,7 @@ class Primary(Postgres):
         self.ask(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY}'")
         self.ask("SELECT pg_reload_conf()")
         state = "SELECT sync_state FROM pg_stat_replication"
-        servers.wait_until(lambda: self.ask(state) == "sync", 30, "the standby to be synchronous")
+        wait_until(lambda: self.ask(state) == "sync", 30, "the standby to be synchronous")
 
     def dump(self, database: str) -> Path:
         """A dump of a database, taken now; the file is gone with the server."""
@@ -59,12 +63,18 @@ class Primary(Postgres):
 
     def crash(self) -> None:
         """SIGKILL to the server and to every backend, which has a session of its own: the machine is gone."""
-        pid = int((self.directory / "data" / "postmaster.pid").read_text().split()[0])
+        self._kill_postgres()
+        self.kill()
+
+    def _kill_postgres(self) -> None:
+        data = self.directory / "data"
+        pid = int((data / "postmaster.pid").read_text().split()[0])
+        if Path(f"/proc/{pid}/cwd").readlink() != data.resolve():
+            return  # it has ended, and another process has its id
         # The parent first: it would start the server again.
         for process in (pid, *_children(pid)):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-        self.kill()
 
 
 class Standby(Primary):
@@ -202,6 +212,183 @@ def galera(number: int = 3) -> Iterator[list[GaleraNode]]:
         for node in nodes:
             node.join([other for other in nodes if other is not node])
         yield nodes
+
+
+class Etcd(Server):
+    """One node of etcd, in which the nodes of Patroni agree who leads."""
+
+    package = "etcd-server"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        peer = f"http://127.0.0.1:{free_port()}"
+        options = {
+            "--data-dir": str(self.directory / "data"),
+            "--listen-client-urls": self.url,
+            "--advertise-client-urls": self.url,
+            "--listen-peer-urls": peer,
+            "--initial-advertise-peer-urls": peer,
+            "--initial-cluster": f"default={peer}",
+        }
+        return [binary("etcd", self.package), *(part for option in options.items() for part in option)]
+
+    def answers(self) -> bool:
+        """It listens before it knows the version of its cluster, and Patroni cannot do without that."""
+        return super().answers() and json.loads(_ask("GET", self.port, "/version"))["etcdcluster"] != "not_decided"
+
+
+class PatroniNode(Primary):
+    """One node of Patroni with its PostgreSQL. The first one that starts makes the database, others copy it."""
+
+    def __init__(self, etcd: Etcd, name: str, *, synchronous: bool) -> None:
+        super().__init__()
+        self.name, self._synchronous, self._rest_port = name, synchronous, free_port()
+        #: How it finds etcd, and how the other nodes find its PostgreSQL. Clients go to ``port``.
+        self.to_etcd, self.to_postgres = Proxy(etcd.port), Proxy(self.port)
+
+    def prepare(self) -> None:
+        self.to_etcd.__enter__()
+        self.to_postgres.__enter__()
+        (self.directory / "patroni.yml").write_text(json.dumps(self._settings()))  # YAML reads JSON
+
+    def _settings(self) -> dict[str, Any]:
+        rest = f"127.0.0.1:{self._rest_port}"
+        parameters = {"fsync": "off", "max_connections": 200, "unix_socket_directories": str(self.directory)}
+        return {
+            "scope": "payments",
+            "name": self.name,
+            "restapi": {"listen": rest, "connect_address": rest},
+            # Without use_proxies it asks etcd for its address, and then goes there directly.
+            "etcd3": {"host": f"127.0.0.1:{self.to_etcd.port}", "use_proxies": True},
+            "bootstrap": {
+                "dcs": {
+                    # The shortest times that Patroni allows.
+                    "ttl": 20,
+                    "loop_wait": 1,
+                    "retry_timeout": 3,
+                    "synchronous_mode": self._synchronous,
+                    "postgresql": {"use_pg_rewind": True, "parameters": {"wal_log_hints": "on"}},
+                },
+                "initdb": ["no-sync", {"encoding": "UTF8"}, {"auth": "trust"}],
+            },
+            "postgresql": {
+                "listen": f"127.0.0.1:{self.port}",
+                "connect_address": f"127.0.0.1:{self.to_postgres.port}",
+                "data_dir": str(self.directory / "data"),
+                "bin_dir": str(Path(self._binary("postgres")).parent),
+                "authentication": {"superuser": {"username": "postgres"}, "replication": {"username": "postgres"}},
+                "parameters": parameters,
+                "pg_hba": [f"host {databases} all 127.0.0.1/32 trust" for databases in ("all", "replication")],
+            },
+        }
+
+    def environment(self) -> dict[str, str]:
+        return {"HOME": str(self.directory)}  # a file with passwords
+
+    def command(self) -> list[str]:
+        return [binary("patroni", "patroni"), str(self.directory / "patroni.yml")]
+
+    def kill(self) -> None:
+        """SIGKILL to Patroni first, which would start PostgreSQL again."""
+        super().kill()
+        with suppress(OSError):  # it has not started, or has ended
+            self._kill_postgres()
+
+    def crash(self) -> None:
+        self.kill()
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        for way in (self.to_etcd, self.to_postgres):
+            way.__exit__(None, None, None)
+
+    def leads(self) -> bool:
+        """Whether it accepts writes."""
+        import psycopg  # noqa: PLC0415
+
+        with suppress(psycopg.OperationalError):
+            return self.ask("SELECT pg_is_in_recovery()") is False
+        return False
+
+    def switch_over(self) -> None:
+        """Give the lead to another node, in order."""
+        _ask("POST", self._rest_port, "/switchover", {"leader": self.name})
+
+    def is_followed(self, by: int) -> bool:
+        """Whether it leads, so many nodes follow, and one of them may take over without loss if there has to be one.
+
+        After a change of the leader it takes Patroni some seconds to name that one. Until then none takes over.
+        """
+        streaming = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+        if not self.leads() or self.ask(streaming) != by:
+            return False
+        roles = [member["role"] for member in json.loads(_ask("GET", self._rest_port, "/cluster"))["members"]]
+        return not self._synchronous or "sync_standby" in roles
+
+    def ahead_of(self, node: PatroniNode) -> int:
+        """How many bytes this leader has written and that node has not."""
+        lag = "pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn)::bigint"
+        return int(self.ask(f"SELECT {lag} FROM pg_stat_replication WHERE application_name = '{node.name}'"))
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """It receives nothing from its leader meanwhile, and answers everyone."""
+        receiver = self.ask("SELECT pid FROM pg_stat_wal_receiver")
+        os.kill(receiver, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(receiver, signal.SIGCONT)
+
+
+class PatroniCluster:
+    """Nodes that can be killed, cut off and started again."""
+
+    def __init__(self, nodes: list[PatroniNode]) -> None:
+        self.nodes = nodes
+
+    def leader(self) -> PatroniNode:
+        """The node that leads, as soon as all others follow it."""
+        return self._first(lambda node: node.is_followed(len(self.nodes) - 1), "all nodes to follow one that leads")
+
+    def successor(self, of: PatroniNode) -> PatroniNode:
+        """Another node, as soon as it leads."""
+        return self._first(lambda node: node is not of and node.leads(), "another node to lead")
+
+    def laggard(self, leader: PatroniNode) -> PatroniNode:
+        """A node that the leader does not wait for."""
+        name = leader.ask("SELECT application_name FROM pg_stat_replication WHERE sync_state = 'async'")
+        return next(node for node in self.nodes if node.name == name)
+
+    def _first(self, condition: Callable[[PatroniNode], bool], what: str) -> PatroniNode:
+        found: PatroniNode = wait_until(
+            lambda: next((node for node in self.nodes if condition(node)), None), START_SECONDS, what
+        )
+        return found
+
+
+@contextmanager
+def patroni(*, synchronous: bool = True) -> Iterator[PatroniCluster]:
+    """A cluster of three nodes. ``synchronous``: a commit is confirmed when a second one has it as well."""
+    with ExitStack() as stack:
+        etcd = stack.enter_context(Etcd())
+        names = ("node0", "node1", "node2")
+        nodes = [stack.enter_context(PatroniNode(etcd, name, synchronous=synchronous)) for name in names]
+        yield PatroniCluster(nodes)
+
+
+def _ask(method: str, port: int, path: str, body: dict[str, str] | None = None) -> str:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=START_SECONDS)) as connection:
+        connection.request(method, path, json.dumps(body) if body else None)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    if answer.status != 200:
+        raise RuntimeError(f"{path} answers {answer.status}: {text}")
+    return text
 
 
 def _children(pid: int) -> list[int]:

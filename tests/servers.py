@@ -78,18 +78,22 @@ class Server(ABC):
 
     def start(self) -> None:
         """Start, with the data that is there, and wait until it answers."""
-        log = (self.directory / "log").open("ab")
-        self._process = subprocess.Popen(
-            [*self._as_user(), *self.command()],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=self.directory,
-            env={**os.environ, **self.environment()},
-            start_new_session=True,
-        )
-        log.close()
-        wait_until(self.answers, START_SECONDS, f"{type(self).__name__} to answer; see {self.directory / 'log'}")
+        path = self.directory / "log"
+        with path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._as_user(), *self.command()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.directory,
+                env={**os.environ, **self.environment()},
+                start_new_session=True,
+            )
+        try:
+            wait_until(self.answers, START_SECONDS, f"{type(self).__name__} to answer")
+        except AssertionError as error:
+            # The directory is removed.
+            raise AssertionError(f"{error}; it wrote last: {path.read_text(errors='replace')[-2000:]}") from None
 
     def stop(self) -> None:
         """End it in order; the data stays."""

@@ -9,7 +9,7 @@ from types import TracebackType
 
 
 class Proxy:
-    """Listens on a port of its own and passes everything on; see :meth:`silence`."""
+    """Listens on a port of its own and passes everything on; see :meth:`silence` and :meth:`cut`."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -17,6 +17,7 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
         self._open: list[socket.socket] = []
         self._silent: set[socket.socket] = set()
+        self._is_cut = False
         self._threads: list[threading.Thread] = []
 
     def silence(self) -> int:
@@ -24,6 +25,14 @@ class Proxy:
         alive = {connection for connection in self._open if connection.fileno() >= 0}
         self._silent |= alive
         return len(alive) // 2
+
+    def cut(self) -> None:
+        """New connections carry nothing either, until :meth:`mend`."""
+        self._is_cut = True
+        self.silence()
+
+    def mend(self) -> None:
+        self._is_cut = False
 
     def lead_to(self, target: int) -> None:
         """New connections go there from now on."""
@@ -62,6 +71,8 @@ class Proxy:
                 continue
             broker.settimeout(None)
             self._open += [client, broker]
+            if self._is_cut:
+                self._silent |= {client, broker}
             self._start(self._pass_on, client, broker)
             self._start(self._pass_on, broker, client)
 

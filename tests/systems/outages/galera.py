@@ -36,22 +36,14 @@ def under_load(options: argparse.Namespace) -> bool:
                 time.sleep(options.seconds)
                 problems = []
                 if not options.everywhere:
-                    acknowledged = traffic.acknowledged()
                     nodes[0].kill()
                     wait_until(lambda: nodes[1].has_applied(nodes[2]), 60, "the others to have what the node had sent")
                     way.lead_to(nodes[1].port)
-                    problems = lost(traffic.missing(*acknowledged))
+                    problems = lost(traffic.missing())
                     time.sleep(options.seconds)
                     nodes[0].start()
                 time.sleep(options.seconds)
-                traffic.end()
-                drained = traffic.drain()
-                problems += traffic.judge()
-                merchants, provider = traffic.silence()
-                traffic.show()
-            print(f"without a call answered      {merchants:>8.1f}  s")
-            print(f"without a webhook answered   {provider:>8.1f}  s")
-            print(f"drained within               {drained:>8.1f}  s after the last call")
+                problems += traffic.conclude()
             return show_problems(problems)
 
 

@@ -37,14 +37,13 @@ def restore(options: argparse.Namespace) -> bool:
                 dump = primary.dump("payments")
                 dumped, meanwhile = time.monotonic() - began, len(traffic.intents) - known
                 time.sleep(options.seconds)
-                acknowledged = traffic.acknowledged()
                 for process in installation.processes.all:
                     process.kill()
                 primary.crash()
                 traffic.end()
                 with fresh:
                     fresh.restore(dump, "payments")
-                    forgotten = traffic.missing(*acknowledged)
+                    forgotten = traffic.missing()
                     began = time.monotonic()
                     call_command("payments_reconcile", full=True)
                     reconciled = time.monotonic() - began

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.systems.outages.patroni import Reign, two_at_once
+
 ROOT = Path(__file__).resolve().parents[3]
 #: Of a proof, on a busy machine.
 PATIENCE = 600
@@ -53,6 +55,20 @@ def test_a_failover_under_load_loses_and_doubles_nothing() -> None:
 @pytest.mark.promise(5)
 def test_a_node_of_a_cluster_that_is_killed_under_load_loses_and_doubles_nothing() -> None:
     assert_true(run("galera"))
+
+
+@pytest.mark.case(118)
+@pytest.mark.promise(1)
+@pytest.mark.promise(5)
+def test_a_cluster_that_loses_its_leader_in_four_ways_under_load_loses_and_doubles_nothing() -> None:
+    assert_true(run("patroni", "--merchants", "2"))
+
+
+def test_two_leaders_at_the_same_moment_are_found() -> None:
+    in_turn = [Reign("node0", 0.0, 2.0), Reign("node1", 2.5, 4.0)]
+    assert two_at_once(in_turn) == []
+    found = two_at_once([*in_turn, Reign("node2", 3.9, 5.0)])
+    assert found == ["node1 and node2 accepted writes at the same time"]
 
 
 @pytest.mark.promise(4)

@@ -34,7 +34,7 @@ FUNDS = 1_000_000_000
 PAID_AFTER = 1.5
 #: A merchant's pause before the next intent. Without one, two idle cores make a backlog of many minutes.
 PAUSE = 0.2
-DRAIN_SECONDS = 200.0
+DRAIN_SECONDS = 400.0
 _SHOWN = 10
 
 
@@ -147,19 +147,28 @@ class Traffic:
 
     # what came of it
 
-    def acknowledged(self) -> tuple[set[str], set[str]]:
-        """What must not be lost from now on: the keys of calls, and the ids of events."""
-        keys = {intent.key for intent in self.intents if intent.acknowledged}
-        return keys, {entry["event_id"] for entry in self._engine.deliveries if entry["acknowledged"]}
-
-    def missing(self, keys: set[str], events: set[str]) -> list[str]:
-        """Which of these the database does not have now. What is lost may come back later: merchants ask again with
-        the same key, and reconciliation reads the events again.
+    def missing(self) -> list[str]:
+        """What was acknowledged and the database does not have now: keys of calls, and ids of events. It may come back
+        later: merchants ask again with the same key, and reconciliation reads the events again.
         """
         connection.close()  # it may lead to a server that is gone
+        keys = {intent.key for intent in self.intents if intent.acknowledged}
+        events = {entry["event_id"] for entry in self._engine.deliveries if entry["acknowledged"]}
         lost = keys - set(Operation.objects.values_list("idempotency_key", flat=True))
         lost |= events - set(Event.objects.values_list("pk", flat=True))
         return sorted(lost)
+
+    def conclude(self) -> list[str]:
+        """End, wait until all is done, judge, and print what was measured; what is lost or doubled."""
+        self.end()
+        drained = self.drain()
+        problems = self.judge()
+        self.show()
+        merchants, provider = self.silence()
+        print(f"without a call answered      {merchants:>8.1f}  s at most")
+        print(f"without a webhook answered   {provider:>8.1f}  s at most")
+        print(f"drained within               {drained:>8.1f}  s after the last call")
+        return problems
 
     def drain(self) -> float:
         """Wait until nothing is left to do, on either side; returns the seconds that it took."""
@@ -215,7 +224,7 @@ class Traffic:
             wrong += [f"{key} was made twice" for key, times in Counter(made).items() if times > 1]
             wrong += [f"{name} is nobody's {kind}" for name in sorted(theirs.keys() - set(made))]
             wrong += [f"{name} is not there" for name in sorted(set(made) - theirs.keys())]
-        wrong += lost(self.missing(*self.acknowledged()))
+        wrong += lost(self.missing())
         services.sync_balances()
         try:
             self._installation.assert_true()
@@ -223,15 +232,18 @@ class Traffic:
             wrong.append(f"the mirror differs: {traceback.format_exc()[-2000:]}")
         return wrong
 
-    def silence(self) -> tuple[float, float]:
-        """The longest time in which nothing was acknowledged: to merchants, and to the provider."""
+    def silence(self, since: float = 0.0) -> tuple[float, float]:
+        """The longest time in which nothing was acknowledged, and that ended after ``since``: to merchants, and to the
+        provider.
+        """
         last = self.moments[-1]
         deliveries = [
             datetime.fromisoformat(entry["at"]).timestamp()
             for entry in self._engine.deliveries
             if entry["acknowledged"]
         ]
-        return _longest_gap(self.moments), _longest_gap([moment for moment in deliveries if moment <= last])
+        deliveries = [moment for moment in deliveries if moment <= last]
+        return _longest_gap(self.moments, since), _longest_gap(deliveries, since)
 
     def show(self) -> None:
         kinds = Counter(intent.kind for intent in self.intents)
@@ -255,8 +267,8 @@ def show_problems(problems: list[str]) -> bool:
     return not problems
 
 
-def _longest_gap(moments: list[float]) -> float:
-    return max(after - before for before, after in pairwise(sorted(moments)))
+def _longest_gap(moments: list[float], since: float) -> float:
+    return max(after - before for before, after in pairwise(sorted(moments)) if after > since)
 
 
 def _payment(key: str) -> str:

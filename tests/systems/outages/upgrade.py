@@ -60,11 +60,7 @@ def upgrade(options: argparse.Namespace) -> bool:
                 site.send(signal.SIGHUP)
                 installation.wait("the old site to be gone", lambda: not set(old) & set(site.children()))
                 time.sleep(options.seconds)
-                traffic.end()
-                drained = traffic.drain()
-                problems = traffic.judge()
-                merchants, provider = traffic.silence()
-                traffic.show()
+                problems = traffic.conclude()
             by = {
                 who: primary.ask(
                     f"SELECT count(*) FROM payments_integration_event WHERE stored_by = '{who}'", database="payments"
@@ -77,9 +73,6 @@ def upgrade(options: argparse.Namespace) -> bool:
             print(f"migrated within              {migrated:>8.1f}  s, the start of manage.py included")
             print(f"worker and beat restarted    {restarted:>8.1f}  s, until the old worker's pass is over")
             print(f"events stored                {'':>8}  {by['old']} by the old code, {by['new']} by the new")
-            print(f"without a call answered      {merchants:>8.1f}  s at most")
-            print(f"without a webhook answered   {provider:>8.1f}  s at most")
-            print(f"drained within               {drained:>8.1f}  s after the last call")
             return show_problems(problems)
 
 
