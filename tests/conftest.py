@@ -16,12 +16,14 @@ from payments_integration.contrib.backoffice.apps import write_terms
 from payments_integration.models import Event
 from payments_integration.projection import forget_contacts, forget_keys, forget_secrets
 from payments_integration.signals import attention, event_received, status_changed
+from tests import emptying
 from tests.databases import SQLITE, uses_database
 from tests.factories.receivers.models import ReceiverCall
 
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+emptying.install()
 
 _DESELECTED = pytest.StashKey[int]()
 

@@ -1,0 +1,71 @@
+"""Empty the database after a test that commits, as Django's ``flush`` does, in a tenth of the time.
+
+``flush`` also truncates the tables that are empty, and has every permission and content type of all models made anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.management import call_command
+from django.core.management.color import no_style
+from django.db import DatabaseError, connections
+from django.test import TransactionTestCase
+
+#: ``migrate`` fills them. Tests leave them as they are, or ``flush`` puts them right.
+_KEPT = ("django_content_type", "auth_permission")
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The statement that finds the tables with rows, and what it must find in those that are kept."""
+
+    sql: str
+    tables: list[str]
+    kept: tuple[int, ...]
+
+
+_looks: dict[str, _Look] = {}
+
+
+def install() -> None:
+    TransactionTestCase._fixture_teardown = _teardown  # type: ignore[attr-defined]
+
+
+def _teardown(case: Any) -> None:
+    for alias in case._databases_names(include_mirrors=False):
+        if alias not in _looks or not _empty(alias, _looks[alias]):
+            call_command("flush", verbosity=0, interactive=False, database=alias, reset_sequences=False)
+            _looks[alias] = _look(alias)
+
+
+def _look(alias: str) -> _Look:
+    connection = connections[alias]
+    quote = connection.ops.quote_name
+    names = connection.introspection.django_table_names(only_existing=True, include_views=False)
+    tables = sorted({*names} - {*_KEPT})
+    columns = [f"(SELECT COUNT(*) FROM {quote(name)})" for name in _KEPT]
+    columns += [f"EXISTS(SELECT 1 FROM {quote(name)})" for name in tables]
+    sql = f"SELECT {', '.join(columns)}"
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return _Look(sql, tables, cursor.fetchone()[: len(_KEPT)])
+
+
+def _empty(alias: str, look: _Look) -> bool:
+    """Return False if only ``flush`` can: a table is gone, or one that is kept was changed."""
+    connection = connections[alias]
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(look.sql)
+            found = cursor.fetchone()
+    except DatabaseError:
+        return False
+    if found[: len(_KEPT)] != look.kept:
+        return False
+    filled = [table for table, is_filled in zip(look.tables, found[len(_KEPT) :], strict=True) if is_filled]
+    if filled:
+        cascade = connection.vendor == "postgresql"  # it truncates no table to which another refers
+        connection.ops.execute_sql_flush(connection.ops.sql_flush(no_style(), filled, allow_cascade=cascade))
+    return True
