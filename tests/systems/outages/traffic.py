@@ -61,6 +61,8 @@ class Traffic:
         self.unexpected: list[str] = []
         #: When a merchant had something acknowledged.
         self.moments: list[float] = []
+        #: What was missing when all was done, before merchants asked again.
+        self.unasked: list[str] = []
         self._installation = installation
         self._engine = installation.provider.engine
         self._ended, self._stopped = threading.Event(), threading.Event()
@@ -162,6 +164,7 @@ class Traffic:
         """End, wait until all is done, judge, and print what was measured; what is lost or doubled."""
         self.end()
         drained = self.drain()
+        self.unasked = self.missing()
         problems = self.judge()
         self.show()
         merchants, provider = self.silence()
