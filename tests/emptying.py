@@ -43,14 +43,15 @@ def _teardown(case: Any) -> None:
 def _look(alias: str) -> _Look:
     connection = connections[alias]
     quote = connection.ops.quote_name
-    names = connection.introspection.django_table_names(only_existing=True, include_views=False)
-    tables = sorted({*names} - {*_KEPT})
-    columns = [f"(SELECT COUNT(*) FROM {quote(name)})" for name in _KEPT]
+    names = {*connection.introspection.django_table_names(only_existing=True, include_views=False)}
+    tables, kept = sorted(names - {*_KEPT}), sorted(names & {*_KEPT})
+    columns = [f"(SELECT COUNT(*) FROM {quote(name)})" for name in kept]
     columns += [f"EXISTS(SELECT 1 FROM {quote(name)})" for name in tables]
-    sql = f"SELECT {', '.join(columns)}"
+    # A database that another program writes to has none of Django's tables.
+    sql = f"SELECT {', '.join(columns) or 'NULL'}"
     with connection.cursor() as cursor:
         cursor.execute(sql)
-        return _Look(sql, tables, cursor.fetchone()[: len(_KEPT)])
+        return _Look(sql, tables, cursor.fetchone()[: len(kept)])
 
 
 def _empty(alias: str, look: _Look) -> bool:
@@ -62,9 +63,10 @@ def _empty(alias: str, look: _Look) -> bool:
             found = cursor.fetchone()
     except DatabaseError:
         return False
-    if found[: len(_KEPT)] != look.kept:
+    kept = len(look.kept)
+    if found[:kept] != look.kept:
         return False
-    filled = [table for table, is_filled in zip(look.tables, found[len(_KEPT) :], strict=True) if is_filled]
+    filled = [table for table, is_filled in zip(look.tables, found[kept:], strict=False) if is_filled]
     if filled:
         cascade = connection.vendor == "postgresql"  # it truncates no table to which another refers
         connection.ops.execute_sql_flush(connection.ops.sql_flush(no_style(), filled, allow_cascade=cascade))
