@@ -1,6 +1,6 @@
-"""Empty the database after a test that commits, as Django's ``flush`` does, in a tenth of the time.
+"""Empty the database after a test that commits.
 
-``flush`` also truncates the tables that are empty, and has every permission and content type of all models made anew.
+Django's ``flush`` also truncates empty tables, and makes every permission and content type again.
 """
 
 from __future__ import annotations

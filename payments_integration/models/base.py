@@ -77,7 +77,7 @@ class OfObject(Row):
 
 
 class ObjectRef(OfObject):
-    """The same, with the fields for it."""
+    """A row about one object of one account, with the three fields that name it."""
 
     account: str = fields.ExactCharField(_("account"), max_length=64)
     object_kind: str = fields.CharField(_("object"), max_length=64)

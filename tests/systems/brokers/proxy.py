@@ -9,7 +9,7 @@ from types import TracebackType
 
 
 class Proxy:
-    """Listens on a port of its own and passes everything on; see :meth:`silence` and :meth:`cut`."""
+    """Listens on its own port and passes everything on, until :meth:`silence` or :meth:`cut`."""
 
     def __init__(self, target: int) -> None:
         self._target = target
