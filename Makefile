@@ -68,7 +68,7 @@ test-outages: $(VENV)/.ready-brokers $(VENV)/.ready-mysql ## Failover, Galera, P
 	$(RUN) -m pytest tests/systems/outages
 
 test-brokers: $(VENV)/.ready-brokers ## Celery workers and beat over Redis and RabbitMQ, on PostgreSQL
-	$(RUN) -m pytest tests/systems/brokers
+	$(RUN) -m pytest $(PYTEST_ARGS) tests/systems/brokers
 
 test-deploy: $(VENV)/.ready-brokers ## The example under gunicorn
 	$(RUN) -m pytest tests/systems/deploy

@@ -1,8 +1,8 @@
 # Sections of a run, in lanes that run side by side. Sourced by .ci/run.
 #
 #   lanes FUNCTION…            run each function in a lane of its own, until all have ended
-#   section TITLE COMMAND…     in a lane: run one command, or a function that is exported; then print its output and
-#                              its duration
+#   section TITLE COMMAND…     in a lane: run one command, or a function that is exported; then print its output, and
+#                              its seconds and those of its processes on a core (without servers that are killed)
 #
 # The output of a section is printed in one piece when the section ends. A section that fails stops all lanes; its
 # output is then the last thing printed, after the table of sections. However the run ends, its processes end with it.
@@ -15,17 +15,18 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 section() {
-  local title=$1 began=$SECONDS result=ok log
+  local title=$1 began=$SECONDS result=ok log user=0 system=0 TIMEFORMAT='%0U %0S'
   shift
   log=$(mktemp "$work/log.XXXXXX")
   printf '=== %s: started\n' "$title"
   # In a shell of its own: here "||" would switch "set -e" off inside a function.
-  bash -euo pipefail -c '"$@"' "$title" "$@" >"$log" 2>&1 || result=failed
+  { time bash -euo pipefail -c '"$@"' "$title" "$@" >"$log" 2>&1 || result=failed; } 2>"$log.times"
+  read -r user system <"$log.times" || true
   local seconds=$((SECONDS - began))
   {
     flock 9
     if [ -e "$work/stopping" ]; then result=stopped; fi
-    printf '%s\t%s\t%s\n' "$title" "$seconds" "$result" >>"$work/table"
+    printf '%s\t%s\t%s\t%s\n' "$title" "$seconds" $((user + system)) "$result" >>"$work/table"
     case $result in
       ok)
         printf '\n=== %s\n' "$title"
@@ -90,14 +91,14 @@ stop() {
 }
 
 finish() {
-  local status=$1 title seconds result
+  local status=$1 title seconds busy result
   trap '' INT TERM HUP
   trap - EXIT
   set +e
   stop
-  printf '\n%-64s %8s  %s\n' section seconds result
-  while IFS=$'\t' read -r title seconds result; do
-    printf '%-64s %8d  %s\n' "$title" "$seconds" "$result"
+  printf '\n%-64s %8s %8s  %s\n' section seconds busy result
+  while IFS=$'\t' read -r title seconds busy result; do
+    printf '%-64s %8d %8d  %s\n' "$title" "$seconds" "$busy" "$result"
   done <"$work/table"
   printf '%-64s %8d\n' 'in all' "$SECONDS"
   if [ -e "$work/failed" ]; then cat "$work/failed"; fi

@@ -64,12 +64,12 @@ def _places(item: pytest.Item) -> list[str]:
     # The plugin is loaded before Django is set up.
     from django.conf import settings  # noqa: PLC0415
 
-    from tests.databases import uses_database  # noqa: PLC0415
+    from tests.databases import depends_on_database  # noqa: PLC0415
 
     if item.path.parent.name == "outages":
         return [POSTGRES]  # of its own; this process uses none
-    # A test that uses no database runs once, and proves its case for all of them.
-    places = [_ENGINES[settings.DATABASES["default"]["ENGINE"]]] if uses_database(item) else list(ALL)
+    # A test for which any database will do proves its case for all of them.
+    places = [_ENGINES[settings.DATABASES["default"]["ENGINE"]]] if depends_on_database(item) else list(ALL)
     callspec = getattr(item, "callspec", None)
     if callspec is not None:
         values = [value for value in callspec.params.values() if isinstance(value, str)]

@@ -17,7 +17,7 @@ from payments_integration.models import Event
 from payments_integration.projection import forget_contacts, forget_keys, forget_secrets
 from payments_integration.signals import attention, event_received, status_changed
 from tests import emptying
-from tests.databases import SQLITE, uses_database
+from tests.databases import SQLITE, depends_on_database
 from tests.factories.receivers.models import ReceiverCall
 
 # How long an example takes says more about the machine than about the code.
@@ -30,19 +30,21 @@ _DESELECTED = pytest.StashKey[int]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--every-test", action="store_true", help="on a database server run the tests that use no database as well"
+        "--every-test", action="store_true", help="on a database server run the tests of any database as well"
     )
-    parser.addoption("--without-database", action="store_true", help="run only the tests that use no database")
+    parser.addoption(
+        "--any-database", action="store_true", help="run only the tests that use no database, or for which any will do"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On a server, leave out the tests that use no database: ``make test`` has run them."""
-    if config.getoption("without_database"):
-        left_out = [item for item in items if uses_database(item)]
+    """On a server, leave out the tests for which any database will do: ``make test`` has run them."""
+    if config.getoption("any_database"):
+        left_out = [item for item in items if depends_on_database(item)]
     elif SQLITE or config.getoption("every_test"):
         return
     else:
-        left_out = [item for item in items if not uses_database(item)]
+        left_out = [item for item in items if not depends_on_database(item)]
     config.stash[_DESELECTED] = len(left_out)
     if left_out:
         kept = {*items} - {*left_out}
@@ -63,8 +65,8 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if count := config.stash.get(_DESELECTED, 0):
-        use = "a database" if config.getoption("without_database") else "no database. --every-test runs them as well"
-        terminalreporter.write_line(f"{count} tests deselected: they use {use}.")
+        why = "each database must run them" if config.getoption("any_database") else "any database will do"
+        terminalreporter.write_line(f"{count} tests deselected: {why}. --every-test runs them as well.")
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 
 from tests import cases
 from tests.catalogue import ALL, BY_NUMBER, CASES, GUNICORN, RABBITMQ, REDIS, Case
-from tests.databases import uses_database
+from tests.databases import depends_on_database
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -137,17 +137,17 @@ def test_a_case_that_is_not_in_the_catalogue_is_an_error(pytester: pytest.Pytest
 
 def test_a_test_without_a_database_proves_its_case_on_all_of_them(request: pytest.FixtureRequest) -> None:
     """It runs once, so that one run must count everywhere."""
-    assert not uses_database(request.node)
+    assert not depends_on_database(request.node)
     assert set(cases._places(request.node)) == set(ALL)
 
 
 def test_a_fixture_that_opens_the_database_counts_as_using_it(
     request: pytest.FixtureRequest, admin_user: object
 ) -> None:
-    assert uses_database(request.node)
+    assert depends_on_database(request.node)
     assert len(cases._places(request.node)) == 1
 
 
 @pytest.mark.django_db
 def test_a_marker_that_opens_the_database_counts_as_using_it(request: pytest.FixtureRequest) -> None:
-    assert uses_database(request.node)
+    assert depends_on_database(request.node)

@@ -58,8 +58,11 @@ def main(arguments: list[str]) -> int:
     if options.database:
         os.environ["TEST_DATABASE_URL"] = options.database
     begun = time.monotonic()
-    if options.record and not _next_part(options):
-        return 0
+    if options.record:
+        if not _next_part(options):
+            return 0
+    elif options.replay is None:
+        options.batch = min(options.batch, -(-options.schedules // options.jobs))
     seeds = [options.seed * 1_000_000 + number for number in range(-(-options.schedules // options.batch))]
     if options.replay is not None:
         seeds = [options.replay]
@@ -105,7 +108,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--schedules", type=int, default=1000, help="how many to run")
     parser.add_argument("--seed", type=int, default=1, help="the first batch's; the others' follow from it")
-    parser.add_argument("--batch", type=int, default=50, help="schedules per batch")
+    parser.add_argument("--batch", type=int, default=50, help="schedules per batch, at most")
     parser.add_argument("--steps", type=int, default=30, help="steps of a schedule at most")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--database", default="", help="the URL of a database server")

@@ -19,7 +19,7 @@ from kombu import Connection
 from tests.servers import Postgres, RabbitMQ, Redis, Server
 from tests.systems.brokers.installation import Installation
 
-NAME = "test_payments_brokers"
+NAME = f"test_payments_brokers_{os.getpid()}"
 #: The queue of an account that has one of its own.
 APART = "payments-second"
 

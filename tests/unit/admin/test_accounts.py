@@ -15,7 +15,7 @@ from payments_integration import checkout
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
-pytestmark = [pytest.mark.django_db, pytest.mark.case(145)]
+pytestmark = [pytest.mark.django_db, pytest.mark.case(145), pytest.mark.any_database]
 
 BASE = {"BASE_URL": "http://127.0.0.1:9"}
 BADGE = re.compile(r'<p class="pi-test"><strong>TEST</strong>\s*(.*?)</p>', re.DOTALL)

@@ -11,6 +11,8 @@ from django.test import Client
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
+pytestmark = pytest.mark.any_database
+
 OVERVIEW = "/admin/payments_integration/"
 #: How each such text begins.
 MARK = "Not visible to you"

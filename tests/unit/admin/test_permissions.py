@@ -12,6 +12,8 @@ from tests.factories import rows
 from tests.unit.admin.conftest import url
 from tests.unit.admin.routes import OWN, ROUTES, is_for_a_row
 
+pytestmark = pytest.mark.any_database
+
 
 def content(row: Any) -> dict[str, Any]:
     return dict(type(row)._default_manager.filter(pk=row.pk).values().get())

@@ -168,6 +168,7 @@ def test_routes_and_actions_name_existing_permissions() -> None:
     assert named <= set(PERMISSIONS)
 
 
+@pytest.mark.any_database
 @pytest.mark.case(88)
 @pytest.mark.parametrize("who", ["anonymous", "customer", "left"])
 def test_users_who_are_not_staff_are_asked_to_log_in(sent: list[str], places: Places, who: str) -> None:
@@ -188,6 +189,7 @@ def test_users_who_are_not_staff_are_asked_to_log_in(sent: list[str], places: Pl
     assert everything() == before
 
 
+@pytest.mark.any_database
 @pytest.mark.case(88)
 def test_staff_without_permissions_has_no_access(sent: list[str], places: Places) -> None:
     client = member()
@@ -203,6 +205,7 @@ def test_staff_without_permissions_has_no_access(sent: list[str], places: Places
     assert everything() == before
 
 
+@pytest.mark.any_database
 @pytest.mark.case(88)
 @pytest.mark.parametrize("permission", ASKED_FOR)
 def test_each_permission_gives_access_to_its_routes_only(sent: list[str], places: Places, permission: str) -> None:
@@ -216,6 +219,7 @@ def test_each_permission_gives_access_to_its_routes_only(sent: list[str], places
     assert visit(client, mine, lambda route: True) == []
 
 
+@pytest.mark.any_database
 @pytest.mark.case(88)
 def test_permissions_that_no_route_asks_for_give_access_to_nothing(sent: list[str], places: Places) -> None:
     """Most are those by which Django adds and deletes rows. One user has all of them, because they are many."""
@@ -226,6 +230,7 @@ def test_permissions_that_no_route_asks_for_give_access_to_nothing(sent: list[st
     assert everything() == before
 
 
+@pytest.mark.any_database
 @pytest.mark.case(88)
 @pytest.mark.parametrize("permission", ["", *OWN_PERMISSIONS])
 def test_pages_offer_exactly_what_the_permission_allows(sent: list[str], places: Places, permission: str) -> None:
@@ -253,6 +258,7 @@ def test_pages_offer_exactly_what_the_permission_allows(sent: list[str], places:
     assert sent == []
 
 
+@pytest.mark.any_database
 def test_no_page_has_inline_code_and_every_form_has_a_csrf_token(sent: list[str], places: Places) -> None:
     """A strict Content-Security-Policy can be set."""
     client = browser(User.objects.create_superuser("boss"))
@@ -264,6 +270,7 @@ def test_no_page_has_inline_code_and_every_form_has_a_csrf_token(sent: list[str]
             assert found.without_token == 0, route.name
 
 
+@pytest.mark.any_database
 def test_every_page_links_to_the_overview(sent: list[str], places: Places) -> None:
     client = browser(User.objects.create_superuser("boss"))
     link = f'<li><a href="{reverse("admin:app_list", args=[APPS[0]])}"'
@@ -276,6 +283,7 @@ def test_every_page_links_to_the_overview(sent: list[str], places: Places) -> No
     assert [name for name, answer in pages.items() if link not in answer.content.decode()] == []
 
 
+@pytest.mark.any_database
 def test_pages_do_not_link_to_an_overview_that_the_user_may_not_see(sent: list[str], places: Places) -> None:
     place = next(place for place in places if place.route.name == "payment_refund")
     client = member("refund_payment")
@@ -332,6 +340,7 @@ def test_a_permitted_post_sends_a_request(sent: list[str], places: Places, route
     assert sent != []
 
 
+@pytest.mark.any_database
 @pytest.mark.case(80)
 def test_every_post_needs_a_csrf_token(sent: list[str], places: Places) -> None:
     user = User.objects.create_superuser("boss")
@@ -352,6 +361,7 @@ def test_every_post_needs_a_csrf_token(sent: list[str], places: Places) -> None:
             assert client.post(where, {**place.form, "csrfmiddlewaretoken": token}).status_code in DONE, route.name
 
 
+@pytest.mark.any_database
 @pytest.mark.case(80)
 @pytest.mark.parametrize("method", ["get", "head", "options"])
 def test_get_head_and_options_change_and_send_nothing(sent: list[str], places: Places, method: str) -> None:

@@ -17,6 +17,8 @@ from tests.marked import Words, mark_every_message, unmarked
 from tests.unit.admin.conftest import page, url
 from tests.unit.admin.routes import ROUTES, address
 
+pytestmark = pytest.mark.any_database
+
 OVERVIEW = "/admin/payments_integration/"
 #: Values of the rows: addresses, ids, event types, and codes of the provider.
 VALUES = re.compile(

@@ -15,7 +15,7 @@ from payments_integration.api.urls import described
 from payments_integration.models import Operation, Refund, deletion_allowed
 from tests.unit.api.conftest import MIRRORED, Caller, error, make_operation, make_payment
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 PAYMENT = {"amount": 1000, "currency": "CLP", "country": "CL", "method_code": "m"}
 #: method, path, body; the permission of staff; the customer's own, and another customer's answer when they are let in.

@@ -20,7 +20,7 @@ from payments_integration import services
 from payments_integration.api.views.base import ApiView
 from tests.unit.api.conftest import API, Caller, error, make_payment
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 ROOT = Path(__file__).resolve().parents[3]
 PAYMENT = {"amount": 1000, "currency": "CLP", "country": "CL", "method_code": "m"}

@@ -30,6 +30,8 @@ from payments_integration.next_action import ActionType
 from payments_integration.testing import ProviderSandbox
 from tests.unit.api.conftest import Caller
 
+pytestmark = pytest.mark.any_database
+
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:

@@ -18,7 +18,7 @@ from payments_integration.models import Event, Payment
 from tests import factories
 from tests.unit.api.conftest import DESTINATION, PAYER, Caller
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 VIEWS = [f"view_{name}" for name in ("payment", "payout", "refund", "depositreference", "event", "operation")]
 #: Address to the fields of it that are personal.

@@ -12,6 +12,8 @@ from django.urls import clear_url_caches, reverse
 
 from payments_integration import urls
 
+pytestmark = pytest.mark.any_database
+
 
 @pytest.fixture(params=["django_filters", "drf_spectacular"])
 def _not_installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

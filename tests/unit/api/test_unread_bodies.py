@@ -14,7 +14,7 @@ from payments_integration import services
 from tests.factories import rows
 from tests.unit.api.conftest import API, Caller
 
-pytestmark = [pytest.mark.django_db, pytest.mark.promise(5)]
+pytestmark = [pytest.mark.django_db, pytest.mark.promise(5), pytest.mark.any_database]
 
 BODY = b'{"amount": 100}'
 

@@ -7,6 +7,8 @@ from django.core.exceptions import ValidationError
 
 from payments_integration.admin.flows.forms import MoneyField, parse_amount
 
+pytestmark = pytest.mark.any_database
+
 
 @pytest.mark.parametrize(
     ("typed", "currency", "minor"),

@@ -22,6 +22,8 @@ from payments_integration.testing import ProviderSandbox
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 
+pytestmark = pytest.mark.any_database
+
 DESTINATION = {
     "type": "bank_account", "bank_code": "001", "account_number": "000123", "account_type": "checking",
     "holder_name": "Ana <b>Rojas</b>", "holder_document": {"type": "RUT", "number": "12345678-5"},

@@ -16,6 +16,8 @@ from tests.factories import rows
 from tests.unit.admin.conftest import url
 from tests.unit.admin.flows.test_refund import BANK, Service, hidden, initial, submit
 
+pytestmark = pytest.mark.any_database
+
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Service:

@@ -18,6 +18,8 @@ from payments_integration.exceptions import NoAnswer
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 
+pytestmark = pytest.mark.any_database
+
 
 def address() -> str:
     return reverse("admin:payments_integration_payment_methods")

@@ -24,6 +24,8 @@ from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 from tests.unit.admin.flows.test_refund import hidden
 
+pytestmark = pytest.mark.any_database
+
 ADD = "admin:payments_integration_payout_add"
 FORM = {
     "account": "default",

@@ -33,6 +33,8 @@ from payments_integration.models import Operation, Payment, Refund
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
+pytestmark = pytest.mark.any_database
+
 HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 BANK = {
     "bank_code": "001",

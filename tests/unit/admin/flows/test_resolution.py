@@ -25,6 +25,8 @@ from payments_integration.sandbox.faults import Fault
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 
+pytestmark = pytest.mark.any_database
+
 BUTTONS = ("look-up", "send-again", "happened", "others", "never-happened")
 #: Those of an operation that was sent.
 SENT = {"look-up", "send-again", "happened", "never-happened"}

@@ -16,6 +16,8 @@ from payments_integration.validation.text import typed
 from tests.factories import rows
 from tests.unit.admin.lists.test_filters import found
 
+pytestmark = pytest.mark.any_database
+
 PASTED = "\u202d{}\u202c"
 
 

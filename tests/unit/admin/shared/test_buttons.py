@@ -17,6 +17,8 @@ from payments_integration.exceptions import InvalidState, NoAnswer, OutcomeUnkno
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
+pytestmark = pytest.mark.any_database
+
 
 def messages_of(client: Client, address: str, **form: Any) -> list[str]:
     """The messages after a POST that redirects to the row's page."""

@@ -7,6 +7,8 @@ from django.utils import translation
 
 from payments_integration.admin.shared import display
 
+pytestmark = pytest.mark.any_database
+
 
 @pytest.mark.parametrize(
     ("value", "shown"),

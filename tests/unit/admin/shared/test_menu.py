@@ -12,6 +12,8 @@ from django.urls import reverse
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
+pytestmark = pytest.mark.any_database
+
 
 def menu(html: str) -> list[str]:
     """The labels of the menu's links, in their order; the current one has a star."""

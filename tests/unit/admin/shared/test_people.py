@@ -13,6 +13,8 @@ from payments_integration.admin.shared import people
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
+pytestmark = pytest.mark.any_database
+
 PAYER = {
     "device_id": "dev-1", "ip": "10.0.0.1", "loyalty": {"tier": "gold", "since": 2020}, "phone": "+56911112222",
     "address": {"street": "Av. Ñuñoa 1", "city": "Santiago"}, "email": "ana@shop.example",

@@ -21,6 +21,8 @@ from payments_integration.models import Payment, Refund
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
+pytestmark = pytest.mark.any_database
+
 BULK = "admin:payments_integration_payment_refund-selected"
 VALUES = re.compile(r'name="refund" value="([^"]*)"')
 

@@ -18,6 +18,8 @@ from payments_integration.contrib.backoffice.models import Note
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
+pytestmark = pytest.mark.any_database
+
 NOTED = ("payment", "payout", "refund", "depositreference")
 
 

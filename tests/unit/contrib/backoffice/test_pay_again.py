@@ -22,6 +22,8 @@ from tests.unit.admin.conftest import browser, page, url
 from tests.unit.admin.flows.test_payout import ADD, FORM, Services
 from tests.unit.admin.flows.test_refund import hidden
 
+pytestmark = pytest.mark.any_database
+
 DESTINATION = {
     "type": "bank_account", "bank_code": "001", "account_number": "000123", "account_type": "checking",
     "holder_name": "Ana Pérez", "holder_document": {"type": "RUT", "number": "12345678-5"},

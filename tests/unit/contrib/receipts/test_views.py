@@ -18,7 +18,7 @@ from tests.factories import checkout as rows
 from tests.factories.rows import change
 from tests.unit.checkout.conftest import Page, check_is_harmless
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 PAID = {"status": "succeeded", "amount_received": 10_000, "succeeded_at": datetime(2026, 3, 1, 12, 30, tzinfo=UTC)}
 STATUS, DATA = "payments_integration:checkout-status", "payments_integration:checkout-status-data"

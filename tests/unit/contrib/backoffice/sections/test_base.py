@@ -17,6 +17,8 @@ from payments_integration.contrib.backoffice.admin.pages import PaymentAdmin
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
+pytestmark = pytest.mark.any_database
+
 
 @dataclass(frozen=True, slots=True)
 class Words(Section):

@@ -16,6 +16,8 @@ from payments_integration.models import DepositReference, Payment
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
+pytestmark = pytest.mark.any_database
+
 SAME = {
     "method_code": "mx_spei", "method_family": "deposit_reference", "country": "MX", "currency": "MXN",
     "merchant_reference": "payer-7", "flow": "deposit_reference",

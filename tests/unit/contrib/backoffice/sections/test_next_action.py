@@ -15,6 +15,8 @@ from payments_integration.next_action.codes import MAX_QR
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
+pytestmark = pytest.mark.any_database
+
 BANK = {"bank_name": "Banco <b>X</b>", "account_number": "000123", "account_holder": "Shop SpA"}
 
 

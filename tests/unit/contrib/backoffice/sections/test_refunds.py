@@ -16,6 +16,8 @@ from payments_integration.models import Payment, Refund
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
+pytestmark = pytest.mark.any_database
+
 
 def payment(**fields: Any) -> Payment:
     values = {

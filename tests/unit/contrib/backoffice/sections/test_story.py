@@ -19,6 +19,8 @@ from payments_integration.models import Payment
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
+pytestmark = pytest.mark.any_database
+
 ANA = {"name": "Ana Soto", "email": "ana@example.org"}
 
 
