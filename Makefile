@@ -55,10 +55,10 @@ test: $(VENV)/.ready-dev ## The tests of each module; they need no server
 test-flows: $(VENV)/.ready-dev ## Flows through several modules, on SQLite: threads, kill -9, random schedules, the example shop
 	$(RUN) -m pytest $(PYTEST_ARGS) tests/integration
 
-test-postgres: $(VENV)/.ready-dev ## The tests that use a database, on PostgreSQL: TEST_POSTGRES_URL, or a new server
+test-postgres: $(VENV)/.ready-dev ## The tests that depend on the database, on PostgreSQL: TEST_POSTGRES_URL, or a new server
 	$(SERVERS) postgres -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
 
-test-mariadb: $(VENV)/.ready-mysql ## The tests that use a database, on MariaDB: TEST_MARIADB_URL, or a new server
+test-mariadb: $(VENV)/.ready-mysql ## The tests that depend on the database, on MariaDB: TEST_MARIADB_URL, or a new server
 	$(SERVERS) mariadb -- $(RUN) -m pytest $(PYTEST_ARGS) --create-db $(SUITE)
 
 test-pgbouncer: $(VENV)/.ready-dev ## The same through PgBouncer in transaction mode, in front of a new PostgreSQL
