@@ -6,8 +6,10 @@ TOOLS ?= .venv-release
 # moto and boto3 are apart as well: Sentry, for one, would patch them in the other suites.
 FEEDS ?= .venv-feeds
 ARGS ?=
-# Two processes: many tests wait for something.
-PYTEST_ARGS ?= -n 2
+# Two processes: many tests wait for something. What starts no server takes one for each core, from two to eight.
+PROCESSES = 2
+PYTEST_ARGS ?= -n $(PROCESSES)
+CORES = $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # Of the simulator: how many schedules, from which seed, on which database (postgres, mariadb; SQLite without).
 N ?= 1000
 SEED ?=
@@ -48,6 +50,8 @@ help: ## Show this
 
 demo: $(VENV)/.ready ## Sandbox, shop, worker and beat, and a story; ARGS=--once ends after it
 	@$(BIN)/python manage.py demo $(ARGS)
+
+test test-flows: PROCESSES = $(shell n=$(CORES); [ $$n -ge 2 ] || n=2; [ $$n -le 8 ] || n=8; echo $$n)
 
 test: $(VENV)/.ready-dev ## The tests of each module; they need no server
 	$(RUN) -m pytest $(PYTEST_ARGS) tests/unit
