@@ -113,11 +113,13 @@ def _take_steps(account: str | None, deadline: float | None, counted: Callable[.
             send_overdue(account)
         counted("dispatched", inbox.dispatch)
         hurry = deadline is not None
-        if counted("read", refresh_due, only_awaited=True, hurry=hurry):
+        is_any_due = DueRefresh.objects.exists()
+        if is_any_due and counted("read", refresh_due, only_awaited=True, hurry=hurry):
             counted("dispatched", inbox.dispatch)
         if deadline is None and not stopping.is_requested():
             counted("operations", _resume_operations)
-        if counted("read", refresh_due, hurry=hurry):
+            is_any_due = True  # an operation may have asked for a read
+        if is_any_due and counted("read", refresh_due, hurry=hurry):
             counted("dispatched", inbox.dispatch)
 
 
