@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from payments_integration import services
 from payments_integration.exceptions import NoAnswer, NotFound
-from payments_integration.models import Balance, Payment
+from payments_integration.models import Balance, DueRefresh, Payment
+from payments_integration.testing import ProviderSandbox
 from tests.fake_provider import MAKERS, Fake, payment, timeout
 
 
@@ -67,3 +70,20 @@ def test_an_object_that_cannot_be_refreshed_is_refused(obj: Any) -> None:
     with pytest.raises(ValidationError) as caught:
         services.refresh(obj)
     assert "obj" in caught.value.message_dict
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_read_of_the_balances_takes_twelve_statements_however_many_there_are(
+    payments_sandbox: ProviderSandbox,
+) -> None:
+    """With the look for other work that follows it, BEGIN and COMMIT left out."""
+    taken = []
+    for currency in ("CLP", "USD", "PEN"):
+        payments_sandbox.engine.fund(currency, 1000)
+        services.sync_balances()
+        with CaptureQueriesContext(connection) as queries:
+            services.sync_balances()
+        made = [query["sql"] for query in queries if query["sql"].startswith(("SELECT", "INSERT", "UPDATE", "DELETE"))]
+        taken.append(len(made))
+        assert sum(DueRefresh._meta.db_table in sql for sql in made) == 1, "it asks once if another read is due"
+    assert max(taken) == min(taken) <= 12
