@@ -15,18 +15,18 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 section() {
-  local title=$1 began=$SECONDS result=ok log user=0 system=0 TIMEFORMAT='%0U %0S'
+  local title=$1 began=$SECONDS result=ok log busy=0 TIMEFORMAT='%0U %0S'
   shift
   log=$(mktemp "$work/log.XXXXXX")
   printf '=== %s: started\n' "$title"
   # In a shell of its own: here "||" would switch "set -e" off inside a function.
   { time bash -euo pipefail -c '"$@"' "$title" "$@" >"$log" 2>&1 || result=failed; } 2>"$log.times"
-  read -r user system <"$log.times" || true
+  if [[ $(tail -n 1 "$log.times") =~ ^([0-9]+)\ ([0-9]+)$ ]]; then busy=$((BASH_REMATCH[1] + BASH_REMATCH[2])); fi
   local seconds=$((SECONDS - began))
   {
     flock 9
     if [ -e "$work/stopping" ]; then result=stopped; fi
-    printf '%s\t%s\t%s\t%s\n' "$title" "$seconds" $((user + system)) "$result" >>"$work/table"
+    printf '%s\t%s\t%s\t%s\n' "$title" "$seconds" "$busy" "$result" >>"$work/table"
     case $result in
       ok)
         printf '\n=== %s\n' "$title"
