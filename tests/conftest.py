@@ -65,8 +65,10 @@ def pytest_testnodedown(node: Any) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if count := config.stash.get(_DESELECTED, 0):
-        why = "each database must run them" if config.getoption("any_database") else "any database will do"
-        terminalreporter.write_line(f"{count} tests deselected: {why}. --every-test runs them as well.")
+        why = "any database will do. --every-test runs them as well"
+        if config.getoption("any_database"):
+            why = "each database must run them"
+        terminalreporter.write_line(f"{count} tests deselected: {why}.")
 
 
 @pytest.fixture(autouse=True)

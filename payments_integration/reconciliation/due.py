@@ -113,7 +113,8 @@ def _take_steps(account: str | None, deadline: float | None, counted: Callable[.
             send_overdue(account)
         counted("dispatched", inbox.dispatch)
         hurry = deadline is not None
-        is_any_due = DueRefresh.objects.exists()
+        with naming_trouble(account):
+            is_any_due = DueRefresh.objects.exists()
         if is_any_due and counted("read", refresh_due, only_awaited=True, hurry=hurry):
             counted("dispatched", inbox.dispatch)
         if deadline is None and not stopping.is_requested():

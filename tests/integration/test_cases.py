@@ -151,3 +151,21 @@ def test_a_fixture_that_opens_the_database_counts_as_using_it(
 @pytest.mark.django_db
 def test_a_marker_that_opens_the_database_counts_as_using_it(request: pytest.FixtureRequest) -> None:
     assert depends_on_database(request.node)
+
+
+@pytest.mark.django_db
+@pytest.mark.any_database
+def test_a_test_for_which_any_database_will_do_proves_its_case_on_all_of_them(request: pytest.FixtureRequest) -> None:
+    assert not depends_on_database(request.node)
+    assert set(cases._places(request.node)) == set(ALL)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.any_database
+def test_a_test_that_commits_depends_on_the_database_in_spite_of_its_marker(request: pytest.FixtureRequest) -> None:
+    assert depends_on_database(request.node)
+
+
+@pytest.mark.any_database
+def test_a_fixture_that_commits_does_so_too(request: pytest.FixtureRequest, transactional_db: None) -> None:
+    assert depends_on_database(request.node)

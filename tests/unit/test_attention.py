@@ -19,7 +19,7 @@ from payments_integration import attention, inbox, reconciliation, services, sig
 from payments_integration.enums import EVENT_TYPES
 from payments_integration.exceptions import AuthenticationFailed, IdempotencyError, InvalidRequest
 from payments_integration.management.commands import payments_process
-from payments_integration.models import DueAttention, Event, EventSource, EventState, WebhookEndpoint
+from payments_integration.models import DueAttention, DueRefresh, Event, EventSource, EventState, WebhookEndpoint
 from payments_integration.models.operations import new_operation_id
 from payments_integration.projection import events as projection_events
 from payments_integration.reconciliation import accounts
@@ -321,3 +321,16 @@ def test_a_pass_of_cron_sends_that_of_an_account_that_is_no_longer_configured(
 def test_nothing_to_send_takes_one_statement(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(1):
         attention.send_overdue()
+
+
+def test_a_table_that_only_the_last_look_of_a_wake_up_reads_is_named_too(
+    attentions: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "_troubles", {})
+    error = OperationalError("the table is gone")
+    cause: Any = Exception()
+    cause.sqlstate = "42P01"
+    error.__cause__ = cause
+    with mock.patch.object(DueRefresh.objects, "exists", side_effect=error), pytest.raises(OperationalError):
+        reconciliation.process_due("default")
+    assert [(seen["reason"], seen["account"]) for seen in attentions] == [(Reason.DATABASE, "default")]

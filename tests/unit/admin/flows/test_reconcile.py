@@ -24,8 +24,6 @@ from payments_integration.reconciliation.runs import claimed
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 
-pytestmark = pytest.mark.any_database
-
 RUN = "/admin/payments_integration/reconciliationrun/run/"
 EVENTS = {"account": "default", "kind": "events"}
 

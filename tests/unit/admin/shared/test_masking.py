@@ -16,8 +16,6 @@ from payments_integration.models import MIRRORS
 from tests.factories import rows
 from tests.unit.admin.conftest import page, places_of, url
 
-pytestmark = pytest.mark.any_database
-
 #: Not to be seen on any page without the permission.
 SECRETS = (
     "Ana Torres", "ana@example.com", "+56911112222", "11111111", "10.1.2.3", "device-7", "pix-copy-paste",

@@ -19,8 +19,6 @@ from payments_integration.admin.shared import display, timeline
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
-pytestmark = pytest.mark.any_database
-
 MODELS = ("payment", "payout", "refund", "depositreference", "webhookendpoint")
 
 

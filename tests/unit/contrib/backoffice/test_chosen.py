@@ -15,8 +15,6 @@ from payments_integration.contrib.backoffice.admin import chosen
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
-pytestmark = pytest.mark.any_database
-
 
 def changes(client: Client, query: str = "") -> Any:
     response = client.get(url("payment", "changelist") + query)

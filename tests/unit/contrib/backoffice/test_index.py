@@ -19,12 +19,7 @@ from tests import factories
 from tests.factories import body, event
 from tests.unit.projection.test_answers import payment, write
 
-pytestmark = [
-    pytest.mark.django_db,
-    pytest.mark.usefixtures("woken"),
-    pytest.mark.promise(3),
-    pytest.mark.any_database,
-]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("woken"), pytest.mark.promise(3)]
 
 NAMES = ("Ana Rojas", "José Núñez", "ana@example.com", "Ana Ana", "")
 

@@ -17,8 +17,6 @@ from payments_integration.contrib.backoffice.models import SavedFilter
 from tests.factories import rows
 from tests.unit.admin.conftest import browser, page, url
 
-pytestmark = pytest.mark.any_database
-
 LIST, SAVED = "changelist", "saved-filters"
 
 

@@ -19,8 +19,6 @@ from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 from tests.unit.contrib.backoffice.test_overview import DASHBOARD, TECHNICAL, section, text
 
-pytestmark = pytest.mark.any_database
-
 OPERATOR = ("view_payment", "view_webhookendpoint", "view_event", "view_reconciliationrun")
 
 

@@ -31,7 +31,7 @@ from tests.factories import rows
 CHAT = "https://chat.example/hooks/T0/secret-of-the-hook"
 MAIL = {"MAIL_TO": ["finance@shop.example", "ana@shop.example"]}
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("attention_at_once", "woken"), pytest.mark.any_database]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("attention_at_once", "woken")]
 
 
 @pytest.fixture

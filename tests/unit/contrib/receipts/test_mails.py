@@ -34,7 +34,7 @@ from payments_integration.testing import ProviderSandbox
 from tests.factories import checkout, rows
 from tests.unit.admin.conftest import boss as boss, browser, page  # the fixture is imported
 
-pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
+pytestmark = pytest.mark.django_db
 
 SITE = {"SITE_URL": "https://shop.example/"}
 LIST = "/admin/payments_receipts/receiptmail/"

@@ -29,8 +29,6 @@ from payments_integration.payable.totals import compute_totals
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
-pytestmark = pytest.mark.any_database
-
 STATUSES = st.sampled_from([*PaymentStatus.values, "quarked"])
 REFUNDS = st.lists(
     st.builds(

@@ -30,7 +30,7 @@ site.register(Payment, PaymentAdmin)
 site.register(Order)
 urlpatterns = [path("admin/", site.urls)]
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__), pytest.mark.any_database]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
 
 BOSS = User(is_superuser=True, is_active=True)
 

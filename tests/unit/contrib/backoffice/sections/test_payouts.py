@@ -13,8 +13,6 @@ from django.test.utils import CaptureQueriesContext
 from tests.factories import rows
 from tests.unit.admin.conftest import page, url
 
-pytestmark = pytest.mark.any_database
-
 ANA = {
     "type": "bank_account", "bank_code": "001", "account_number": "000123", "account_type": "checking",
     "holder_name": "Ana <Pérez>", "holder_document": {"type": "RUT", "number": "12345678-5"}, "swift": "BCHI",
