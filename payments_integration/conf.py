@@ -19,7 +19,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -163,8 +163,7 @@ class Settings:
 _WRONG = "is missing or wrong"
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One error in the setting: a stable check id, the error, and what to write instead."""
 
     id: str

@@ -7,9 +7,8 @@ no floats: they cannot hold an amount exactly.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from django.utils.translation import get_language, to_locale
 
@@ -53,8 +52,7 @@ def to_minor(amount: Decimal | str | int, currency: str) -> int:
     return _shifted(amount, checked_currency(currency))
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(NamedTuple):
     """What to pass instead of an amount that is not an int, for messages."""
 
     #: Minor units.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 logger = logging.getLogger(__name__)
 
@@ -23,23 +23,20 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 # Activities: each has a beginning and an end.
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """A delivery whose signature is valid is stored."""
 
     account: str
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Stored events are applied to the mirror, in one transaction. It begins again after a conflict."""
 
     #: Rows of ``Event``.
     events: Sequence[Any]
 
 
-@dataclass(slots=True)
-class Handling:
+class Handling(NamedTuple):
     """Receivers run for an item, inside the transaction that marks it."""
 
     #: A row of ``Event``, or of ``StatusChange`` for a change that an answer brought.
@@ -55,8 +52,7 @@ class ServiceCall:
     account: str = ""
 
 
-@dataclass(slots=True)
-class Sending:
+class Sending(NamedTuple):
     """An operation is sent, by its caller or by a worker."""
 
     #: A row of ``Operation``.
@@ -87,16 +83,14 @@ class Exchange:
 # Facts: each has happened, and is committed.
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """A delivery was answered 400, 413 or 503, and not stored."""
 
     account: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """An event was stored now or before; in quarantine, the type is empty."""
 
     account: str
@@ -107,24 +101,21 @@ class Received:
     event_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """Events were applied to the mirror."""
 
     #: Rows of ``Event``.
     events: Sequence[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatched:
+class Dispatched(NamedTuple):
     """All receivers have run for an item."""
 
     #: As in ``Handling``.
     item: Any
 
 
-@dataclass(frozen=True, slots=True)
-class DispatchFailed:
+class DispatchFailed(NamedTuple):
     """A receiver failed, or the commit of its work, or the process died over it."""
 
     #: As in ``Handling``.
@@ -133,8 +124,7 @@ class DispatchFailed:
     is_parked: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackFailed:
+class CallbackFailed(NamedTuple):
     """A function that a handler, or another app's receiver, gave to ``transaction.on_commit`` failed after a commit.
 
     The transaction is committed and stays so.
@@ -145,8 +135,7 @@ class CallbackFailed:
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class WakeUpFailed:
+class WakeUpFailed(NamedTuple):
     """The processor was not told that an account has work: by a broker, the database, or the project's WAKE_UP.
 
     The work is committed, and the schedule finds it.
@@ -156,8 +145,7 @@ class WakeUpFailed:
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimit:
+class RateLimit(NamedTuple):
     """What an answer says about the rate limit of an API key."""
 
     account: str

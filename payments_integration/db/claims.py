@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
@@ -26,8 +25,7 @@ def new_token() -> str:
     return uuid.uuid4().hex
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(NamedTuple):
     """Claims of one kind: how long they last, and the prefix of their two columns."""
 
     length: timedelta
@@ -66,8 +64,7 @@ class Claims:
         return f"{self.prefix}claimed_until"
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """A claim that this worker has on a row. As a context, it ends with the block."""
 
     claims: Claims

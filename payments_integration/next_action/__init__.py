@@ -9,8 +9,9 @@ level and from ``bank_transfer``. :mod:`payments_integration.next_action.codes` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from django.db.models import TextChoices
 from django.utils.translation import gettext_lazy as _
@@ -32,15 +33,13 @@ _BANK_TEXTS = ("bank_name", "account_number", "account_holder")
 _EITHER_LEVEL = ("reference", "expires_at")
 
 
-@dataclass(frozen=True, slots=True)
-class BankTransfer:
+class BankTransfer(NamedTuple):
     bank_name: str = ""
     account_number: str = ""
     account_holder: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NextAction:
+class NextAction(NamedTuple):
     #: An ActionType, or one that this version does not know.
     type: str
     #: As received. Make it a link only if it is ``http`` or ``https``.
@@ -54,7 +53,7 @@ class NextAction:
     #: ISO 8601, as received.
     expires_at: str = ""
     #: All other fields.
-    further: dict[str, Any] = field(default_factory=dict)
+    further: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def is_known(self) -> bool:

@@ -12,8 +12,7 @@ A token cannot be guessed, but it is not encrypted: anyone who has it can read t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.core import signing
 from django.http import HttpRequest
@@ -107,8 +106,7 @@ class InvalidToken(Exception):
     """The token was not signed by this site, or is too old."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """The subject of a page: one payment, or all attempts to pay for one reference."""
 
     account: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from payments_integration.validation.text import visible as escaped
 
@@ -10,8 +10,7 @@ from payments_integration.validation.text import visible as escaped
 MAX_SHOWN = 4000
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
+class Snippet(NamedTuple):
     """A value to read, type or copy. It is falsy if it is empty."""
 
     #: Without invisible characters, but not escaped for HTML.

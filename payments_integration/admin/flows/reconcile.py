@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from django.contrib import messages
 from django.contrib.admin import AdminSite
@@ -32,13 +32,12 @@ _EXPIRES = 900
 KINDS: tuple[RunKind, ...] = (RunKind.EVENTS, RunKind.OBJECTS, RunKind.BALANCES)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
+class _Pass(NamedTuple):
     """How to run a kind of pass: by a task with these arguments, or in this process until a deadline."""
 
     task: Any
     run: Callable[[str, float], ReconciliationRun]
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = MappingProxyType({})
 
 
 def _passes() -> dict[str, _Pass]:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -175,8 +174,7 @@ def without_lookups(given: QueryDict, list_filter: Iterable[Any]) -> QueryDict |
     return renamed if renamed != given else None
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(NamedTuple):
     """One way to look up a term."""
 
     rows: Q
@@ -184,8 +182,7 @@ class Lookup:
     is_prefix: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """The result of a search, as a filter."""
 
     rows: Q

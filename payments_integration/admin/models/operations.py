@@ -7,8 +7,7 @@ outcome is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from django.contrib import admin
@@ -44,8 +43,7 @@ ATTENTION_STATES: dict[OperationState, StrOrPromise] = {
 ATTENTION_ROWS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Attention:
+class Attention(NamedTuple):
     """The operations that need attention, as a table."""
 
     columns: tuple[StrOrPromise, ...]

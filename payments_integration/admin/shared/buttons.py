@@ -6,7 +6,7 @@ import enum
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django import forms
 from django.contrib import messages
@@ -33,8 +33,7 @@ class Weight(enum.IntEnum):
     QUIET = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Press:
+class Press(NamedTuple):
     """One click on a button."""
 
     user: Any
@@ -44,8 +43,7 @@ class Press:
     answers: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The message after a click."""
 
     text: StrOrPromise

@@ -7,9 +7,8 @@ that. Themes have menus of their own, so this menu is a part of the page.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.contrib import admin
 from django.contrib.admin import AdminSite
@@ -38,8 +37,7 @@ class Place(IntEnum):
     TECHNICAL = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     place: Place
     label: StrOrPromise
     url: str
