@@ -8,11 +8,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 from django.db import router
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Q, QuerySet, Value, When
 from django.views.decorators.debug import sensitive_variables
 
 from payments_integration import conf, schemas, telemetry
@@ -215,12 +216,12 @@ def _erased(foreign: list[Event]) -> set[str]:
 
 
 def _mark(events: list[Event], applied: BatchResult, erased_ids: set[str]) -> None:
-    """Record the outcome of each event, with one UPDATE per distinct outcome: a few for any batch size.
+    """Record the outcome of each event, with one UPDATE per state: a few for any batch size.
 
     An event that no receiver wants is done, and never makes another event stale. The body of an event about an erased
     object is deleted.
     """
-    outcomes: dict[tuple[str, str, bool], list[str]] = defaultdict(list)
+    outcomes: dict[tuple[str, bool], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     wanted = cache(is_wanted)
     waiting = []
     for event in events:
@@ -234,10 +235,16 @@ def _mark(events: list[Event], applied: BatchResult, erased_ids: set[str]) -> No
         if event.id in undispatched:
             held = event.source == EventSource.RECONCILIATION
             state = EventState.HELD if held else EventState.APPLIED
-        outcomes[(state, applied.previous_status.get(event.id, ""), event.id in erased_ids)].append(event.id)
-    for (outcome, status, is_erased), ids in sorted(outcomes.items(), key=str):
+        previous_status = applied.previous_status.get(event.id, "")
+        outcomes[state, event.id in erased_ids][previous_status].append(event.id)
+    for (outcome, is_erased), by_status in sorted(outcomes.items()):
         gone = {"body": None} if is_erased else {}
-        Event.objects.filter(pk__in=ids).update(state=outcome, previous_status=status, attempts=0, error="", **gone)
+        # The largest group is the default, so that the statement names few ids twice.
+        *others, (most, _) = sorted(by_status.items(), key=lambda group: len(group[1]))
+        previous = Case(*(When(pk__in=ids, then=Value(status)) for status, ids in others), default=Value(most))
+        Event.objects.filter(pk__in=list(chain.from_iterable(by_status.values()))).update(
+            state=outcome, previous_status=previous, attempts=0, error="", **gone
+        )
 
 
 def _dispatched_before(events: list[Event]) -> set[str]:

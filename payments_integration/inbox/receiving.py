@@ -72,10 +72,11 @@ def receive(account: str, body: bytes, *, source: str = EventSource.WEBHOOK) -> 
 
 
 @sensitive_variables()
-def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Counter[Receipt]:
+def receive_many(account: str, bodies: Iterable[bytes], *, source: str, are_new: bool = False) -> Counter[Receipt]:
     """Store many bodies: one SELECT, then one INSERT for the new ones in a transaction.
 
-    If the database refuses the values of one body, they are stored one by one.
+    ``are_new``: probably all are new, so the SELECT is made only if the INSERT finds a key taken. If the database
+    refuses the values of one body, they are stored one by one.
     """
     events: dict[str, Event] = {}
     contradicting: list[bytes] = []
@@ -98,7 +99,7 @@ def receive_many(account: str, bodies: Iterable[bytes], *, source: str) -> Count
                 report_quarantined(event)
         return fresh, contradictions
 
-    fresh, contradictions = found = _sort(events)
+    fresh, contradictions = found = (list(events.values()), {}) if are_new else _sort(events)
     is_first_run = first_run()
     if fresh or contradictions:
         try:

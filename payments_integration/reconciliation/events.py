@@ -227,10 +227,12 @@ def _read_window(
     deadline: float | None,
 ) -> datetime:
     """Store the window's events. Returns how far it is complete: up to its end, or the Date of a page before it."""
-    fresh, complete = 0, window.end
+    fresh, complete, are_new = 0, window.end, False
     for answer in _pages(run, held, window):
         complete = min(complete, answer.answered_at or complete)
-        counts = receive_page(run.account, answer.data)
+        counts = receive_page(run.account, answer.data, are_new=are_new)
+        # After an outage, page after page is new.
+        are_new = counts[Receipt.NEW] == counts.total()
         new = counts[Receipt.NEW] + counts[Receipt.QUARANTINED]
         run.pages += 1
         run.seen += counts.total()
@@ -248,9 +250,10 @@ def _read_window(
     return complete
 
 
-def receive_page(account: str, page: PageOf[RawEvent]) -> Counter[Receipt]:
-    """Store the events of a page, and quarantine what the client could not read."""
-    counts = inbox.receive_many(account, (event.body for event in page.items), source=EventSource.RECONCILIATION)
+def receive_page(account: str, page: PageOf[RawEvent], *, are_new: bool = False) -> Counter[Receipt]:
+    """Store the events of a page, and quarantine what the client could not read. ``are_new``: all of it, probably."""
+    bodies = (event.body for event in page.items)
+    counts = inbox.receive_many(account, bodies, source=EventSource.RECONCILIATION, are_new=are_new)
     if (missing := page.unread) is not None:
         counts[inbox.receive_unread(account, missing.id, missing.span, source=EventSource.RECONCILIATION)] += 1
     return counts

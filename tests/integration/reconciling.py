@@ -27,9 +27,9 @@ def after_each_page(act: Callable[[int], object]) -> Any:
     """Call ``act`` after each stored page that is not empty, with the number of such pages so far."""
     real, pages = inbox.receive_many, []
 
-    def receive(account: str, bodies: Iterator[bytes], *, source: str) -> Any:
+    def receive(account: str, bodies: Iterator[bytes], **how: Any) -> Any:
         page = list(bodies)
-        counts = real(account, page, source=source)
+        counts = real(account, page, **how)
         if page:
             pages.append(1)
             act(len(pages))

@@ -88,7 +88,10 @@ def receive_after(events: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_one_event_from_webhook_and_reconciliation_at_once_is_stored_once(level: str) -> None:
     item = body(factories.life()[0])
     webhooks = [lambda: inbox.receive("default", item)] * 4
-    pages = [lambda: inbox.receive_many("default", [item], source="reconciliation")] * 4
+    pages = [
+        partial(inbox.receive_many, "default", [item], source="reconciliation", are_new=are_new)
+        for are_new in (False, True) * 2
+    ]
     results = at_once(*webhooks, *pages, level=level)
     assert (
         sum(result is Receipt.NEW for result in results[:4]) + sum(counts[Receipt.NEW] for counts in results[4:]) == 1

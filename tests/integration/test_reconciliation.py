@@ -108,8 +108,8 @@ def test_an_event_that_is_listed_late_is_found_by_the_next_pass(
 def _without(event_id: str) -> Any:
     real = inbox.receive_many
 
-    def receive(account: str, bodies: Iterator[bytes], *, source: str) -> Any:
-        return real(account, [body for body in bodies if event_id.encode() not in body], source=source)
+    def receive(account: str, bodies: Iterator[bytes], **how: Any) -> Any:
+        return real(account, [body for body in bodies if event_id.encode() not in body], **how)
 
     return receive
 

@@ -206,8 +206,8 @@ class TestHeldEvents:
         events = [event for event in sandbox.project.events if event["data"].get("id") == payment.pk]
         real, oldest = inbox.receive_many, events[0]["id"].encode()
 
-        def newer(account: str, bodies: Any, *, source: str) -> Any:
-            return real(account, [body for body in bodies if oldest not in body], source=source)
+        def newer(account: str, bodies: Any, **how: Any) -> Any:
+            return real(account, [body for body in bodies if oldest not in body], **how)
 
         with mock.patch.object(inbox, "receive_many", newer), after_each_page(_breaks_off):
             assert reconciliation.reconcile_events().state == "failed"

@@ -59,8 +59,11 @@ READ = receiving.read
 
 @pytest.mark.case(27)
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("are_new", [False, True])
 @pytest.mark.parametrize("known", [0, 1, 3])
-def test_a_refused_row_is_an_error_and_no_duplicate(known: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_row_is_an_error_and_no_duplicate(
+    known: int, are_new: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events = [body(item) for item in factories.life()[:3]]
     inbox.receive_many("default", events[:known], source="webhook")
     fresh = body(factories.life()[4])
@@ -68,11 +71,11 @@ def test_a_refused_row_is_an_error_and_no_duplicate(known: int, monkeypatch: pyt
     with pytest.raises(IntegrityError):
         inbox.receive("default", fresh)
     with pytest.raises(IntegrityError):
-        inbox.receive_many("default", [*events, fresh], source="reconciliation")
+        inbox.receive_many("default", [*events, fresh], source="reconciliation", are_new=are_new)
     assert Client().post("/payments/webhook/", **signed_delivery(fresh, "whsec_default")).status_code == 503
     assert Event.objects.count() == known, "nor is a part of the page stored"
     monkeypatch.undo()
-    counts = inbox.receive_many("default", [*events, fresh], source="reconciliation")
+    counts = inbox.receive_many("default", [*events, fresh], source="reconciliation", are_new=are_new)
     assert (counts[Receipt.NEW], counts[Receipt.KNOWN]) == (4 - known, known)
 
 
