@@ -83,7 +83,7 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     # Writers wait for each other in turn, instead of failing with "database is locked".
     DATABASES["default"]["OPTIONS"] = {"transaction_mode": "IMMEDIATE", "timeout": 20}
 elif DATABASES["default"]["ENGINE"] == "django.db.backends.mysql":
-    DATABASES["default"]["OPTIONS"] = {"charset": "utf8mb4"}
+    DATABASES["default"].setdefault("OPTIONS", {})["charset"] = "utf8mb4"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 LANGUAGE_CODE = "en"

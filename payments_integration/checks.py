@@ -478,7 +478,10 @@ def check_endpoints(
 def check_storage(
     app_configs: Any = None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[checks.CheckMessage]:
-    """With ``check --database``. W016: the database cannot store every character. E023: nor every webhook body."""
+    """With ``check --database``. W016: the database cannot store every character. E023: nor every webhook body.
+
+    E025: a node of a cluster may be read before it has what another one has committed.
+    """
     using = router.db_for_write(Event)
     if not databases or using not in databases:
         return []
@@ -508,7 +511,26 @@ def check_storage(
                     id=f"{ID}.E023",
                 )
             )
+    if _may_be_behind(using):
+        messages.append(
+            checks.Error(
+                "The database is a Galera cluster, and reads do not wait for what another node has committed: after a "
+                "failover, a call that was sent may pass for one that was not.",
+                hint='Set "OPTIONS": {"init_command": "SET SESSION wsrep_sync_wait = 1"} for the database.',
+                id=f"{ID}.E025",
+            )
+        )
     return messages
+
+
+def _may_be_behind(using: str) -> bool:
+    """Return True if the connection leads to a node of a Galera cluster and its reads do not wait for other nodes."""
+    if connections[using].vendor != "mysql":
+        return False
+    with connections[using].cursor() as cursor:
+        cursor.execute("SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_sync_wait')")
+        found = dict(cursor.fetchall())
+    return found.get("wsrep_on") == "ON" and not int(found["wsrep_sync_wait"]) & 1
 
 
 def check_accounts(

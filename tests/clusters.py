@@ -193,12 +193,6 @@ class GaleraNode(MariaDB):
             return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout.strip()
         return ""
 
-    def has_applied(self, other: GaleraNode) -> bool:
-        """Whether what both nodes were sent is in their tables. A commit is confirmed when they have it in a queue."""
-        last = "SHOW STATUS LIKE 'wsrep_last_committed'"
-        queue = self.ask("SHOW STATUS LIKE 'wsrep_local_recv_queue'").split()[-1:]
-        return queue == ["0"] and self.answers() and self.ask(last) == other.ask(last)
-
 
 @contextmanager
 def galera(number: int = 3) -> Iterator[list[GaleraNode]]:

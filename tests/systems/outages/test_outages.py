@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.clusters import galera
+from tests.systems.outages.galera import WAITS
 from tests.systems.outages.patroni import Reign, two_at_once
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -21,8 +25,9 @@ def run(proof: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def finished(command: list[str]) -> subprocess.CompletedProcess[str]:
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def finished(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes, **options) as process:
         try:
             out, err = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
@@ -55,6 +60,16 @@ def test_a_failover_under_load_loses_and_doubles_nothing() -> None:
 @pytest.mark.promise(5)
 def test_a_node_of_a_cluster_that_is_killed_under_load_loses_and_doubles_nothing() -> None:
     assert_true(run("galera"))
+
+
+def test_a_node_whose_reads_do_not_wait_for_other_nodes_is_refused() -> None:
+    with galera(1) as [node]:
+        node.ask("CREATE DATABASE payments")
+        for url, is_refused in ((node.url, True), (node.url + WAITS, False)):
+            site = {**os.environ, "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "example_project.settings"}
+            migrated = finished([sys.executable, "manage.py", "migrate", "--verbosity", "0"], env=site)
+            assert ("payments_integration.E025" in migrated.stderr) is is_refused, migrated.stderr
+            assert bool(migrated.returncode) is is_refused, migrated.stderr
 
 
 @pytest.mark.case(118)
