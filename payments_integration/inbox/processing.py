@@ -51,17 +51,20 @@ def process(
     account: str | None = None,
     *,
     deadline: float | None = None,
+    hurry: bool = False,
     most: int | None = None,
     since: datetime | None = None,
 ) -> int:
     """Apply all pending events batch by batch, and return how many.
 
     Safe to run at any time, in several processes at once. No batch is started after ``deadline``
-    (``time.monotonic()``). A pass that just stored events gives ``most``, their number, and ``since``, their earliest
-    creation. Then no check for further events follows, because it would read all dead index entries of earlier ones.
+    (``time.monotonic()``). ``hurry``: a request waits, so the schedule is left to retry events that failed before.
+    A pass that just stored events gives ``most``, their number, and ``since``, their earliest creation. Then no check
+    for further events follows, because it would read all dead index entries of earlier ones.
     """
     with naming_trouble(account):
-        return _process(account, deadline, most, since)
+        done = _process(account, deadline, most, since)
+        return done if hurry or most is not None else done + _retry_stuck(account, deadline)
 
 
 def _process(account: str | None, deadline: float | None, most: int | None, since: datetime | None) -> int:
@@ -80,8 +83,13 @@ def _process(account: str | None, deadline: float | None, most: int | None, sinc
             if wait is None:
                 break
             time.sleep(wait)
-    if most is not None or not is_any_in_state(EventState.PENDING, Event, using=router.db_for_write(Event)):
-        return done
+    return done
+
+
+def _retry_stuck(account: str | None, deadline: float | None) -> int:
+    if not is_any_in_state(EventState.PENDING, Event, using=router.db_for_write(Event)):
+        return 0
+    done = 0
     for event_id in list(unapplied(account, stuck=True).values_list("pk", flat=True)[:_STUCK_PAGE]):
         if deadline is None or time.monotonic() < deadline:
             done += _apply_alone(account, event_id)

@@ -107,12 +107,12 @@ def _take_steps(account: str | None, deadline: float | None, counted: Callable[.
     # Before anything is applied: events that arrive after the key was replaced may be another project's.
     sync.compare_keys(account, deadline=deadline)
     with RetryDeadline(deadline, using=router.db_for_write(Event)):
-        counted("applied", inbox.process)
+        hurry = deadline is not None
+        counted("applied", inbox.process, hurry=hurry)
         if deadline is None:
             inbox.release_overdue(account)
             send_overdue(account)
         counted("dispatched", inbox.dispatch)
-        hurry = deadline is not None
         with naming_trouble(account):
             is_any_due = DueRefresh.objects.exists()
         if is_any_due and counted("read", refresh_due, only_awaited=True, hurry=hurry):

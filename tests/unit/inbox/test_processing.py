@@ -341,6 +341,7 @@ def test_a_bug_leaves_the_event_pending_and_an_upgrade_applies_it(
     assert (stuck.object_id, stuck.error) == ("pay_2", "it cannot be applied: AttributeError")
     assert stuck.attempts > 1
     assert [seen["reason"] for seen in attentions] == ["event_not_applied"]
+    assert inbox.process(hurry=True) == 0, "a request does not wait for what failed before"
     assert inbox.process() == 1
     assert Payment.objects.count() == 3
     assert not Event.objects.filter(state="pending").exists()
