@@ -22,7 +22,7 @@ from payments_integration.db.claims import new_token
 from payments_integration.db.transactions import ledger_database, refuse_transaction, repeatable, updated
 from payments_integration.models import Operation, OperationState
 from payments_integration.outbox import ledger, operations, recovery, resolution, sending
-from payments_integration.outbox.guard import Progress, guarded
+from payments_integration.outbox.commit_check import CommitCheck, unknown_if_committed
 from payments_integration.outbox.intents import Intent, PreconditionFailed
 from payments_integration.validation.validator import Json
 
@@ -60,11 +60,11 @@ def approve(operation: Operation | str, actor: object, comment: str = "", *, dig
             see its state.
         OutcomeUnknown: Approved and kept, being resolved.
     """
-    return guarded(_approve, operation, actor, comment, digest)
+    return unknown_if_committed(_approve, operation, actor, comment, digest)
 
 
 @sensitive_variables()
-def _approve(operation: Operation | str, actor: object, comment: str, digest: str | None, progress: Progress) -> Any:
+def _approve(operation: Operation | str, actor: object, comment: str, digest: str | None, check: CommitCheck) -> Any:
     refuse_transaction("approve")
     operation = resolution.load(operation)
     who = resolution.decider(actor, comment, comment_required=False)
@@ -105,14 +105,14 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
         fields |= approval | {"note": row.with_note(note)}
         for name, value in fields.items():
             setattr(row, name, value)
-        progress.may_be_changed(row, **approval)
+        check.expect_update(row, **approval)
         row.save(update_fields=fields)
         return row
 
     approved = repeatable(
         write, using=ledger_database(), durable=True, lost_races=False, about=ledger.log_ids(operation)
     )
-    progress.is_committed(approved)
+    check.note_committed(approved)
     return sending.send_now(approved)
 
 

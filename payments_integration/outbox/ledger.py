@@ -39,7 +39,7 @@ from payments_integration.exceptions import (
 )
 from payments_integration.models import MIRRORS, Operation, OperationState
 from payments_integration.outbox import operations
-from payments_integration.outbox.guard import Progress
+from payments_integration.outbox.commit_check import CommitCheck
 from payments_integration.outbox.intents import Intent, Precondition
 from payments_integration.signals import Reason, caused_at
 
@@ -79,7 +79,7 @@ def record(
     latest: LatestAnswer | None = None,
     is_looked_up: bool = False,
     reopened: Reopened | None = None,
-    progress: Progress | None = None,
+    check: CommitCheck | None = None,
 ) -> tuple[Operation, bool]:
     """Record the intent. Returns its operation, and True if it is to be sent now as new.
 
@@ -90,7 +90,7 @@ def record(
     constraint catches a call in between.
 
     An operation that ``has_free_key`` is opened again. The same call sends the same bytes; a call with other
-    arguments, such as another payment method, replaces them. ``progress`` learns what may be committed, and what is.
+    arguments, such as another payment method, replaces them. ``check`` learns what may be committed, and what is.
 
     Raises PreconditionFailed and IdempotencyMismatch.
     """
@@ -98,13 +98,13 @@ def record(
     intent = dataclasses.replace(intent, idempotency_key=intent.idempotency_key or str(uuid.uuid4()))
     call = operations.CALLS[intent.operation]
     # In a caller's transaction, the caller's commit decides.
-    progress = progress or Progress()
+    check = check or CommitCheck()
     must_look = not is_looked_up
     is_new = is_looked_up and not deferred and reopened is None
     # Receivers of other apps may write more.
     needs_transaction = precondition is not None or call.needs_approval(intent) or statements.has_receivers(Operation)
     if is_new and not needs_transaction:
-        if (operation := _recorded_alone(intent, latest, progress)) is not None:
+        if (operation := _recorded_alone(intent, latest, check)) is not None:
             return operation, True
         must_look = True
 
@@ -133,9 +133,9 @@ def record(
                 fields |= {"first_sent_at": known.first_sent_at, "sent_after": known.sent_after}
             _set(operation, fields)
         if known is None:
-            progress.may_be_inserted(operation)
+            check.expect_insert(operation)
             statements.insert_one(operation, using=ledger_database())
-        elif not _reopen(known, operation, progress):
+        elif not _reopen(known, operation, check):
             return _find_locked(intent) or known, False
         if operation.state == OperationState.AWAITING_APPROVAL:
             call_attention(
@@ -156,23 +156,23 @@ def record(
         if known is None:
             raise
         operation, is_new = known, False
-    progress.is_committed(operation)
+    check.note_committed(operation)
     return operation, is_new
 
 
-def _recorded_alone(intent: Intent, latest: LatestAnswer | None, progress: Progress) -> Operation | None:
+def _recorded_alone(intent: Intent, latest: LatestAnswer | None, check: CommitCheck) -> Operation | None:
     """Record an operation that needs one row and nothing more: its INSERT commits it.
 
     Returns None if another call with this key was faster.
     """
     operation = _build(intent, deferred=False)
     _set(operation, sending_fields(operation, new_token(), latest))
-    progress.may_be_inserted(operation)
+    check.expect_insert(operation)
     try:
         inserted(operation, using=ledger_database())
     except IntegrityError:
         return None
-    progress.is_committed(operation)
+    check.note_committed(operation)
     return operation
 
 
@@ -266,11 +266,11 @@ _ARGUMENTS = (
 )  # fmt: skip
 
 
-def _reopen(known: Operation, operation: Operation, progress: Progress) -> bool:
+def _reopen(known: Operation, operation: Operation, check: CommitCheck) -> bool:
     """Write the reopened operation if the row is as it was read. Returns False if another call was faster."""
     # Recognise our own write: no two calls have the same token, and without a claim the state has changed.
     mark = {"claim_token": operation.claim_token} if operation.claim_token else {"state": operation.state}
-    progress.may_be_changed(operation, **mark)
+    check.expect_update(operation, **mark)
     as_read = unclaimed(known, (known.state,)).filter(closed_at=known.closed_at, account=known.account)
     columns = [field.attname for field in operation._meta.concrete_fields if not field.primary_key]
     return bool(as_read.update(**{name: getattr(operation, name) for name in columns}))

@@ -112,9 +112,9 @@ _DECIDED = "        decided = precondition.decide(asked) if precondition is not 
 _EARLY = "    early = precondition.decide(intent) if precondition is not None else intent\n"
 _MUST_LOOK = "    must_look = not is_looked_up\n"
 _INSERT = "            statements.insert_one(operation, using=ledger_database())\n"
-_RECORDED = f"            progress.may_be_inserted(operation)\n{_INSERT}"
+_RECORDED = f"            check.expect_insert(operation)\n{_INSERT}"
 _RECORDED_ALONE = """\
-    progress.may_be_inserted(operation)
+    check.expect_insert(operation)
     try:
         inserted(operation, using=ledger_database())
 """
@@ -162,8 +162,8 @@ MUTANTS = (
     ),
     _one(
         "an error after the commit reaches the caller",
-        "outbox/guard.py",
-        "        operation = progress.unsettled()\n",
+        "outbox/commit_check.py",
+        "        operation = check.operation_in_doubt()\n",
         "        operation = None\n",
     ),
     _one(
