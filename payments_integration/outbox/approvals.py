@@ -73,9 +73,9 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
     permissions.require(actor, APPROVE, operation)
     # before any request to the provider, and again under the lock
     _check(operation, actor, who, digest)
-    verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None
+    verdict = recovery.find_forgotten_attempt(operation)
     if verdict is not None:
-        return _linked(operation, verdict, who)
+        return _link_instead_of_sending(operation, verdict, who)
     intent = _intent(operation)
     precondition = operations.of(operation).precondition(intent)
     if precondition is not None:
@@ -116,7 +116,7 @@ def _approve(operation: Operation | str, actor: object, comment: str, digest: st
     return sending.send_now(approved)
 
 
-def _linked(operation: Operation, verdict: recovery.Verdict, who: str) -> Any:
+def _link_instead_of_sending(operation: Operation, verdict: recovery.Verdict, who: str) -> Any:
     """Close an operation that was executed before the ledger forgot it. Returns the row of its result."""
     resolution.refuse_unclear(verdict)
     claim = ledger.claim_to_resolve(operation, (_WAITS,))
@@ -124,7 +124,7 @@ def _linked(operation: Operation, verdict: recovery.Verdict, who: str) -> Any:
         operation.refresh_from_db()
         _refuse_settled(operation)
     note = f"{who} wanted to approve it; {verdict.note}"
-    if not recovery.link(claim, dataclasses.replace(verdict, note=note)):
+    if not recovery.link_result(claim, dataclasses.replace(verdict, note=note)):
         # It still waits: a person who does not approve must not be able to send it.
         claim.release(state=_WAITS, next_attempt_at=None)
         resolution.refuse(_("The object belongs to another operation."))

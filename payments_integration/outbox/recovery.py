@@ -110,7 +110,7 @@ def resume(operation: Operation) -> bool:
         return send(operation, RESUMABLE)
     if sending.may_resend(operation):
         return send(operation, RESUMABLE)
-    return _without_sending(operation, RESUMABLE, look_up)
+    return _without_sending(operation, RESUMABLE, resolve_by_reading)
 
 
 def _without_sending(operation: Operation, states: Collection[str], write: Callable[[Claim], None]) -> bool:
@@ -124,12 +124,12 @@ def _without_sending(operation: Operation, states: Collection[str], write: Calla
 def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
     """Claim and send the operation. Returns False if another worker was faster.
 
-    It is looked up instead if the provider may have forgotten its key, and looked up first if ``must_look_first``.
+    It is looked up instead if the provider may have forgotten its key, and looked up first if the ledger may have
+    forgotten an attempt.
     """
-    latest, verdict = None, None
+    latest = None
     try:
-        if must_look_first(operation):
-            verdict = look_first(operation)
+        verdict = find_forgotten_attempt(operation)
         if verdict is None and not operation.may_have_run:
             latest = sending.latest_answer(operation.account)
     except (ProviderError, NoAnswer, PagingError) as error:
@@ -143,15 +143,15 @@ def send(operation: Operation, states: tuple[OperationState, ...]) -> bool:
         try:
             sending.attempt(claim, max_wait=sync.WORKER_WAIT)
         except sending.KeyExpired:
-            look_up(claim)
+            resolve_by_reading(claim)
     return claim is not None
 
 
-def look_up(claim: Claim) -> None:
-    """Resolve an operation by reading, and write the outcome. It stays unknown if reading fails."""
+def resolve_by_reading(claim: Claim) -> None:
+    """Look an operation up at the provider, and write the outcome. It stays unknown if reading fails."""
     operation = claim.operation
     try:
-        _look_up(claim)
+        write_verdict(claim, _read_verdict(operation))
     except (ProviderError, NoAnswer, PagingError) as error:
         why = error.code if isinstance(error, ProviderError) else str(error)
         if operation.first_sent_at and timezone.now() - operation.first_sent_at > GIVE_UP_AFTER:
@@ -172,7 +172,7 @@ def reopenable(operation: Operation, *, is_same_call: bool) -> ledger.Reopened |
     is_same_place = operation.sent_to == conf.fingerprint(operation.account)
     if is_same_call and is_same_place and sending.is_key_known(operation):
         return ledger.Reopened(operation, key_is_known=True)
-    verdict = look_first(operation) if must_look_first(operation) else None
+    verdict = find_forgotten_attempt(operation)
     if verdict is None:
         return ledger.Reopened(operation, key_is_known=False)
     claim = ledger.claim_to_resolve(operation, (OperationState.CLOSED,)) if verdict.is_clear else None
@@ -226,11 +226,11 @@ class Verdict:
         return self.took_effect or self.result is not None
 
 
-def must_look_first(operation: Operation) -> bool:
+def attempt_may_be_forgotten(operation: Operation) -> bool:
     """Return True if the operation may have been sent although the ledger takes it for unsent.
 
     After a restored backup the ledger has forgotten what it sent, and handlers ask again for what was paid. So does a
-    copy of production with its key. An earlier attempt whose key is still valid needs no look.
+    copy of production with its key. An attempt that the ledger knows needs no such look.
     """
     if operation.may_have_run:
         return False
@@ -238,12 +238,14 @@ def must_look_first(operation: Operation) -> bool:
     return operations.asked_late(operation) or abs(timezone.now() - operation.created_at) > LOOK_AFTER
 
 
-def look_first(operation: Operation) -> Verdict | None:
+def find_forgotten_attempt(operation: Operation) -> Verdict | None:
     """Look in the mirror and at the provider before a first send. Returns None if nothing speaks against sending it.
 
-    Writes nothing to the operation. Raises what reading raises.
+    Reads only if ``attempt_may_be_forgotten``, and writes nothing to the operation. Raises what reading raises.
     """
-    finding = operations.of(operation).look_first(get_client(operation.account), operation)
+    if not attempt_may_be_forgotten(operation):
+        return None
+    finding = operations.of(operation).find_forgotten(get_client(operation.account), operation)
     if isinstance(finding, operations.Happened):
         return Verdict(finding.note, took_effect=True)
     if isinstance(finding, operations.Unclear):
@@ -261,23 +263,21 @@ def write_verdict(claim: Claim, verdict: Verdict) -> None:
         outcomes.happened(claim, verdict.note)
     elif verdict.result is None:
         outcomes.needs_person(claim, verdict.note)
-    elif not link(claim, verdict):
+    elif not link_result(claim, verdict):
         outcomes.needs_person(claim, f"{verdict.result.id} fits it, but belongs to another operation")
 
 
-def link(claim: Claim, verdict: Verdict) -> bool:
+def link_result(claim: Claim, verdict: Verdict) -> bool:
     """Close the operation as the one that made the verdict's result. Returns False if another operation did."""
     found = verdict.result
     return outcomes.link(claim, found.id, verdict.note, resource=None if isinstance(found, Mirror) else found)
 
 
-def _look_up(claim: Claim) -> None:
-    operation = claim.operation
+def _read_verdict(operation: Operation) -> Verdict:
     finding = operations.of(operation).look_up(get_client(operation.account), operation)
     if isinstance(finding, operations.Candidates):
-        write_verdict(claim, _judged(operation, finding, without_operation(operation, finding)))
-    else:
-        write_verdict(claim, Verdict(finding.note, took_effect=isinstance(finding, operations.Happened)))
+        return _judged(operation, finding, without_operation(operation, finding))
+    return Verdict(finding.note, took_effect=isinstance(finding, operations.Happened))
 
 
 def _judged(

@@ -56,7 +56,7 @@ def look_up(operation: Operation | str, actor: object = None) -> Operation:
     check_account(operation)
     _check_sent(operation)
     with _claimed(operation, ledger.claim_to_resolve(operation, _OPEN), who and f"{who} has it looked up") as claim:
-        recovery.look_up(claim)
+        recovery.resolve_by_reading(claim)
     return operation
 
 
@@ -93,11 +93,11 @@ def retry(operation: Operation | str, actor: object = None) -> Operation:
     latest = None
     if not operation.may_have_run:
         with _reading():
-            verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None
+            verdict = recovery.find_forgotten_attempt(operation)
             if verdict is None:
                 latest = sending.latest_answer(operation.account)
         if verdict is not None:
-            return _settled(operation, verdict, who and f"{who} wanted to send it")
+            return _link_instead_of_sending(operation, verdict, who and f"{who} wanted to send it")
     state = operation.state
     found = ledger.claim_to_send(operation, _SENDABLE, latest)
     with _claimed(operation, found, who and f"{who} sends it again") as claim:
@@ -193,7 +193,7 @@ def fitting_objects(operation: Operation) -> list[str]:
         return []
     if operation.may_have_run:
         return _mirrored_matches(operation, call)
-    found = call.look_first_in_mirror(operation)
+    found = call.find_forgotten_in_mirror(operation)
     if not isinstance(found, operations.Candidates):
         return []
     return [item.id for item in recovery.without_operation(operation, found)]
@@ -279,10 +279,10 @@ def _check_id(name: str, object_id: str, call: operations.ProviderCall) -> None:
 
 def _may_be_sent_before(operation: Operation, call: operations.ProviderCall) -> bool:
     """Return True if the ledger takes it for unsent, but an object at the provider may be its result."""
-    return call.creates and recovery.must_look_first(operation)
+    return call.creates and recovery.attempt_may_be_forgotten(operation)
 
 
-def _settled(operation: Operation, verdict: recovery.Verdict, note: str) -> Operation:
+def _link_instead_of_sending(operation: Operation, verdict: recovery.Verdict, note: str) -> Operation:
     """Link an operation that must not be sent to its result. Refuse it if the result is not clear."""
     refuse_unclear(verdict)
     with _claimed(operation, ledger.claim_to_resolve(operation, _SENDABLE), note) as claim:

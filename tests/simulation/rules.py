@@ -436,13 +436,13 @@ MUTANTS = (
     _one(
         "a person sends without a look what seems unsent",
         "outbox/resolution.py",
-        "            verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None\n",
+        "            verdict = recovery.find_forgotten_attempt(operation)\n",
         "            verdict = None\n",
     ),
     _one(
         "an approval sends without a look what seems unsent",
         "outbox/approvals.py",
-        "    verdict = recovery.look_first(operation) if recovery.must_look_first(operation) else None\n",
+        "    verdict = recovery.find_forgotten_attempt(operation)\n",
         "    verdict = None\n",
     ),
     _one(

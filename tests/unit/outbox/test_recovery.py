@@ -555,7 +555,7 @@ def test_the_other_operations_go_on_if_handing_one_to_a_person_fails(
         clock.shift(timedelta(days=3))
         make_due()
         with monkeypatch.context() as patched:
-            patched.setattr(recovery, "look_up", refuse)
+            patched.setattr(recovery, "resolve_by_reading", refuse)
             patched.setattr(recovery.outcomes, "needs_person", refuse)
             assert services.resume_operations() == {"failed": 1}
         make_due()

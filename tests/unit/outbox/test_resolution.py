@@ -369,7 +369,7 @@ def test_a_resolution_is_refused_if_another_worker_takes_over(fake: Fake, monkey
     fake.script = [timeout()]
     with pytest.raises(OutcomeUnknown):
         services.create_payout(**PAYOUT)
-    monkeypatch.setattr(recovery, "look_up", mock.Mock(side_effect=ClaimLost))
+    monkeypatch.setattr(recovery, "resolve_by_reading", mock.Mock(side_effect=ClaimLost))
     make_due()
     with pytest.raises(ValidationError, match="somebody else is working on it"):
         services.look_up(only_operation())
